@@ -1,0 +1,9 @@
+//! Bytes that survive: the write-ahead log, the copy-on-write B-tree and the multi-version store
+//! on it. Knows nothing of raft, etcd, async runtimes or time.
+
+#![deny(unsafe_code)]
+
+mod error;
+pub mod vfs;
+
+pub use error::{Error, Result};
