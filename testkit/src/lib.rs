@@ -1,1 +1,14 @@
-//! testkit
+//! What black-box tests and benches stand on: etcd's own tools built from the Go module proxy,
+//! servers run as child processes, and what `/proc` says about them.
+//!
+//! Knows nothing of Stele's insides: a server is a program, a data directory and two ports.
+#![forbid(unsafe_code)]
+
+mod ports;
+pub mod process;
+mod server;
+mod tools;
+
+pub use process::Usage;
+pub use server::{Launch, READY_LINE, Server, StartError};
+pub use tools::{Missing, Tools, in_ci, target_dir, workspace_root};
