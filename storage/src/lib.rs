@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 
 mod error;
+pub mod mvcc;
 pub mod vfs;
 
 pub use error::{Error, Result};

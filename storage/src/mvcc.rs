@@ -1,0 +1,244 @@
+//! The multi-version store: every change of every key by revision, on three copy-on-write trees
+//! under one root. One writer ([`Store`]), any number of readers ([`Reader`], [`View`]).
+//!
+//! It knows keys, revisions, lease numbers and opaque side tables. It does not know leases' clocks,
+//! transactions' comparisons, wire formats, the log it is replayed from, or time.
+//!
+//! | tree | key | value |
+//! |---|---|---|
+//! | `keys` | user key, then revision, newest first | create revision, version, lease, flags |
+//! | `revisions` | revision | the whole change: the same, and key and value |
+//! | `side` | bucket, then the caller's key | the caller's value |
+
+mod view;
+mod write;
+
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::Result;
+use crate::vfs::Vfs;
+
+pub use view::Root;
+pub use write::Write;
+
+/// Place of a change in history: `main` counts transactions, `sub` the changes within one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision {
+    pub main: i64,
+    pub sub: i64,
+}
+
+/// The side tables. The number is part of the disk format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Bucket {
+    Meta = 1,
+    Lease = 2,
+    /// Lease number (8 bytes, big-endian) then user key; empty values. Kept by [`Write::put`] and
+    /// [`Write::delete_range`], read by anyone, set by nobody else.
+    LeaseKeys = 3,
+    Alarm = 4,
+    Cluster = 5,
+    Members = 6,
+    MembersRemoved = 7,
+    Auth = 8,
+    AuthUsers = 9,
+    AuthRoles = 10,
+}
+
+/// A stretch of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRange<'a> {
+    pub start: &'a [u8],
+    pub end: End<'a>,
+}
+
+/// Where a [`KeyRange`] ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End<'a> {
+    /// Only the key `start` itself.
+    Single,
+    /// All keys from `start` on and less than this one.
+    Before(&'a [u8]),
+    /// All keys from `start` on.
+    Unbounded,
+}
+
+impl<'a> KeyRange<'a> {
+    pub const ALL: KeyRange<'static> = KeyRange {
+        start: b"",
+        end: End::Unbounded,
+    };
+
+    /// etcd's pair: no end means the key alone, an end of one zero byte means no bound.
+    pub fn from_wire(key: &'a [u8], range_end: &'a [u8]) -> KeyRange<'a> {
+        let end = match range_end {
+            [] => End::Single,
+            [0] => End::Unbounded,
+            _ => End::Before(range_end),
+        };
+        KeyRange { start: key, end }
+    }
+
+    pub fn contains(&self, key: &[u8]) -> bool {
+        match self.end {
+            End::Single => key == self.start,
+            End::Before(end) => self.start <= key && key < end,
+            End::Unbounded => self.start <= key,
+        }
+    }
+}
+
+/// One version of a key. Borrowed from the page it lies in: copy what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item<'a> {
+    pub key: &'a [u8],
+    /// Empty when only keys were wanted.
+    pub value: &'a [u8],
+    pub create_revision: i64,
+    pub mod_revision: i64,
+    pub version: i64,
+    pub lease: i64,
+}
+
+/// One row of history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    Put { revision: Revision, item: Item<'a> },
+    Delete { revision: Revision, key: &'a [u8] },
+}
+
+/// Whether a range reads values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    KeysOnly,
+    Values,
+}
+
+/// The log entry whose effects are the newest in a root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Applied {
+    pub index: u64,
+    pub term: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Options {}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Length of the page file.
+    pub file_bytes: u64,
+    /// Of those, the bytes in use by the newest checkpoint.
+    pub in_use_bytes: u64,
+    /// In memory and not yet in a checkpoint.
+    pub dirty_bytes: u64,
+    /// Views now held.
+    pub views: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompactProgress {
+    /// Nothing is left to remove for the newest compaction.
+    pub done: bool,
+    /// Rows removed by this step.
+    pub removed: usize,
+}
+
+/// The store's one writer.
+#[derive(Debug)]
+pub struct Store {
+    root: Root,
+}
+
+impl Store {
+    /// Opens the store in `dir`, or makes an empty one. Reads the newest valid meta page; scans
+    /// nothing.
+    pub fn open(_vfs: Arc<dyn Vfs>, _dir: &Path, _options: Options) -> Result<Store> {
+        unimplemented!()
+    }
+
+    /// A handle for readers on any thread.
+    pub fn reader(&self) -> Reader {
+        unimplemented!()
+    }
+
+    /// Begins one log entry's effects. They are edits in place with no way back: check first,
+    /// then write. An error from a write leaves the store in no state to go on with.
+    pub fn write(&mut self, _applied: Applied) -> Write<'_> {
+        unimplemented!()
+    }
+
+    /// The newest state, published or not.
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Makes everything written so far visible to readers.
+    pub fn publish(&mut self) {
+        unimplemented!()
+    }
+
+    /// The newest state as a job that makes it durable, to be run on any thread. `None` when the
+    /// last checkpoint has it all already, or one is under way.
+    pub fn begin_checkpoint(&mut self) -> Option<CheckpointJob> {
+        unimplemented!()
+    }
+
+    /// Takes the finished job back. Returns the applied index of the *older* of the two meta
+    /// pages: the log is needed from the entry after it.
+    pub fn finish_checkpoint(&mut self, _done: CheckpointDone) -> u64 {
+        unimplemented!()
+    }
+
+    /// Removes about `budget` rows that the newest compaction has made invisible.
+    pub fn compact_step(&mut self, _budget: usize) -> Result<CompactProgress> {
+        unimplemented!()
+    }
+
+    pub fn stats(&self) -> Stats {
+        unimplemented!()
+    }
+}
+
+/// Gives out views of the newest published root, without locks.
+#[derive(Clone, Debug)]
+pub struct Reader {}
+
+impl Reader {
+    pub fn view(&self) -> View {
+        unimplemented!()
+    }
+}
+
+/// A published root, unchanging for as long as it is held. Holding one for long keeps the pages
+/// it stands on from being reused.
+#[derive(Clone, Debug)]
+pub struct View {
+    root: Arc<Root>,
+}
+
+impl Deref for View {
+    type Target = Root;
+
+    fn deref(&self) -> &Root {
+        &self.root
+    }
+}
+
+/// A checkpoint to be written; see [`Store::begin_checkpoint`].
+#[derive(Debug)]
+pub struct CheckpointJob {}
+
+impl CheckpointJob {
+    /// Writes and syncs. An error is final: the process must not go on with this store.
+    pub fn run(self) -> Result<CheckpointDone> {
+        unimplemented!()
+    }
+}
+
+/// Proof of a durable checkpoint, for [`Store::finish_checkpoint`].
+#[derive(Debug)]
+pub struct CheckpointDone {}
