@@ -1,5 +1,4 @@
 //! What the kernel says about a process: CPU time, memory, bytes sent to the disk.
-#![expect(clippy::disallowed_methods, reason = "reads /proc")]
 
 use std::fs;
 use std::io;
