@@ -1,0 +1,284 @@
+//! What goes into [`Raft::step`](crate::Raft::step) and what comes out of it.
+
+use std::time::Duration;
+
+use crate::message::{
+    ConfChange, ConfState, Entry, EntryKind, HardState, Index, Message, NodeId, Position, Snapshot,
+    Term,
+};
+use bytes::Bytes;
+
+/// Time since an origin of the caller's choice; never runs backwards.
+pub type Now = Duration;
+
+/// Names one [`Write`]; counts up from 1.
+pub type Ticket = u64;
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub id: NodeId,
+    pub voters: Vec<NodeId>,
+    pub learners: Vec<NodeId>,
+    pub heartbeat: Duration,
+    /// A follower that hears nothing for this long, up to twice as long, campaigns.
+    pub election_timeout: Duration,
+    /// Ask before raising the term, so that a member cut off disturbs nobody when it returns.
+    pub pre_vote: bool,
+    /// A leader that hears no quorum for an election timeout steps down, and followers that hear
+    /// their leader do not vote.
+    pub check_quorum: bool,
+    pub seed: u64,
+    pub limits: Limits,
+}
+
+impl Config {
+    /// etcd's defaults.
+    pub fn new(id: NodeId, voters: Vec<NodeId>, seed: u64) -> Config {
+        Config {
+            id,
+            voters,
+            learners: Vec::new(),
+            heartbeat: Duration::from_millis(100),
+            election_timeout: Duration::from_millis(1000),
+            pre_vote: true,
+            check_quorum: true,
+            seed,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Everything that is queued or kept is bounded by one of these.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Entry bytes in one `Append`; a single larger entry still travels, alone.
+    pub append_bytes: usize,
+    /// `Append`s on their way to one follower.
+    pub inflight_messages: usize,
+    /// Entry bytes on their way to one follower.
+    pub inflight_bytes: usize,
+    /// Entry bytes a leader holds that are not committed; beyond it proposals get `Busy`.
+    pub uncommitted_bytes: usize,
+    /// Applied entries kept in memory for slow followers: at most so many..
+    pub kept_entries: usize,
+    /// ..and at most so many bytes of them.
+    pub kept_bytes: usize,
+    /// Reads that wait for their round; beyond it they get `Busy`.
+    pub pending_reads: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            append_bytes: 1 << 20,
+            inflight_messages: 512,
+            inflight_bytes: 32 << 20,
+            uncommitted_bytes: 256 << 20,
+            kept_entries: 5000,
+            kept_bytes: 32 << 20,
+            pending_reads: 1 << 16,
+        }
+    }
+}
+
+/// What a start finds on disk, or what `bootstrap` made up for a new cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    pub hard_state: HardState,
+    /// The position just before the first of `entries`.
+    pub base: Position,
+    pub entries: Vec<Entry>,
+    /// How far the state machine already is; at or after `base`.
+    pub applied: Index,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    pub kind: EntryKind,
+    pub data: Bytes,
+}
+
+impl Proposal {
+    pub fn normal(data: impl Into<Bytes>) -> Proposal {
+        Proposal {
+            kind: EntryKind::Normal,
+            data: data.into(),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// `wake_at` is reached. Harmless at any other time.
+    Tick,
+    /// Everything in the write with this ticket, and in all before it, is durable.
+    Durable {
+        ticket: Ticket,
+    },
+    /// Answered in `Output::proposed`, all of them together.
+    Propose(Vec<Proposal>),
+    Receive(Message),
+    /// Answered in some later `Output::reads` under the same `context`, unless it gets lost on the
+    /// way to the leader: the caller asks again after a while, with a new context.
+    ReadIndex {
+        context: u64,
+    },
+    /// The state machine holds everything up to here.
+    Applied {
+        index: Index,
+    },
+    /// The conf change entry at `index` was applied; `None` when the server refused it. Comes
+    /// before `Applied` of the same index.
+    ConfChanged {
+        index: Index,
+        change: Option<ConfChange>,
+    },
+    /// Hand leadership over.
+    Transfer {
+        to: NodeId,
+    },
+    /// Do not wait for the timeout.
+    Campaign,
+    /// A message to this peer was lost for sure.
+    Unreachable {
+        peer: NodeId,
+    },
+    /// The connection from this peer was closed by its end: its process is gone. When it led,
+    /// the next election starts at once.
+    Disconnected {
+        peer: NodeId,
+    },
+    /// Answers `Output::snapshots_wanted`: the state to send; leaves as a `Snapshot` message.
+    SnapshotReady {
+        to: NodeId,
+        snapshot: Snapshot,
+    },
+    /// The transfer to this peer ended, or no snapshot could be made (`ok: false`).
+    SnapshotSent {
+        to: NodeId,
+        ok: bool,
+    },
+    /// Answers `Output::install`: the state machine durably is the snapshot (or `ok: false`:
+    /// is what it was).
+    SnapshotInstalled {
+        ok: bool,
+    },
+}
+
+/// One unit for the log writer: first `reset`, then `entries`, then `hard_state`, in the order of
+/// tickets. Several may share one sync.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Write {
+    pub ticket: Ticket,
+    /// The log now starts after this position; everything in it before this write is void.
+    pub reset: Option<Position>,
+    /// Consecutive; the first one replaces whatever the log holds at its index and after.
+    pub entries: Vec<Entry>,
+    pub hard_state: Option<HardState>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// `leader` is `NOBODY` when unknown.
+    NotLeader { leader: NodeId },
+    /// A limit is reached or leadership is being handed over: try again.
+    Busy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proposed {
+    /// They got the positions `first`, `first + 1`, ... A later leader may still replace them.
+    Appended {
+        first: Position,
+    },
+    /// Sent on to the leader; whether it takes them shows only in `committed`.
+    Forwarded {
+        leader: NodeId,
+    },
+    Refused(Refused),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    pub context: u64,
+    /// Once everything up to here is applied, the state is fresh enough.
+    pub outcome: Result<Index, Refused>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoleKind {
+    Follower,
+    PreCandidate,
+    Candidate,
+    Leader,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleChange {
+    pub term: Term,
+    pub role: RoleKind,
+    pub leader: NodeId,
+}
+
+/// Everything in `messages` is safe to send at once: whatever had to be durable first, already is.
+#[derive(Debug, Default)]
+pub struct Output {
+    pub write: Option<Write>,
+    pub messages: Vec<Message>,
+    /// To be applied in this order; durable here and committed by a quorum.
+    pub committed: Vec<Entry>,
+    pub reads: Vec<Read>,
+    pub proposed: Option<Proposed>,
+    /// Term, role or leader are no longer what they were.
+    pub role_change: Option<RoleChange>,
+    /// These peers need the state: answer with `SnapshotReady` or `SnapshotSent { ok: false }`.
+    pub snapshots_wanted: Vec<NodeId>,
+    /// Put this in place of the state machine, then answer with `SnapshotInstalled`.
+    pub install: Option<Snapshot>,
+    /// The members as of the conf change or snapshot this step took.
+    pub conf: Option<ConfState>,
+}
+
+impl Output {
+    /// Empties it but keeps its memory.
+    pub fn clear(&mut self) {
+        self.write = None;
+        self.messages.clear();
+        self.committed.clear();
+        self.reads.clear();
+        self.proposed = None;
+        self.role_change = None;
+        self.snapshots_wanted.clear();
+        self.install = None;
+        self.conf = None;
+    }
+}
+
+/// Invariant: `applied ≤ handed_out ≤ commit ≤ last` and `durable ≤ last`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub id: NodeId,
+    pub term: Term,
+    pub vote: NodeId,
+    pub leader: NodeId,
+    pub role: RoleKind,
+    pub applied: Index,
+    pub commit: Index,
+    pub durable: Index,
+    pub last: Index,
+    pub learner: bool,
+    /// Leadership is being handed to this member.
+    pub transferring_to: NodeId,
+}
+
+/// One follower as its leader sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerStatus {
+    pub id: NodeId,
+    pub matched: Index,
+    pub next: Index,
+    pub learner: bool,
+    /// Heard from since the last quorum check.
+    pub active: bool,
+    pub snapshot: bool,
+}

@@ -1,0 +1,182 @@
+//! What members say to each other and what the log holds: the paper's words as Rust types.
+//! Knows nothing of bytes (`wire` does) nor of how a message travels.
+
+use bytes::Bytes;
+
+/// Which election an entry or a message belongs to; grows for ever, durable before it is shown.
+pub type Term = u64;
+/// Where an entry stands in the log; the first one is 1.
+pub type Index = u64;
+/// A member's id; never 0.
+pub type NodeId = u64;
+
+/// "No member", as on the wire.
+pub const NOBODY: NodeId = 0;
+
+/// The name of one entry: no two entries that differ ever share it (log matching, paper §5.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    pub term: Term,
+    pub index: Index,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EntryKind {
+    #[default]
+    Normal,
+    ConfChange,
+    /// Joint changes of newer etcd; decoded so that a log which holds one can be shown, never
+    /// proposed: etcd members stop on it.
+    ConfChangeV2,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    pub term: Term,
+    pub index: Index,
+    pub kind: EntryKind,
+    pub data: Bytes,
+}
+
+impl Entry {
+    pub fn position(&self) -> Position {
+        Position {
+            term: self.term,
+            index: self.index,
+        }
+    }
+}
+
+/// What a member must remember beside its log. `commit` is a lower bound only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HardState {
+    pub term: Term,
+    pub vote: NodeId,
+    pub commit: Index,
+}
+
+/// Who votes and who only follows. The joint fields stay empty here; they exist so that bytes of
+/// others survive a round trip.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfState {
+    pub voters: Vec<NodeId>,
+    pub learners: Vec<NodeId>,
+    pub voters_outgoing: Vec<NodeId>,
+    pub learners_next: Vec<NodeId>,
+    pub auto_leave: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConfChangeKind {
+    /// Adds a voter, or makes a learner one.
+    #[default]
+    AddNode,
+    RemoveNode,
+    /// Changes only what the context says; no effect here.
+    UpdateNode,
+    AddLearnerNode,
+}
+
+/// One step from one membership to the next; the context is the server's (etcd: member JSON).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfChange {
+    pub id: u64,
+    pub kind: ConfChangeKind,
+    pub node: NodeId,
+    pub context: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transition {
+    #[default]
+    Auto,
+    JointImplicit,
+    JointExplicit,
+}
+
+/// etcd's joint form; see [`EntryKind::ConfChangeV2`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfChangeV2 {
+    pub transition: Transition,
+    pub changes: Vec<(ConfChangeKind, NodeId)>,
+    pub context: Bytes,
+}
+
+/// The state up to `position`, in place of the entries; `data` is the server's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    pub position: Position,
+    pub conf: ConfState,
+    pub data: Bytes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    pub from: NodeId,
+    pub to: NodeId,
+    /// 0 in what a follower passes on for its clients (`Propose`, `ReadIndex`): it binds no term.
+    pub term: Term,
+    pub body: Body,
+}
+
+/// | body | from → to | says |
+/// |---|---|---|
+/// | `Propose` | follower → leader | append this for a client of mine |
+/// | `Append`, `AppendReply` | leader ⇄ follower | here are the entries after `prev`; I hold them durably |
+/// | `Vote`, `VoteReply` | candidate ⇄ all | elect me for this term |
+/// | `PreVote`, `PreVoteReply` | candidate ⇄ all | would you, for the next term? Changes nothing |
+/// | `Snapshot` | leader → follower | the entries you need are gone, take the state |
+/// | `Heartbeat`, `HeartbeatReply` | leader ⇄ follower | I lead; `context` confirms reads |
+/// | `TransferLeader` | follower → leader | hand over to `from` |
+/// | `TimeoutNow` | leader → follower | campaign at once |
+/// | `ReadIndex`, `ReadIndexReply` | follower ⇄ leader | how far must I have applied to read now? |
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    Propose {
+        entries: Vec<Entry>,
+    },
+    Append {
+        prev: Position,
+        entries: Vec<Entry>,
+        commit: Index,
+    },
+    AppendReply {
+        /// All up to here is held durably; when rejected, the `prev.index` that did not match.
+        index: Index,
+        /// The newest own entry that may match: the leader need not try between it and `index`.
+        rejected: Option<Position>,
+    },
+    Vote {
+        last: Position,
+        /// The leader asked for this election: nobody shields it.
+        transfer: bool,
+    },
+    VoteReply {
+        granted: bool,
+    },
+    PreVote {
+        last: Position,
+        transfer: bool,
+    },
+    PreVoteReply {
+        granted: bool,
+    },
+    Snapshot(Snapshot),
+    Heartbeat {
+        commit: Index,
+        context: Bytes,
+    },
+    HeartbeatReply {
+        /// Byte for byte what the heartbeat carried.
+        context: Bytes,
+    },
+    TransferLeader,
+    TimeoutNow,
+    ReadIndex {
+        context: Bytes,
+    },
+    ReadIndexReply {
+        index: Index,
+        context: Bytes,
+    },
+}
