@@ -3,6 +3,12 @@
 
 #![deny(unsafe_code)]
 
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "its user, mvcc, is being built on it"
+)]
+mod btree;
 mod error;
 pub mod mvcc;
 pub mod vfs;
