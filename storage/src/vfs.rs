@@ -8,6 +8,9 @@
 //! 4. A created, renamed or removed name is durable only after `sync_dir` of its directory.
 //! 5. A failed write or sync leaves the file in an unknown state; it is never retried.
 
+pub mod os;
+pub mod sim;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
@@ -29,6 +32,7 @@ pub trait Vfs: fmt::Debug + Send + Sync {
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// Names (not paths) of the files in `dir`, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+    /// Creates `dir` and what is missing above it; durable on return.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -39,6 +43,10 @@ pub trait Vfs: fmt::Debug + Send + Sync {
 }
 
 /// An open file; offsets are in bytes.
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "an empty file is nothing special here"
+)]
 pub trait File: fmt::Debug + Send + Sync {
     fn len(&self) -> io::Result<u64>;
     /// Fills `buf` wholly, or fails with `UnexpectedEof`.
@@ -54,6 +62,10 @@ pub trait File: fmt::Debug + Send + Sync {
 
 /// A window on a file that stays valid while it lives. The caller never reads a range that is
 /// being written at the same time, and none beyond the end of the file.
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "an empty window is nothing special here"
+)]
 pub trait Map: fmt::Debug + Send + Sync {
     fn read(&self, offset: u64, len: usize) -> io::Result<Cow<'_, [u8]>>;
     fn len(&self) -> u64;

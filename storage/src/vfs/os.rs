@@ -1,0 +1,217 @@
+//! The real file system. The only module of the crate that may touch files, and the only one with
+//! unsafe code: a memory map is sound only while nobody truncates or rewrites under a reader, and
+//! that is promised by `Map`'s contract, not by the compiler. Knows nothing of what is stored.
+
+#![expect(
+    unsafe_code,
+    reason = "a memory map of a file is an unsafe operation; see the SAFETY note"
+)]
+
+use std::borrow::Cow;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{Advice, Mmap, MmapOptions};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{File, Lock, Map, Open, Vfs};
+
+/// Files hold users' secrets: nobody but the owner reads them.
+const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+const DIR_MODE: u32 = 0o700;
+
+/// The operating system's file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsVfs;
+
+impl Vfs for OsVfs {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        let create = match how {
+            Open::Existing => OFlags::empty(),
+            Open::New => OFlags::CREATE | OFlags::EXCL,
+        };
+        let fd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | create, FILE_MODE)?;
+        let file = fs::File::from(fd);
+        let len = file.metadata()?.len();
+        Ok(Arc::new(OsFile {
+            file,
+            len: Arc::new(AtomicU64::new(len)),
+        }))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        match rustix::fs::stat(path) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        if dir.as_os_str().is_empty() || dir.is_dir() {
+            return Ok(());
+        }
+        let parent = parent_of(dir);
+        self.create_dir_all(&parent)?;
+        match fs::DirBuilder::new().mode(DIR_MODE).create(dir) {
+            Ok(()) => self.sync_dir(&parent),
+            // Another process was faster; whether it is a directory shows when it is used.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Ok(rustix::fs::rename(from, to)?)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        Ok(rustix::fs::unlink(path)?)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(dir, flags, Mode::empty())?;
+        Ok(rustix::fs::fsync(fd)?)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, FILE_MODE)?;
+        // flock, not fcntl: it belongs to the open file, so closing some other handle on the same
+        // path does not drop it. The kernel releases it when the process dies.
+        rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Box::new(OsLock { _fd: fd }))
+    }
+}
+
+fn parent_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+#[derive(Debug)]
+struct OsLock {
+    /// Closing it releases the lock.
+    _fd: OwnedFd,
+}
+
+impl Lock for OsLock {}
+
+#[derive(Debug)]
+struct OsFile {
+    file: fs::File,
+    /// The file's length as this handle knows it; maps refuse to read past it, because touching a
+    /// mapped page beyond the end is a SIGBUS. Invariant: never above the true
+    /// length, as long as a file is cut through one handle only.
+    len: Arc<AtomicU64>,
+}
+
+impl OsFile {
+    fn refresh_len(&self) -> io::Result<u64> {
+        let len = self.file.metadata()?.len();
+        self.len.store(len, Ordering::Release);
+        Ok(len)
+    }
+}
+
+impl File for OsFile {
+    fn len(&self) -> io::Result<u64> {
+        self.refresh_len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(buf, offset)?;
+        self.len
+            .fetch_max(offset + buf.len() as u64, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let old = self.file.metadata()?.len();
+        if len <= old {
+            // Lowered first, so that no map trusts bytes that are about to go away.
+            self.len.store(len, Ordering::Release);
+            return self.file.set_len(len);
+        }
+        // Growing reserves the space, so that a full disk shows here and not at a later write.
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), old, len - old) {
+            Ok(()) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.file.set_len(len)?,
+            Err(e) => return Err(e.into()),
+        }
+        self.refresh_len().map(drop)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn map(&self, len: u64) -> io::Result<Arc<dyn Map>> {
+        let size = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut options = MmapOptions::new();
+        options.len(size);
+        // SAFETY: the mapping is read-only and shared, and lives as long as `OsMap`. It is sound
+        // when no byte handed out as a slice changes or vanishes meanwhile: `Map`'s contract has
+        // the callers (this crate alone) never rewrite or cut off a range that a reader may hold,
+        // the data directory's lock keeps other processes of ours away, and `OsMap::read` refuses
+        // what lies beyond the end of the file.
+        let map = unsafe { options.map(&self.file) }?;
+        // Trees are read in no order; read-ahead would fill the cache with neighbours. A kernel
+        // without madvise loses speed only.
+        let _ = map.advise(Advice::Random);
+        Ok(Arc::new(OsMap {
+            map,
+            len,
+            file_len: self.len.clone(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct OsMap {
+    map: Mmap,
+    len: u64,
+    file_len: Arc<AtomicU64>,
+}
+
+impl Map for OsMap {
+    fn read(&self, offset: u64, len: usize) -> io::Result<Cow<'_, [u8]>> {
+        let end = offset
+            .checked_add(len as u64)
+            .filter(|end| *end <= self.len.min(self.file_len.load(Ordering::Acquire)))
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(Cow::Borrowed(&self.map[offset as usize..end as usize]))
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+#[cfg(test)]
+mod tests;

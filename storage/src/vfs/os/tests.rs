@@ -1,0 +1,83 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+fn dir() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn written_bytes_come_back_by_read_and_by_a_map_taken_before_the_file_grew() {
+    let dir = dir();
+    let file = OsVfs.open(&dir.path().join("a"), Open::New).unwrap();
+    let map = file.map(1 << 20).unwrap();
+    assert_eq!(
+        map.read(0, 1).unwrap_err().kind(),
+        io::ErrorKind::UnexpectedEof
+    );
+    file.write_at(b"hello", 4096).unwrap();
+    assert_eq!(file.len().unwrap(), 4101);
+    assert_eq!(&*map.read(4096, 5).unwrap(), b"hello");
+    assert!(map.read(4097, 5).is_err());
+    let mut buf = [1; 5];
+    file.read_at(&mut buf, 4096).unwrap();
+    assert_eq!(&buf, b"hello");
+    assert_eq!(
+        file.read_at(&mut buf, 4097).unwrap_err().kind(),
+        io::ErrorKind::UnexpectedEof
+    );
+}
+
+#[test]
+fn growing_reads_as_zeros_and_shrinking_is_seen_by_maps() {
+    let dir = dir();
+    let file = OsVfs.open(&dir.path().join("a"), Open::New).unwrap();
+    file.set_len(10_000).unwrap();
+    let map = file.map(20_000).unwrap();
+    assert!(map.read(0, 10_000).unwrap().iter().all(|b| *b == 0));
+    file.set_len(100).unwrap();
+    assert!(map.read(0, 100).is_ok());
+    assert!(map.read(0, 101).is_err());
+    file.sync_data().unwrap();
+}
+
+#[test]
+fn files_and_directories_are_the_owners_alone() {
+    let dir = dir();
+    let inner = dir.path().join("x/y");
+    OsVfs.create_dir_all(&inner).unwrap();
+    OsVfs.create_dir_all(&inner).unwrap();
+    OsVfs.open(&inner.join("f"), Open::New).unwrap();
+    let mode = |p: &Path| fs::metadata(p).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&inner), 0o700);
+    assert_eq!(mode(&inner.join("f")), 0o600);
+}
+
+#[test]
+fn names_are_listed_renamed_and_removed() {
+    let dir = dir();
+    let at = |name: &str| dir.path().join(name);
+    OsVfs.open(&at("b"), Open::New).unwrap();
+    OsVfs.open(&at("a"), Open::New).unwrap();
+    OsVfs.create_dir_all(&at("d")).unwrap();
+    assert_eq!(OsVfs.list(dir.path()).unwrap(), ["a", "b"]);
+    assert!(OsVfs.open(&at("a"), Open::New).is_err());
+    OsVfs.rename(&at("a"), &at("c")).unwrap();
+    assert!(!OsVfs.exists(&at("a")).unwrap());
+    OsVfs.remove(&at("b")).unwrap();
+    OsVfs.sync_dir(dir.path()).unwrap();
+    assert_eq!(OsVfs.list(dir.path()).unwrap(), ["c"]);
+    let missing = OsVfs.open(&at("b"), Open::Existing).unwrap_err();
+    assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn a_lock_has_one_holder_until_it_is_dropped() {
+    let dir = dir();
+    let path = dir.path().join("lock");
+    let held = OsVfs.lock(&path).unwrap();
+    let refused = OsVfs.lock(&path).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+    drop(held);
+    OsVfs.lock(&path).unwrap();
+}

@@ -1,0 +1,215 @@
+//! A simulated disk in memory, for tests: it counts calls, fails on order, and after a power cut
+//! keeps what the durability contract of `vfs` promises and of the rest a seeded choice. All
+//! handles cloned from one `SimVfs` share the disk. Knows nothing of what is stored.
+//!
+//! The usual test: run a workload with `fail_after(n)` until it fails, then for some seeds open
+//! `power_cut(seed)` and check that what was synced is there; repeat for n = 0, 1, 2, ...
+
+mod disk;
+
+use std::borrow::Cow;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{File, Lock, Map, Open, Vfs};
+use disk::{Disk, InodeId};
+
+/// A power cut keeps or loses each unsynced piece of this size as a whole.
+pub const BLOCK_BYTES: usize = 512;
+
+/// A handle on a simulated disk.
+#[derive(Clone, Debug)]
+pub struct SimVfs {
+    disk: Arc<Mutex<Disk>>,
+}
+
+impl SimVfs {
+    /// An empty disk. The seed is mixed into the seeds of power cuts.
+    pub fn new(seed: u64) -> SimVfs {
+        SimVfs::with(Disk::new(seed))
+    }
+
+    /// The next `calls` calls that change or sync something succeed; the one after them takes
+    /// effect (unsynced, so that a power cut may keep any part of it) but reports EIO, and from
+    /// then on everything fails.
+    pub fn fail_after(&self, calls: u64) {
+        self.disk.lock().fail_after(calls);
+    }
+
+    /// How many calls changed or synced something so far (reads are not counted).
+    pub fn calls(&self) -> u64 {
+        self.disk.lock().calls()
+    }
+
+    /// The disk as it may be found after power is cut now: a disk of its own, without faults,
+    /// with no lock held and everything on it durable. This one is left as it is.
+    pub fn power_cut(&self, seed: u64) -> SimVfs {
+        SimVfs::with(self.disk.lock().power_cut(seed))
+    }
+
+    /// The disk as a new process finds it after the old one was killed: nothing written is lost,
+    /// what was not synced is still not, locks are free, faults are off.
+    pub fn process_killed(&self) -> SimVfs {
+        SimVfs::with(self.disk.lock().process_killed())
+    }
+
+    /// From now on the files together hold at most this many bytes; growing further is ENOSPC.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.disk.lock().set_capacity(bytes);
+    }
+
+    /// Flips one bit of a file behind everybody's back: bit rot.
+    pub fn flip(&self, path: &Path, bit: u64) {
+        let mut disk = self.disk.lock();
+        let id = disk.find(path).expect("flip: no such file");
+        disk.flip(id, bit);
+    }
+
+    /// A file's bytes as a reader sees them now.
+    pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
+        let disk = self.disk.lock();
+        disk.find(path).map(|id| disk.bytes(id).to_vec())
+    }
+
+    /// Puts a durable file there, replacing what was: damage by hand.
+    pub fn install(&self, path: &Path, bytes: &[u8]) {
+        self.disk.lock().install(path, bytes);
+    }
+
+    fn with(disk: Disk) -> SimVfs {
+        SimVfs {
+            disk: Arc::new(Mutex::new(disk)),
+        }
+    }
+
+    fn file(&self, id: InodeId) -> SimFile {
+        SimFile {
+            vfs: self.clone(),
+            id,
+        }
+    }
+}
+
+impl Vfs for SimVfs {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        let id = match how {
+            Open::Existing => self.disk.lock().existing(path)?,
+            Open::New => self.disk.lock().create(path)?,
+        };
+        Ok(Arc::new(self.file(id)))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        let disk = self.disk.lock();
+        disk.alive()?;
+        Ok(disk.find(path).is_some() || disk.has_dir(path))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.lock().list(dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.lock().create_dir_all(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.lock().rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.lock().remove(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.lock().sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.disk.lock().lock(path)?;
+        Ok(Box::new(SimLock {
+            vfs: self.clone(),
+            path: path.to_owned(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct SimLock {
+    vfs: SimVfs,
+    path: PathBuf,
+}
+
+impl Lock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.vfs.disk.lock().unlock(&self.path);
+    }
+}
+
+#[derive(Clone, Debug)]
+struct SimFile {
+    vfs: SimVfs,
+    id: InodeId,
+}
+
+impl File for SimFile {
+    fn len(&self) -> io::Result<u64> {
+        let disk = self.vfs.disk.lock();
+        disk.alive()?;
+        Ok(disk.bytes(self.id).len() as u64)
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let disk = self.vfs.disk.lock();
+        buf.copy_from_slice(disk.read(self.id, offset, buf.len())?);
+        Ok(())
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.vfs.disk.lock().write(self.id, buf, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.vfs.disk.lock().set_len(self.id, len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.vfs.disk.lock().sync_data(self.id)
+    }
+
+    fn map(&self, len: u64) -> io::Result<Arc<dyn Map>> {
+        self.vfs.disk.lock().alive()?;
+        Ok(Arc::new(SimMap {
+            file: self.clone(),
+            len,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct SimMap {
+    file: SimFile,
+    len: u64,
+}
+
+impl Map for SimMap {
+    fn read(&self, offset: u64, len: usize) -> io::Result<Cow<'_, [u8]>> {
+        if offset.saturating_add(len as u64) > self.len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let disk = self.file.vfs.disk.lock();
+        Ok(Cow::Owned(disk.read(self.file.id, offset, len)?.to_vec()))
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+#[cfg(test)]
+mod tests;

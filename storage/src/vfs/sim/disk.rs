@@ -1,0 +1,481 @@
+//! The state behind `SimVfs`: files with what of them is durable, names with what of them is
+//! durable, and the choice of what survives a power cut.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::BLOCK_BYTES;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+/// How many former states of an unsynced block are remembered, besides the durable and the newest.
+const FORMER_MAX: usize = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct InodeId(usize);
+
+#[derive(Clone, Debug, Default)]
+struct Inode {
+    bytes: Vec<u8>,
+    /// What a power cut keeps for certain. Differs from `bytes` in `dirty` blocks and in length.
+    durable: Vec<u8>,
+    /// Blocks written since the last sync, each with states it had in between.
+    dirty: BTreeMap<u64, Vec<Vec<u8>>>,
+}
+
+/// A change of names that no `sync_dir` has made durable yet.
+#[derive(Clone, Debug)]
+enum NameChange {
+    Create {
+        path: PathBuf,
+        id: InodeId,
+    },
+    Rename {
+        from: PathBuf,
+        to: PathBuf,
+        id: InodeId,
+    },
+    Remove {
+        path: PathBuf,
+        id: InodeId,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Disk {
+    seed: u64,
+    calls: u64,
+    /// The number of the first call that fails.
+    fails_at: Option<u64>,
+    dead: bool,
+    capacity: u64,
+    inodes: Vec<Inode>,
+    names: BTreeMap<PathBuf, InodeId>,
+    durable_names: BTreeMap<PathBuf, InodeId>,
+    /// In the order they happened.
+    unsynced_names: Vec<NameChange>,
+    dirs: BTreeSet<PathBuf>,
+    locks: BTreeSet<PathBuf>,
+}
+
+impl Disk {
+    pub(super) fn new(seed: u64) -> Disk {
+        Disk {
+            seed,
+            calls: 0,
+            fails_at: None,
+            dead: false,
+            capacity: u64::MAX,
+            inodes: Vec::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            unsynced_names: Vec::new(),
+            dirs: BTreeSet::new(),
+            locks: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn fail_after(&mut self, calls: u64) {
+        self.fails_at = Some(self.calls.saturating_add(calls));
+    }
+
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    pub(super) fn set_capacity(&mut self, bytes: u64) {
+        self.capacity = bytes;
+    }
+
+    pub(super) fn alive(&self) -> io::Result<()> {
+        if self.dead { Err(eio()) } else { Ok(()) }
+    }
+
+    pub(super) fn find(&self, path: &Path) -> Option<InodeId> {
+        self.names.get(path).copied()
+    }
+
+    pub(super) fn has_dir(&self, path: &Path) -> bool {
+        self.dirs.contains(path)
+    }
+
+    pub(super) fn bytes(&self, id: InodeId) -> &[u8] {
+        &self.inodes[id.0].bytes
+    }
+
+    pub(super) fn existing(&self, path: &Path) -> io::Result<InodeId> {
+        self.alive()?;
+        self.find(path).ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    pub(super) fn read(&self, id: InodeId, offset: u64, len: usize) -> io::Result<&[u8]> {
+        self.alive()?;
+        usize::try_from(offset)
+            .ok()
+            .and_then(|start| Some(start..start.checked_add(len)?))
+            .and_then(|range| self.bytes(id).get(range))
+            .ok_or(io::ErrorKind::UnexpectedEof.into())
+    }
+
+    pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.alive()?;
+        if !dir.as_os_str().is_empty() && !self.has_dir(dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let inside = self.names.keys().filter(|p| p.parent() == Some(dir));
+        Ok(inside
+            .filter_map(|p| Some(p.file_name()?.to_string_lossy().into_owned()))
+            .collect())
+    }
+
+    pub(super) fn create_dir_all(&mut self, dir: &Path) -> io::Result<()> {
+        self.alive()?;
+        if self.has_dir(dir) {
+            return Ok(());
+        }
+        let cut = self.begin_call()?;
+        self.dirs
+            .extend(dir.ancestors().map(Path::to_owned).collect::<Vec<_>>());
+        end_call(cut)
+    }
+
+    pub(super) fn create(&mut self, path: &Path) -> io::Result<InodeId> {
+        self.alive()?;
+        if self.find(path).is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let cut = self.begin_call()?;
+        let id = InodeId(self.inodes.len());
+        self.inodes.push(Inode::default());
+        self.names.insert(path.to_owned(), id);
+        let path = path.to_owned();
+        self.unsynced_names.push(NameChange::Create { path, id });
+        end_call(cut)?;
+        Ok(id)
+    }
+
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let id = self.existing(from)?;
+        let cut = self.begin_call()?;
+        self.names.remove(from);
+        self.names.insert(to.to_owned(), id);
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.unsynced_names
+            .push(NameChange::Rename { from, to, id });
+        end_call(cut)
+    }
+
+    pub(super) fn remove(&mut self, path: &Path) -> io::Result<()> {
+        let id = self.existing(path)?;
+        let cut = self.begin_call()?;
+        self.names.remove(path);
+        let path = path.to_owned();
+        self.unsynced_names.push(NameChange::Remove { path, id });
+        end_call(cut)
+    }
+
+    pub(super) fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
+        if self.begin_call()? {
+            return Err(eio());
+        }
+        let all = std::mem::take(&mut self.unsynced_names);
+        let (synced, rest) = all.into_iter().partition(|c: &NameChange| c.touches(dir));
+        self.unsynced_names = rest;
+        for change in synced {
+            change.apply(&mut self.durable_names);
+        }
+        Ok(())
+    }
+
+    pub(super) fn lock(&mut self, path: &Path) -> io::Result<()> {
+        self.alive()?;
+        if self.locks.contains(path) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if self.find(path).is_none() {
+            self.create(path)?;
+        }
+        self.locks.insert(path.to_owned());
+        Ok(())
+    }
+
+    pub(super) fn unlock(&mut self, path: &Path) {
+        self.locks.remove(path);
+    }
+
+    pub(super) fn write(&mut self, id: InodeId, buf: &[u8], offset: u64) -> io::Result<()> {
+        let cut = self.begin_call()?;
+        let end = offset + buf.len() as u64;
+        // What fits is written even when not all does, as the kernel does it.
+        let fits = end.min(self.room_for(id)).max(offset);
+        let part = &buf[..(fits - offset) as usize];
+        self.inodes[id.0].write(part, offset);
+        end_call(cut)?;
+        if fits < end { Err(enospc()) } else { Ok(()) }
+    }
+
+    pub(super) fn set_len(&mut self, id: InodeId, len: u64) -> io::Result<()> {
+        let cut = self.begin_call()?;
+        if len > self.room_for(id) {
+            return Err(enospc());
+        }
+        self.inodes[id.0].set_len(len);
+        end_call(cut)
+    }
+
+    pub(super) fn sync_data(&mut self, id: InodeId) -> io::Result<()> {
+        if self.begin_call()? {
+            return Err(eio());
+        }
+        self.inodes[id.0].sync();
+        Ok(())
+    }
+
+    pub(super) fn flip(&mut self, id: InodeId, bit: u64) {
+        let inode = &mut self.inodes[id.0];
+        for bytes in [&mut inode.bytes, &mut inode.durable] {
+            if let Some(byte) = bytes.get_mut((bit / 8) as usize) {
+                *byte ^= 1 << (bit % 8);
+            }
+        }
+    }
+
+    pub(super) fn install(&mut self, path: &Path, bytes: &[u8]) {
+        let id = InodeId(self.inodes.len());
+        self.inodes.push(Inode::durable(bytes.to_vec()));
+        self.names.insert(path.to_owned(), id);
+        self.durable_names.insert(path.to_owned(), id);
+        let parents = path.ancestors().skip(1).map(Path::to_owned);
+        self.dirs.extend(parents.collect::<Vec<_>>());
+    }
+
+    pub(super) fn process_killed(&self) -> Disk {
+        Disk {
+            fails_at: None,
+            dead: false,
+            locks: BTreeSet::new(),
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn power_cut(&self, seed: u64) -> Disk {
+        let mut dice = Dice::new(self.seed ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut names = self.durable_names.clone();
+        dice.choose_odds();
+        // Most file systems keep changes of names in order; some keep any of them.
+        let in_order = dice.below(2) == 0;
+        for change in &self.unsynced_names {
+            if dice.survives() {
+                change.apply(&mut names);
+            } else if in_order {
+                break;
+            }
+        }
+        dice.choose_odds();
+        let mut inodes = Vec::new();
+        for id in names.values_mut() {
+            let bytes = self.inodes[id.0].after_power_cut(&mut dice);
+            *id = InodeId(inodes.len());
+            inodes.push(Inode::durable(bytes));
+        }
+        Disk {
+            durable_names: names.clone(),
+            names,
+            inodes,
+            dirs: self.dirs.clone(),
+            capacity: self.capacity,
+            ..Disk::new(dice.next())
+        }
+    }
+
+    /// Counts the call; true when it is the one at which power goes.
+    fn begin_call(&mut self) -> io::Result<bool> {
+        self.alive()?;
+        self.dead = self.fails_at.is_some_and(|n| self.calls >= n);
+        self.calls += 1;
+        Ok(self.dead)
+    }
+
+    /// The length to which this file can grow.
+    fn room_for(&self, id: InodeId) -> u64 {
+        let others = self.names.values().filter(|other| **other != id);
+        let used: u64 = others.map(|o| self.bytes(*o).len() as u64).sum();
+        let own = self.bytes(id).len() as u64;
+        self.capacity.saturating_sub(used).max(own)
+    }
+}
+
+impl NameChange {
+    fn touches(&self, dir: &Path) -> bool {
+        match self {
+            NameChange::Create { path, .. } | NameChange::Remove { path, .. } => {
+                path.parent() == Some(dir)
+            }
+            NameChange::Rename { from, to, .. } => {
+                from.parent() == Some(dir) || to.parent() == Some(dir)
+            }
+        }
+    }
+
+    /// Does nothing when what it stands on did not survive.
+    fn apply(&self, names: &mut BTreeMap<PathBuf, InodeId>) {
+        match self {
+            NameChange::Create { path, id } => {
+                names.entry(path.clone()).or_insert(*id);
+            }
+            NameChange::Rename { from, to, id } => {
+                if names.get(from) == Some(id) {
+                    names.remove(from);
+                    names.insert(to.clone(), *id);
+                }
+            }
+            NameChange::Remove { path, id } => {
+                if names.get(path) == Some(id) {
+                    names.remove(path);
+                }
+            }
+        }
+    }
+}
+
+impl Inode {
+    fn durable(bytes: Vec<u8>) -> Inode {
+        Inode {
+            durable: bytes.clone(),
+            bytes,
+            dirty: BTreeMap::new(),
+        }
+    }
+
+    fn write(&mut self, buf: &[u8], offset: u64) {
+        if buf.is_empty() {
+            return;
+        }
+        let end = offset + buf.len() as u64;
+        self.touch(offset, end);
+        if self.bytes.len() < end as usize {
+            self.bytes.resize(end as usize, 0);
+        }
+        self.bytes[offset as usize..end as usize].copy_from_slice(buf);
+    }
+
+    fn set_len(&mut self, len: u64) {
+        let old = self.bytes.len() as u64;
+        self.touch(len.min(old), len.max(old));
+        self.bytes.resize(len as usize, 0);
+    }
+
+    fn sync(&mut self) {
+        self.durable.resize(self.bytes.len(), 0);
+        for (number, _) in std::mem::take(&mut self.dirty) {
+            let start = (number * BLOCK) as usize;
+            let end = self.bytes.len().min(start + BLOCK_BYTES);
+            if start < end {
+                self.durable[start..end].copy_from_slice(&self.bytes[start..end]);
+            }
+        }
+    }
+
+    /// Marks the blocks of a byte range as unsynced and remembers the state they are leaving.
+    fn touch(&mut self, start: u64, end: u64) {
+        for number in start / BLOCK..end.div_ceil(BLOCK) {
+            match self.dirty.get_mut(&number) {
+                None => {
+                    self.dirty.insert(number, Vec::new());
+                }
+                Some(former) if former.len() < FORMER_MAX => {
+                    former.push(block(&self.bytes, number));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn after_power_cut(&self, dice: &mut Dice) -> Vec<u8> {
+        let (old, new) = (self.durable.len() as u64, self.bytes.len() as u64);
+        let len = match dice.below(3) {
+            0 => old,
+            1 => new,
+            _ => old.min(new) + dice.below(old.abs_diff(new) + 1),
+        };
+        let mut image = self.durable.clone();
+        image.resize(len.next_multiple_of(BLOCK) as usize, 0);
+        for (number, former) in &self.dirty {
+            let start = (number * BLOCK) as usize;
+            if start >= image.len() || !dice.survives() {
+                continue;
+            }
+            let pick = dice.below(2 * former.len() as u64 + 1) as usize;
+            let state = match former.get(pick) {
+                Some(state) => state.clone(),
+                None => block(&self.bytes, *number),
+            };
+            image[start..start + BLOCK_BYTES].copy_from_slice(&state);
+        }
+        image.truncate(len as usize);
+        image
+    }
+}
+
+/// A block's bytes, with zeros where the file is too short.
+fn block(bytes: &[u8], number: u64) -> Vec<u8> {
+    let start = bytes.len().min((number * BLOCK) as usize);
+    let end = bytes.len().min(start + BLOCK_BYTES);
+    let mut block = bytes[start..end].to_vec();
+    block.resize(BLOCK_BYTES, 0);
+    block
+}
+
+/// A small generator (splitmix64): choices depend on the seed alone.
+#[derive(Debug)]
+struct Dice {
+    state: u64,
+    /// Of 100.
+    odds: u64,
+}
+
+impl Dice {
+    fn new(seed: u64) -> Dice {
+        Dice {
+            state: seed,
+            odds: 50,
+        }
+    }
+
+    /// All, none, few, many: each finds bugs the others do not.
+    fn choose_odds(&mut self) {
+        let all = [0, 10, 50, 50, 90, 100];
+        self.odds = all[self.below(all.len() as u64) as usize];
+    }
+
+    fn survives(&mut self) -> bool {
+        self.below(100) < self.odds
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+fn end_call(cut: bool) -> io::Result<()> {
+    if cut { Err(eio()) } else { Ok(()) }
+}
+
+fn eio() -> io::Error {
+    io::Error::from_raw_os_error(EIO)
+}
+
+fn enospc() -> io::Error {
+    io::Error::from_raw_os_error(ENOSPC)
+}

@@ -1,0 +1,133 @@
+use super::*;
+
+const DIR: &str = "data";
+
+fn disk() -> (SimVfs, PathBuf) {
+    let vfs = SimVfs::new(1);
+    vfs.create_dir_all(Path::new(DIR)).unwrap();
+    (vfs, Path::new(DIR).join("f"))
+}
+
+#[test]
+fn synced_bytes_under_a_synced_name_survive_every_power_cut() {
+    let (vfs, path) = disk();
+    let file = vfs.open(&path, Open::New).unwrap();
+    file.write_at(&[7; 2000], 100).unwrap();
+    file.sync_data().unwrap();
+    vfs.sync_dir(Path::new(DIR)).unwrap();
+    file.write_at(&[9; 700], 1800).unwrap();
+    for seed in 0..200 {
+        let after = vfs.power_cut(seed).contents(&path).unwrap();
+        assert_eq!(after[100..1536], [7; 1436], "seed {seed}");
+        assert!(after[1536..2048.min(after.len())].iter().all(|b| *b != 0));
+    }
+}
+
+#[test]
+fn unsynced_blocks_survive_one_by_one_and_never_in_part() {
+    let (vfs, path) = disk();
+    let file = vfs.open(&path, Open::New).unwrap();
+    file.write_at(&[1; 4096], 0).unwrap();
+    file.sync_data().unwrap();
+    vfs.sync_dir(Path::new(DIR)).unwrap();
+    file.write_at(&[2; 4096], 0).unwrap();
+    let (mut some, mut none, mut all) = (false, false, false);
+    for seed in 0..200 {
+        let after = vfs.power_cut(seed).contents(&path).unwrap();
+        let mut kept = 0;
+        for block in after.chunks(BLOCK_BYTES) {
+            assert!(block.iter().all(|b| *b == block[0]), "seed {seed}");
+            kept += usize::from(block[0] == 2);
+        }
+        some |= (1..8).contains(&kept);
+        none |= kept == 0;
+        all |= kept == 8;
+    }
+    assert!(some && none && all);
+}
+
+#[test]
+fn unsynced_names_may_be_lost_and_a_rename_is_never_seen_half() {
+    let (vfs, path) = disk();
+    let to = Path::new(DIR).join("g");
+    vfs.open(&path, Open::New).unwrap();
+    vfs.sync_dir(Path::new(DIR)).unwrap();
+    vfs.rename(&path, &to).unwrap();
+    let mut seen = [0, 0];
+    for seed in 0..100 {
+        let names = vfs.power_cut(seed).list(Path::new(DIR)).unwrap();
+        assert_eq!(names.len(), 1, "seed {seed}");
+        seen[usize::from(names[0] == "g")] += 1;
+    }
+    assert!(seen[0] > 0 && seen[1] > 0);
+    vfs.sync_dir(Path::new(DIR)).unwrap();
+    for seed in 0..100 {
+        assert_eq!(vfs.power_cut(seed).list(Path::new(DIR)).unwrap(), ["g"]);
+    }
+}
+
+#[test]
+fn an_unsynced_length_may_be_the_old_the_new_or_one_between() {
+    let (vfs, path) = disk();
+    let file = vfs.open(&path, Open::New).unwrap();
+    vfs.sync_dir(Path::new(DIR)).unwrap();
+    file.set_len(10_000).unwrap();
+    let lens = (0..100).map(|seed| vfs.power_cut(seed).contents(&path).unwrap().len());
+    let lens: std::collections::BTreeSet<usize> = lens.collect();
+    assert!(lens.contains(&0) && lens.contains(&10_000) && lens.len() > 5);
+}
+
+#[test]
+fn after_the_failing_call_everything_fails_until_power_returns() {
+    let (vfs, path) = disk();
+    let file = vfs.open(&path, Open::New).unwrap();
+    vfs.fail_after(1);
+    file.write_at(b"x", 0).unwrap();
+    assert!(file.sync_data().is_err());
+    assert!(file.len().is_err());
+    assert!(vfs.open(&path, Open::Existing).is_err());
+    vfs.power_cut(0).list(Path::new(DIR)).unwrap();
+    assert_eq!(
+        vfs.process_killed().contents(&path).as_deref(),
+        Some(&b"x"[..])
+    );
+}
+
+#[test]
+fn a_full_disk_takes_what_fits_and_says_so() {
+    let (vfs, path) = disk();
+    vfs.set_capacity(1000);
+    let file = vfs.open(&path, Open::New).unwrap();
+    file.write_at(&[1; 800], 0).unwrap();
+    let full = file.write_at(&[2; 800], 400).unwrap_err();
+    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    assert_eq!(file.len().unwrap(), 1000);
+    let full = file.set_len(1001).unwrap_err();
+    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    file.set_len(10).unwrap();
+}
+
+#[test]
+fn a_lock_has_one_holder_and_a_power_cut_frees_it() {
+    let (vfs, path) = disk();
+    let held = vfs.lock(&path).unwrap();
+    assert_eq!(
+        vfs.lock(&path).unwrap_err().kind(),
+        io::ErrorKind::WouldBlock
+    );
+    vfs.power_cut(3).lock(&path).unwrap();
+    drop(held);
+    vfs.lock(&path).unwrap();
+}
+
+#[test]
+fn one_seed_gives_one_image() {
+    let (vfs, path) = disk();
+    let file = vfs.open(&path, Open::New).unwrap();
+    vfs.sync_dir(Path::new(DIR)).unwrap();
+    file.write_at(&[3; 9000], 0).unwrap();
+    for seed in 0..20 {
+        let image = |v: &SimVfs| v.power_cut(seed).contents(&path);
+        assert_eq!(image(&vfs), image(&vfs));
+    }
+}
