@@ -12,5 +12,6 @@ mod btree;
 mod error;
 pub mod mvcc;
 pub mod vfs;
+pub mod wal;
 
 pub use error::{Error, Result};
