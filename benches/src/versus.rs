@@ -1,0 +1,78 @@
+//! Real etcd and Stele in turn, each on a fresh directory, under the load of etcd's own `benchmark`
+//! program; and an empty gRPC server as the floor below which nobody gets.
+//!
+//! Absolute figures wander with the machine, so sides alternate within each round, the order turns
+//! around from round to round, and what counts are ratios of medians of one run.
+
+mod floor;
+mod generator;
+mod loads;
+mod options;
+mod report;
+mod side;
+
+use std::process::ExitCode;
+
+use options::{Command, Options};
+use report::Record;
+use side::{Run, Side};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// The program: options from the command line, the table on stdout, progress on stderr.
+pub fn main() -> ExitCode {
+    let result = match options::parse(std::env::args_os()) {
+        Ok(Command::Floor(floor)) => floor::serve(&floor),
+        Ok(Command::Measure(options)) => measure(&options),
+        Err(error) => error.exit(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("versus: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(options: &Options) -> Result<()> {
+    let programs = options.programs()?;
+    let mut record = Record::new(options, &programs);
+    for load in &options.loads {
+        for round in 0..options.rounds {
+            for side in order(&options.sides, round) {
+                if side == Side::Floor && !load.floor {
+                    continue;
+                }
+                let run = side::run(side, load, &programs, options)
+                    .map_err(|error| format!("{} on {}: {error}", load.name, side.name()))?;
+                eprintln!("{:16} {:6} {}", load.name, side.name(), progress(&run));
+                record.add(load, side, run);
+            }
+        }
+        // Kept after each load, so that a run cut short has not been for nothing.
+        record.write(&options.out)?;
+    }
+    print!("{}", record.markdown());
+    eprintln!("record: {}", options.out.display());
+    Ok(())
+}
+
+/// Every second round the other way around: neither side always runs on the warmer machine.
+fn order(sides: &[Side], round: usize) -> Vec<Side> {
+    let mut sides = sides.to_vec();
+    if round % 2 == 1 {
+        sides.reverse();
+    }
+    sides
+}
+
+fn progress(run: &Run) -> String {
+    format!(
+        "{:>9.0}/s  p50 {:>7.2} ms  p99 {:>7.2} ms  {:>6.1} us CPU",
+        run.per_second.unwrap_or(f64::NAN),
+        run.p50_ms,
+        run.p99_ms,
+        run.cpu_us_per_op()
+    )
+}

@@ -1,0 +1,278 @@
+//! The loads: what is asked of etcd's `benchmark`, and what a store holds before.
+//!
+//! Keys are 32 B and values 256 B throughout. Totals are chosen so that real etcd needs some
+//! seconds for each on two cores; `--total` and `--short` change them.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+/// The key that range loads read.
+pub(super) const READ_KEY: &str = "the-key-that-is-read-again-and-again";
+pub(super) const VALUE_BYTES: usize = 256;
+
+/// Keys that puts choose from at random.
+const KEY_SPACE: &str = "1000000";
+/// `--short` divides totals by this.
+pub(super) const SHORT: u64 = 20;
+
+/// What the load generator does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Put,
+    RangeLinearizable,
+    RangeSerializable,
+    TxnMixed,
+    Watch,
+    WatchLatency,
+    LeaseKeepAlive,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    pub(super) kind: Kind,
+    pub(super) clients: u32,
+    pub(super) conns: u32,
+    /// Requests; for the watch loads, puts.
+    pub(super) total: u64,
+    /// Keys put before the measured part.
+    pub(super) prefill: u64,
+    /// Whether the empty server can answer it.
+    pub(super) floor: bool,
+    /// Whether it runs when no `--loads` are named.
+    pub(super) default: bool,
+}
+
+const WATCH_STREAMS: u64 = 10;
+const WATCHERS_PER_STREAM: u64 = 100;
+/// Puts a second while watch latency is measured: far from the limit of either side.
+const WATCH_LATENCY_RATE: u64 = 200;
+
+impl Load {
+    /// All there are, in the order they run.
+    pub(super) fn all() -> Vec<Load> {
+        let put = |name, clients: u32, total| Load {
+            name,
+            what: "put, 32 B key of a million at random, 256 B value",
+            kind: Kind::Put,
+            clients,
+            conns: clients.min(100),
+            total,
+            prefill: 0,
+            floor: true,
+            default: true,
+        };
+        let other = |name, what, kind, total, prefill| Load {
+            what,
+            kind,
+            prefill,
+            ..put(name, 100, total)
+        };
+        vec![
+            put("put-1", 1, 6_000),
+            put("put-100", 100, 60_000),
+            put("put-1000", 1000, 100_000),
+            other(
+                "range-lin-100",
+                "linearizable range of one key, 100 clients",
+                Kind::RangeLinearizable,
+                100_000,
+                10_000,
+            ),
+            other(
+                "range-ser-100",
+                "serializable range of one key, 100 clients",
+                Kind::RangeSerializable,
+                100_000,
+                10_000,
+            ),
+            other(
+                "txn-mixed-100",
+                "half puts, half ranges of 10 of ~300 keys, in transactions, 100 clients",
+                Kind::TxnMixed,
+                40_000,
+                20_000,
+            ),
+            Load {
+                clients: 10,
+                conns: 10,
+                floor: false,
+                ..other(
+                    "watch-1000",
+                    "events to 1000 watchers of one key on 10 streams",
+                    Kind::Watch,
+                    3_000,
+                    0,
+                )
+            },
+            Load {
+                clients: 10,
+                conns: 10,
+                floor: false,
+                ..other(
+                    "watch-latency",
+                    "events to 100 watchers at 200 puts a second; p50 and p99 from put to event",
+                    Kind::WatchLatency,
+                    1_000,
+                    0,
+                )
+            },
+            other(
+                "lease-keepalive",
+                "lease keep-alive, 100 clients",
+                Kind::LeaseKeepAlive,
+                100_000,
+                0,
+            ),
+            Load {
+                default: false,
+                ..put("fill", 1000, 600_000)
+            },
+        ]
+    }
+
+    /// Operations in the sense of the table: requests answered, or events delivered.
+    pub(super) fn operations(&self) -> u64 {
+        match self.kind {
+            Kind::Watch => self.total * WATCH_STREAMS * WATCHERS_PER_STREAM,
+            Kind::WatchLatency => self.total * WATCH_STREAMS * 10,
+            _ => self.total,
+        }
+    }
+
+    pub(super) fn unit(&self) -> &'static str {
+        match self.kind {
+            Kind::Watch | Kind::WatchLatency => "events",
+            _ => "requests",
+        }
+    }
+
+    /// Puts among the operations: what bytes on disk are divided by.
+    pub(super) fn puts(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Put => Some(self.total),
+            Kind::TxnMixed => Some(self.total / 2),
+            _ => None,
+        }
+    }
+
+    /// Arguments of the measured part.
+    pub(super) fn arguments(&self) -> Vec<OsString> {
+        let mut args = self.connections();
+        let total = self.total.to_string();
+        match self.kind {
+            Kind::Put => args.extend(put_arguments(&total, false)),
+            Kind::RangeLinearizable => args.extend(range_arguments(&total, "l")),
+            Kind::RangeSerializable => args.extend(range_arguments(&total, "s")),
+            Kind::TxnMixed => {
+                args.extend(strings(&["txn-mixed", "--total", &total, "--limit", "10"]));
+                args.extend(sizes());
+                // The generator's keys begin with a varint, its first byte one of 64: a range over
+                // one of them holds 1/64 of the keys.
+                args.push(OsString::from("--end-key"));
+                args.push(OsString::from_vec(vec![0x81]));
+                args.push(OsString::from_vec(vec![0x80]));
+            }
+            Kind::Watch => {
+                let streams = WATCH_STREAMS.to_string();
+                let watchers = WATCHERS_PER_STREAM.to_string();
+                args.extend(strings(&["watch", "--put-total", &total]));
+                args.extend(strings(&[
+                    "--streams",
+                    &streams,
+                    "--watch-per-stream",
+                    &watchers,
+                ]));
+            }
+            Kind::WatchLatency => {
+                let rate = WATCH_LATENCY_RATE.to_string();
+                let streams = WATCH_STREAMS.to_string();
+                args.extend(strings(&[
+                    "watch-latency",
+                    "--put-total",
+                    &total,
+                    "--put-rate",
+                    &rate,
+                ]));
+                args.extend(strings(&[
+                    "--streams",
+                    &streams,
+                    "--watchers-per-stream",
+                    "10",
+                ]));
+            }
+            Kind::LeaseKeepAlive => {
+                args.extend(strings(&["lease-keepalive", "--total", &total]));
+            }
+        }
+        args
+    }
+
+    /// Arguments that fill the store before.
+    pub(super) fn prefill_arguments(&self) -> Option<Vec<OsString>> {
+        let total = self.prefill.to_string();
+        let puts = || put_arguments(&total, true);
+        (self.prefill > 0).then(|| self.connections().into_iter().chain(puts()).collect())
+    }
+
+    fn connections(&self) -> Vec<OsString> {
+        let (clients, conns) = (self.clients.to_string(), self.conns.to_string());
+        strings(&["--clients", &clients, "--conns", &conns, "--precise"])
+    }
+}
+
+fn put_arguments(total: &str, sequential: bool) -> Vec<OsString> {
+    let mut args = strings(&["put", "--total", total]);
+    args.extend(sizes());
+    if sequential {
+        args.push(OsString::from("--sequential-keys"));
+    }
+    args
+}
+
+fn range_arguments(total: &str, consistency: &str) -> Vec<OsString> {
+    strings(&[
+        "range",
+        READ_KEY,
+        "--total",
+        total,
+        "--consistency",
+        consistency,
+    ])
+}
+
+fn sizes() -> Vec<OsString> {
+    let value = VALUE_BYTES.to_string();
+    strings(&[
+        "--key-size",
+        "32",
+        "--val-size",
+        &value,
+        "--key-space-size",
+        KEY_SPACE,
+    ])
+}
+
+fn strings(args: &[&str]) -> Vec<OsString> {
+    args.iter().map(OsString::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_loads_are_unique() {
+        let names: std::collections::BTreeSet<_> =
+            Load::all().iter().map(|load| load.name).collect();
+        assert_eq!(names.len(), Load::all().len());
+    }
+
+    #[test]
+    fn connections_come_before_the_command() {
+        for load in Load::all() {
+            assert_eq!(load.arguments()[0], "--clients", "{}", load.name);
+        }
+    }
+}

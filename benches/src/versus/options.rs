@@ -1,0 +1,277 @@
+//! The command line, and where the programs come from.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, value_parser};
+use testkit::Tools;
+
+use super::Result;
+use super::floor::Floor;
+use super::loads::{Load, SHORT};
+use super::side::Side;
+
+pub(super) enum Command {
+    Measure(Options),
+    /// We are the empty server: started by ourselves, with etcd's flags.
+    Floor(Floor),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) loads: Vec<Load>,
+    pub(super) sides: Vec<Side>,
+    pub(super) rounds: usize,
+    pub(super) floor_threads: usize,
+    /// The record's folder.
+    pub(super) out: PathBuf,
+    /// Data directories are made here.
+    pub(super) dir: PathBuf,
+    etcd: Option<PathBuf>,
+    stele: Option<PathBuf>,
+    benchmark: Option<PathBuf>,
+}
+
+/// Every program of a run, found.
+#[derive(Clone, Debug)]
+pub(super) struct Programs {
+    pub(super) benchmark: PathBuf,
+    etcd: PathBuf,
+    stele: PathBuf,
+    floor: PathBuf,
+}
+
+impl Programs {
+    pub(super) fn server(&self, side: Side) -> &PathBuf {
+        match side {
+            Side::Etcd => &self.etcd,
+            Side::Stele => &self.stele,
+            Side::Floor => &self.floor,
+        }
+    }
+}
+
+impl Options {
+    /// Paths given, or built: etcd's programs from their Go modules, Stele with cargo.
+    pub(super) fn programs(&self) -> Result<Programs> {
+        let (etcd, benchmark) = match (&self.etcd, &self.benchmark) {
+            (Some(etcd), Some(benchmark)) => (etcd.clone(), benchmark.clone()),
+            (etcd, benchmark) => {
+                let tools = Tools::locate()?;
+                let etcd = etcd.clone().unwrap_or(tools.etcd);
+                (etcd, benchmark.clone().unwrap_or(tools.benchmark))
+            }
+        };
+        let stele = match &self.stele {
+            Some(stele) => stele.clone(),
+            None if self.sides.contains(&Side::Stele) => build_stele()?,
+            None => PathBuf::new(),
+        };
+        Ok(Programs {
+            benchmark,
+            etcd,
+            stele,
+            floor: std::env::current_exe()?,
+        })
+    }
+}
+
+/// A release build, whatever profile we ourselves were built with.
+fn build_stele() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let status = std::process::Command::new(cargo)
+        .args(["build", "--release", "-p", "stele", "--bin", "stele"])
+        .current_dir(testkit::workspace_root())
+        .env("CARGO_TARGET_DIR", testkit::target_dir())
+        .status()?;
+    if !status.success() {
+        return Err("Stele does not build".into());
+    }
+    Ok(testkit::target_dir().join("release").join("stele"))
+}
+
+pub(super) fn parse(
+    args: impl IntoIterator<Item = OsString>,
+) -> std::result::Result<Command, clap::Error> {
+    let matches = command().try_get_matches_from(args)?;
+    let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
+    if let Some(&threads) = matches.get_one::<usize>("floor") {
+        let listen = matches.get_one::<SocketAddr>("listen-client-urls");
+        let listen = listen.copied().unwrap_or(([127, 0, 0, 1], 2379).into());
+        return Ok(Command::Floor(Floor { listen, threads }));
+    }
+    let total = matches.get_one::<u64>("total").copied();
+    let short = matches.get_flag("short");
+    let mut loads: Vec<Load> = match matches.get_many::<Load>("loads") {
+        Some(named) => named.cloned().collect(),
+        None => Load::all()
+            .into_iter()
+            .filter(|load| load.default)
+            .collect(),
+    };
+    for load in &mut loads {
+        load.total = total.unwrap_or(load.total / if short { SHORT } else { 1 });
+        if short {
+            load.prefill /= SHORT;
+        }
+        if let Some(&conns) = matches.get_one::<u32>("conns") {
+            load.conns = conns.min(load.clients);
+        }
+    }
+    let sides = matches.get_many::<Side>("sides");
+    let default_out = || testkit::target_dir().join("versus");
+    Ok(Command::Measure(Options {
+        loads,
+        sides: sides.map_or_else(|| Side::ALL.to_vec(), |sides| sides.copied().collect()),
+        rounds: match matches.get_one::<usize>("rounds") {
+            Some(&rounds) => rounds.max(1),
+            None => {
+                if short {
+                    1
+                } else {
+                    3
+                }
+            }
+        },
+        floor_threads: matches.get_one("floor-threads").copied().unwrap_or(1),
+        out: path("out").unwrap_or_else(default_out),
+        dir: path("dir").unwrap_or_else(std::env::temp_dir),
+        etcd: path("etcd"),
+        stele: path("stele"),
+        benchmark: path("benchmark"),
+    }))
+}
+
+fn command() -> clap::Command {
+    let path = |name, help| {
+        Arg::new(name)
+            .long(name)
+            .help(help)
+            .value_parser(value_parser!(PathBuf))
+    };
+    let list = |name, help| Arg::new(name).long(name).help(help).value_delimiter(',');
+    let number = |name, help| Arg::new(name).long(name).help(help);
+    clap::Command::new("versus")
+        .about("Runs the same load on real etcd, on Stele and on an empty gRPC server.")
+        .after_help(describe_loads())
+        .arg(list("loads", "Loads to run, by name").value_parser(load_by_name))
+        .arg(list("sides", "Sides to run: etcd, stele, floor").value_parser(side_by_name))
+        .arg(number("rounds", "Rounds per load; medians count").value_parser(value_parser!(usize)))
+        .arg(number("total", "Requests per load").value_parser(value_parser!(u64)))
+        .arg(number("conns", "Connections per load").value_parser(value_parser!(u32)))
+        .arg(
+            number("floor-threads", "Threads of the empty server")
+                .value_parser(value_parser!(usize)),
+        )
+        .arg(
+            Arg::new("short")
+                .long("short")
+                .action(ArgAction::SetTrue)
+                .help("One small round"),
+        )
+        .arg(path(
+            "out",
+            "Folder of the record; target/versus when not given",
+        ))
+        .arg(path("dir", "Where data directories are made"))
+        .arg(path(
+            "etcd",
+            "Real etcd; built from its Go module when not given",
+        ))
+        .arg(path(
+            "benchmark",
+            "etcd's benchmark; built from its Go module when not given",
+        ))
+        .arg(path("stele", "Stele; built with cargo when not given"))
+        .args(floor_flags())
+}
+
+/// Flags a server is started with, as far as the empty server meets them.
+fn floor_flags() -> Vec<Arg> {
+    let hidden = |name| Arg::new(name).long(name).hide(true);
+    let ignored = [
+        "data-dir",
+        "listen-peer-urls",
+        "advertise-client-urls",
+        "initial-advertise-peer-urls",
+        "initial-cluster",
+    ];
+    let mut flags: Vec<Arg> = ignored.into_iter().map(hidden).collect();
+    flags.push(hidden("floor").value_parser(value_parser!(usize)));
+    flags.push(hidden("listen-client-urls").value_parser(|url: &str| {
+        let address = url.strip_prefix("http://").unwrap_or(url);
+        address.parse::<SocketAddr>()
+    }));
+    flags
+}
+
+fn load_by_name(name: &str) -> std::result::Result<Load, String> {
+    let found = Load::all().into_iter().find(|load| load.name == name);
+    found.ok_or_else(|| format!("no such load; there are\n{}", describe_loads()))
+}
+
+fn side_by_name(name: &str) -> std::result::Result<Side, String> {
+    let found = Side::ALL.into_iter().find(|side| side.name() == name);
+    found.ok_or_else(|| "etcd, stele or floor".to_string())
+}
+
+fn describe_loads() -> String {
+    let lines = Load::all().into_iter().map(|load| {
+        let note = if load.default {
+            ""
+        } else {
+            " (only when named)"
+        };
+        format!("  {:16} {} x {}{note}", load.name, load.total, load.what)
+    });
+    format!("Loads:\n{}", lines.collect::<Vec<_>>().join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(args: &[&str]) -> Command {
+        let args = ["versus"].iter().chain(args).map(OsString::from);
+        parse(args).unwrap()
+    }
+
+    #[test]
+    fn loads_are_chosen_by_name_and_scaled() {
+        let Command::Measure(options) = parsed(&["--loads=put-100,watch-1000", "--short"]) else {
+            panic!("a measurement was asked for");
+        };
+        let totals: Vec<_> = options
+            .loads
+            .iter()
+            .map(|load| (load.name, load.total))
+            .collect();
+        assert_eq!(totals, [("put-100", 3000), ("watch-1000", 150)]);
+        assert_eq!(options.rounds, 1);
+    }
+
+    #[test]
+    fn an_unknown_load_is_named_in_the_error() {
+        let args = ["versus", "--loads=nonsense"].map(OsString::from);
+        let error = parse(args).err().unwrap().to_string();
+        assert!(
+            error.contains("nonsense") && error.contains("put-100"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_empty_server_takes_the_flags_a_server_is_started_with() {
+        let Command::Floor(floor) = parsed(&[
+            "--data-dir=x",
+            "--listen-client-urls=http://127.0.0.1:7",
+            "--listen-peer-urls=http://127.0.0.1:8",
+            "--initial-cluster=default=http://127.0.0.1:2380",
+            "--floor=2",
+        ]) else {
+            panic!("the empty server was asked for");
+        };
+        assert_eq!((floor.listen.port(), floor.threads), (7, 2));
+    }
+}

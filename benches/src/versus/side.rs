@@ -1,0 +1,134 @@
+//! One measured run: a fresh server, the store filled, the load, and what `/proc` says before and
+//! after.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "waits for the server's background work"
+)]
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use etcd_api::Client;
+use etcd_api::etcdserverpb::PutRequest;
+use testkit::{Launch, Server, Usage};
+
+use super::Result;
+use super::generator::{self, Summary};
+use super::loads::{Kind, Load, READ_KEY, VALUE_BYTES};
+use super::options::{Options, Programs};
+
+/// etcd writes its tree every 100 ms: what a load caused has to be in its counters.
+const SETTLE: Duration = Duration::from_millis(400);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Side {
+    Etcd,
+    Stele,
+    Floor,
+}
+
+impl Side {
+    pub(super) const ALL: [Side; 3] = [Side::Etcd, Side::Stele, Side::Floor];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Side::Etcd => "etcd",
+            Side::Stele => "stele",
+            Side::Floor => "floor",
+        }
+    }
+}
+
+/// What one run of one load on one side came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Run {
+    /// None where the load sets the rate.
+    pub(super) per_second: Option<f64>,
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+    pub(super) operations: f64,
+    pub(super) cpu_us: f64,
+    pub(super) resident_peak_bytes: f64,
+    pub(super) anonymous_bytes: f64,
+    pub(super) disk_bytes_per_put: Option<f64>,
+}
+
+impl Run {
+    pub(super) fn cpu_us_per_op(&self) -> f64 {
+        self.cpu_us / self.operations
+    }
+}
+
+pub(super) fn run(side: Side, load: &Load, programs: &Programs, options: &Options) -> Result<Run> {
+    let scratch = tempfile::Builder::new()
+        .prefix("versus-")
+        .tempdir_in(&options.dir)?;
+    let program = programs.server(side);
+    let mut launch = Launch::program(program).data_dir(scratch.path().join("data"));
+    if side == Side::Floor {
+        launch = launch.flag(format!("--floor={}", options.floor_threads));
+    }
+    let mut server = launch.start()?;
+    let endpoint = format!("127.0.0.1:{}", server.client_port());
+    let generate =
+        |args: &[OsString]| generator::run(&programs.benchmark, &endpoint, args, scratch.path());
+
+    if let Some(args) = load.prefill_arguments() {
+        generate(&args)?;
+        put_read_key(&server)?;
+        std::thread::sleep(SETTLE);
+    }
+    let before = server.usage()?;
+    let summaries = generate(&load.arguments())?;
+    std::thread::sleep(SETTLE);
+    let after = server.usage()?;
+    if !server.is_alive() {
+        return Err(format!("the server died; its log:\n{}", server.log()).into());
+    }
+    server.kill();
+    Ok(account(load, &summaries, &before, &after))
+}
+
+fn account(load: &Load, summaries: &[Summary], before: &Usage, after: &Usage) -> Run {
+    let last = summaries.last().copied().unwrap_or_default();
+    let summary = match load.kind {
+        // Reads and writes are reported apart; together they are the load.
+        Kind::TxnMixed => summaries
+            .iter()
+            .fold(Summary::default(), |sum, part| Summary {
+                per_second: sum.per_second + part.per_second,
+                p50_ms: sum.p50_ms.max(part.p50_ms),
+                p99_ms: sum.p99_ms.max(part.p99_ms),
+            }),
+        // The first summary is about opening the watches, or about the puts.
+        _ => last,
+    };
+    let written = after.disk_write_bytes - before.disk_write_bytes;
+    Run {
+        per_second: (load.kind != Kind::WatchLatency).then_some(summary.per_second),
+        p50_ms: summary.p50_ms,
+        p99_ms: summary.p99_ms,
+        operations: load.operations() as f64,
+        cpu_us: (after.cpu - before.cpu).as_secs_f64() * 1e6,
+        resident_peak_bytes: after.resident_peak_bytes as f64,
+        anonymous_bytes: after.anonymous_bytes as f64,
+        disk_bytes_per_put: load.puts().map(|puts| written as f64 / puts as f64),
+    }
+}
+
+fn put_read_key(server: &Server) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let client = Client::connect(server.url()).await?;
+        let request = PutRequest {
+            key: READ_KEY.into(),
+            value: vec![b'v'; VALUE_BYTES].into(),
+            ..PutRequest::default()
+        };
+        client.kv().put(request).await?;
+        Ok(())
+    })
+}
