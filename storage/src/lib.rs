@@ -11,6 +11,7 @@
 mod btree;
 mod error;
 pub mod mvcc;
+mod sync;
 pub mod vfs;
 pub mod wal;
 

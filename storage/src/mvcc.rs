@@ -10,6 +10,7 @@
 //! | `revisions` | revision | the whole change: the same, and key and value |
 //! | `side` | bucket, then the caller's key | the caller's value |
 
+mod publish;
 mod view;
 mod write;
 
@@ -27,7 +28,15 @@ pub use write::Write;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision {
     pub main: i64,
+    /// Fits in 32 bits on disk: a transaction cannot change more rows than that.
     pub sub: i64,
+}
+
+impl Revision {
+    const MAX: Revision = Revision {
+        main: i64::MAX,
+        sub: u32::MAX as i64,
+    };
 }
 
 /// The side tables. The number is part of the disk format.

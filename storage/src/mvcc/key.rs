@@ -1,0 +1,270 @@
+//! The bytes of the three trees' rows. Knows how a row is laid out, not why it is there.
+//!
+//! A row of the **key tree**, one per version of a key:
+//! ```text
+//! key    user key ++ !main (8, BE) ++ !sub (4, BE)        newest version of a key first
+//! value  flags (1) ++ main - create ++ version ++ lease    the last three as varints
+//! ```
+//! A tombstone's value is its flags alone. The flags lie first and are one byte, so that the head
+//! mark is cleared in place when a newer version comes.
+//!
+//! A row of the **revision tree**, one per change:
+//! ```text
+//! key    main (8, BE) ++ sub (4, BE)
+//! value  flags (1) ++ main - create ++ version ++ lease ++ key length ++ key ++ value
+//! ```
+//! The numbers are varints; a tombstone has no value and no numbers but the key length.
+//!
+//! A row of the **side tree**: bucket (1) ++ the caller's key -> the caller's value. Bucket 0 is
+//! the store's own.
+//!
+//! | flag | meaning |
+//! |---|---|
+//! | 1 `TOMBSTONE` | the change deleted the key |
+//! | 2 `HEAD` | key tree only: the newest version of its key |
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Deref;
+
+use super::{Bucket, Item, Revision};
+use crate::btree::SUFFIX_BYTES;
+
+pub(super) const TOMBSTONE: u8 = 1;
+pub(super) const HEAD: u8 = 2;
+
+/// Bytes of a revision, at the end of a key-tree key and as a revision-tree key.
+pub(super) const REVISION_BYTES: usize = SUFFIX_BYTES;
+
+/// Keys up to this length are looked up without a heap allocation.
+const INLINE_KEY_BYTES: usize = 116;
+
+/// Longest key-tree value.
+const STAMP_BYTES_MAX: usize = 1 + 3 * VARINT_BYTES_MAX;
+const VARINT_BYTES_MAX: usize = 10;
+
+/// The side tree's first byte for the store's own rows; buckets begin at 1.
+pub(super) const OWN_BUCKET: u8 = 0;
+
+/// What the key tree knows of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) flags: u8,
+    pub(super) create_revision: i64,
+    pub(super) version: i64,
+    pub(super) lease: i64,
+}
+
+impl Stamp {
+    pub(super) fn is_tombstone(&self) -> bool {
+        self.flags & TOMBSTONE != 0
+    }
+
+    pub(super) fn item<'a>(&self, key: &'a [u8], value: &'a [u8], revision: Revision) -> Item<'a> {
+        Item {
+            key,
+            value,
+            create_revision: self.create_revision,
+            mod_revision: revision.main,
+            version: self.version,
+            lease: self.lease,
+        }
+    }
+}
+
+/// A key-tree value, encoded without a heap allocation.
+pub(super) struct StampBytes {
+    bytes: [u8; STAMP_BYTES_MAX],
+    len: usize,
+}
+
+impl StampBytes {
+    pub(super) fn new(stamp: &Stamp, revision: Revision) -> StampBytes {
+        let mut out = StampBytes {
+            bytes: [0; STAMP_BYTES_MAX],
+            len: 1,
+        };
+        out.bytes[0] = stamp.flags;
+        if !stamp.is_tombstone() {
+            out.varint((revision.main - stamp.create_revision) as u64);
+            out.varint(stamp.version as u64);
+            out.varint(stamp.lease as u64);
+        }
+        out
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes[self.len] = value as u8 | 0x80;
+            self.len += 1;
+            value >>= 7;
+        }
+        self.bytes[self.len] = value as u8;
+        self.len += 1;
+    }
+}
+
+/// `None`: the bytes are not a stamp.
+pub(super) fn stamp(bytes: &[u8], revision: Revision) -> Option<Stamp> {
+    let mut rest = bytes;
+    take_stamp(&mut rest, revision)
+}
+
+/// Whether a key-tree value counts as a live key: what the tree weighs its rows by.
+pub(super) fn is_live_head(value: &[u8]) -> bool {
+    value.first().is_some_and(|flags| flags & (HEAD | TOMBSTONE) == HEAD)
+}
+
+/// Fills `out` with the key-tree key of a version.
+pub(super) struct VersionKey {
+    inline: [u8; INLINE_KEY_BYTES + REVISION_BYTES],
+    heap: Vec<u8>,
+    len: usize,
+}
+
+impl VersionKey {
+    pub(super) fn new(key: &[u8], revision: Revision) -> VersionKey {
+        let mut out = VersionKey {
+            inline: [0; INLINE_KEY_BYTES + REVISION_BYTES],
+            heap: Vec::new(),
+            len: key.len() + REVISION_BYTES,
+        };
+        let bytes = match out.inline.get_mut(..out.len) {
+            Some(bytes) => bytes,
+            None => {
+                out.heap.resize(out.len, 0);
+                &mut out.heap
+            }
+        };
+        let (head, suffix) = bytes.split_at_mut(key.len());
+        head.copy_from_slice(key);
+        // Newest first: all bits turned over.
+        suffix.copy_from_slice(&revision_key(revision).map(|byte| !byte));
+        out
+    }
+
+    /// Before all versions of `key` and after all lesser keys.
+    pub(super) fn newest_of(key: &[u8]) -> VersionKey {
+        VersionKey::new(key, Revision::MAX)
+    }
+
+    /// After all versions of `key` and before all greater keys: no change has revision zero.
+    pub(super) fn behind(key: &[u8]) -> VersionKey {
+        VersionKey::new(key, Revision { main: 0, sub: 0 })
+    }
+}
+
+impl Deref for VersionKey {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.inline.get(..self.len).unwrap_or(&self.heap)
+    }
+}
+
+pub(super) fn revision_key(revision: Revision) -> [u8; REVISION_BYTES] {
+    let mut out = [0; REVISION_BYTES];
+    out[..8].copy_from_slice(&revision.main.to_be_bytes());
+    out[8..].copy_from_slice(&(revision.sub as u32).to_be_bytes());
+    out
+}
+
+/// Takes a key-tree key apart. `None`: it is too short to be one.
+pub(super) fn split_version_key(bytes: &[u8]) -> Option<(&[u8], Revision)> {
+    let (key, suffix) = bytes.split_last_chunk::<REVISION_BYTES>()?;
+    Some((key, parse_revision_key(&suffix.map(|byte| !byte))?))
+}
+
+pub(super) fn parse_revision_key(bytes: &[u8]) -> Option<Revision> {
+    let (main, sub) = bytes.split_first_chunk::<8>()?;
+    let sub: [u8; 4] = sub.try_into().ok()?;
+    Some(Revision {
+        main: i64::from_be_bytes(*main),
+        sub: u32::from_be_bytes(sub).into(),
+    })
+}
+
+/// A row of the revision tree, parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row<'a> {
+    pub(super) stamp: Stamp,
+    pub(super) key: &'a [u8],
+    pub(super) value: &'a [u8],
+}
+
+/// All of a revision-tree value but the user's value, which follows it.
+pub(super) fn row_head(out: &mut Vec<u8>, stamp: &Stamp, revision: Revision, key: &[u8]) {
+    out.clear();
+    let flags = Stamp {
+        flags: stamp.flags & TOMBSTONE,
+        ..*stamp
+    };
+    out.extend_from_slice(StampBytes::new(&flags, revision).as_slice());
+    put_varint(out, key.len() as u64);
+    out.extend_from_slice(key);
+}
+
+/// `None`: the bytes are not a row.
+pub(super) fn row(bytes: &[u8], revision: Revision) -> Option<Row<'_>> {
+    let mut rest = bytes;
+    let stamp = take_stamp(&mut rest, revision)?;
+    let len = usize::try_from(take_varint(&mut rest)?).ok()?;
+    let (key, value) = rest.split_at_checked(len)?;
+    Some(Row { stamp, key, value })
+}
+
+pub(super) fn side_key(out: &mut Vec<u8>, bucket: Bucket, key: &[u8]) {
+    out.clear();
+    out.push(bucket as u8);
+    out.extend_from_slice(key);
+}
+
+pub(super) fn lease_key(out: &mut Vec<u8>, lease: i64, key: &[u8]) {
+    out.clear();
+    out.push(Bucket::LeaseKeys as u8);
+    out.extend_from_slice(&lease.to_be_bytes());
+    out.extend_from_slice(key);
+}
+
+fn take_stamp(rest: &mut &[u8], revision: Revision) -> Option<Stamp> {
+    let (&flags, after) = rest.split_first()?;
+    *rest = after;
+    let mut stamp = Stamp {
+        flags,
+        create_revision: 0,
+        version: 0,
+        lease: 0,
+    };
+    if !stamp.is_tombstone() {
+        stamp.create_revision = revision.main.checked_sub_unsigned(take_varint(rest)?)?;
+        stamp.version = take_varint(rest)? as i64;
+        stamp.lease = take_varint(rest)? as i64;
+    }
+    Some(stamp)
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn take_varint(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, after) = rest.split_first()?;
+        *rest = after;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
