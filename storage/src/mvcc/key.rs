@@ -117,7 +117,9 @@ pub(super) fn stamp(bytes: &[u8], revision: Revision) -> Option<Stamp> {
 
 /// Whether a key-tree value counts as a live key: what the tree weighs its rows by.
 pub(super) fn is_live_head(value: &[u8]) -> bool {
-    value.first().is_some_and(|flags| flags & (HEAD | TOMBSTONE) == HEAD)
+    value
+        .first()
+        .is_some_and(|flags| flags & (HEAD | TOMBSTONE) == HEAD)
 }
 
 /// Fills `out` with the key-tree key of a version.

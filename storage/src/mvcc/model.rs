@@ -99,7 +99,9 @@ impl Model {
         let version = Version {
             key: key.to_vec(),
             value: value.to_vec(),
-            create_revision: old.as_ref().map_or(revision.main, |old| old.create_revision),
+            create_revision: old
+                .as_ref()
+                .map_or(revision.main, |old| old.create_revision),
             mod_revision: revision.main,
             version: old.map_or(1, |old| old.version + 1),
             lease,

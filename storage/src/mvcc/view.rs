@@ -1,95 +1,413 @@
-//! Reading one state of the store: by key, by range, by revision.
+//! Reading one state of the store: by key, by range, by revision. Knows nothing of writing.
 
 use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
 
-use super::{Applied, Bucket, Change, Item, KeyRange, Want};
-use crate::Result;
+use super::key::{self, REVISION_BYTES, Row, Stamp, VersionKey};
+use super::{Applied, Bucket, Change, End, Item, KeyRange, Revision, Want};
+use crate::btree::{Cursor, Pages, Tree};
+use crate::{Error, Result};
+
+/// A range steps over this many superseded versions of a key before it seeks past the rest: a
+/// step is cheap, but a key may have a million versions.
+const STEPS_MAX: usize = 6;
+
+/// A count at an older revision walks the history since then as long as that is not longer than
+/// the range itself; ranges smaller than this count as this large.
+const HISTORY_ROWS_MIN: u64 = 64;
 
 /// One state of the store. Wherever a revision is asked for as `at`, zero means the newest of
 /// this root. Callers refuse revisions above [`Root::revision`] and below [`Root::compacted`].
+///
+/// Invariant: `compacted <= revision`.
 #[derive(Clone, Debug)]
-pub struct Root {}
+pub struct Root {
+    pub(super) keys: Tree,
+    pub(super) revisions: Tree,
+    pub(super) side: Tree,
+    /// Reads clean pages, and keeps them from being reused while this root lives.
+    pub(super) pages: Arc<Pages>,
+    pub(super) path: Arc<Path>,
+    pub(super) revision: i64,
+    pub(super) compacted: i64,
+    pub(super) applied: Applied,
+    /// One clone per root that is alive: see [`super::Stats::views`].
+    pub(super) census: Arc<()>,
+}
 
 impl Root {
     /// The newest main revision; 1 when nothing was ever written.
     pub fn revision(&self) -> i64 {
-        unimplemented!()
+        self.revision
     }
 
     /// The revision of the newest compaction, -1 when there was none.
     pub fn compacted(&self) -> i64 {
-        unimplemented!()
+        self.compacted
     }
 
     pub fn applied(&self) -> Applied {
-        unimplemented!()
+        self.applied
     }
 
     /// The version of `key` that was live at `at`.
-    pub fn get<R>(
-        &self,
-        _key: &[u8],
-        _at: i64,
-        _f: impl FnOnce(Item<'_>) -> R,
-    ) -> Result<Option<R>> {
-        unimplemented!()
+    pub fn get<R>(&self, key: &[u8], at: i64, f: impl FnOnce(Item<'_>) -> R) -> Result<Option<R>> {
+        let Some((revision, stamp)) = self.version_at(key, self.or_newest(at))? else {
+            return Ok(None);
+        };
+        if stamp.is_tombstone() {
+            return Ok(None);
+        }
+        let found = self
+            .revisions
+            .get(&self.pages, &key::revision_key(revision))?;
+        let Some(bytes) = found else {
+            return Err(self.damaged(format!("revision {revision:?} of the key tree has no row")));
+        };
+        let row = self.row(&bytes, revision)?;
+        Ok(Some(f(stamp.item(key, row.value, revision))))
     }
 
     /// All versions live at `at`, in key order, until `f` breaks off.
     pub fn range(
         &self,
-        _range: KeyRange<'_>,
-        _at: i64,
-        _want: Want,
-        _f: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
+        range: KeyRange<'_>,
+        at: i64,
+        want: Want,
+        f: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        unimplemented!()
+        let mut rows = self.revisions.cursor(&self.pages);
+        self.walk(
+            range,
+            self.or_newest(at),
+            &mut |user_key, revision, stamp| {
+                let value = match want {
+                    Want::KeysOnly => &[],
+                    Want::Values => self.value(&mut rows, revision)?,
+                };
+                Ok(f(stamp.item(user_key, value, revision)))
+            },
+        )
     }
 
     /// Number of keys live at `at`: two descents at the newest revision; at an older one the
     /// smaller of a walk over the range and a walk over the history since.
-    pub fn count(&self, _range: KeyRange<'_>, _at: i64) -> Result<u64> {
-        unimplemented!()
+    pub fn count(&self, range: KeyRange<'_>, at: i64) -> Result<u64> {
+        let at = self.or_newest(at);
+        if range.end == End::Single {
+            let version = self.version_at(range.start, at)?;
+            return Ok(version
+                .is_some_and(|(_, stamp)| !stamp.is_tombstone())
+                .into());
+        }
+        let now = self.count_now(range)?;
+        if at >= self.revision {
+            return Ok(now);
+        }
+        let budget = now.max(HISTORY_ROWS_MIN);
+        if let Some(then) = self.count_back(range, at, now, budget)? {
+            return Ok(then);
+        }
+        let mut count = 0;
+        self.walk(range, at, &mut |_, _, _| {
+            count += 1;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(count)
     }
 
     /// The changes of the main revisions `from..=through` in order, until `f` breaks off. `from`
     /// is not below the compacted revision.
     pub fn changes(
         &self,
-        _from: i64,
-        _through: i64,
-        _f: &mut dyn FnMut(Change<'_>) -> Result<ControlFlow<()>>,
+        from: i64,
+        through: i64,
+        f: &mut dyn FnMut(Change<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        unimplemented!()
+        self.rows(from, through, &mut |revision, row| {
+            if revision.main <= self.compacted && !self.is_kept(revision, &row)? {
+                return Ok(ControlFlow::Continue(()));
+            }
+            f(change(revision, row))
+        })
     }
 
     /// The newest version of `key` older than main revision `before`; `None` when there is none,
-    /// it is a deletion, or a compaction has dropped it.
+    /// it is a deletion, or `before - 1` is compacted.
     pub fn previous<R>(
         &self,
-        _key: &[u8],
-        _before: i64,
-        _f: impl FnOnce(Item<'_>) -> R,
+        key: &[u8],
+        before: i64,
+        f: impl FnOnce(Item<'_>) -> R,
     ) -> Result<Option<R>> {
-        unimplemented!()
+        let at = before - 1;
+        if at < self.compacted || at <= 0 {
+            return Ok(None);
+        }
+        self.get(key, at, f)
     }
 
-    /// The rows etcd's HashKV hashes for `revision`, in order.
-    pub fn hash_rows(&self, _revision: i64, _f: &mut dyn FnMut(Change<'_>)) -> Result<()> {
-        unimplemented!()
+    /// The rows etcd's HashKV hashes for `revision`, in order. Of what lies at or below the
+    /// compacted revision these are the versions live at `revision`; if none of all keys is, then
+    /// all versions the compaction left, but no tombstone. That is etcd's rule to the letter: the
+    /// set of kept rows being empty switches the filter off.
+    pub fn hash_rows(&self, revision: i64, f: &mut dyn FnMut(Change<'_>)) -> Result<()> {
+        let at = self.or_newest(revision);
+        let none_live = self.count(KeyRange::ALL, at)? == 0;
+        let newest_at = if none_live { self.compacted } else { at };
+        self.rows(0, at, &mut |revision, row| {
+            if revision.main <= self.compacted {
+                let newest = self.version_at(row.key, newest_at)?;
+                if row.stamp.is_tombstone() || newest.is_none_or(|(newest, _)| newest != revision) {
+                    return Ok(ControlFlow::Continue(()));
+                }
+            }
+            f(change(revision, row));
+            Ok(ControlFlow::Continue(()))
+        })
     }
 
-    pub fn side_get(&self, _bucket: Bucket, _key: &[u8]) -> Result<Option<Vec<u8>>> {
-        unimplemented!()
+    pub fn side_get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut row = Vec::new();
+        key::side_key(&mut row, bucket, key);
+        let found = self.side.get(&self.pages, &row)?;
+        Ok(found.map(|value| value.to_vec()))
     }
 
     /// The bucket's rows whose key begins with `prefix`, in key order, keys whole.
     pub fn side_scan(
         &self,
-        _bucket: Bucket,
-        _prefix: &[u8],
-        _f: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        bucket: Bucket,
+        prefix: &[u8],
+        f: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        unimplemented!()
+        let mut first = Vec::new();
+        key::side_key(&mut first, bucket, prefix);
+        let mut cursor = self.side.cursor(&self.pages);
+        let mut more = cursor.seek(&first)?;
+        while more && cursor.key().starts_with(&first) {
+            if f(&cursor.key()[1..], cursor.value()).is_break() {
+                break;
+            }
+            more = cursor.next()?;
+        }
+        Ok(())
+    }
+
+    fn or_newest(&self, at: i64) -> i64 {
+        if at == 0 { self.revision } else { at }
+    }
+
+    /// The newest version of `key`, which may be a tombstone.
+    pub(super) fn head(&self, key: &[u8]) -> Result<Option<(Revision, Stamp)>> {
+        self.version_at(key, i64::MAX)
+    }
+
+    /// The newest version of `key` not above main revision `at`, which may be a tombstone.
+    pub(super) fn version_at(&self, key: &[u8], at: i64) -> Result<Option<(Revision, Stamp)>> {
+        let mut cursor = self.keys.cursor(&self.pages);
+        if !cursor.seek(&VersionKey::new(key, end_of(at)))? {
+            return Ok(None);
+        }
+        let (found, revision) = self.split(cursor.key())?;
+        if found != key {
+            return Ok(None);
+        }
+        let stamp = self.stamp(cursor.value(), revision)?;
+        Ok(Some((revision, stamp)))
+    }
+
+    /// Calls `f` with each version in the range that is live at `at`, in key order.
+    pub(super) fn walk(
+        &self,
+        range: KeyRange<'_>,
+        at: i64,
+        f: &mut dyn FnMut(&[u8], Revision, Stamp) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let mut cursor = self.keys.cursor(&self.pages);
+        let mut user_key = Vec::new();
+        let mut more = cursor.seek(&VersionKey::new(range.start, end_of(at)))?;
+        while more {
+            let (key, revision) = self.split(cursor.key())?;
+            if !range.contains(key) {
+                break;
+            }
+            user_key.clear();
+            user_key.extend_from_slice(key);
+            if revision.main > at {
+                more = self.skip_to(&mut cursor, &user_key, at)?;
+                continue;
+            }
+            let stamp = self.stamp(cursor.value(), revision)?;
+            if !stamp.is_tombstone() && f(&user_key, revision, stamp)?.is_break() {
+                break;
+            }
+            more = self.skip_to(&mut cursor, &user_key, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Moves past the versions of `key` that are newer than `at`, to its next one or to the next
+    /// key.
+    fn skip_to(&self, cursor: &mut Cursor<'_>, key: &[u8], at: i64) -> Result<bool> {
+        for _ in 0..STEPS_MAX {
+            if !cursor.next()? {
+                return Ok(false);
+            }
+            let (found, revision) = self.split(cursor.key())?;
+            if found != key || revision.main <= at {
+                return Ok(true);
+            }
+        }
+        cursor.seek(&VersionKey::new(key, end_of(at)))
+    }
+
+    fn count_now(&self, range: KeyRange<'_>) -> Result<u64> {
+        let start = &VersionKey::newest_of(range.start);
+        let through = match range.end {
+            End::Single => self
+                .keys
+                .weight_before(&self.pages, &VersionKey::behind(range.start))?,
+            End::Before(end) if end <= range.start => return Ok(0),
+            End::Before(end) => self
+                .keys
+                .weight_before(&self.pages, &VersionKey::newest_of(end))?,
+            End::Unbounded => self.keys.weight(),
+        };
+        if range.start.is_empty() {
+            return Ok(through);
+        }
+        Ok(through - self.keys.weight_before(&self.pages, start)?)
+    }
+
+    /// The count at `at`, from the count `now` less those born since and more those that died
+    /// since; `None` when `budget` rows do not reach. Every put with version 1 is a birth and
+    /// every tombstone a death, and none of them is compacted: `at` is not.
+    fn count_back(
+        &self,
+        range: KeyRange<'_>,
+        at: i64,
+        now: u64,
+        budget: u64,
+    ) -> Result<Option<u64>> {
+        if (self.revision - at) as u64 > budget {
+            return Ok(None);
+        }
+        let mut count = now;
+        let mut left = budget;
+        self.rows(at + 1, self.revision, &mut |_, row| {
+            if left == 0 {
+                return Ok(ControlFlow::Break(()));
+            }
+            left -= 1;
+            if range.contains(row.key) {
+                // Going back past deaths first may not make a count negative: births of this
+                // stretch are among `now` or among its deaths. Wrapping keeps the order free.
+                if row.stamp.is_tombstone() {
+                    count = count.wrapping_add(1);
+                } else if row.stamp.version == 1 {
+                    count = count.wrapping_sub(1);
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok((left > 0).then_some(count))
+    }
+
+    /// Walks the revision tree over the main revisions `from..=through`.
+    pub(super) fn rows(
+        &self,
+        from: i64,
+        through: i64,
+        f: &mut dyn FnMut(Revision, Row<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let first = Revision { main: from, sub: 0 };
+        self.rows_from(first, through, f)
+    }
+
+    pub(super) fn rows_from(
+        &self,
+        first: Revision,
+        through: i64,
+        f: &mut dyn FnMut(Revision, Row<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let mut cursor = self.revisions.cursor(&self.pages);
+        let mut more = cursor.seek(&key::revision_key(first))?;
+        while more {
+            let Some(revision) = key::parse_revision_key(cursor.key()) else {
+                return Err(self.damaged("a key of the revision tree is not a revision"));
+            };
+            if revision.main > through {
+                break;
+            }
+            let row = self.row(cursor.value(), revision)?;
+            if f(revision, row)?.is_break() {
+                break;
+            }
+            more = cursor.next()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the newest compaction keeps this row, which is not above its revision: the newest
+    /// version of its key by then, and if a tombstone, one at exactly that revision.
+    fn is_kept(&self, revision: Revision, row: &Row<'_>) -> Result<bool> {
+        if row.stamp.is_tombstone() && revision.main < self.compacted {
+            return Ok(false);
+        }
+        let newest = self.version_at(row.key, self.compacted)?;
+        Ok(newest.is_some_and(|(newest, _)| newest == revision))
+    }
+
+    /// The value of a put, through a cursor that stays in its leaf when the next one is near.
+    fn value<'c>(&self, rows: &'c mut Cursor<'_>, revision: Revision) -> Result<&'c [u8]> {
+        let wanted: [u8; REVISION_BYTES] = key::revision_key(revision);
+        if !rows.seek(&wanted)? || rows.key() != wanted {
+            return Err(self.damaged(format!("revision {revision:?} of the key tree has no row")));
+        }
+        Ok(self.row(rows.value(), revision)?.value)
+    }
+
+    pub(super) fn split<'k>(&self, bytes: &'k [u8]) -> Result<(&'k [u8], Revision)> {
+        key::split_version_key(bytes)
+            .ok_or_else(|| self.damaged("a key of the key tree is too short"))
+    }
+
+    fn stamp(&self, bytes: &[u8], revision: Revision) -> Result<Stamp> {
+        key::stamp(bytes, revision)
+            .ok_or_else(|| self.damaged(format!("revision {revision:?} in the key tree")))
+    }
+
+    fn row<'r>(&self, bytes: &'r [u8], revision: Revision) -> Result<Row<'r>> {
+        key::row(bytes, revision)
+            .ok_or_else(|| self.damaged(format!("row {revision:?} of the revision tree")))
+    }
+
+    /// The page's checksum was right, its content is not what this module writes. There is no
+    /// offset to name: a row moves between pages.
+    pub(super) fn damaged(&self, what: impl Into<String>) -> Error {
+        Error::corrupt(&self.path, 0, what)
+    }
+}
+
+/// The last revision a transaction at `main` can have.
+fn end_of(main: i64) -> Revision {
+    if main <= 0 {
+        return Revision { main: 0, sub: 0 };
+    }
+    Revision {
+        main,
+        ..Revision::MAX
+    }
+}
+
+fn change(revision: Revision, row: Row<'_>) -> Change<'_> {
+    if row.stamp.is_tombstone() {
+        let key = row.key;
+        Change::Delete { revision, key }
+    } else {
+        let item = row.stamp.item(row.key, row.value, revision);
+        Change::Put { revision, item }
     }
 }

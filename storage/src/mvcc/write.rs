@@ -1,9 +1,14 @@
-//! One log entry's effects on the store.
+//! One log entry's effects on the store. Knows nothing of what asked for them.
 
-use std::ops::Deref;
+use std::ops::{ControlFlow, Deref};
 
-use super::{Bucket, KeyRange, Root, Store};
+use super::key::{self, HEAD, Stamp, StampBytes, TOMBSTONE, VersionKey};
+use super::{Bucket, KeyRange, Revision, Root, Store};
 use crate::Result;
+
+/// A deletion of many keys gathers this many before it writes their tombstones: reading and
+/// writing a tree do not mix, and memory stays bounded.
+const DELETE_CHUNK_KEYS: usize = 512;
 
 /// The effects of one log entry. All its changes share one main revision, begun by the first of
 /// them. Reads through it see what it wrote. Dropping it ends the entry: the applied index and
@@ -11,36 +16,205 @@ use crate::Result;
 #[derive(Debug)]
 pub struct Write<'a> {
     store: &'a mut Store,
+    /// The revision the next change gets.
+    next: Revision,
 }
 
-impl Write<'_> {
-    pub fn put(&mut self, _key: &[u8], _value: &[u8], _lease: i64) -> Result<()> {
-        unimplemented!()
+impl<'a> Write<'a> {
+    pub(super) fn new(store: &'a mut Store) -> Write<'a> {
+        let next = Revision {
+            main: store.root.revision + 1,
+            sub: 0,
+        };
+        Write { store, next }
+    }
+
+    pub fn put(&mut self, key: &[u8], value: &[u8], lease: i64) -> Result<()> {
+        let old = self.store.root.head(key)?;
+        let live = old.filter(|(_, stamp)| !stamp.is_tombstone());
+        let revision = self.begin_change();
+        let stamp = Stamp {
+            flags: HEAD,
+            create_revision: live.map_or(revision.main, |(_, old)| old.create_revision),
+            version: live.map_or(1, |(_, old)| old.version + 1),
+            lease,
+        };
+        let old_lease = live.map_or(0, |(_, old)| old.lease);
+        self.push(
+            key,
+            value,
+            revision,
+            stamp,
+            old.map(|(revision, _)| revision),
+        )?;
+        if old_lease != lease {
+            self.detach(key, old_lease)?;
+            self.attach(key, lease)?;
+        }
+        Ok(())
     }
 
     /// Deletes every live key of the range, in key order; returns how many. None means that no
     /// revision was begun.
-    pub fn delete_range(&mut self, _range: KeyRange<'_>) -> Result<u64> {
-        unimplemented!()
+    pub fn delete_range(&mut self, range: KeyRange<'_>) -> Result<u64> {
+        let mut deleted = 0;
+        let mut resume: Option<Vec<u8>> = None;
+        loop {
+            let start = resume.as_deref().unwrap_or(range.start);
+            let chunk = self.live_keys(KeyRange { start, ..range })?;
+            for (key, old, lease) in chunk.iter() {
+                let revision = self.begin_change();
+                let stamp = Stamp {
+                    flags: HEAD | TOMBSTONE,
+                    create_revision: 0,
+                    version: 0,
+                    lease: 0,
+                };
+                self.push(key, b"", revision, stamp, Some(old))?;
+                self.detach(key, lease)?;
+            }
+            deleted += chunk.rows.len() as u64;
+            if chunk.rows.len() < DELETE_CHUNK_KEYS {
+                return Ok(deleted);
+            }
+            // The least key above the last one.
+            let mut next = chunk
+                .iter()
+                .last()
+                .map_or(Vec::new(), |(key, ..)| key.to_vec());
+            next.push(0);
+            resume = Some(next);
+        }
     }
 
     /// Makes all that a compaction at `revision` drops invisible at once;
-    /// [`Store::compact_step`] removes it.
-    pub fn compact(&mut self, _revision: i64) -> Result<()> {
-        unimplemented!()
+    /// [`Store::compact_step`] removes it. The caller has refused revisions at or below the
+    /// compacted one and above the newest.
+    pub fn compact(&mut self, revision: i64) -> Result<()> {
+        let store = &mut *self.store;
+        assert!(store.root.compacted < revision && revision <= store.root.revision);
+        store.compaction.extend(store.root.compacted);
+        store.root.compacted = revision;
+        Ok(())
     }
 
-    pub fn set(&mut self, _bucket: Bucket, _key: &[u8], _value: &[u8]) -> Result<()> {
-        unimplemented!()
+    pub fn set(&mut self, bucket: Bucket, key: &[u8], value: &[u8]) -> Result<()> {
+        let store = &mut *self.store;
+        key::side_key(&mut store.scratch, bucket, key);
+        let Store {
+            root,
+            file,
+            scratch,
+            ..
+        } = store;
+        root.side.insert(file.writer(), scratch, value)?;
+        Ok(())
     }
 
-    pub fn remove(&mut self, _bucket: Bucket, _key: &[u8]) -> Result<()> {
-        unimplemented!()
+    pub fn remove(&mut self, bucket: Bucket, key: &[u8]) -> Result<()> {
+        let store = &mut *self.store;
+        key::side_key(&mut store.scratch, bucket, key);
+        let Store {
+            root,
+            file,
+            scratch,
+            ..
+        } = store;
+        root.side.remove(file.writer(), scratch)?;
+        Ok(())
     }
 
     /// Whether a new main revision was begun.
     pub fn changed(&self) -> bool {
-        unimplemented!()
+        self.next.sub > 0
+    }
+
+    fn begin_change(&mut self) -> Revision {
+        let revision = self.next;
+        assert!(
+            revision.sub < Revision::MAX.sub,
+            "a transaction of 2^32 changes"
+        );
+        self.store.root.revision = revision.main;
+        self.next.sub += 1;
+        revision
+    }
+
+    /// Writes one change into both trees and takes the head mark from the version before it.
+    fn push(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        revision: Revision,
+        stamp: Stamp,
+        old: Option<Revision>,
+    ) -> Result<()> {
+        let Store {
+            root,
+            file,
+            scratch,
+            ..
+        } = &mut *self.store;
+        let bytes = StampBytes::new(&stamp, revision);
+        let version_key = VersionKey::new(key, revision);
+        root.keys
+            .insert(file.writer(), &version_key, bytes.as_slice())?;
+        if let Some(old) = old {
+            let old_key = VersionKey::new(key, old);
+            let found = root
+                .keys
+                .update(file.writer(), &old_key, |value| value[0] &= !HEAD)?;
+            assert!(found, "the head of a key is where it was just read");
+        }
+        key::row_head(scratch, &stamp, revision, key);
+        scratch.extend_from_slice(value);
+        root.revisions
+            .insert(file.writer(), &key::revision_key(revision), scratch)?;
+        Ok(())
+    }
+
+    fn attach(&mut self, key: &[u8], lease: i64) -> Result<()> {
+        if lease != 0 {
+            let Store {
+                root,
+                file,
+                scratch,
+                ..
+            } = &mut *self.store;
+            key::lease_key(scratch, lease, key);
+            root.side.insert(file.writer(), scratch, b"")?;
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self, key: &[u8], lease: i64) -> Result<()> {
+        if lease != 0 {
+            let Store {
+                root,
+                file,
+                scratch,
+                ..
+            } = &mut *self.store;
+            key::lease_key(scratch, lease, key);
+            root.side.remove(file.writer(), scratch)?;
+        }
+        Ok(())
+    }
+
+    fn live_keys(&self, range: KeyRange<'_>) -> Result<Chunk> {
+        let mut chunk = Chunk::default();
+        self.store
+            .root
+            .walk(range, i64::MAX, &mut |key, revision, stamp| {
+                chunk.bytes.extend_from_slice(key);
+                chunk.rows.push((chunk.bytes.len(), revision, stamp.lease));
+                Ok(if chunk.rows.len() < DELETE_CHUNK_KEYS {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                })
+            })?;
+        Ok(chunk)
     }
 }
 
@@ -49,5 +223,23 @@ impl Deref for Write<'_> {
 
     fn deref(&self) -> &Root {
         &self.store.root
+    }
+}
+
+/// Live keys, one behind the other: the end of each, its newest revision, its lease.
+#[derive(Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    rows: Vec<(usize, Revision, i64)>,
+}
+
+impl Chunk {
+    fn iter(&self) -> impl Iterator<Item = (&[u8], Revision, i64)> {
+        let mut start = 0;
+        self.rows.iter().map(move |&(end, revision, lease)| {
+            let key = &self.bytes[start..end];
+            start = end;
+            (key, revision, lease)
+        })
     }
 }
