@@ -15,8 +15,7 @@
 //! ```
 //! The numbers are varints; a tombstone has no value and no numbers but the key length.
 //!
-//! A row of the **side tree**: bucket (1) ++ the caller's key -> the caller's value. Bucket 0 is
-//! the store's own.
+//! A row of the **side tree**: bucket (1) ++ the caller's key -> the caller's value.
 //!
 //! | flag | meaning |
 //! |---|---|
@@ -43,9 +42,6 @@ const INLINE_KEY_BYTES: usize = 116;
 /// Longest key-tree value.
 const STAMP_BYTES_MAX: usize = 1 + 3 * VARINT_BYTES_MAX;
 const VARINT_BYTES_MAX: usize = 10;
-
-/// The side tree's first byte for the store's own rows; buckets begin at 1.
-pub(super) const OWN_BUCKET: u8 = 0;
 
 /// What the key tree knows of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

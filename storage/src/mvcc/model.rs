@@ -213,7 +213,7 @@ impl Model {
         for row in &self.rows {
             let generations = keys.entry(&row.key).or_insert_with(|| vec![Vec::new()]);
             let many = generations.len() > 1;
-            let last = generations.last_mut().unwrap();
+            let last = generations.last_mut().expect("one is always open");
             if row.put.is_some() {
                 last.push(row.revision);
             } else if !(many && last.is_empty()) {
@@ -225,7 +225,11 @@ impl Model {
         for generations in keys.values() {
             let open = generations.len() - 1;
             let which = (0..open)
-                .find(|&i| generations[i].last().unwrap().main >= at)
+                .find(|&i| {
+                    generations[i]
+                        .last()
+                        .is_some_and(|tombstone| tombstone.main >= at)
+                })
                 .unwrap_or(open);
             let Some(newest) = generations[which].iter().rposition(|row| row.main <= at) else {
                 continue;

@@ -9,6 +9,9 @@ use super::{Applied, Bucket, Change, End, Item, KeyRange, Revision, Want};
 use crate::btree::{Cursor, Pages, Tree};
 use crate::{Error, Result};
 
+/// Whether a walk's callback wants more.
+type Flow = ControlFlow<()>;
+
 /// A range steps over this many superseded versions of a key before it seeks past the rest: a
 /// step is cheap, but a key may have a million versions.
 const STEPS_MAX: usize = 6;
@@ -75,7 +78,7 @@ impl Root {
         range: KeyRange<'_>,
         at: i64,
         want: Want,
-        f: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
+        f: &mut dyn FnMut(Item<'_>) -> Flow,
     ) -> Result<()> {
         let mut rows = self.revisions.cursor(&self.pages);
         self.walk(
@@ -123,7 +126,7 @@ impl Root {
         &self,
         from: i64,
         through: i64,
-        f: &mut dyn FnMut(Change<'_>) -> Result<ControlFlow<()>>,
+        f: &mut dyn FnMut(Change<'_>) -> Result<Flow>,
     ) -> Result<()> {
         self.rows(from, through, &mut |revision, row| {
             if revision.main <= self.compacted && !self.is_kept(revision, &row)? {
@@ -180,7 +183,7 @@ impl Root {
         &self,
         bucket: Bucket,
         prefix: &[u8],
-        f: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        f: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<()> {
         let mut first = Vec::new();
         key::side_key(&mut first, bucket, prefix);
@@ -223,7 +226,7 @@ impl Root {
         &self,
         range: KeyRange<'_>,
         at: i64,
-        f: &mut dyn FnMut(&[u8], Revision, Stamp) -> Result<ControlFlow<()>>,
+        f: &mut dyn FnMut(&[u8], Revision, Stamp) -> Result<Flow>,
     ) -> Result<()> {
         let mut cursor = self.keys.cursor(&self.pages);
         let mut user_key = Vec::new();
@@ -320,7 +323,7 @@ impl Root {
         &self,
         from: i64,
         through: i64,
-        f: &mut dyn FnMut(Revision, Row<'_>) -> Result<ControlFlow<()>>,
+        f: &mut dyn FnMut(Revision, Row<'_>) -> Result<Flow>,
     ) -> Result<()> {
         let first = Revision { main: from, sub: 0 };
         self.rows_from(first, through, f)
@@ -330,7 +333,7 @@ impl Root {
         &self,
         first: Revision,
         through: i64,
-        f: &mut dyn FnMut(Revision, Row<'_>) -> Result<ControlFlow<()>>,
+        f: &mut dyn FnMut(Revision, Row<'_>) -> Result<Flow>,
     ) -> Result<()> {
         let mut cursor = self.revisions.cursor(&self.pages);
         let mut more = cursor.seek(&key::revision_key(first))?;
