@@ -1,1 +1,2 @@
 //! stele
+pub mod lessor;

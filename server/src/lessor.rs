@@ -1,0 +1,318 @@
+//! The leader's clock of leases: who expires when, and what of it to write down.
+//!
+//! A plain struct: `now` comes in, ids go out. It does not know keys, the log or threads. Its owner
+//! turns [`Lessor::expired`] into proposed revokes and [`Lessor::checkpoints`] into proposed
+//! checkpoints, and calls [`Lessor::revoke`] when a revoke was applied.
+//!
+//! **Never early.** A lease lives at least its TTL from the last renewal that was answered, across
+//! restarts too. Late is allowed: a restart adds one election timeout, and gives back what passed
+//! since the last checkpoint.
+//!
+//! **Heaps with lazy renewal.** Each lease has exactly one entry in the heap of deadlines and one
+//! in the heap of checkpoints, and `entry.at <= what the lease says now`. Renewing only changes
+//! the lease; an entry that comes up too soon is put back where it belongs. So a renewal is one
+//! hash lookup, and a lease renewed a thousand times between two looks costs one move.
+//!
+//! **When a checkpoint is written.** A restart must not renew what was not renewed, but writing a
+//! row per renewal would put keep-alives through the log. So:
+//! - a lease that was not renewed since it was granted or restored, or since its last checkpoint,
+//!   is written down every eighth of its TTL, at least [`CHECKPOINT_STEP_MIN`] apart: after a
+//!   crash it lives at most that much (and an election timeout) too long;
+//! - a lease that was renewed is left alone for half its TTL. Clients renew each third, so living
+//!   sessions are never written at all; a lease whose owner has gone joins the first kind;
+//! - a renewal of a lease whose remaining time stands in the store must take that row back before
+//!   the client hears of it, else a crash would end the lease early: [`Renewal::checkpointed`];
+//! - at most [`CHECKPOINT_ROWS_PER_SECOND`] rows, the longest due first: with more than that the
+//!   error grows instead of the load.
+
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
+use std::collections::{BinaryHeap, HashMap};
+use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// A lease handed out by [`Lessor::expired`] and still there after this is handed out again: its
+/// revoke was lost on the way.
+pub const EXPIRED_RETRY: Duration = Duration::from_secs(3);
+
+/// A checkpointed lease is written again after this part of its TTL.
+const CHECKPOINTS_PER_TTL: u32 = 8;
+
+/// Shorter steps would say little: the store keeps whole seconds.
+pub const CHECKPOINT_STEP_MIN: Duration = Duration::from_secs(2);
+
+/// A million leases of an hour need 2,200 rows a second when none of them is ever renewed.
+pub const CHECKPOINT_ROWS_PER_SECOND: u32 = 5_000;
+
+/// A lease that ends sooner than this is not worth a row.
+const CHECKPOINT_REMAINING_MIN: Duration = Duration::from_secs(2);
+
+/// What a renewal means for its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// The granted TTL in seconds, which the lease now has again.
+    pub ttl: i64,
+    /// The store holds a remaining time from before. Log a checkpoint of zero (meaning the whole
+    /// TTL) for this lease, and answer the client after it is durable.
+    pub checkpointed: bool,
+}
+
+/// One lease as [`Lessor::list`] and [`Lessor::remaining`] tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseState {
+    pub id: i64,
+    /// Seconds.
+    pub granted_ttl: i64,
+    /// Zero when it has expired and its revoke is on the way.
+    pub remaining: Duration,
+}
+
+#[derive(Debug)]
+struct Lease {
+    /// Seconds, positive.
+    ttl: i64,
+    deadline: Duration,
+    /// When its remaining time is to be written down next.
+    checkpoint_at: Duration,
+    /// A row with its remaining time is in the store or on its way there.
+    checkpointed: bool,
+    /// Tells this lease from an earlier one with the same id.
+    serial: u64,
+}
+
+/// Heap entry; the order of the fields is the order of the heap.
+type Due = Reverse<(Duration, i64, u64)>;
+
+#[derive(Debug)]
+pub struct Lessor {
+    /// Added to every restored lease: the time an election may have taken.
+    election_timeout: Duration,
+    leases: HashMap<i64, Lease>,
+    deadlines: BinaryHeap<Due>,
+    checkpoints: BinaryHeap<Due>,
+    serial: u64,
+    /// Rows that may still be written in the second that began at `.0`.
+    allowance: (Duration, u32),
+}
+
+impl Lessor {
+    /// `election_timeout` is what restored leases get on top of their remaining time.
+    pub fn new(election_timeout: Duration) -> Lessor {
+        Lessor {
+            election_timeout,
+            leases: HashMap::new(),
+            deadlines: BinaryHeap::new(),
+            checkpoints: BinaryHeap::new(),
+            serial: 0,
+            allowance: (Duration::ZERO, CHECKPOINT_ROWS_PER_SECOND),
+        }
+    }
+
+    /// Takes in the leases of the store, `(id, granted TTL, remaining TTL)` in seconds; a remaining
+    /// TTL of zero means that none was written and the lease gets its whole TTL.
+    pub fn restore(&mut self, leases: impl IntoIterator<Item = (i64, i64, i64)>, now: Duration) {
+        for (id, ttl, remaining) in leases {
+            let checkpointed = remaining > 0;
+            let left = if checkpointed { remaining } else { ttl };
+            let deadline = now + seconds(left) + self.election_timeout;
+            self.insert(id, ttl, deadline, now, checkpointed);
+        }
+    }
+
+    /// A lease was granted. The id is free: the state has checked it.
+    pub fn grant(&mut self, id: i64, ttl: i64, now: Duration) {
+        self.insert(id, ttl, now + seconds(ttl), now, false);
+    }
+
+    /// A revoke was applied.
+    pub fn revoke(&mut self, id: i64) {
+        // The heap entries stay until their time: they no longer name a lease.
+        self.leases.remove(&id);
+    }
+
+    /// Gives the lease its whole TTL again. `None` when there is no such lease or it has expired:
+    /// its revoke may be in the log already, so there is no way back.
+    pub fn renew(&mut self, id: i64, now: Duration) -> Option<Renewal> {
+        let lease = self.leases.get_mut(&id)?;
+        if lease.deadline <= now {
+            return None;
+        }
+        let ttl = seconds(lease.ttl);
+        // Never shorter than before: after a restart the lease may have more than its TTL left.
+        lease.deadline = lease.deadline.max(now + ttl);
+        let quiet_until = (now + ttl / 2).max(now + CHECKPOINT_STEP_MIN);
+        lease.checkpoint_at = lease.checkpoint_at.max(quiet_until);
+        Some(Renewal {
+            ttl: lease.ttl,
+            checkpointed: std::mem::take(&mut lease.checkpointed),
+        })
+    }
+
+    pub fn remaining(&self, id: i64, now: Duration) -> Option<LeaseState> {
+        self.leases.get(&id).map(|lease| lease.state(id, now))
+    }
+
+    /// All leases, those that end first in front.
+    pub fn list(&self, now: Duration) -> Vec<LeaseState> {
+        let mut all: Vec<(Duration, LeaseState)> = self
+            .leases
+            .iter()
+            .map(|(id, lease)| (lease.deadline, lease.state(*id, now)))
+            .collect();
+        all.sort_unstable_by_key(|(deadline, lease)| (*deadline, lease.id));
+        all.into_iter().map(|(_, lease)| lease).collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.leases.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.leases.is_empty()
+    }
+
+    /// Up to `max` leases whose time is over, the longest expired first. Each is handed out once,
+    /// and again only when it is still there after [`EXPIRED_RETRY`].
+    pub fn expired(&mut self, now: Duration, max: usize) -> Vec<i64> {
+        let mut expired = Vec::new();
+        while expired.len() < max {
+            let Some(Reverse((at, id, serial))) = self.deadlines.peek().copied() else {
+                break;
+            };
+            if at > now {
+                break;
+            }
+            self.deadlines.pop();
+            let Some(lease) = current(&self.leases, id, serial) else {
+                continue;
+            };
+            let again = if lease.deadline > now {
+                lease.deadline
+            } else {
+                expired.push(id);
+                now + EXPIRED_RETRY
+            };
+            self.deadlines.push(Reverse((again, id, serial)));
+        }
+        expired
+    }
+
+    /// Up to `max` rows `(id, remaining TTL in seconds)` that are due to be written down. The
+    /// seconds are rounded up: a restart must not end a lease early.
+    pub fn checkpoints(&mut self, now: Duration, max: usize) -> Vec<(i64, i64)> {
+        if now >= self.allowance.0 + Duration::from_secs(1) {
+            self.allowance = (now, CHECKPOINT_ROWS_PER_SECOND);
+        }
+        let max = max.min(self.allowance.1 as usize);
+        let mut rows = Vec::new();
+        while rows.len() < max {
+            let Some(Reverse((at, id, serial))) = self.checkpoints.peek().copied() else {
+                break;
+            };
+            if at > now {
+                break;
+            }
+            self.checkpoints.pop();
+            let Some(lease) = current_mut(&mut self.leases, id, serial) else {
+                continue;
+            };
+            if lease.checkpoint_at <= now {
+                if lease.deadline >= now + CHECKPOINT_REMAINING_MIN {
+                    rows.push((id, lease.whole_seconds_left(now)));
+                    lease.checkpointed = true;
+                }
+                lease.checkpoint_at = now + lease.checkpoint_step();
+            }
+            // An expired lease stays in the heap as well: one entry per lease, always.
+            self.checkpoints
+                .push(Reverse((lease.checkpoint_at, id, serial)));
+        }
+        self.allowance.1 -= u32::try_from(rows.len()).unwrap_or(u32::MAX);
+        rows
+    }
+
+    /// A row for every lease that has spent a second or more, for a graceful stop: nothing is
+    /// renewed after it.
+    pub fn checkpoint_all(&mut self, now: Duration) -> Vec<(i64, i64)> {
+        let mut rows: Vec<(i64, i64)> = Vec::new();
+        for (id, lease) in &mut self.leases {
+            let left = lease.whole_seconds_left(now);
+            if lease.deadline > now && left < lease.ttl {
+                lease.checkpointed = true;
+                rows.push((*id, left));
+            }
+        }
+        rows.sort_unstable();
+        rows
+    }
+
+    /// When to ask for expired leases or checkpoints next. May be too soon, never too late.
+    pub fn next_wake(&self) -> Option<Duration> {
+        let deadline = self.deadlines.peek().map(|Reverse((at, ..))| *at);
+        let checkpoint = self.checkpoints.peek().map(|Reverse((at, ..))| *at);
+        // With the second's rows used up, being due does not help before the next second.
+        let checkpoint = match self.allowance {
+            (since, 0) => checkpoint.map(|at| at.max(since + Duration::from_secs(1))),
+            _ => checkpoint,
+        };
+        match (deadline, checkpoint) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn insert(&mut self, id: i64, ttl: i64, deadline: Duration, now: Duration, written: bool) {
+        self.serial += 1;
+        let mut lease = Lease {
+            ttl,
+            deadline,
+            checkpoint_at: Duration::ZERO,
+            checkpointed: written,
+            serial: self.serial,
+        };
+        lease.checkpoint_at = now + lease.checkpoint_step();
+        self.deadlines.push(Reverse((deadline, id, self.serial)));
+        self.checkpoints
+            .push(Reverse((lease.checkpoint_at, id, self.serial)));
+        match self.leases.entry(id) {
+            Entry::Vacant(free) => free.insert(lease),
+            Entry::Occupied(_) => panic!("lease {id:x} granted twice"),
+        };
+    }
+}
+
+impl Lease {
+    fn state(&self, id: i64, now: Duration) -> LeaseState {
+        LeaseState {
+            id,
+            granted_ttl: self.ttl,
+            remaining: self.deadline.saturating_sub(now),
+        }
+    }
+
+    fn whole_seconds_left(&self, now: Duration) -> i64 {
+        let left = self.deadline.saturating_sub(now);
+        let rounded = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+        // Right after a restart a lease has an election timeout more than it was granted.
+        i64::try_from(rounded).unwrap_or(i64::MAX).min(self.ttl)
+    }
+
+    fn checkpoint_step(&self) -> Duration {
+        (seconds(self.ttl) / CHECKPOINTS_PER_TTL).max(CHECKPOINT_STEP_MIN)
+    }
+}
+
+fn seconds(ttl: i64) -> Duration {
+    Duration::from_secs(u64::try_from(ttl).unwrap_or(0))
+}
+
+/// The lease a heap entry was made for, if it is still that one.
+fn current(leases: &HashMap<i64, Lease>, id: i64, serial: u64) -> Option<&Lease> {
+    leases.get(&id).filter(|lease| lease.serial == serial)
+}
+
+fn current_mut(leases: &mut HashMap<i64, Lease>, id: i64, serial: u64) -> Option<&mut Lease> {
+    leases.get_mut(&id).filter(|lease| lease.serial == serial)
+}
