@@ -1,2 +1,4 @@
 //! stele
+
+pub mod config;
 pub mod lessor;

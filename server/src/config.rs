@@ -1,0 +1,269 @@
+//! The configuration of a member: etcd's flags, variables and file, read by etcd's rules.
+//!
+//! Reads no clock and opens no file: the command line, the environment and the file reader come
+//! in as values, the outcome goes out as one.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+mod args;
+mod build;
+mod flags;
+mod go;
+mod help;
+mod url;
+
+#[cfg(test)]
+mod tests;
+
+pub use go::duration;
+pub use url::{Scheme, Url};
+
+use args::{BadVariable, Stop, Values};
+
+/// The API level: what etcd this server answers as, in Status, `/version` and `--version`.
+pub const ETCD_VERSION: &str = "3.7.3";
+
+/// The cluster version that belongs to [`ETCD_VERSION`].
+pub const CLUSTER_VERSION: &str = "3.7.0";
+
+/// Room a message has beyond `--max-request-bytes`: gRPC refuses what is larger.
+pub const GRPC_OVERHEAD_BYTES: usize = 512 * 1024;
+
+/// Everything a member is told when it starts.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub name: String,
+    pub data_dir: PathBuf,
+    pub listen_peer_urls: Vec<Url>,
+    pub listen_client_urls: Vec<Url>,
+    /// When not empty, HTTP is served here and `listen_client_urls` speak gRPC only.
+    pub listen_client_http_urls: Vec<Url>,
+    /// Metrics and health, nothing else.
+    pub listen_metrics_urls: Vec<Url>,
+    pub initial_advertise_peer_urls: Vec<Url>,
+    pub advertise_client_urls: Vec<Url>,
+    pub initial_cluster: Vec<Member>,
+    pub initial_cluster_token: String,
+    pub initial_cluster_state: ClusterState,
+    pub heartbeat_interval: Duration,
+    pub election_timeout: Duration,
+    pub pre_vote: bool,
+    pub snapshot_count: u64,
+    pub snapshot_catchup_entries: u64,
+    /// None: no limit.
+    pub quota_backend_bytes: Option<u64>,
+    pub max_txn_ops: usize,
+    pub max_request_bytes: usize,
+    pub max_concurrent_streams: u32,
+    pub keepalive: Keepalive,
+    pub reuse_port: bool,
+    pub reuse_address: bool,
+    pub auto_compaction: AutoCompaction,
+    pub compaction_batch_limit: usize,
+    pub compaction_sleep_interval: Duration,
+    pub watch_progress_notify_interval: Duration,
+    pub warning_apply_duration: Duration,
+    pub warning_unary_request_duration: Duration,
+    /// Origins; `*` is all.
+    pub cors: Vec<String>,
+    /// Host names; `*` is all.
+    pub host_whitelist: Vec<String>,
+    pub extensive_metrics: bool,
+    /// All gates, by name.
+    pub feature_gates: Vec<Gate>,
+    pub log: LogConfig,
+    /// The command line, for the log.
+    pub args: Vec<String>,
+    /// Warnings about the configuration, to be logged once logging is up.
+    pub notes: Vec<Note>,
+}
+
+/// A founding member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub name: String,
+    pub peer_urls: Vec<Url>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterState {
+    New,
+    Existing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AutoCompaction {
+    Off,
+    /// Keep the history of this long.
+    Periodic(Duration),
+    /// Keep this many revisions.
+    Revision(i64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// None: the server never pings.
+    pub interval: Option<Duration>,
+    pub timeout: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    pub name: &'static str,
+    pub stage: &'static str,
+    pub enabled: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Json,
+    Console,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// One of debug, info, warn, error, panic, fatal.
+    pub level: String,
+    pub format: LogFormat,
+    /// `default`, `stderr`, `stdout` or paths.
+    pub outputs: Vec<String>,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            level: "info".into(),
+            format: LogFormat::Json,
+            outputs: vec!["default".into()],
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A message of its own.
+    Text(String),
+    UnknownVariable(String),
+}
+
+/// Why a configuration was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// True when etcd finds it out only while starting ("discovery failed").
+    pub starting: bool,
+    pub reason: String,
+}
+
+impl Invalid {
+    fn flags(reason: impl Into<String>) -> Invalid {
+        Invalid {
+            starting: false,
+            reason: reason.into(),
+        }
+    }
+
+    fn start(reason: impl Into<String>) -> Invalid {
+        Invalid {
+            starting: true,
+            reason: reason.into(),
+        }
+    }
+}
+
+/// What a command line comes to when it does not start a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Print and leave with `code`.
+    Print {
+        stdout: String,
+        stderr: String,
+        code: u8,
+    },
+    /// Log "failed to verify flags" or "discovery failed" and leave with 1.
+    Invalid(Invalid),
+    /// A variable and its flag are both set: log it and leave with 1.
+    Shadowed { variable: String },
+}
+
+/// Reads the words after the program's name, `ETCD_*` variables, and the file they may name.
+pub fn parse(
+    args: &[String],
+    variables: &[(String, String)],
+    read_file: &dyn Fn(&str) -> std::io::Result<String>,
+) -> Result<Config, Exit> {
+    let usage = |message: String| Exit::Print {
+        stdout: String::new(),
+        stderr: format!("{message}\n{}", help::USAGE),
+        code: 2,
+    };
+    let mut values = Values::defaults();
+    let line = args::command_line(args, &mut values).map_err(|stop| match stop {
+        Stop::Usage(message) => usage(message),
+        Stop::Help => Exit::Print {
+            stdout: help::flags(),
+            stderr: help::USAGE.to_string(),
+            code: 0,
+        },
+    })?;
+    if line.version {
+        return Err(Exit::Print {
+            stdout: help::version(),
+            stderr: String::new(),
+            code: 0,
+        });
+    }
+    if let Some(word) = line.stray {
+        return Err(Exit::Invalid(Invalid::flags(match word.as_str() {
+            "gateway" | "grpc-proxy" => format!("etcd {word} is not supported by Stele yet"),
+            _ => format!("{word:?} is not a valid flag"),
+        })));
+    }
+    let mut notes = Vec::new();
+    let from_variable = || {
+        variables
+            .iter()
+            .find(|(name, _)| name == "ETCD_CONFIG_FILE")
+    };
+    let path = line
+        .config_file
+        .or_else(|| from_variable().map(|(_, path)| path.clone()));
+    let flagged = match path.filter(|path| !path.is_empty()) {
+        Some(path) => {
+            let text = read_file(&path)
+                .map_err(|error| Exit::Invalid(Invalid::flags(format!("open {path}: {error}"))))?;
+            values = Values::defaults();
+            args::file(&text, &mut values).map_err(|e| Exit::Invalid(Invalid::flags(e)))?;
+            false
+        }
+        None => {
+            let unknown = args::environment(variables, &mut values).map_err(|bad| match bad {
+                BadVariable::Shadowed(variable) => Exit::Shadowed { variable },
+                BadVariable::Invalid(reason) => Exit::Invalid(Invalid::flags(reason)),
+            })?;
+            notes.extend(unknown.into_iter().map(Note::UnknownVariable));
+            true
+        }
+    };
+    let mut config = build::build(&values, flagged).map_err(Exit::Invalid)?;
+    if values.given("max-snapshots") {
+        notes.push(Note::Text(
+            "--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8.".into(),
+        ));
+    }
+    if values.given("v2-deprecation") {
+        notes.push(Note::Text(
+            "--v2-deprecation is deprecated and scheduled for removal in v3.8. The default value is enforced, ignoring user input.".into(),
+        ));
+    }
+    config.notes = notes;
+    config.args = args.to_vec();
+    Ok(config)
+}
+
+impl Config {
+    /// Most bytes of one gRPC message.
+    pub fn max_message_bytes(&self) -> usize {
+        self.max_request_bytes.saturating_add(GRPC_OVERHEAD_BYTES)
+    }
+}

@@ -1,0 +1,304 @@
+//! From a command line, the environment or a configuration file to flag values.
+//!
+//! Go's rules: one dash or two, `=` or a space, booleans bare or with `=`, the last of several
+//! wins, parsing stops at the first word that is no flag. Knows nothing of what flags mean.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value as Json;
+
+use super::flags::{self, Flag, Kind, Value};
+
+/// Prefix of environment variables that stand for flags.
+const PREFIX: &str = "ETCD_";
+
+/// Variables with the prefix that are no flags.
+const OTHER_VARIABLES: &[&str] = &["ETCD_VERIFY", "ETCD_VERSION", "ETCD_UNSUPPORTED_ARCH"];
+
+/// Every flag's value, and which were given.
+#[derive(Clone, Debug)]
+pub(super) struct Values {
+    values: BTreeMap<&'static str, Value>,
+    given: BTreeSet<&'static str>,
+}
+
+/// Why a command line stops the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    Help,
+    Usage(String),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct CommandLine {
+    pub(super) version: bool,
+    pub(super) config_file: Option<String>,
+    /// The first word that is no flag.
+    pub(super) stray: Option<String>,
+}
+
+impl Values {
+    pub(super) fn defaults() -> Values {
+        let values = flags::all()
+            .map(|flag| (flag.name, flag.parse(flag.default)))
+            .map(|(name, value)| {
+                (
+                    name,
+                    value.expect("a default of the flag table is no value"),
+                )
+            })
+            .collect();
+        Values {
+            values,
+            given: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn set(&mut self, flag: &Flag, value: Value) {
+        self.values.insert(flag.name, value);
+        self.given.insert(flag.name);
+    }
+
+    pub(super) fn given(&self, name: &str) -> bool {
+        self.given.contains(name)
+    }
+
+    pub(super) fn value(&self, name: &str) -> &Value {
+        self.values
+            .get(name)
+            .expect("a flag outside the flag table")
+    }
+
+    pub(super) fn text(&self, name: &str) -> &str {
+        match self.value(name) {
+            Value::Text(text) => text,
+            other => unreachable!("--{name} is no text: {other:?}"),
+        }
+    }
+
+    pub(super) fn bool(&self, name: &str) -> bool {
+        matches!(self.value(name), Value::Bool(true))
+    }
+
+    pub(super) fn int(&self, name: &str) -> i128 {
+        match self.value(name) {
+            Value::Int(number) => *number,
+            other => unreachable!("--{name} is no number: {other:?}"),
+        }
+    }
+
+    /// Nanoseconds.
+    pub(super) fn duration(&self, name: &str) -> i64 {
+        match self.value(name) {
+            Value::Duration(nanos) => *nanos,
+            other => unreachable!("--{name} is no duration: {other:?}"),
+        }
+    }
+
+    pub(super) fn urls(&self, name: &str) -> &[super::Url] {
+        match self.value(name) {
+            Value::Urls(urls) => urls,
+            other => unreachable!("--{name} is no list of URLs: {other:?}"),
+        }
+    }
+}
+
+/// Reads the words after the program's name into `values`.
+pub(super) fn command_line(args: &[String], values: &mut Values) -> Result<CommandLine, Stop> {
+    let mut line = CommandLine::default();
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        let Some(name) = word.strip_prefix('-').filter(|rest| !rest.is_empty()) else {
+            line.stray = Some(word.clone());
+            break;
+        };
+        let name = name.strip_prefix('-').unwrap_or(name);
+        if name.is_empty() {
+            line.stray = words.next().cloned();
+            break;
+        }
+        if name.starts_with(['-', '=']) {
+            return Err(Stop::Usage(format!("bad flag syntax: {word}")));
+        }
+        let (name, mut text) = match name.split_once('=') {
+            Some((name, text)) => (name, Some(text.to_string())),
+            None => (name, None),
+        };
+        let boolean = name == "version" || flags::find(name).is_some_and(|f| f.kind == Kind::Bool);
+        if boolean {
+            text.get_or_insert_with(|| "true".into());
+        }
+        let known = matches!(name, "version" | "config-file") || flags::find(name).is_some();
+        if !known {
+            return Err(match name {
+                "help" | "h" => Stop::Help,
+                _ => Stop::Usage(format!("flag provided but not defined: -{name}")),
+            });
+        }
+        let Some(text) = text.or_else(|| words.next().cloned()) else {
+            return Err(Stop::Usage(format!("flag needs an argument: -{name}")));
+        };
+        let invalid = |reason| {
+            Stop::Usage(match boolean {
+                true => format!("invalid boolean value {text:?} for -{name}: {reason}"),
+                false => format!("invalid value {text:?} for flag -{name}: {reason}"),
+            })
+        };
+        match flags::find(name) {
+            Some(flag) => {
+                let value = flag.parse(&text).map_err(invalid)?;
+                values.set(&flag, value);
+            }
+            None if name == "config-file" => line.config_file = Some(text),
+            None => {
+                let on = super::go::parse_bool(&text).ok_or("parse error".to_string());
+                line.version = on.map_err(invalid)?;
+            }
+        }
+    }
+    Ok(line)
+}
+
+/// What the environment said wrongly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum BadVariable {
+    /// Both the flag and its variable are set.
+    Shadowed(String),
+    Invalid(String),
+}
+
+/// Takes flags from `ETCD_*` variables. Returns variables with the prefix that mean nothing.
+pub(super) fn environment(
+    variables: &[(String, String)],
+    values: &mut Values,
+) -> Result<Vec<String>, BadVariable> {
+    let mut unknown = Vec::new();
+    for (variable, text) in variables {
+        let Some(name) = variable.strip_prefix(PREFIX) else {
+            continue;
+        };
+        let name = name.to_ascii_lowercase().replace('_', "-");
+        if name == "config-file" || OTHER_VARIABLES.contains(&variable.as_str()) {
+            continue;
+        }
+        let Some(flag) = flags::find(&name).filter(|_| name.to_ascii_uppercase() != name) else {
+            unknown.push(format!("{variable}={text}"));
+            continue;
+        };
+        if text.is_empty() {
+            continue;
+        }
+        if values.given(flag.name) {
+            return Err(BadVariable::Shadowed(variable.clone()));
+        }
+        let value = flag.parse(text).map_err(|reason| {
+            BadVariable::Invalid(format!("invalid value {text:?} for {variable}: {reason}"))
+        })?;
+        values.set(&flag, value);
+    }
+    Ok(unknown)
+}
+
+/// Takes flags from a configuration file in YAML or JSON. Unknown keys are ignored, as in etcd:
+/// its own sample file has dead ones.
+pub(super) fn file(text: &str, values: &mut Values) -> Result<(), String> {
+    // An empty document is an empty configuration.
+    if text
+        .lines()
+        .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
+    {
+        return Ok(());
+    }
+    let json: Json = serde_saphyr::from_str(text)
+        .map_err(|error| format!("error converting YAML to JSON: yaml: {error}"))?;
+    let Json::Object(entries) = json else {
+        return Err("error unmarshaling JSON: the configuration is no map of flags".into());
+    };
+    for (key, value) in &entries {
+        let prefix = match key.as_str() {
+            "client-transport-security" => "",
+            "peer-transport-security" => "peer-",
+            "discovery-config" => "discovery-",
+            "socket-options" => "socket-",
+            _ => {
+                file_entry(key, key, value, values)?;
+                continue;
+            }
+        };
+        let Json::Object(inner) = value else {
+            return Err(format!("error unmarshaling JSON: {key}: expected a map"));
+        };
+        for (inner_key, value) in inner {
+            let flag = match (prefix, inner_key.as_str()) {
+                ("", "allowed-hostname") => "client-cert-allowed-hostname".into(),
+                ("peer-", "allowed-cn") => "peer-cert-allowed-cn".into(),
+                ("peer-", "allowed-hostname") => "peer-cert-allowed-hostname".into(),
+                ("socket-", "reuse-port") | ("socket-", "reuse-address") => {
+                    format!("socket-{inner_key}")
+                }
+                (_, name) => format!("{prefix}{name}"),
+            };
+            file_entry(&format!("{key}.{inner_key}"), &flag, value, values)?;
+        }
+    }
+    Ok(())
+}
+
+fn file_entry(key: &str, name: &str, json: &Json, values: &mut Values) -> Result<(), String> {
+    let Some(flag) = flags::find(name) else {
+        return Ok(());
+    };
+    let mismatch = |wanted: &str| {
+        Err(format!(
+            "error unmarshaling JSON: {key}: expected {wanted}, found {}",
+            kind_of(json)
+        ))
+    };
+    let value = match (flag.kind, json) {
+        (_, Json::Null) => return Ok(()),
+        (Kind::Bool, Json::Bool(on)) => Value::Bool(*on),
+        (Kind::Bool, _) => return mismatch("a boolean"),
+        // As in etcd: durations are nanoseconds here, and only here.
+        (Kind::Duration, Json::Number(number)) => match number.as_i64() {
+            Some(nanos) => Value::Duration(nanos),
+            None => return mismatch("nanoseconds"),
+        },
+        (Kind::Duration, _) => return mismatch("a number of nanoseconds"),
+        (Kind::Int | Kind::Uint | Kind::Uint32, Json::Number(number)) => flag
+            .parse(&number.to_string())
+            .map_err(|reason| format!("error unmarshaling JSON: {key}: {reason}"))?,
+        (Kind::Int | Kind::Uint | Kind::Uint32, _) => return mismatch("a number"),
+        (_, Json::Array(items)) if takes_list(flag.name) => {
+            let items: Option<Vec<&str>> = items.iter().map(Json::as_str).collect();
+            match items {
+                Some(items) => Value::Text(items.join(",")),
+                None => return mismatch("a list of strings"),
+            }
+        }
+        (_, Json::String(_)) if takes_list(flag.name) => return mismatch("a list of strings"),
+        (_, Json::String(text)) => flag
+            .parse(text)
+            .map_err(|reason| format!("unexpected error setting up {key}: {reason}"))?,
+        _ => return mismatch("a string"),
+    };
+    values.set(&flag, value);
+    Ok(())
+}
+
+fn takes_list(name: &str) -> bool {
+    matches!(
+        name,
+        "log-outputs" | "cipher-suites" | "discovery-endpoints"
+    )
+}
+
+fn kind_of(json: &Json) -> &'static str {
+    match json {
+        Json::Null => "nothing",
+        Json::Bool(_) => "a boolean",
+        Json::Number(_) => "a number",
+        Json::String(_) => "a string",
+        Json::Array(_) => "a list",
+        Json::Object(_) => "a map",
+    }
+}

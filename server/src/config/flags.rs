@@ -1,0 +1,342 @@
+//! The table of etcd's flags: name, kind, default, and what Stele does with it.
+//!
+//! Every flag etcd 3.7 knows stands here, so an etcd command line always parses. A flag whose
+//! feature is missing is refused when it is set to anything but its default: a server that starts
+//! without the TLS it was told to use would be worse than one that does not start.
+
+use super::{go, url::Url};
+
+/// What a flag's text must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Bool,
+    Int,
+    Uint,
+    Uint32,
+    Duration,
+    /// One URL or more.
+    Urls,
+    /// No, one or more URLs.
+    OptionalUrls,
+    /// `*`, nothing, or URLs.
+    Origins,
+    Choice(&'static [&'static str]),
+    Level,
+    Gates,
+}
+
+/// What Stele does with a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// It does what it does in etcd.
+    Used,
+    /// It tunes a part of etcd that Stele does without; any value is taken.
+    Moot,
+    /// The feature named here is missing: only the default is taken.
+    Missing(&'static str),
+    /// etcd itself takes it and ignores it.
+    Ignored,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flag {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) default: &'static str,
+    pub(super) effect: Effect,
+    pub(super) help: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Text(String),
+    Bool(bool),
+    Int(i128),
+    /// Nanoseconds.
+    Duration(i64),
+    Urls(Vec<Url>),
+}
+
+const fn flag(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    effect: Effect,
+    help: &'static str,
+) -> Flag {
+    Flag {
+        name,
+        kind,
+        default,
+        effect,
+        help,
+    }
+}
+
+const TLS: Effect = Effect::Missing("TLS");
+const PEERS: Effect = Effect::Missing("a cluster of several members");
+const DISCOVERY: Effect = Effect::Missing("discovery");
+const TRACING: Effect = Effect::Missing("distributed tracing");
+
+pub(super) const LEVELS: &[&str] = &["debug", "info", "warn", "error", "panic", "fatal"];
+
+/// Feature gates: name, stage, default.
+pub(super) const GATES: &[(&str, &str, bool)] = &[
+    ("AllAlpha", "ALPHA", false),
+    ("AllBeta", "BETA", false),
+    ("CompactHashCheck", "ALPHA", false),
+    ("FastLeaseKeepAlive", "BETA", true),
+    ("InitialCorruptCheck", "ALPHA", false),
+    ("LeaseCheckpoint", "ALPHA", false),
+    ("LeaseCheckpointPersist", "ALPHA", false),
+    ("PriorityRequest", "ALPHA", false),
+    ("SetMemberLocalAddr", "ALPHA", false),
+    ("StopGRPCServiceOnDefrag", "ALPHA", false),
+    ("TxnModeWriteWithSharedBuffer", "BETA", true),
+];
+
+use Effect::{Ignored, Missing, Moot, Used};
+use Kind::{
+    Bool, Choice, Duration, Gates, Int, Level, OptionalUrls, Origins, Text, Uint, Uint32, Urls,
+};
+
+/// Sections as `--help` prints them.
+#[rustfmt::skip]
+pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
+    ("Member", &[
+        flag("name", Text, "default", Used, "Name of this member, for people."),
+        flag("data-dir", Text, "", Used, "Directory of the data; empty means NAME.etcd."),
+        flag("wal-dir", Text, "", Missing("a log directory apart from the data directory"), "Directory of the log, if apart from the data."),
+        flag("snapshot-count", Uint, "10000", Moot, "Entries between two snapshots in etcd; checkpoints go by bytes here."),
+        flag("snapshot-catchup-entries", Uint, "5000", Used, "Log entries kept for a member that lags."),
+        flag("heartbeat-interval", Uint, "100", Used, "Milliseconds between two heartbeats."),
+        flag("election-timeout", Uint, "1000", Used, "Milliseconds without a leader before an election."),
+        flag("initial-election-tick-advance", Bool, "true", Moot, "Shorten the first election."),
+        flag("listen-peer-urls", Urls, "http://localhost:2380", Used, "Where to listen for other members."),
+        flag("listen-client-urls", Urls, "http://localhost:2379", Used, "Where to listen for clients: gRPC and HTTP."),
+        flag("listen-client-http-urls", OptionalUrls, "", Used, "Where to serve HTTP; --listen-client-urls is gRPC only then."),
+        flag("max-snapshots", Uint, "5", Moot, "Snapshot files etcd keeps. Deprecated by etcd."),
+        flag("max-wals", Uint, "5", Moot, "Log files etcd keeps; Stele drops what checkpoints cover."),
+        flag("memory-mlock", Bool, "false", Missing("locking pages in memory"), "Keep pages in memory."),
+        flag("quota-backend-bytes", Int, "0", Used, "Size of the data that raises the space alarm; 0 means 2 GiB, negative means none."),
+        flag("backend-bbolt-freelist-type", Text, "map", Moot, "Free list of etcd's database file."),
+        flag("backend-batch-interval", Duration, "0", Moot, "Longest time between two commits of etcd's database file."),
+        flag("backend-batch-limit", Int, "0", Moot, "Most operations between two commits of etcd's database file."),
+        flag("max-txn-ops", Uint, "128", Used, "Most operations of a transaction."),
+        flag("max-request-bytes", Uint, "1572864", Used, "Most bytes of a request."),
+        flag("max-concurrent-streams", Uint32, "4294967295", Used, "Most open streams of a client connection."),
+        flag("grpc-keepalive-min-time", Duration, "5s", Moot, "Shortest time between two pings of a client; not enforced yet."),
+        flag("grpc-keepalive-interval", Duration, "2h", Used, "Time between two pings to a client; 0 means never."),
+        flag("grpc-keepalive-timeout", Duration, "20s", Used, "Time a client has to answer a ping."),
+        flag("socket-reuse-port", Bool, "false", Used, "Set SO_REUSEPORT on listeners."),
+        flag("socket-reuse-address", Bool, "false", Used, "Set SO_REUSEADDR on listeners."),
+        flag("enable-grpc-gateway", Bool, "true", Moot, "The JSON gateway under /v3/; missing here so far."),
+        flag("raft-read-timeout", Duration, "5s", Moot, "Read timeout of connections between members."),
+        flag("raft-write-timeout", Duration, "5s", Moot, "Write timeout of connections between members."),
+        flag("feature-gates", Gates, "", Used, "NAME=true|false, comma separated."),
+    ]),
+    ("Clustering", &[
+        flag("initial-advertise-peer-urls", Urls, "http://localhost:2380", Used, "Peer URLs to tell the cluster."),
+        flag("initial-cluster", Text, "default=http://localhost:2380", Used, "Members of a new cluster: NAME=URL, comma separated."),
+        flag("initial-cluster-state", Choice(&["new", "existing"]), "new", Used, "Found a cluster (new) or join one (existing)."),
+        flag("initial-cluster-token", Text, "etcd-cluster", Used, "Tells clusters apart: ids are computed from it."),
+        flag("advertise-client-urls", Urls, "http://localhost:2379", Used, "Client URLs to tell the cluster."),
+        flag("discovery-token", Text, "", DISCOVERY, "Discovery: token of the cluster."),
+        flag("discovery-endpoints", Text, "", DISCOVERY, "Discovery: endpoints of the service."),
+        flag("discovery-dial-timeout", Duration, "2s", Moot, "Discovery: time to connect."),
+        flag("discovery-request-timeout", Duration, "5s", Moot, "Discovery: time for a request."),
+        flag("discovery-keepalive-time", Duration, "2s", Moot, "Discovery: keep-alive time."),
+        flag("discovery-keepalive-timeout", Duration, "6s", Moot, "Discovery: keep-alive timeout."),
+        flag("discovery-insecure-transport", Bool, "true", Moot, "Discovery: no transport security."),
+        flag("discovery-insecure-skip-tls-verify", Bool, "false", Moot, "Discovery: no check of certificates."),
+        flag("discovery-cert", Text, "", Moot, "Discovery: client certificate."),
+        flag("discovery-key", Text, "", Moot, "Discovery: client key."),
+        flag("discovery-cacert", Text, "", Moot, "Discovery: certificate authority."),
+        flag("discovery-user", Text, "", Moot, "Discovery: user."),
+        flag("discovery-password", Text, "", Moot, "Discovery: password."),
+        flag("discovery-fallback", Choice(&["exit", "proxy"]), "exit", Used, "What to do when discovery fails."),
+        flag("discovery-srv", Text, "", DISCOVERY, "DNS domain to find the cluster by."),
+        flag("discovery-srv-name", Text, "", DISCOVERY, "Suffix of the DNS service name."),
+        flag("strict-reconfig-check", Bool, "true", Moot, "Refuse membership changes that would cost the quorum."),
+        flag("pre-vote", Bool, "true", Used, "Ask before an election."),
+        flag("auto-compaction-retention", Text, "0", Used, "History to keep: a duration (bare number: hours) or a number of revisions; 0 means all."),
+        flag("auto-compaction-mode", Text, "periodic", Used, "How to read the retention: periodic or revision."),
+        flag("v2-deprecation", Choice(&["write-only", "write-only-skip-check", "write-only-drop-data", "gone"]), "write-only", Ignored, "etcd's old store. Deprecated by etcd."),
+    ]),
+    ("Security", &[
+        flag("cert-file", Text, "", TLS, "Certificate for clients."),
+        flag("key-file", Text, "", TLS, "Key for clients."),
+        flag("client-cert-auth", Bool, "false", TLS, "Ask clients for a certificate."),
+        flag("client-cert-file", Text, "", TLS, "Client certificate of the server itself."),
+        flag("client-key-file", Text, "", TLS, "Client key of the server itself."),
+        flag("client-crl-file", Text, "", TLS, "Revoked client certificates."),
+        flag("client-cert-allowed-hostname", Text, "", TLS, "Names allowed in client certificates."),
+        flag("trusted-ca-file", Text, "", TLS, "Authority of client certificates."),
+        flag("auto-tls", Bool, "false", TLS, "Make a certificate for clients."),
+        flag("peer-cert-file", Text, "", TLS, "Certificate for members."),
+        flag("peer-key-file", Text, "", TLS, "Key for members."),
+        flag("peer-client-cert-auth", Bool, "false", TLS, "Ask members for a certificate."),
+        flag("peer-client-cert-file", Text, "", TLS, "Client certificate towards members."),
+        flag("peer-client-key-file", Text, "", TLS, "Client key towards members."),
+        flag("peer-trusted-ca-file", Text, "", TLS, "Authority of members' certificates."),
+        flag("peer-cert-allowed-cn", Text, "", TLS, "Names allowed in members' certificates."),
+        flag("peer-cert-allowed-hostname", Text, "", TLS, "Host names allowed in members' certificates."),
+        flag("peer-auto-tls", Bool, "false", TLS, "Make a certificate for members."),
+        flag("peer-crl-file", Text, "", TLS, "Revoked certificates of members."),
+        flag("peer-skip-client-san-verification", Bool, "false", TLS, "No check of names in members' certificates."),
+        flag("self-signed-cert-validity", Uint, "1", Moot, "Years a made certificate is valid."),
+        flag("cipher-suites", Text, "", TLS, "Cipher suites."),
+        flag("tls-min-version", Choice(&["TLS1.2", "TLS1.3"]), "TLS1.2", TLS, "Oldest TLS version."),
+        flag("tls-max-version", Choice(&["", "TLS1.2", "TLS1.3"]), "", TLS, "Newest TLS version."),
+        flag("cors", Origins, "*", Used, "Origins allowed in browsers; * or nothing means all."),
+        flag("host-whitelist", Text, "*", Used, "Host names allowed in HTTP requests; * or nothing means all."),
+    ]),
+    ("Auth", &[
+        flag("auth-token", Text, "simple", Missing("authentication"), "Kind of token."),
+        flag("auth-token-ttl", Uint, "300", Moot, "Seconds a token lives."),
+        flag("bcrypt-cost", Uint, "10", Moot, "Cost of a password hash."),
+    ]),
+    ("Profiling and monitoring", &[
+        flag("enable-pprof", Bool, "false", Missing("profiling over HTTP"), "Serve profiles under /debug/pprof/."),
+        flag("metrics", Text, "basic", Used, "basic, or extensive to add histograms of gRPC calls."),
+        flag("listen-metrics-urls", OptionalUrls, "", Used, "Where to serve metrics and health only."),
+    ]),
+    ("Logging", &[
+        flag("logger", Text, "zap", Used, "Only zap, etcd's log format."),
+        flag("log-outputs", Text, "default", Used, "default, stderr, stdout or files, comma separated."),
+        flag("log-level", Level, "info", Used, "debug, info, warn, error, panic or fatal."),
+        flag("log-format", Text, "json", Used, "json or console."),
+        flag("enable-log-rotation", Bool, "false", Missing("log rotation"), "Rotate log files."),
+        flag("log-rotation-config-json", Text, r#"{"maxsize": 100, "maxage": 0, "maxbackups": 0, "localtime": false, "compress": false}"#, Moot, "How to rotate log files."),
+        flag("warning-unary-request-duration", Duration, "300ms", Used, "Log a call that takes longer."),
+    ]),
+    ("Distributed tracing", &[
+        flag("enable-distributed-tracing", Bool, "false", TRACING, "Send traces."),
+        flag("distributed-tracing-address", Text, "localhost:4317", Moot, "Where to send traces."),
+        flag("distributed-tracing-service-name", Text, "etcd", Moot, "Name of the service in traces."),
+        flag("distributed-tracing-instance-id", Text, "", Moot, "Name of this process in traces."),
+        flag("distributed-tracing-sampling-rate", Int, "0", Moot, "Traces taken of a million."),
+    ]),
+    ("Features", &[
+        flag("corrupt-check-time", Duration, "0s", Moot, "Time between two comparisons with other members."),
+        flag("compact-hash-check-time", Duration, "1m", Moot, "Time between two comparisons of compaction hashes."),
+        flag("compaction-batch-limit", Int, "0", Used, "Revisions removed at a time; 0 means 1000."),
+        flag("compaction-sleep-interval", Duration, "0", Used, "Pause between two batches; 0 means 10 ms."),
+        flag("watch-progress-notify-interval", Duration, "0", Used, "Time between two progress notifications; 0 means 10 minutes."),
+        flag("warning-apply-duration", Duration, "100ms", Used, "Log an entry that takes longer to apply."),
+        flag("bootstrap-defrag-threshold-megabytes", Uint, "0", Moot, "Free space that makes etcd defragment when it starts."),
+        flag("max-learners", Int, "1", Moot, "Most learners of a cluster."),
+        flag("downgrade-check-time", Duration, "5s", Moot, "Time between two checks of a downgrade."),
+    ]),
+    ("Unsafe features", &[
+        flag("force-new-cluster", Bool, "false", PEERS, "Make a cluster of one out of a member."),
+        flag("unsafe-no-fsync", Bool, "false", Moot, "Do not sync. Stele always syncs."),
+    ]),
+];
+
+/// Taken and ignored by etcd whatever the value. The flag says whether it is a boolean.
+#[rustfmt::skip]
+const IGNORED: &[(&str, bool)] = &[
+    ("cluster-active-size", false), ("cluster-remove-delay", false), ("cluster-sync-interval", false),
+    ("config", false), ("force", true), ("max-result-buffer", false), ("max-retry-attempts", false),
+    ("peer-heartbeat-interval", false), ("peer-election-timeout", false), ("retry-interval", false),
+    ("snapshot", true), ("v", true), ("vv", true), ("test.coverprofile", false), ("test.outputdir", false),
+];
+
+pub(super) fn all() -> impl Iterator<Item = &'static Flag> {
+    SECTIONS.iter().flat_map(|(_, flags)| flags.iter())
+}
+
+/// A flag of the table, or one of those etcd ignores.
+pub(super) fn find(name: &str) -> Option<Flag> {
+    if let Some(found) = all().find(|flag| flag.name == name) {
+        return Some(*found);
+    }
+    let (name, boolean) = IGNORED.iter().find(|(ignored, _)| *ignored == name)?;
+    Some(flag(
+        name,
+        if *boolean { Bool } else { Text },
+        "",
+        Ignored,
+        "",
+    ))
+}
+
+impl Flag {
+    /// Reads a value as the flag's kind; the error is the reason etcd would print.
+    pub(super) fn parse(&self, text: &str) -> Result<Value, String> {
+        let bad = || "parse error".to_string();
+        match self.kind {
+            Kind::Text => Ok(Value::Text(text.into())),
+            Kind::Bool => go::parse_bool(text).map(Value::Bool).ok_or_else(bad),
+            Kind::Int => integer(text, i64::MIN.into(), i64::MAX.into()),
+            Kind::Uint => integer(text, 0, u64::MAX.into()),
+            Kind::Uint32 => match text.parse::<u32>() {
+                Ok(number) => Ok(Value::Int(number.into())),
+                Err(_) => Err(format!(
+                    "strconv.ParseUint: parsing {text:?}: invalid syntax"
+                )),
+            },
+            Kind::Duration => go::parse_duration(text)
+                .map(Value::Duration)
+                .map_err(|_| bad()),
+            Kind::Urls => match text {
+                // Setting a list to nothing is how etcd's own tests leave it unset.
+                "" => Ok(Value::Urls(Vec::new())),
+                _ => Url::parse_list(text).map(Value::Urls),
+            },
+            Kind::OptionalUrls if text.is_empty() => Ok(Value::Urls(Vec::new())),
+            Kind::OptionalUrls => Url::parse_list(text).map(Value::Urls),
+            Kind::Origins => {
+                if !matches!(text, "" | "*") {
+                    Url::parse_list(text)?;
+                }
+                Ok(Value::Text(text.into()))
+            }
+            Kind::Choice(choices) if choices.contains(&text) => Ok(Value::Text(text.into())),
+            Kind::Choice(_) if self.name == "v2-deprecation" => {
+                Err(format!("invalid value {text:?}"))
+            }
+            Kind::Choice(_) => Err("invalid value".into()),
+            Kind::Level if LEVELS.contains(&text) => Ok(Value::Text(text.into())),
+            Kind::Level => Err(format!("unrecognized level: {text:?}")),
+            Kind::Gates => parse_gates(text).map(|_| Value::Text(text.into())),
+        }
+    }
+}
+
+fn integer(text: &str, min: i128, max: i128) -> Result<Value, String> {
+    let number = go::parse_int(text).ok_or("parse error")?;
+    if number < min && min == 0 {
+        return Err("parse error".into());
+    }
+    if number < min || number > max {
+        return Err("value out of range".into());
+    }
+    Ok(Value::Int(number))
+}
+
+/// The gates named in a `--feature-gates` value.
+pub(super) fn parse_gates(text: &str) -> Result<Vec<(&'static str, bool)>, String> {
+    let mut gates = Vec::new();
+    for pair in text
+        .split(',')
+        .map(str::trim)
+        .filter(|pair| !pair.is_empty())
+    {
+        let (name, value) = pair
+            .split_once('=')
+            .ok_or_else(|| format!("missing bool value for {pair}"))?;
+        let (name, value) = (name.trim(), value.trim());
+        let gate = GATES
+            .iter()
+            .find(|gate| gate.0 == name)
+            .ok_or_else(|| format!("unrecognized feature gate: {name}"))?;
+        let on = go::parse_bool(value).ok_or_else(|| {
+            format!("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")
+        })?;
+        gates.push((gate.0, on));
+    }
+    Ok(gates)
+}

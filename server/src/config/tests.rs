@@ -1,0 +1,523 @@
+use std::io;
+
+use super::*;
+
+fn run(line: &[&str], variables: &[(&str, &str)], file: &str) -> Result<Config, Exit> {
+    let args: Vec<String> = line.iter().map(|word| word.to_string()).collect();
+    let variables: Vec<(String, String)> = variables
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect();
+    parse(&args, &variables, &|path| match path {
+        "conf" => Ok(file.into()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "no such file or directory",
+        )),
+    })
+}
+
+fn flags(line: &[&str]) -> Config {
+    run(line, &[], "").unwrap_or_else(|exit| panic!("{line:?}: {exit:?}"))
+}
+
+/// Exit code and first line of what is printed or logged.
+fn outcome(exit: Exit) -> (u8, String) {
+    match exit {
+        Exit::Print {
+            stdout,
+            stderr,
+            code,
+        } => {
+            let text = if stderr.is_empty() { stdout } else { stderr };
+            (code, text.lines().next().unwrap_or_default().into())
+        }
+        Exit::Invalid(invalid) => (1, invalid.reason),
+        Exit::Shadowed { variable } => (1, variable),
+    }
+}
+
+fn refused(line: &[&str]) -> (u8, String) {
+    match run(line, &[], "") {
+        Ok(_) => panic!("{line:?} was taken"),
+        Err(exit) => outcome(exit),
+    }
+}
+
+#[test]
+fn defaults_are_etcds() {
+    let config = flags(&[]);
+    assert_eq!(config.name, "default");
+    assert_eq!(config.data_dir.to_str(), Some("default.etcd"));
+    assert_eq!(
+        config.listen_client_urls[0].as_str(),
+        "http://localhost:2379"
+    );
+    assert_eq!(config.listen_peer_urls[0].address(), "localhost:2380");
+    assert_eq!(config.initial_cluster[0].name, "default");
+    assert_eq!(config.quota_backend_bytes, Some(2 << 30));
+    assert_eq!(config.max_message_bytes(), 2_097_152);
+    assert_eq!(
+        (config.max_txn_ops, config.max_concurrent_streams),
+        (128, u32::MAX)
+    );
+    assert_eq!(config.heartbeat_interval, Duration::from_millis(100));
+    assert_eq!(config.election_timeout, Duration::from_secs(1));
+    assert_eq!(config.auto_compaction, AutoCompaction::Off);
+    assert_eq!(
+        config.watch_progress_notify_interval,
+        Duration::from_secs(600)
+    );
+    assert_eq!(config.keepalive.interval, Some(Duration::from_secs(7200)));
+    assert_eq!(config.log, LogConfig::default());
+    assert_eq!(
+        (config.cors.join(","), config.host_whitelist.join(",")),
+        ("*".into(), "*".into())
+    );
+    assert_eq!(
+        config
+            .feature_gates
+            .iter()
+            .filter(|gate| gate.enabled)
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn gos_flag_syntax_is_taken() {
+    let config = flags(&[
+        "-name",
+        "a",
+        "--max-txn-ops=0x10",
+        "--pre-vote=false",
+        "--name=b",
+    ]);
+    assert_eq!(
+        (config.name.as_str(), config.max_txn_ops, config.pre_vote),
+        ("b", 16, false)
+    );
+    assert_eq!(config.data_dir.to_str(), Some("b.etcd"));
+    // A bare boolean takes no word after it.
+    assert_eq!(
+        refused(&["--pre-vote", "false"]),
+        (1, "\"false\" is not a valid flag".into())
+    );
+    // A flag with an argument takes any word, dashes or not.
+    assert_eq!(
+        flags(&["--initial-cluster-token", "--x"]).initial_cluster_token,
+        "--x"
+    );
+    assert_eq!(flags(&["--vv", "--snapshot", "--"]).name, "default");
+}
+
+#[test]
+fn wrong_command_lines_end_as_etcd_ends_them() {
+    let cases: &[(&[&str], u8, &str)] = &[
+        (&["--nope"], 2, "flag provided but not defined: -nope"),
+        (
+            &["--discovery", "x"],
+            2,
+            "flag provided but not defined: -discovery",
+        ),
+        (&["---x"], 2, "bad flag syntax: ---x"),
+        (&["--="], 2, "bad flag syntax: --="),
+        (
+            &["--max-txn-ops"],
+            2,
+            "flag needs an argument: -max-txn-ops",
+        ),
+        (
+            &["--max-txn-ops="],
+            2,
+            "invalid value \"\" for flag -max-txn-ops: parse error",
+        ),
+        (
+            &["--snapshot-count=-1"],
+            2,
+            "invalid value \"-1\" for flag -snapshot-count: parse error",
+        ),
+        (
+            &["--pre-vote=maybe"],
+            2,
+            "invalid boolean value \"maybe\" for -pre-vote: parse error",
+        ),
+        (
+            &["--grpc-keepalive-timeout=5"],
+            2,
+            "invalid value \"5\" for flag -grpc-keepalive-timeout: parse error",
+        ),
+        (
+            &["--max-concurrent-streams", "-1"],
+            2,
+            "invalid value \"-1\" for flag -max-concurrent-streams: strconv.ParseUint: parsing \"-1\": invalid syntax",
+        ),
+        (
+            &["--listen-client-urls", "foo"],
+            2,
+            "invalid value \"foo\" for flag -listen-client-urls: URL scheme must be http, https, unix, or unixs: foo",
+        ),
+        (
+            &["--initial-cluster-state", "x"],
+            2,
+            "invalid value \"x\" for flag -initial-cluster-state: invalid value",
+        ),
+        (
+            &["--feature-gates", "Foo=true"],
+            2,
+            "invalid value \"Foo=true\" for flag -feature-gates: unrecognized feature gate: Foo",
+        ),
+        (
+            &["--v2-deprecation=not-yet"],
+            2,
+            "invalid value \"not-yet\" for flag -v2-deprecation: invalid value \"not-yet\"",
+        ),
+        (
+            &["--log-level=nope"],
+            2,
+            "invalid value \"nope\" for flag -log-level: unrecognized level: \"nope\"",
+        ),
+        (&["stray"], 1, "\"stray\" is not a valid flag"),
+        (&["-"], 1, "\"-\" is not a valid flag"),
+        (
+            &["gateway", "start"],
+            1,
+            "etcd gateway is not supported by Stele yet",
+        ),
+        (
+            &["--heartbeat-interval=0"],
+            1,
+            "--heartbeat-interval must be >0 (set to 0ms)",
+        ),
+        (
+            &["--election-timeout=200"],
+            1,
+            "--election-timeout[200ms] should be at least as 5 times as --heartbeat-interval[100ms]",
+        ),
+        (
+            &["--election-timeout=60000"],
+            1,
+            "--election-timeout[60000ms] is too long, and should be set less than 50000ms",
+        ),
+        (
+            &["--listen-client-urls=http://127.0.0.1:1"],
+            1,
+            "--advertise-client-urls is required when --listen-client-urls is set explicitly",
+        ),
+        (
+            &["--listen-peer-urls=http://foo.com:1"],
+            1,
+            "expected IP in URL for binding (http://foo.com:1)",
+        ),
+        (
+            &["--auto-compaction-mode=x"],
+            1,
+            "unknown auto-compaction-mode \"x\"",
+        ),
+        (
+            &["--auto-compaction-retention=x"],
+            1,
+            "error parsing CompactionRetention: time: invalid duration \"x\"",
+        ),
+        (
+            &["--log-format=nope"],
+            1,
+            "unknown log format: nope, supported values json, console",
+        ),
+        (
+            &["--feature-gates=LeaseCheckpointPersist=true"],
+            1,
+            "enabling feature gate LeaseCheckpointPersist requires enabling feature gate LeaseCheckpoint",
+        ),
+        (
+            &["--name=b", "--initial-cluster=a=http://localhost:2380"],
+            1,
+            "couldn't find local name \"b\" in the initial cluster configuration",
+        ),
+        (
+            &["--initial-cluster=default=http://1.1.1.1:2380"],
+            1,
+            "--initial-cluster has default=http://1.1.1.1:2380 but missing from --initial-advertise-peer-urls=http://localhost:2380 (resolved urls: \"http://localhost:2380\" != \"http://1.1.1.1:2380\")",
+        ),
+        (
+            &["--config-file=nowhere"],
+            1,
+            "open nowhere: no such file or directory",
+        ),
+    ];
+    for (line, code, text) in cases {
+        assert_eq!(refused(line), (*code, text.to_string()), "{line:?}");
+    }
+}
+
+#[test]
+fn missing_features_are_refused_by_name() {
+    let cases = [
+        (
+            "--cert-file=x",
+            "--cert-file: TLS is not supported by Stele yet",
+        ),
+        (
+            "--auto-tls",
+            "--auto-tls: TLS is not supported by Stele yet",
+        ),
+        (
+            "--auth-token=jwt,pub-key=x",
+            "--auth-token: authentication is not supported by Stele yet",
+        ),
+        (
+            "--discovery-srv=x",
+            "--discovery-srv: discovery is not supported by Stele yet",
+        ),
+        (
+            "--enable-distributed-tracing",
+            "--enable-distributed-tracing: distributed tracing is not supported by Stele yet",
+        ),
+        (
+            "--listen-metrics-urls=https://127.0.0.1:1",
+            "--listen-metrics-urls: https://127.0.0.1:1: TLS is not supported by Stele yet",
+        ),
+        (
+            "--listen-peer-urls=unix://x",
+            "--listen-peer-urls: unix://x: a unix socket is not supported by Stele yet",
+        ),
+        (
+            "--initial-cluster=default=http://localhost:2380,b=http://localhost:2382",
+            "--initial-cluster: a cluster of several members is not supported by Stele yet",
+        ),
+    ];
+    for (word, text) in cases {
+        assert_eq!(refused(&[word]), (1, text.to_string()));
+    }
+    // Their defaults are fine.
+    flags(&[
+        "--cert-file=",
+        "--auto-tls=false",
+        "--auth-token=simple",
+        "--discovery-dial-timeout=9s",
+    ]);
+}
+
+#[test]
+fn help_and_version_leave_with_zero() {
+    let (code, text) = refused(&["--version"]);
+    assert_eq!((code, text.as_str()), (0, "etcd Version: 3.7.3"));
+    for word in ["-h", "--help"] {
+        let Err(Exit::Print {
+            stdout,
+            stderr,
+            code: 0,
+        }) = run(&[word], &[], "")
+        else {
+            panic!("{word} is not help");
+        };
+        assert!(stderr.starts_with("Usage:"));
+        for (_, section) in flags::SECTIONS {
+            for flag in *section {
+                assert!(
+                    stdout.contains(&format!("  --{} '", flag.name)),
+                    "{}",
+                    flag.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn variables_stand_in_for_flags() {
+    let config = run(
+        &[],
+        &[
+            ("ETCD_NAME", "a"),
+            ("ETCD_MAX_TXN_OPS", "7"),
+            ("ETCD_FOO", "1"),
+            ("ETCD_VERIFY", "all"),
+        ],
+        "",
+    )
+    .unwrap();
+    assert_eq!((config.name.as_str(), config.max_txn_ops), ("a", 7));
+    assert_eq!(config.notes, [Note::UnknownVariable("ETCD_FOO=1".into())]);
+    // An empty variable is none, so there is nothing to clash with.
+    assert_eq!(
+        run(&["--name=b"], &[("ETCD_NAME", "")], "").unwrap().name,
+        "b"
+    );
+    assert_eq!(
+        run(&["--name=b"], &[("ETCD_NAME", "a")], "").unwrap_err(),
+        Exit::Shadowed {
+            variable: "ETCD_NAME".into()
+        }
+    );
+    let bad = run(&[], &[("ETCD_MAX_TXN_OPS", "x")], "").unwrap_err();
+    assert_eq!(
+        outcome(bad),
+        (
+            1,
+            "invalid value \"x\" for ETCD_MAX_TXN_OPS: parse error".into()
+        )
+    );
+}
+
+#[test]
+fn a_file_replaces_flags_and_variables() {
+    let file = "
+# comment
+name: filed
+data-dir: /data
+heartbeat-interval: 50
+election-timeout: 500
+watch-progress-notify-interval: 1000000000
+auto-compaction-retention: '5m'
+log-outputs: [stderr, stdout]
+listen-client-urls: http://127.0.0.1:1,http://127.0.0.1:2
+client-transport-security:
+  cert-file: ''
+  auto-tls: false
+socket-options:
+  reuse-port: true
+proxy: 'off'
+";
+    let config = run(
+        &["--config-file", "conf", "--name=flagged"],
+        &[("ETCD_NAME", "x")],
+        file,
+    )
+    .unwrap();
+    assert_eq!(config.name, "filed");
+    assert_eq!(config.heartbeat_interval, Duration::from_millis(50));
+    assert_eq!(
+        config.watch_progress_notify_interval,
+        Duration::from_secs(1)
+    );
+    assert_eq!(
+        config.auto_compaction,
+        AutoCompaction::Periodic(Duration::from_secs(300))
+    );
+    assert_eq!(config.log.outputs, ["stderr", "stdout"]);
+    assert_eq!(config.listen_client_urls.len(), 2);
+    assert!(config.reuse_port);
+    let config = run(&[], &[("ETCD_CONFIG_FILE", "conf")], "{\"name\": \"json\"}").unwrap();
+    assert_eq!(config.name, "json");
+    assert_eq!(
+        run(&["--config-file=conf"], &[], "").unwrap().name,
+        "default"
+    );
+}
+
+#[test]
+fn wrong_files_are_refused() {
+    let cases = [
+        (
+            "heartbeat-interval: '100'",
+            "error unmarshaling JSON: heartbeat-interval: expected a number, found a string",
+        ),
+        (
+            "grpc-keepalive-timeout: 5s",
+            "error unmarshaling JSON: grpc-keepalive-timeout: expected a number of nanoseconds, found a string",
+        ),
+        (
+            "log-outputs: stderr",
+            "error unmarshaling JSON: log-outputs: expected a list of strings, found a string",
+        ),
+        (
+            "- a",
+            "error unmarshaling JSON: the configuration is no map of flags",
+        ),
+        (
+            "listen-client-urls: foo",
+            "unexpected error setting up listen-client-urls: URL scheme must be http, https, unix, or unixs: foo",
+        ),
+        (
+            "client-transport-security: {cert-file: x}",
+            "--cert-file: TLS is not supported by Stele yet",
+        ),
+        (
+            "peer-transport-security: {allowed-cn: x}",
+            "--peer-cert-allowed-cn: TLS is not supported by Stele yet",
+        ),
+        (
+            "discovery-config: {token: x}",
+            "--discovery-token: discovery is not supported by Stele yet",
+        ),
+    ];
+    for (file, text) in cases {
+        let exit = run(&["--config-file=conf"], &[], file).unwrap_err();
+        assert_eq!(outcome(exit), (1, text.to_string()), "{file}");
+    }
+    let exit = run(&["--config-file=conf"], &[], "a: [").unwrap_err();
+    assert!(
+        outcome(exit)
+            .1
+            .starts_with("error converting YAML to JSON: yaml: ")
+    );
+}
+
+#[test]
+fn a_named_member_founds_its_cluster_where_it_is_advertised() {
+    let config = flags(&[
+        "--name=x",
+        "--initial-advertise-peer-urls=http://127.0.0.1:2,http://127.0.0.1:1",
+    ]);
+    let urls: Vec<&str> = config.initial_cluster[0]
+        .peer_urls
+        .iter()
+        .map(Url::as_str)
+        .collect();
+    assert_eq!(urls, ["http://127.0.0.1:1", "http://127.0.0.1:2"]);
+    assert_eq!(config.initial_cluster[0].name, "x");
+}
+
+#[test]
+fn retention_is_read_by_its_mode() {
+    let retention = |mode: &str, text: &str| {
+        let mode = format!("--auto-compaction-mode={mode}");
+        flags(&[&mode, "--auto-compaction-retention", text]).auto_compaction
+    };
+    assert_eq!(
+        retention("periodic", "2"),
+        AutoCompaction::Periodic(Duration::from_secs(7200))
+    );
+    assert_eq!(
+        retention("periodic", "30s"),
+        AutoCompaction::Periodic(Duration::from_secs(30))
+    );
+    assert_eq!(
+        retention("revision", "1000"),
+        AutoCompaction::Revision(1000)
+    );
+    assert_eq!(retention("revision", "0"), AutoCompaction::Off);
+}
+
+#[test]
+fn gates_follow_their_groups() {
+    let on = |text: &str| -> Vec<&str> {
+        let config = flags(&["--feature-gates", text]);
+        config
+            .feature_gates
+            .iter()
+            .filter(|gate| gate.enabled)
+            .map(|gate| gate.name)
+            .collect()
+    };
+    assert_eq!(
+        on(""),
+        ["FastLeaseKeepAlive", "TxnModeWriteWithSharedBuffer"]
+    );
+    assert_eq!(
+        on("AllBeta=false,LeaseCheckpoint=true"),
+        ["LeaseCheckpoint"]
+    );
+    assert_eq!(on("AllAlpha=true,AllBeta=true").len(), flags::GATES.len());
+}
+
+#[test]
+fn deprecated_flags_are_noted() {
+    assert_eq!(
+        flags(&["--max-snapshots=3", "--v2-deprecation=gone"])
+            .notes
+            .len(),
+        2
+    );
+}
