@@ -4,3 +4,4 @@
 #![forbid(unsafe_code)]
 
 pub mod versus;
+pub mod workload;

@@ -10,6 +10,9 @@ use std::os::unix::ffi::OsStringExt;
 pub(super) const READ_KEY: &str = "the-key-that-is-read-again-and-again";
 pub(super) const VALUE_BYTES: usize = 256;
 
+/// Clients that share a connection, as the programs around etcd do it; a connection each would
+/// measure the kernel.
+const CLIENTS_PER_CONN: u32 = 10;
 /// Keys that puts choose from at random.
 const KEY_SPACE: &str = "1000000";
 /// `--short` divides totals by this.
@@ -57,7 +60,7 @@ impl Load {
             what: "put, 32 B key of a million at random, 256 B value",
             kind: Kind::Put,
             clients,
-            conns: clients.min(100),
+            conns: (clients / CLIENTS_PER_CONN).max(1),
             total,
             prefill: 0,
             floor: true,

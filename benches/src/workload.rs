@@ -1,0 +1,99 @@
+//! What the benches of all layers put in: 32 B keys, 256 B values, drawn from a seed, so that two
+//! runs do the same work and say so by the same checksum.
+
+pub const KEY_BYTES: usize = 32;
+pub const VALUE_BYTES: usize = 256;
+
+/// How much to do: `cargo bench` passes `--bench`; without it (as tests) a little must be enough.
+pub fn scaled(full: u64) -> u64 {
+    const SMALL: u64 = 500;
+    if std::env::args().any(|arg| arg == "--bench") && !std::env::args().any(|arg| arg == "--test")
+    {
+        full
+    } else {
+        full.min(SMALL)
+    }
+}
+
+/// An endless stream of keys out of a fixed space, in random order.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    state: u64,
+    space: u64,
+}
+
+impl Keys {
+    pub fn new(seed: u64, space: u64) -> Keys {
+        Keys { state: seed, space }
+    }
+
+    pub fn next_key(&mut self) -> [u8; KEY_BYTES] {
+        let number = self.next_number();
+        key(number)
+    }
+
+    /// A number below the size of the space.
+    pub fn next_number(&mut self) -> u64 {
+        // splitmix64: every seed is a good one, and the whole generator is these lines.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % self.space
+    }
+}
+
+/// The key with this number; numbers and keys sort alike.
+pub fn key(number: u64) -> [u8; KEY_BYTES] {
+    let mut key = *b"/registry/things/0000/\0\0\0\0\0\0\0\0\0\0";
+    key[KEY_BYTES - 8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+pub fn value(number: u64) -> [u8; VALUE_BYTES] {
+    let mut value = [b'v'; VALUE_BYTES];
+    value[..8].copy_from_slice(&number.to_be_bytes());
+    value
+}
+
+/// Folds results into one number (FNV-1a): work that is not done cannot be timed.
+#[derive(Clone, Copy, Debug)]
+pub struct Checksum(u64);
+
+impl Default for Checksum {
+    fn default() -> Checksum {
+        Checksum(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Checksum {
+    pub fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_gives_the_same_keys_again() {
+        let draw = |seed| -> Vec<_> {
+            let mut keys = Keys::new(seed, 1000);
+            (0..5).map(|_| keys.next_key()).collect()
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+
+    #[test]
+    fn keys_sort_as_their_numbers_do() {
+        assert!(key(255) < key(256) && key(0) < key(u64::MAX));
+    }
+}
