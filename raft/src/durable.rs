@@ -1,20 +1,52 @@
-//! The log on disk: what `raft` wants remembered, as records of `storage::wal`. Sole user of it.
+//! The log on disk: what `raft` wants remembered, as records of `storage::wal`. Sole user of it;
+//! knows nothing of elections.
+//!
+//! | kind | record index | payload | carried |
+//! |---|---|---|---|
+//! | 1 metadata | 0 | the server's bytes: whose log this is | yes |
+//! | 2 entry | the entry's | term u64 LE, kind u8, data | no |
+//! | 3 hard state | the last entry's | term, vote, commit, each u64 LE | yes |
+//! | 4 reset | the position's | term u64 LE | no |
+//!
+//! *Carried* records are repeated by the wal in each new segment. Reading in order: an entry
+//! replaces all at its index and after; a reset voids all entries before it; the last metadata and
+//! hard state count. Then the store's applied position decides what to make of it:
+//!
+//! | the log | outcome |
+//! |---|---|
+//! | A: holds the applied position | entries after it are recovered, and some before |
+//! | B: begins right after it | all entries are recovered |
+//! | C: ends before it, or has another term there | the store got a snapshot and the reset after it is missing: all entries are void, the reset is made up for |
+//! | D: begins later | entries are missing: refused |
+//! | E: has a gap, or ends before the commit index it recorded | records are missing: refused |
 
-use std::path::Path;
+use std::collections::VecDeque;
+use std::mem;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use storage::Result;
 use storage::vfs::Vfs;
+use storage::wal::{self, Record, Wal};
+use storage::{Error, Result};
 
 use crate::io::{Recovered, Write};
-use crate::message::{Index, Position};
+use crate::message::{Entry, EntryKind, HardState, Index, NOBODY, Position};
+
+const METADATA: u8 = 1;
+const ENTRY: u8 = 2;
+const HARD_STATE: u8 = 3;
+const RESET: u8 = 4;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub segment_bytes: u64,
-    /// Entries at or before the applied one that recovery keeps in memory for slow followers.
+    /// Applied entries that recovery keeps in memory for slow followers: at most so many..
     pub kept_entries: usize,
+    /// ..and about so many bytes.
+    pub kept_bytes: usize,
+    /// Salts the checksums of the wal.
+    pub seed: u64,
 }
 
 impl Default for Options {
@@ -22,6 +54,8 @@ impl Default for Options {
         Options {
             segment_bytes: 64 << 20,
             kept_entries: 5000,
+            kept_bytes: 32 << 20,
+            seed: 0,
         }
     }
 }
@@ -33,42 +67,335 @@ pub struct Opened {
     pub metadata: Option<Bytes>,
     /// Entries after `applied`, and some before it, ready for `Raft::new`.
     pub recovered: Recovered,
-    /// The newest entry's position, whether recovered or not.
-    pub last: Position,
+    /// What the wal says about its end: a letter of its decision table.
+    pub end: char,
 }
 
 /// Owns the files; lives on a thread of its own.
 #[derive(Debug)]
-pub struct LogWriter {}
+pub struct LogWriter {
+    wal: Wal,
+    last: Index,
+}
 
 impl LogWriter {
     /// `applied` is what the store holds durably: the log must continue it without a gap.
     pub fn open(
-        _vfs: Arc<dyn Vfs>,
-        _dir: &Path,
-        _applied: Position,
-        _options: Options,
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        applied: Position,
+        options: Options,
     ) -> Result<(LogWriter, Opened)> {
-        unimplemented!()
+        let mut replay = Replay::new(dir, applied.index, options);
+        let wal_options = wal::Options {
+            segment_bytes: options.segment_bytes,
+            seed: options.seed,
+        };
+        let (wal, recovery) = Wal::open(vfs, dir, wal_options, &mut |record| replay.take(&record))?;
+        let metadata = replay.metadata.take();
+        let (recovered, made_up) = replay.settle(applied)?;
+        let last = recovered.base.index + recovered.entries.len() as Index;
+        let mut writer = LogWriter { wal, last };
+        if made_up {
+            writer.reset(applied);
+            writer.hard_state(&recovered.hard_state);
+            writer.sync()?;
+        }
+        let opened = Opened {
+            metadata,
+            recovered,
+            end: recovery.end,
+        };
+        Ok((writer, opened))
     }
 
-    /// Who this log belongs to (node and cluster id, the server's bytes); durable with the next sync.
-    pub fn set_metadata(&mut self, _metadata: Bytes) -> Result<()> {
-        unimplemented!()
+    /// Who this log belongs to (node and cluster id, in the server's bytes).
+    pub fn set_metadata(&mut self, metadata: &[u8]) {
+        self.wal.append_carried(METADATA, 0, &[metadata]);
     }
 
-    /// Buffers one write; they come in the order of their tickets.
-    pub fn append(&mut self, _write: &Write) -> Result<()> {
-        unimplemented!()
+    /// Makes the first entries of a new cluster durable.
+    pub fn bootstrap(&mut self, first: &Recovered) -> Result<()> {
+        assert_eq!(self.last, 0, "only an empty log is bootstrapped");
+        self.append(&Write {
+            entries: first.entries.clone(),
+            hard_state: Some(first.hard_state),
+            ..Write::default()
+        })?;
+        self.sync()
+    }
+
+    /// Takes one write, in the order of their tickets, and hands it to the file system.
+    pub fn append(&mut self, write: &Write) -> Result<()> {
+        if let Some(position) = write.reset {
+            self.reset(position);
+        }
+        for entry in &write.entries {
+            assert!(
+                entry.index <= self.last + 1,
+                "entry {} after {}",
+                entry.index,
+                self.last
+            );
+            self.last = entry.index;
+            let kind = [kind_byte(entry.kind)];
+            let parts: [&[u8]; 3] = [&entry.term.to_le_bytes(), &kind, &entry.data];
+            self.wal.append(ENTRY, entry.index, &parts);
+        }
+        if let Some(state) = &write.hard_state {
+            self.hard_state(state);
+        }
+        self.wal.write()
+    }
+
+    fn reset(&mut self, position: Position) {
+        self.last = position.index;
+        self.wal
+            .append(RESET, position.index, &[&position.term.to_le_bytes()]);
+    }
+
+    fn hard_state(&mut self, state: &HardState) {
+        let words = [state.term, state.vote, state.commit].map(u64::to_le_bytes);
+        self.wal
+            .append_carried(HARD_STATE, self.last, &[&words[0], &words[1], &words[2]]);
     }
 
     /// Makes everything appended durable. Failure is final: the process must end.
     pub fn sync(&mut self) -> Result<()> {
-        unimplemented!()
+        self.wal.write()?;
+        self.wal.sync()
     }
 
     /// Entries before `index` are not needed again; whole segments go.
-    pub fn drop_before(&mut self, _index: Index) -> Result<()> {
-        unimplemented!()
+    pub fn drop_before(&mut self, index: Index) -> Result<()> {
+        self.wal.drop_before(index)
+    }
+
+    /// Work that spares the next write the making of a segment file; for a helper thread.
+    pub fn prepare_next(&mut self) -> Option<wal::PrepareJob> {
+        self.wal.prepare_next()
     }
 }
+
+/// The log as the records say it, trimmed on the way: of entries long applied only the newest stay.
+#[derive(Debug)]
+struct Replay {
+    dir: PathBuf,
+    applied: Index,
+    kept_entries: usize,
+    kept_bytes: usize,
+    metadata: Option<Bytes>,
+    hard_state: HardState,
+    /// Where the first entry seen follows; `None` until then. Only `trimmed` knows its term.
+    base: Option<Index>,
+    /// The newest position trimmed away or reset to.
+    trimmed: Option<Position>,
+    entries: VecDeque<Entry>,
+    /// Bytes of entries at or before `applied`.
+    bytes: usize,
+}
+
+impl Replay {
+    fn new(dir: &Path, applied: Index, options: Options) -> Replay {
+        Replay {
+            dir: dir.to_owned(),
+            applied,
+            kept_entries: options.kept_entries,
+            kept_bytes: options.kept_bytes,
+            metadata: None,
+            hard_state: HardState::default(),
+            base: None,
+            trimmed: None,
+            entries: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    fn corrupt(&self, what: String) -> Error {
+        Error::corrupt(&self.dir, 0, what)
+    }
+
+    fn take(&mut self, record: &Record<'_>) -> Result<()> {
+        let payload = record.payload;
+        match record.kind {
+            METADATA => self.metadata = Some(Bytes::copy_from_slice(payload)),
+            HARD_STATE => match words::<3>(payload) {
+                Some([term, vote, commit]) => self.hard_state = HardState { term, vote, commit },
+                None => return Err(self.corrupt("a hard state has the wrong length".into())),
+            },
+            RESET => match words::<1>(payload) {
+                Some([term]) => {
+                    let index = record.index;
+                    self.clear();
+                    self.base = Some(index);
+                    self.trimmed = Some(Position { term, index });
+                }
+                None => return Err(self.corrupt("a reset has the wrong length".into())),
+            },
+            ENTRY => {
+                let Some(entry) = parse_entry(record) else {
+                    return Err(self.corrupt(format!("entry {} cannot be read", record.index)));
+                };
+                return self.push(entry);
+            }
+            kind => return Err(self.corrupt(format!("a log record of unknown kind {kind}"))),
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes = 0;
+    }
+
+    fn last(&self) -> Option<Index> {
+        self.base.map(|base| base + self.entries.len() as Index)
+    }
+
+    fn push(&mut self, entry: Entry) -> Result<()> {
+        let base = *self.base.get_or_insert(entry.index.saturating_sub(1));
+        let last = base + self.entries.len() as Index;
+        if entry.index > last + 1 {
+            return Err(self.corrupt(format!("entry {} follows entry {last}", entry.index)));
+        }
+        if entry.index <= base {
+            // A long tail of an earlier term, trimmed because these indexes have been applied
+            // since, in the version that begins here.
+            self.clear();
+            self.base = Some(entry.index.saturating_sub(1));
+            self.trimmed = None;
+        }
+        while self.last().is_some_and(|last| last >= entry.index) {
+            if let Some(gone) = self.entries.pop_back()
+                && gone.index <= self.applied
+            {
+                self.bytes -= gone.data.len();
+            }
+        }
+        if entry.index <= self.applied {
+            self.bytes += entry.data.len();
+        }
+        self.entries.push_back(entry);
+        self.trim();
+        Ok(())
+    }
+
+    /// Never the applied position itself: its term has to be compared.
+    fn trim(&mut self) {
+        while let Some(first) = self.entries.front() {
+            let surplus = self.applied.saturating_sub(first.index) as usize;
+            let seen = self.entries.len();
+            let over = seen.min(surplus) > self.kept_entries || self.bytes > self.kept_bytes;
+            if first.index >= self.applied || !over {
+                return;
+            }
+            self.bytes -= first.data.len();
+            self.base = Some(first.index);
+            self.trimmed = Some(first.position());
+            self.entries.pop_front();
+        }
+    }
+
+    fn term_at(&self, index: Index) -> Option<u64> {
+        match self.trimmed {
+            Some(trimmed) if trimmed.index == index => Some(trimmed.term),
+            _ => {
+                let offset = index.checked_sub(self.base? + 1)?;
+                self.entries.get(offset as usize).map(|entry| entry.term)
+            }
+        }
+    }
+
+    /// The decision table at the top. The flag: a reset has to be made up for.
+    fn settle(mut self, applied: Position) -> Result<(Recovered, bool)> {
+        let begin = self.base.unwrap_or(applied.index);
+        if begin > applied.index {
+            return Err(self.corrupt(format!(
+                "the log begins with entry {}, the store needs {}",
+                begin + 1,
+                applied.index + 1
+            )));
+        }
+        let continues = begin == applied.index || self.term_at(applied.index) == Some(applied.term);
+        if !continues {
+            self.clear();
+        }
+        let base = match continues {
+            true => self.base_position(begin, applied),
+            false => applied,
+        };
+        let newest = self.entries.back().map_or(base, Entry::position);
+        let mut state = self.hard_state;
+        if continues && state.commit > newest.index {
+            let what = format!("the log ends at {}, not {}", newest.index, state.commit);
+            return Err(self.corrupt(what));
+        }
+        if state.term < newest.term {
+            if !self.entries.is_empty() {
+                let what = format!("the log is of term {}, not {}", newest.term, state.term);
+                return Err(self.corrupt(what));
+            }
+            // The store is of a term this log never saw.
+            state.term = newest.term;
+            state.vote = NOBODY;
+        }
+        state.commit = state.commit.clamp(applied.index, newest.index);
+        let made_up = !continues || state.term != self.hard_state.term;
+        let recovered = Recovered {
+            hard_state: state,
+            base,
+            entries: mem::take(&mut self.entries).into(),
+            applied: applied.index,
+        };
+        Ok((recovered, made_up))
+    }
+
+    /// The position before the first entry. Its term, when unknown, is that of the first entry's
+    /// predecessor: then the first entry gives way and becomes the base.
+    fn base_position(&mut self, base: Index, applied: Position) -> Position {
+        if base == applied.index {
+            return applied;
+        }
+        if let Some(term) = self.term_at(base) {
+            return Position { term, index: base };
+        }
+        match self.entries.pop_front() {
+            Some(first) => first.position(),
+            None => applied,
+        }
+    }
+}
+
+fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    if !rest.is_empty() {
+        return None;
+    }
+    let words: &[[u8; 8]; N] = words.try_into().ok()?;
+    Some(words.map(u64::from_le_bytes))
+}
+
+fn kind_byte(kind: EntryKind) -> u8 {
+    match kind {
+        EntryKind::Normal => 0,
+        EntryKind::ConfChange => 1,
+        EntryKind::ConfChangeV2 => 2,
+    }
+}
+
+fn parse_entry(record: &Record<'_>) -> Option<Entry> {
+    let (term, rest) = record.payload.split_first_chunk::<8>()?;
+    let (kind, data) = rest.split_first()?;
+    Some(Entry {
+        term: u64::from_le_bytes(*term),
+        index: record.index,
+        kind: match kind {
+            0 => EntryKind::Normal,
+            1 => EntryKind::ConfChange,
+            2 => EntryKind::ConfChangeV2,
+            _ => return None,
+        },
+        data: Bytes::copy_from_slice(data),
+    })
+}
+

@@ -1,15 +1,44 @@
 //! Agreement of several members on one log.
 //!
 //! [`Raft`] is a plain value: inputs in, outputs out. It knows no clock, file, socket or thread;
-//! time is a value passed to each step and randomness comes from one seed.
+//! time is a value passed to each step and randomness comes from one seed. It follows the Raft
+//! paper and thesis in etcd's reading of them, and speaks etcd's messages (`wire`).
+//!
+//! # What the caller does
+//!
+//! 1. Start: `durable::LogWriter::open`, then [`Raft::new`] with what it recovered. A new cluster
+//!    first writes [`bootstrap`]'s entries.
+//! 2. For each input call [`Raft::step`], and [`Input::Tick`] when [`Raft::wake_at`] is reached.
+//! 3. Of each [`Output`]: give `write` to the log writer, in order, and report what is durable as
+//!    [`Input::Durable`]; send `messages` (they may get lost); apply `committed`, reporting conf
+//!    changes as [`Input::ConfChanged`] and then progress as [`Input::Applied`].
+//! 4. On `snapshots_wanted` and `install`: see [`Input`].
+//!
+//! # What is promised
+//!
+//! A message leaves only when what it says is durable: the term it names, the vote it gives, the
+//! entries it acknowledges. The leader counts itself like anybody else, when its own log is
+//! durable. `committed` holds only what is durable here, so that a checkpoint of the state machine
+//! never gets ahead of the log.
 
 #![forbid(unsafe_code)]
 
 mod bootstrap;
+mod candidate;
 pub mod durable;
+mod follower;
 mod io;
+mod leader;
+mod log;
+mod membership;
 mod message;
+mod progress;
+mod quorum;
 mod raft;
+mod read;
+mod rng;
+mod state;
+pub mod wire;
 
 pub use bootstrap::bootstrap;
 pub use io::{
@@ -21,3 +50,8 @@ pub use message::{
     Message, NOBODY, NodeId, Position, Snapshot, Term, Transition,
 };
 pub use raft::Raft;
+
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+#[cfg(test)]
+mod tests;

@@ -1,39 +1,509 @@
-//! The state machine of one member.
+//! One member: `step` takes an input, lets the role act on it, and is the only place where the
+//! role changes. Knows the rules of terms and votes, which hold in every role (paper, figure 2).
 
-use crate::io::{Config, Input, Now, Output, PeerStatus, Recovered, Status};
-use crate::message::ConfState;
+use std::mem;
+
+use bytes::Bytes;
+
+use crate::candidate::Candidate;
+use crate::follower::{self, Follower};
+use crate::io::{
+    Config, Input, Now, Output, PeerStatus, Proposal, Proposed, Read, Recovered, Refused,
+    RoleChange, RoleKind, Status,
+};
+use crate::leader::Leader;
+use crate::membership::Membership;
+use crate::message::{
+    Body, ConfChange, ConfState, Entry, Index, Message, NOBODY, NodeId, Position, Term,
+};
+use crate::read::Asker;
+use crate::state::State;
+
+/// What a handler wants to become of the role.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Stay,
+    /// `then`: the message that told us, still to be dealt with.
+    Follow {
+        term: Term,
+        leader: NodeId,
+        then: Option<Message>,
+    },
+    /// Start an election, with a pre-vote if configured and not asked for by the leader.
+    Campaign {
+        transfer: bool,
+    },
+    /// Raise the term and ask for votes.
+    Stand {
+        transfer: bool,
+    },
+    Lead,
+}
+
+impl Next {
+    pub(crate) fn follow(term: Term) -> Next {
+        Next::Follow {
+            term,
+            leader: NOBODY,
+            then: None,
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Role {
+    Follower(Follower),
+    Candidate(Candidate),
+    Leader(Leader),
+}
 
 /// One member. All it knows comes through `step`, all it wants leaves through `Output`.
 #[derive(Debug)]
-pub struct Raft {}
+pub struct Raft {
+    state: State,
+    role: Role,
+}
 
 impl Raft {
     /// The hard state and the entries are durable; nothing has been sent yet. Call `step` with
     /// `Input::Tick` when `wake_at` says so.
-    pub fn new(_config: Config, _recovered: Recovered, _now: Now) -> Raft {
-        unimplemented!()
+    pub fn new(config: Config, recovered: Recovered, now: Now) -> Raft {
+        assert!(config.id != NOBODY, "a member needs an id");
+        assert!(config.heartbeat < config.election_timeout);
+        let mut state = State::new(config, recovered);
+        let mut role = Follower {
+            election_at: state.election_deadline(now),
+            heard_at: None,
+        };
+        hasten_sole_voter(&state, &mut role, now);
+        Raft {
+            state,
+            role: Role::Follower(role),
+        }
     }
 
     /// Clears `out`, takes one input and says in `out` what follows from it.
-    pub fn step(&mut self, _now: Now, _input: Input, _out: &mut Output) {
-        unimplemented!()
+    pub fn step(&mut self, now: Now, input: Input, out: &mut Output) {
+        out.clear();
+        mem::swap(&mut self.state.out, out);
+        let before = self.face();
+        let next = self.take(now, input);
+        self.turn(now, next);
+        if let Role::Leader(leader) = &mut self.role {
+            leader.flush(&mut self.state, now);
+        }
+        self.state.finish();
+        let after = self.face();
+        self.state.out.role_change = (before != after).then_some(after);
+        mem::swap(&mut self.state.out, out);
     }
 
     /// When `Input::Tick` is due.
     pub fn wake_at(&self) -> Option<Now> {
-        unimplemented!()
+        if self.state.log.has_committed_to_hand_out() {
+            return Some(Now::ZERO); // found at the start; at no other time
+        }
+        Some(match &self.role {
+            Role::Follower(follower) => follower.election_at,
+            Role::Candidate(candidate) => candidate.election_at,
+            Role::Leader(leader) => leader.wake_at(),
+        })
     }
 
     pub fn status(&self) -> Status {
-        unimplemented!()
+        let state = &self.state;
+        Status {
+            id: state.config.id,
+            term: state.term,
+            vote: state.vote,
+            leader: state.leader,
+            role: self.face().role,
+            applied: state.log.applied(),
+            commit: state.log.commit(),
+            durable: state.log.durable(),
+            last: state.log.last().index,
+            learner: state.members.is_learner(state.config.id),
+            transferring_to: match &self.role {
+                Role::Leader(leader) => leader.transfer.as_ref().map_or(NOBODY, |t| t.to),
+                _ => NOBODY,
+            },
+        }
     }
 
     /// Empty unless this member leads.
     pub fn peers(&self) -> Vec<PeerStatus> {
-        unimplemented!()
+        match &self.role {
+            Role::Leader(leader) => leader.peers(&self.state),
+            _ => Vec::new(),
+        }
     }
 
+    /// The members, as of the newest change applied.
     pub fn conf(&self) -> ConfState {
-        unimplemented!()
+        self.state.members.conf_state()
+    }
+
+    /// The term of the entry at `index`, while the log in memory has it.
+    pub fn term_at(&self, index: Index) -> Option<Term> {
+        self.state.log.term_at(index)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        let base = self.state.log.base().index;
+        self.state.log.slice(base + 1, usize::MAX)
+    }
+
+    fn face(&self) -> RoleChange {
+        RoleChange {
+            term: self.state.term,
+            role: match &self.role {
+                Role::Follower(_) => RoleKind::Follower,
+                Role::Candidate(candidate) if candidate.pre => RoleKind::PreCandidate,
+                Role::Candidate(_) => RoleKind::Candidate,
+                Role::Leader(_) => RoleKind::Leader,
+            },
+            leader: self.state.leader,
+        }
+    }
+
+    fn take(&mut self, now: Now, input: Input) -> Next {
+        let state = &mut self.state;
+        match input {
+            Input::Tick => return self.tick(now),
+            Input::Durable { ticket } => {
+                state.saved_through(ticket);
+                if let Role::Candidate(candidate) = &mut self.role {
+                    return candidate.count_own_vote(state);
+                }
+            }
+            Input::Propose(proposals) => {
+                let proposed = self.propose(proposals);
+                self.state.out.proposed = Some(proposed);
+            }
+            Input::Receive(message) => return self.receive(now, message),
+            Input::ReadIndex { context } => self.read(context),
+            Input::Applied { index } => {
+                state.log.applied_to(index, &state.config.limits);
+                self.hasten(now);
+            }
+            Input::ConfChanged { index, change } => return self.conf_changed(now, index, change),
+            Input::Transfer { to } => self.transfer(now, to),
+            Input::Campaign if !matches!(self.role, Role::Leader(_)) => {
+                return Next::Campaign { transfer: false };
+            }
+            Input::Campaign => {}
+            Input::Disconnected { peer } => {
+                if let Role::Follower(follower) = &mut self.role {
+                    follower.disconnected(state, now, peer);
+                }
+            }
+            Input::SnapshotInstalled { ok } => self.installed(ok),
+            Input::Unreachable { peer } => {
+                if let Role::Leader(leader) = &mut self.role {
+                    leader.unreachable(peer);
+                }
+            }
+            Input::SnapshotReady { to, snapshot } => {
+                if let Role::Leader(leader) = &mut self.role {
+                    leader.snapshot_ready(state, to, snapshot);
+                }
+            }
+            Input::SnapshotSent { to, ok } => {
+                if let Role::Leader(leader) = &mut self.role {
+                    leader.snapshot_sent(to, ok);
+                }
+            }
+        }
+        Next::Stay
+    }
+
+    /// The only place where the role changes.
+    fn turn(&mut self, now: Now, mut next: Next) {
+        loop {
+            next = match next {
+                Next::Stay => return,
+                Next::Follow { term, leader, then } => {
+                    self.follow(now, term, leader);
+                    match then {
+                        Some(message) => self.receive_in_term(now, message),
+                        None => Next::Stay,
+                    }
+                }
+                Next::Campaign { transfer } => {
+                    if !self.state.may_campaign() {
+                        match self.role {
+                            Role::Candidate(_) => Next::follow(self.state.term),
+                            _ => Next::Stay,
+                        }
+                    } else if self.state.config.pre_vote && !transfer {
+                        self.candidate(now, true, false)
+                    } else {
+                        Next::Stand { transfer }
+                    }
+                }
+                Next::Stand { transfer } => {
+                    self.state.enter_term(self.state.term + 1);
+                    self.state.vote = self.state.id();
+                    self.candidate(now, false, transfer)
+                }
+                Next::Lead => {
+                    self.state.leader = self.state.id();
+                    self.role = Role::Leader(Leader::new(&mut self.state, now));
+                    Next::Stay
+                }
+            }
+        }
+    }
+
+    fn follow(&mut self, now: Now, term: Term, leader: NodeId) {
+        self.state.enter_term(term);
+        self.state.leader = leader;
+        let follower = Role::Follower(Follower {
+            election_at: self.state.election_deadline(now),
+            heard_at: (leader != NOBODY).then_some(now),
+        });
+        if let Role::Leader(leader) = mem::replace(&mut self.role, follower) {
+            leader.resign(&mut self.state);
+        }
+    }
+
+    fn candidate(&mut self, now: Now, pre: bool, transfer: bool) -> Next {
+        self.state.leader = NOBODY;
+        let mut candidate = Candidate::new(&mut self.state, now, pre, transfer);
+        let next = candidate.count_own_vote(&self.state);
+        self.role = Role::Candidate(candidate);
+        next
+    }
+
+    fn tick(&mut self, now: Now) -> Next {
+        let state = &mut self.state;
+        match &mut self.role {
+            Role::Follower(follower) => follower.tick(state, now),
+            Role::Candidate(candidate) => candidate.tick(state, now),
+            Role::Leader(leader) => leader.tick(state, now),
+        }
+    }
+
+    fn receive(&mut self, now: Now, message: Message) -> Next {
+        let (id, term) = (self.state.id(), self.state.term);
+        if message.to != id || message.from == id || message.from == NOBODY {
+            return Next::Stay;
+        }
+        // These two bind no term: they only ask.
+        if matches!(message.body, Body::Propose { .. } | Body::ReadIndex { .. }) {
+            return self.receive_in_term(now, message);
+        }
+        if message.term == 0 || self.shields_leader(now, &message) {
+            return Next::Stay;
+        }
+        if message.term < term {
+            self.receive_late(message);
+            return Next::Stay;
+        }
+        let leader = match message.body {
+            Body::Append { .. } | Body::Heartbeat { .. } | Body::Snapshot(_) => message.from,
+            // A pre-vote speaks of a term that may never come.
+            Body::PreVote { .. } | Body::PreVoteReply { granted: true } => {
+                return self.receive_in_term(now, message);
+            }
+            _ => NOBODY,
+        };
+        if message.term > term {
+            return Next::Follow {
+                term: message.term,
+                leader,
+                then: Some(message),
+            };
+        }
+        self.receive_in_term(now, message)
+    }
+
+    /// From a term that is over. Its leader or candidate is told ours, or it would never learn:
+    /// with pre-votes and shields our own requests do not reach it.
+    fn receive_late(&mut self, message: Message) {
+        let state = &mut self.state;
+        match message.body {
+            Body::Append { .. } | Body::Heartbeat { .. } | Body::Snapshot(_)
+                if state.config.check_quorum || state.config.pre_vote =>
+            {
+                let reply = Body::AppendReply {
+                    index: 0,
+                    rejected: None,
+                };
+                state.send(message.from, reply);
+            }
+            Body::PreVote { .. } => {
+                state.send(message.from, Body::PreVoteReply { granted: false });
+            }
+            _ => {}
+        }
+    }
+
+    fn receive_in_term(&mut self, now: Now, message: Message) -> Next {
+        let from = message.from;
+        match message.body {
+            Body::Vote { last, .. } => {
+                self.vote(now, from, last);
+                return Next::Stay;
+            }
+            Body::PreVote { last, .. } => {
+                self.pre_vote(from, message.term, last);
+                return Next::Stay;
+            }
+            _ => {}
+        }
+        let state = &mut self.state;
+        match &mut self.role {
+            Role::Follower(follower) => follower.receive(state, now, message),
+            Role::Candidate(candidate) => candidate.receive(state, message),
+            Role::Leader(leader) => leader.receive(state, now, message),
+        }
+    }
+
+    /// An election nobody asked the leader about, while the leader is well.
+    fn shields_leader(&self, now: Now, message: &Message) -> bool {
+        let (Body::Vote { transfer, .. } | Body::PreVote { transfer, .. }) = message.body else {
+            return false;
+        };
+        let shields = match &self.role {
+            Role::Follower(follower) => follower.shields_leader(&self.state, now),
+            Role::Candidate(_) => false,
+            Role::Leader(_) => self.state.config.check_quorum,
+        };
+        shields && !transfer && message.term > self.state.term
+    }
+
+    /// One vote a term, for a log that holds everything ours does (§5.2, §5.4.1).
+    fn vote(&mut self, now: Now, from: NodeId, last: Position) {
+        let state = &mut self.state;
+        let free = state.vote == NOBODY && state.leader == NOBODY;
+        let granted = (state.vote == from || free) && state.log.is_behind_or_level(last);
+        if granted {
+            state.vote = from;
+            if let Role::Follower(follower) = &mut self.role {
+                follower.election_at = state.election_deadline(now);
+            }
+        }
+        state.send(from, Body::VoteReply { granted });
+    }
+
+    fn pre_vote(&mut self, from: NodeId, term: Term, last: Position) {
+        let state = &mut self.state;
+        let free = state.vote == NOBODY && state.leader == NOBODY;
+        let may = term > state.term || state.vote == from || free;
+        let granted = may && state.log.is_behind_or_level(last);
+        let term = if granted { term } else { state.term };
+        state.send_in_term(from, term, Body::PreVoteReply { granted });
+    }
+
+    fn propose(&mut self, proposals: Vec<Proposal>) -> Proposed {
+        let state = &mut self.state;
+        if let Role::Leader(leader) = &mut self.role {
+            return leader.propose(state, proposals);
+        }
+        let leader = state.leader;
+        if leader == NOBODY {
+            return Proposed::Refused(Refused::NotLeader { leader });
+        }
+        let entry = |proposal: Proposal| Entry {
+            kind: proposal.kind,
+            data: proposal.data,
+            ..Entry::default()
+        };
+        let entries = proposals.into_iter().map(entry).collect();
+        state.send_in_term(leader, 0, Body::Propose { entries });
+        Proposed::Forwarded { leader }
+    }
+
+    fn read(&mut self, context: u64) {
+        let state = &mut self.state;
+        let leader = state.leader;
+        let refused = match &mut self.role {
+            Role::Leader(leader) => leader.read(state, Asker::Local(context)).err(),
+            _ if leader == NOBODY => Some(Refused::NotLeader { leader }),
+            _ => {
+                let context = Bytes::copy_from_slice(&context.to_be_bytes());
+                state.send_in_term(leader, 0, Body::ReadIndex { context });
+                None
+            }
+        };
+        if let Some(refused) = refused {
+            state.answer_read(Read {
+                context,
+                outcome: Err(refused),
+            });
+        }
+    }
+
+    fn transfer(&mut self, now: Now, to: NodeId) {
+        let state = &mut self.state;
+        if let Role::Leader(leader) = &mut self.role {
+            return leader.transfer_to(state, now, to);
+        }
+        // On the wire the successor is who it comes from.
+        let message = Message {
+            from: to,
+            to: state.leader,
+            term: state.term,
+            body: Body::TransferLeader,
+        };
+        follower::pass_on(state, message);
+    }
+
+    fn conf_changed(&mut self, now: Now, index: Index, change: Option<ConfChange>) -> Next {
+        let state = &mut self.state;
+        state.conf_applied = state.conf_applied.max(index);
+        let Some(change) = change else {
+            self.hasten(now);
+            return Next::Stay;
+        };
+        state.members.apply(&change);
+        state.out.conf = Some(state.members.conf_state());
+        if let Role::Leader(leader) = &mut self.role {
+            if !state.members.is_voter(state.config.id) {
+                // Removed or demoted, and that is committed: it led for the last time (§6).
+                return Next::follow(state.term);
+            }
+            leader.reconfigured(state, &change);
+        }
+        self.hasten(now);
+        Next::Stay
+    }
+
+    fn hasten(&mut self, now: Now) {
+        if let Role::Follower(follower) = &mut self.role {
+            hasten_sole_voter(&self.state, follower, now);
+        }
+    }
+
+    fn installed(&mut self, ok: bool) {
+        let state = &mut self.state;
+        let snapshot = state
+            .installing
+            .take()
+            .expect("a snapshot was to be installed");
+        if !ok {
+            return;
+        }
+        state.log.reset(snapshot.position);
+        state.conf_applied = snapshot.position.index;
+        state.members = Membership::new(&snapshot.conf.voters, &snapshot.conf.learners);
+        state.out.conf = Some(state.members.conf_state());
+        if state.leader != NOBODY {
+            let index = snapshot.position.index;
+            let reply = Body::AppendReply {
+                index,
+                rejected: None,
+            };
+            state.send_when_durable(state.leader, reply, index);
+        }
+    }
+}
+
+/// Nobody else could lead: there is nothing to wait for.
+fn hasten_sole_voter(state: &State, follower: &mut Follower, now: Now) {
+    if state.is_sole_voter() && state.may_campaign() {
+        follower.election_at = follower.election_at.min(now);
     }
 }

@@ -1,0 +1,419 @@
+//! The leader of a term: appends, replicates, counts what is durable where, commits, confirms
+//! reads, hands over. All appends leave through `flush`, once per step.
+
+use std::collections::BTreeMap;
+
+use crate::io::{Now, PeerStatus, Proposal, Proposed, Read, Refused};
+use crate::log;
+use crate::message::{
+    Body, ConfChange, ConfChangeKind, EntryKind, Index, Message, NOBODY, NodeId, Position, Snapshot,
+};
+use crate::progress::{Flow, Progress};
+use crate::quorum;
+use crate::raft::Next;
+use crate::read::{Asker, Reads};
+use crate::state::State;
+
+#[derive(Debug)]
+pub(crate) struct Leader {
+    /// Everybody else, voters and learners.
+    peers: BTreeMap<NodeId, Progress>,
+    heartbeat_at: Now,
+    /// When a quorum must have been heard.
+    check_at: Now,
+    pub(crate) transfer: Option<Transfer>,
+    reads: Reads,
+    /// The newest conf change that may be in the log unapplied: one at a time (thesis §4.1).
+    pending_conf: Index,
+    uncommitted_bytes: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    pub(crate) to: NodeId,
+    until: Now,
+    asked: bool,
+}
+
+impl Leader {
+    /// The state is in the term just won.
+    pub(crate) fn new(state: &mut State, now: Now) -> Leader {
+        let last = state.log.last().index;
+        let id = state.config.id;
+        let mut leader = Leader {
+            peers: state
+                .members
+                .others(id)
+                .map(|peer| (peer, Progress::new(last + 1)))
+                .collect(),
+            heartbeat_at: now,
+            check_at: now + state.config.election_timeout,
+            transfer: None,
+            reads: Reads::new(state.rounds),
+            // Whatever is not applied may be a conf change of an earlier leader.
+            pending_conf: last,
+            uncommitted_bytes: state.log.bytes_between(state.log.commit(), last),
+        };
+        // An entry of this term, so that what earlier terms left can be committed (§5.4.2, §8).
+        leader.push(state, EntryKind::Normal, bytes::Bytes::new());
+        leader
+    }
+
+    fn push(&mut self, state: &mut State, kind: EntryKind, data: bytes::Bytes) -> Position {
+        let position = state.log.push(state.term, kind, data);
+        self.uncommitted_bytes += state.log.bytes_between(position.index - 1, position.index);
+        position
+    }
+
+    pub(crate) fn propose(&mut self, state: &mut State, proposals: Vec<Proposal>) -> Proposed {
+        let bytes: usize = proposals.iter().map(|p| p.data.len()).sum();
+        let over = self.uncommitted_bytes + bytes > state.config.limits.uncommitted_bytes;
+        if self.transfer.is_some() || (over && self.uncommitted_bytes > 0) || proposals.is_empty() {
+            return Proposed::Refused(Refused::Busy);
+        }
+        let mut first = None;
+        for Proposal { kind, data } in proposals {
+            let position = match kind {
+                EntryKind::Normal => self.push(state, kind, data),
+                EntryKind::ConfChange if self.pending_conf <= state.conf_applied_through() => {
+                    let position = self.push(state, kind, data);
+                    self.pending_conf = position.index;
+                    position
+                }
+                // A second change while one is under way, or a joint one, which etcd members do
+                // not survive: the place in the log is kept, the change is not.
+                _ => self.push(state, EntryKind::Normal, bytes::Bytes::new()),
+            };
+            first.get_or_insert(position);
+        }
+        first.map_or(Proposed::Refused(Refused::Busy), |first| {
+            Proposed::Appended { first }
+        })
+    }
+
+    pub(crate) fn read(&mut self, state: &State, asker: Asker) -> Result<(), Refused> {
+        if self.reads.len() >= state.config.limits.pending_reads {
+            return Err(Refused::Busy);
+        }
+        self.reads.push(asker);
+        Ok(())
+    }
+
+    /// `message` is of our term, or of none.
+    pub(crate) fn receive(&mut self, state: &mut State, now: Now, message: Message) -> Next {
+        let from = message.from;
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.active = true;
+        }
+        match message.body {
+            Body::AppendReply { index, rejected } => {
+                self.append_reply(state, from, index, rejected)
+            }
+            Body::HeartbeatReply { context } => {
+                let round = self.reads.round_of(&context);
+                if let Some(peer) = self.peers.get_mut(&from) {
+                    peer.round = peer.round.max(round);
+                    match &mut peer.flow {
+                        Flow::Probe { paused } => *paused = false,
+                        _ => peer.poke = peer.matched < state.log.last().index,
+                    }
+                }
+            }
+            Body::Propose { entries } => {
+                let proposals = entries.into_iter().map(|entry| Proposal {
+                    kind: entry.kind,
+                    data: entry.data,
+                });
+                self.propose(state, proposals.collect());
+            }
+            Body::ReadIndex { context } if from != NOBODY => {
+                // One refused is one lost: the follower's client asks again.
+                let _ = self.read(state, Asker::Remote(from, context));
+            }
+            Body::TransferLeader => self.transfer_to(state, now, from),
+            _ => {}
+        }
+        Next::Stay
+    }
+
+    fn append_reply(
+        &mut self,
+        state: &State,
+        from: NodeId,
+        index: Index,
+        rejected: Option<Position>,
+    ) {
+        let Some(peer) = self.peers.get_mut(&from) else {
+            return;
+        };
+        if index > state.log.last().index {
+            return; // no answer to anything of ours
+        }
+        match rejected {
+            None => peer.acknowledged(index, state.log.base().index),
+            Some(hint) => {
+                let hint = match hint.term {
+                    0 => hint.index,
+                    term => state.log.newest_possible_match(hint.index, term).index,
+                };
+                peer.refused(index, hint);
+            }
+        }
+    }
+
+    pub(crate) fn transfer_to(&mut self, state: &State, now: Now, to: NodeId) {
+        let known = self
+            .transfer
+            .as_ref()
+            .is_some_and(|transfer| transfer.to == to);
+        if known || !state.members.is_voter(to) {
+            return;
+        }
+        self.transfer = (to != state.config.id).then(|| Transfer {
+            to,
+            until: now + state.config.election_timeout,
+            asked: false,
+        });
+    }
+
+    pub(crate) fn tick(&mut self, state: &mut State, now: Now) -> Next {
+        if now >= self.check_at {
+            self.check_at = now + state.config.election_timeout;
+            if state.config.check_quorum && !self.hears_quorum(state) {
+                return Next::follow(state.term);
+            }
+        }
+        if self
+            .transfer
+            .as_ref()
+            .is_some_and(|transfer| now >= transfer.until)
+        {
+            self.transfer = None;
+        }
+        if now >= self.heartbeat_at {
+            self.heartbeat(state, now);
+        }
+        Next::Stay
+    }
+
+    /// Was a majority heard since the last call?
+    fn hears_quorum(&mut self, state: &State) -> bool {
+        let voters = state.members.voters();
+        let heard = voters.iter().filter(|id| {
+            **id == state.config.id || self.peers.get(id).is_some_and(|peer| peer.active)
+        });
+        let heard = heard.count();
+        self.peers.values_mut().for_each(|peer| peer.active = false);
+        heard >= quorum::majority(voters.len())
+    }
+
+    fn heartbeat(&mut self, state: &mut State, now: Now) {
+        self.heartbeat_at = now + state.config.heartbeat;
+        for (to, peer) in &self.peers {
+            let body = Body::Heartbeat {
+                // Not past what it holds: its log after that may be another's.
+                commit: peer.matched.min(state.log.commit()),
+                context: self.reads.context(),
+            };
+            state.send(*to, body);
+        }
+    }
+
+    pub(crate) fn unreachable(&mut self, peer: NodeId) {
+        if let Some(peer) = self.peers.get_mut(&peer)
+            && peer.flow == Flow::Replicate
+        {
+            peer.probe();
+        }
+    }
+
+    pub(crate) fn snapshot_ready(&mut self, state: &mut State, to: NodeId, snapshot: Snapshot) {
+        if let Some(peer) = self.peers.get_mut(&to)
+            && peer.flow == (Flow::Snapshot { sent: None })
+        {
+            peer.flow = Flow::Snapshot {
+                sent: Some(snapshot.position.index),
+            };
+            state.send(to, Body::Snapshot(snapshot));
+        }
+    }
+
+    pub(crate) fn snapshot_sent(&mut self, to: NodeId, ok: bool) {
+        if let Some(peer) = self.peers.get_mut(&to)
+            && let Flow::Snapshot { sent } = &mut peer.flow
+        {
+            if !ok {
+                *sent = None;
+            }
+            peer.probe();
+            // Its answer, or the next heartbeat's, says how to go on.
+            peer.flow = Flow::Probe { paused: true };
+        }
+    }
+
+    /// The members changed. Whoever is new starts from what we have; who left is forgotten.
+    pub(crate) fn reconfigured(&mut self, state: &State, change: &ConfChange) {
+        let next = state.log.last().index + 1;
+        let node = change.node;
+        if state.members.contains(node) && node != state.config.id {
+            self.peers.entry(node).or_insert_with(|| {
+                let mut peer = Progress::new(next);
+                peer.active = true; // it gets a whole timeout to answer
+                peer
+            });
+        } else {
+            self.peers.remove(&node);
+        }
+        let lost = |transfer: &Transfer| !state.members.is_voter(transfer.to);
+        if change.kind != ConfChangeKind::UpdateNode && self.transfer.as_ref().is_some_and(lost) {
+            self.transfer = None;
+        }
+    }
+
+    /// Ends each step of a leader: commits what a majority holds, begins and confirms read
+    /// rounds, sends every follower what it lacks.
+    pub(crate) fn flush(&mut self, state: &mut State, now: Now) {
+        self.commit(state);
+        let commit = state.log.commit();
+        // Before an entry of this term is committed the commit index may be behind an earlier
+        // leader's, and answer a read with the past (§8).
+        if state.log.term_at(commit) == Some(state.term) {
+            if self.reads.start(commit) {
+                self.heartbeat(state, now);
+                state.rounds = self.reads.started();
+            }
+            self.confirm_reads(state);
+        }
+        let peers: Vec<NodeId> = self.peers.keys().copied().collect();
+        for peer in peers {
+            self.replicate(state, peer);
+        }
+        self.hand_over(state);
+    }
+
+    /// A majority holds it durably, ourselves no sooner than anybody else, and it is of our own
+    /// term: counting older ones is unsafe (§5.4.2).
+    fn commit(&mut self, state: &mut State) {
+        let own = state.log.durable();
+        let mut held = self.of_voters(state, own, |peer| peer.matched);
+        let index = quorum::reached(&mut held);
+        let before = state.log.commit();
+        if index > before && state.log.term_at(index) == Some(state.term) {
+            state.log.commit_to(index);
+            let bytes = state.log.bytes_between(before, index);
+            self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(bytes);
+        }
+    }
+
+    fn confirm_reads(&mut self, state: &mut State) {
+        let mut rounds = self.of_voters(state, u64::MAX, |peer| peer.round);
+        let round = quorum::reached(&mut rounds);
+        self.reads.confirm(round, |asker, index| match asker {
+            Asker::Local(context) => state.answer_read(Read {
+                context,
+                outcome: Ok(index),
+            }),
+            Asker::Remote(to, context) => state.send(to, Body::ReadIndexReply { index, context }),
+        });
+    }
+
+    fn of_voters(&self, state: &State, own: u64, theirs: impl Fn(&Progress) -> u64) -> Vec<u64> {
+        let voters = state.members.voters().iter();
+        let value = |id: &NodeId| match *id == state.config.id {
+            true => own,
+            false => self.peers.get(id).map_or(0, &theirs),
+        };
+        voters.map(value).collect()
+    }
+
+    fn replicate(&mut self, state: &mut State, to: NodeId) {
+        let limits = state.config.limits;
+        let Some(peer) = self.peers.get_mut(&to) else {
+            return;
+        };
+        loop {
+            if matches!(
+                peer.flow,
+                Flow::Snapshot { .. } | Flow::Probe { paused: true }
+            ) {
+                return;
+            }
+            let prev_index = peer.next - 1;
+            let Some(prev_term) = state.log.term_at(prev_index) else {
+                if peer.active {
+                    peer.await_snapshot();
+                    state.out.snapshots_wanted.push(to);
+                }
+                return;
+            };
+            let probing = peer.flow != Flow::Replicate;
+            let full = !probing && peer.inflight.is_full(&limits);
+            let entries = match full {
+                true => Vec::new(),
+                false => state.log.slice(peer.next, limits.append_bytes),
+            };
+            let news = peer.commit_sent < state.log.commit();
+            if entries.is_empty() && !probing && !peer.poke && !news {
+                return;
+            }
+            let last = entries.last().map_or(0, |entry| entry.index);
+            peer.sent(last, entries.iter().map(log::size_of).sum());
+            peer.poke = false;
+            peer.commit_sent = state.log.commit();
+            let body = Body::Append {
+                prev: Position {
+                    term: prev_term,
+                    index: prev_index,
+                },
+                entries,
+                commit: state.log.commit(),
+            };
+            state.send(to, body);
+        }
+    }
+
+    /// The chosen successor campaigns once it has the whole log (thesis §3.10).
+    fn hand_over(&mut self, state: &mut State) {
+        if let Some(transfer) = &mut self.transfer
+            && !transfer.asked
+            && let Some(peer) = self.peers.get(&transfer.to)
+            && peer.matched == state.log.last().index
+        {
+            transfer.asked = true;
+            state.send(transfer.to, Body::TimeoutNow);
+        }
+    }
+
+    /// Reads still open when leadership ends get no answer from us.
+    pub(crate) fn resign(self, state: &mut State) {
+        for asker in self.reads.abandon() {
+            if let Asker::Local(context) = asker {
+                state.answer_read(Read {
+                    context,
+                    outcome: Err(Refused::NotLeader {
+                        leader: state.leader,
+                    }),
+                });
+            }
+        }
+    }
+
+    pub(crate) fn wake_at(&self) -> Now {
+        let timers = self.heartbeat_at.min(self.check_at);
+        self.transfer
+            .as_ref()
+            .map_or(timers, |transfer| timers.min(transfer.until))
+    }
+
+    pub(crate) fn peers(&self, state: &State) -> Vec<PeerStatus> {
+        let status = |(id, peer): (&NodeId, &Progress)| PeerStatus {
+            id: *id,
+            matched: peer.matched,
+            next: peer.next,
+            learner: state.members.is_learner(*id),
+            active: peer.active,
+            snapshot: matches!(peer.flow, Flow::Snapshot { .. }),
+        };
+        self.peers.iter().map(status).collect()
+    }
+}

@@ -1,0 +1,319 @@
+//! The log in memory: the newest entries, and how far each of them has come. Knows positions and
+//! tickets; not who wrote what for whom, nor where the bytes go.
+//!
+//! ```text
+//!   base ..... applied ≤ handed_out ≤ commit        ..  last
+//!    │ kept for slow followers │                         │
+//!    └───────────── entries ─────────────────────────────┘
+//!                handed_out ≤ durable ≤ written   ≤     last
+//! ```
+
+use std::collections::VecDeque;
+
+use crate::io::{Limits, Ticket, Write};
+use crate::message::{Entry, EntryKind, Index, Position, Term};
+
+/// What an entry costs beside its data, so that empty ones are not free.
+const ENTRY_OVERHEAD_BYTES: usize = 64;
+
+pub(crate) fn size_of(entry: &Entry) -> usize {
+    entry.data.len() + ENTRY_OVERHEAD_BYTES
+}
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    /// Just before the first entry; its term is kept to match appends that begin there.
+    base: Position,
+    /// Consecutive from `base.index + 1`.
+    entries: VecDeque<Entry>,
+    /// Sum of the sizes of the entries up to `applied`.
+    kept_bytes: usize,
+    applied: Index,
+    handed_out: Index,
+    commit: Index,
+    durable: Index,
+    /// Given to the log writer, or about to be with the write under construction.
+    written: Index,
+    /// Writes not yet durable. Invariant: `last` never exceeds what is still in the log from that
+    /// write: truncation lowers it, so that a late answer cannot vouch for replaced entries.
+    issued: VecDeque<Issued>,
+    reset: Option<Position>,
+}
+
+#[derive(Debug)]
+struct Issued {
+    ticket: Ticket,
+    last: Index,
+}
+
+impl Log {
+    /// All of `entries` are durable.
+    pub(crate) fn new(base: Position, entries: Vec<Entry>, applied: Index, commit: Index) -> Log {
+        let last = base.index + entries.len() as Index;
+        for (entry, index) in entries.iter().zip(base.index + 1..) {
+            assert_eq!(entry.index, index, "the recovered log has a gap");
+        }
+        assert!(
+            base.index <= applied && applied <= commit && commit <= last,
+            "recovered log {}..{last} does not hold applied {applied} and commit {commit}",
+            base.index
+        );
+        let kept = &entries[..(applied - base.index) as usize];
+        Log {
+            kept_bytes: kept.iter().map(size_of).sum(),
+            base,
+            entries: entries.into(),
+            applied,
+            handed_out: applied,
+            commit,
+            durable: last,
+            written: last,
+            issued: VecDeque::new(),
+            reset: None,
+        }
+    }
+
+    pub(crate) fn base(&self) -> Position {
+        self.base
+    }
+
+    pub(crate) fn last(&self) -> Position {
+        self.entries.back().map_or(self.base, Entry::position)
+    }
+
+    pub(crate) fn applied(&self) -> Index {
+        self.applied
+    }
+
+    pub(crate) fn commit(&self) -> Index {
+        self.commit
+    }
+
+    pub(crate) fn durable(&self) -> Index {
+        self.durable
+    }
+
+    /// `None` before the base and after the end.
+    pub(crate) fn term_at(&self, index: Index) -> Option<Term> {
+        if index == self.base.index {
+            return Some(self.base.term);
+        }
+        self.get(index).map(|entry| entry.term)
+    }
+
+    pub(crate) fn holds(&self, position: Position) -> bool {
+        self.term_at(position.index) == Some(position.term)
+    }
+
+    /// The paper's "at least as up-to-date" (§5.4.1), asked of another's last entry.
+    pub(crate) fn is_behind_or_level(&self, other: Position) -> bool {
+        other >= self.last()
+    }
+
+    /// Entries from `from` on, at least one when there is one, together at most `bytes`.
+    pub(crate) fn slice(&self, from: Index, bytes: usize) -> Vec<Entry> {
+        assert!(from > self.base.index, "entries before {from} are gone");
+        let mut room = bytes;
+        let mut found = Vec::new();
+        for entry in self
+            .entries
+            .range(self.offset(from).min(self.entries.len())..)
+        {
+            let size = size_of(entry);
+            if size > room && !found.is_empty() {
+                break;
+            }
+            room = room.saturating_sub(size);
+            found.push(entry.clone());
+        }
+        found
+    }
+
+    /// The newest own position, not after `index`, whose term is at most `term`. Between it and
+    /// `index` nothing can match a log that has `term` at `index`: terms only grow along a log.
+    /// Term 0 when it lies before the base.
+    pub(crate) fn newest_possible_match(&self, index: Index, term: Term) -> Position {
+        let mut at = index.min(self.last().index);
+        loop {
+            match self.term_at(at) {
+                Some(found) if found > term && at > 0 => at -= 1,
+                found => {
+                    return Position {
+                        term: found.unwrap_or(0),
+                        index: at,
+                    };
+                }
+            }
+        }
+    }
+
+    /// The leader's own way to append.
+    pub(crate) fn push(&mut self, term: Term, kind: EntryKind, data: bytes::Bytes) -> Position {
+        let index = self.last().index + 1;
+        assert!(term >= self.last().term, "terms only grow along a log");
+        self.entries.push_back(Entry {
+            term,
+            index,
+            kind,
+            data,
+        });
+        Position { term, index }
+    }
+
+    /// The follower's way: `entries` follow a position this log holds. Those it has stay (a late
+    /// copy of an old message must not cut off what came after it, §5.3), the first that differs
+    /// replaces all from there. Returns the last index that is now known to match.
+    pub(crate) fn accept(&mut self, prev: Position, entries: Vec<Entry>) -> Index {
+        let matched = prev.index + entries.len() as Index;
+        for (entry, index) in entries.into_iter().zip(prev.index + 1..) {
+            if entry.index != index {
+                return index - 1; // not a log; take what was sound
+            }
+            if self.holds(entry.position()) {
+                continue;
+            }
+            if index <= self.last().index {
+                self.truncate_from(index);
+            }
+            self.entries.push_back(entry);
+        }
+        matched
+    }
+
+    fn truncate_from(&mut self, index: Index) {
+        assert!(
+            index > self.commit,
+            "entry {index} is committed and would be replaced"
+        );
+        self.entries.truncate(self.offset(index));
+        self.written = self.written.min(index - 1);
+        self.durable = self.durable.min(index - 1);
+        for issued in &mut self.issued {
+            issued.last = issued.last.min(index - 1);
+        }
+    }
+
+    /// Never goes back; returns whether it moved.
+    pub(crate) fn commit_to(&mut self, index: Index) -> bool {
+        assert!(index <= self.last().index, "commit {index} is past the log");
+        let moved = index > self.commit;
+        self.commit = self.commit.max(index);
+        moved
+    }
+
+    /// The state machine is now at `position`: nothing of this log is needed or true any more.
+    pub(crate) fn reset(&mut self, position: Position) {
+        assert!(position.index > self.commit, "a snapshot never goes back");
+        self.base = position;
+        self.entries.clear();
+        self.kept_bytes = 0;
+        self.applied = position.index;
+        self.handed_out = position.index;
+        self.commit = position.index;
+        self.durable = position.index;
+        self.written = position.index;
+        for issued in &mut self.issued {
+            issued.last = 0;
+        }
+        self.reset = Some(position);
+    }
+
+    /// Moves what the log writer does not have yet into `write`; false when there is nothing.
+    pub(crate) fn fill(&mut self, write: &mut Write) -> bool {
+        write.reset = self.reset.take();
+        let from = self.offset(self.written + 1).min(self.entries.len());
+        write.entries.extend(self.entries.range(from..).cloned());
+        self.written = self.last().index;
+        write.reset.is_some() || !write.entries.is_empty()
+    }
+
+    pub(crate) fn issue(&mut self, ticket: Ticket) {
+        self.issued.push_back(Issued {
+            ticket,
+            last: self.written,
+        });
+    }
+
+    /// The ticket after which `index` is durable; 0 when it is already.
+    pub(crate) fn ticket_of(&self, index: Index) -> Ticket {
+        if index <= self.durable {
+            return 0;
+        }
+        let covering = self.issued.iter().find(|issued| issued.last >= index);
+        covering.expect("every entry is in some write").ticket
+    }
+
+    pub(crate) fn saved(&mut self, through: Ticket) {
+        while let Some(issued) = self.issued.front() {
+            if issued.ticket > through {
+                break;
+            }
+            self.durable = self.durable.max(issued.last);
+            self.issued.pop_front();
+        }
+    }
+
+    /// Hands out, once, what is committed and durable.
+    pub(crate) fn take_committed(&mut self, out: &mut Vec<Entry>) {
+        let end = self.commit.min(self.durable);
+        if end <= self.handed_out {
+            return;
+        }
+        let range = self.offset(self.handed_out + 1)..self.offset(end + 1);
+        out.extend(self.entries.range(range).cloned());
+        self.handed_out = end;
+    }
+
+    pub(crate) fn has_committed_to_hand_out(&self) -> bool {
+        self.commit.min(self.durable) > self.handed_out
+    }
+
+    /// The state machine holds everything up to `index`; old entries go.
+    pub(crate) fn applied_to(&mut self, index: Index, limits: &Limits) {
+        assert!(
+            index <= self.handed_out,
+            "applied {index}, handed out {}",
+            self.handed_out
+        );
+        while self.applied < index {
+            self.applied += 1;
+            self.kept_bytes += self.get(self.applied).map_or(0, size_of);
+        }
+        while (self.applied - self.base.index) as usize > limits.kept_entries
+            || self.kept_bytes > limits.kept_bytes
+        {
+            let Some(gone) = self.entries.pop_front() else {
+                break;
+            };
+            self.kept_bytes -= size_of(&gone);
+            self.base = gone.position();
+        }
+    }
+
+    /// A committed conf change after `from`: whoever counts votes now may count the wrong ones.
+    pub(crate) fn has_committed_conf_change_after(&self, from: Index) -> bool {
+        let from = from.max(self.base.index);
+        if from >= self.commit {
+            return false;
+        }
+        let range = self.offset(from + 1)..self.offset(self.commit + 1);
+        self.entries
+            .range(range)
+            .any(|entry| entry.kind != EntryKind::Normal)
+    }
+
+    pub(crate) fn bytes_between(&self, after: Index, through: Index) -> usize {
+        let range = self.offset(after + 1)..self.offset(through + 1);
+        self.entries.range(range).map(size_of).sum()
+    }
+
+    fn get(&self, index: Index) -> Option<&Entry> {
+        let offset = index.checked_sub(self.base.index + 1)?;
+        self.entries.get(offset as usize)
+    }
+
+    fn offset(&self, index: Index) -> usize {
+        (index - self.base.index - 1) as usize
+    }
+}
+

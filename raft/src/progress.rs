@@ -1,0 +1,155 @@
+//! One follower as its leader sees it: what it holds, what to send next, how much may be under
+//! way. Knows indexes and sizes, not messages.
+
+use std::collections::VecDeque;
+
+use crate::io::Limits;
+use crate::message::Index;
+
+/// How entries flow to a follower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Where its log agrees with ours is not known: one append at a time, the next only when it
+    /// or a heartbeat was answered (`paused`).
+    Probe { paused: bool },
+    /// It follows: appends are sent ahead of their answers, as far as the window allows.
+    Replicate,
+    /// What it needs is no longer in the log. `sent` is the snapshot under way, `None` while it
+    /// is being made.
+    Snapshot { sent: Option<Index> },
+}
+
+/// Invariant: `matched < next`; in `Probe` and `Snapshot` nothing is in flight.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    pub(crate) matched: Index,
+    pub(crate) next: Index,
+    pub(crate) flow: Flow,
+    pub(crate) inflight: Inflight,
+    /// Heard from since the last quorum check.
+    pub(crate) active: bool,
+    /// The newest commit index it was told.
+    pub(crate) commit_sent: Index,
+    /// Send something even when there is nothing new: a lost tail shows only by being refused.
+    pub(crate) poke: bool,
+    /// The newest read round it confirmed.
+    pub(crate) round: u64,
+}
+
+impl Progress {
+    pub(crate) fn new(next: Index) -> Progress {
+        assert!(next > 0, "the first entry is 1");
+        Progress {
+            matched: 0,
+            next,
+            flow: Flow::Probe { paused: false },
+            inflight: Inflight::default(),
+            active: false,
+            commit_sent: 0,
+            poke: false,
+            round: 0,
+        }
+    }
+
+    /// It holds everything up to `index`. `base` is where our log begins.
+    pub(crate) fn acknowledged(&mut self, index: Index, base: Index) {
+        self.inflight.free_through(index);
+        if index < self.matched {
+            return; // an old answer
+        }
+        self.matched = index;
+        match self.flow {
+            Flow::Replicate => self.next = self.next.max(index + 1),
+            // A snapshot ends as soon as the log continues what the follower has, whichever
+            // message brought it there.
+            Flow::Snapshot { .. } if index < base => self.next = self.next.max(index + 1),
+            Flow::Probe { .. } | Flow::Snapshot { .. } => {
+                self.flow = Flow::Replicate;
+                self.next = index + 1;
+            }
+        }
+    }
+
+    /// It refused an append after `prev`; nothing of ours after `hint` can match. False when this
+    /// answers a message from before the present state.
+    pub(crate) fn refused(&mut self, prev: Index, hint: Index) -> bool {
+        match self.flow {
+            Flow::Snapshot { .. } => false,
+            Flow::Replicate if prev <= self.matched => false,
+            Flow::Replicate => {
+                self.probe();
+                true
+            }
+            Flow::Probe { .. } if prev + 1 != self.next => false,
+            Flow::Probe { .. } => {
+                self.next = prev.min(hint + 1).max(self.matched + 1);
+                self.flow = Flow::Probe { paused: false };
+                true
+            }
+        }
+    }
+
+    /// Back to asking where the logs agree.
+    pub(crate) fn probe(&mut self) {
+        self.next = match self.flow {
+            Flow::Snapshot { sent: Some(index) } => index.max(self.matched) + 1,
+            _ => self.matched + 1,
+        };
+        self.flow = Flow::Probe { paused: false };
+        self.inflight.clear();
+    }
+
+    pub(crate) fn await_snapshot(&mut self) {
+        self.flow = Flow::Snapshot { sent: None };
+        self.inflight.clear();
+    }
+
+    /// An append with `bytes` of entries up to `last` left; both 0 for an empty one.
+    pub(crate) fn sent(&mut self, last: Index, bytes: usize) {
+        match &mut self.flow {
+            Flow::Probe { paused } => *paused = true,
+            Flow::Replicate if last > 0 => {
+                self.next = last + 1;
+                self.inflight.add(last, bytes);
+            }
+            Flow::Replicate => {}
+            Flow::Snapshot { .. } => unreachable!("no appends beside a snapshot"),
+        }
+    }
+}
+
+/// The window: appends sent and not answered, each by its last index and size.
+#[derive(Debug, Default)]
+pub(crate) struct Inflight {
+    queue: VecDeque<(Index, usize)>,
+    bytes: usize,
+}
+
+impl Inflight {
+    pub(crate) fn is_full(&self, limits: &Limits) -> bool {
+        self.queue.len() >= limits.inflight_messages || self.bytes >= limits.inflight_bytes
+    }
+
+    fn add(&mut self, last: Index, bytes: usize) {
+        assert!(self.queue.back().is_none_or(|(newest, _)| *newest < last));
+        self.queue.push_back((last, bytes));
+        self.bytes += bytes;
+    }
+
+    /// One answer covers all sent before it.
+    fn free_through(&mut self, index: Index) {
+        while let Some((last, bytes)) = self.queue.front().copied() {
+            if last > index {
+                break;
+            }
+            self.queue.pop_front();
+            self.bytes -= bytes;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.queue.clear();
+        self.bytes = 0;
+    }
+}
+

@@ -1,0 +1,238 @@
+//! What a member has in any role: term, vote, log, members, and the box for outgoing messages.
+//! Knows nothing of what the roles do with it.
+
+use std::collections::VecDeque;
+use std::mem;
+
+use crate::io::{Config, Now, Output, Read, Recovered, Ticket, Write};
+use crate::log::Log;
+use crate::membership::Membership;
+use crate::message::{Body, HardState, Index, Message, NOBODY, NodeId, Position, Snapshot, Term};
+use crate::rng::Rng;
+
+/// Messages waiting for a sync. When the disk stands still for longer than so many, the oldest
+/// are lost, as they may be on any network.
+const HELD_MAX: usize = 8192;
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) config: Config,
+    pub(crate) term: Term,
+    pub(crate) vote: NodeId,
+    pub(crate) leader: NodeId,
+    pub(crate) log: Log,
+    pub(crate) members: Membership,
+    /// The newest conf change entry the server told us about.
+    pub(crate) conf_applied: Index,
+    /// A snapshot the server is putting in place. Until it says so we are what we were, except
+    /// that nothing moves the log: the snapshot is a message that has not arrived yet.
+    pub(crate) installing: Option<Snapshot>,
+    /// Read rounds ever begun here: numbers are not used twice.
+    pub(crate) rounds: u64,
+    pub(crate) rng: Rng,
+    /// What this step says; swapped with the caller's.
+    pub(crate) out: Output,
+    fresh: Vec<(Message, Index)>,
+    held: VecDeque<(Ticket, Message)>,
+    ticket: Ticket,
+    durable_ticket: Ticket,
+    /// The newest write that changed term or vote. No message leaves before it is durable: after
+    /// a crash we would not know the term the message spoke for.
+    term_ticket: Ticket,
+    /// As last given to the log writer.
+    saved: HardState,
+}
+
+impl State {
+    pub(crate) fn new(config: Config, recovered: Recovered) -> State {
+        let Recovered {
+            hard_state,
+            base,
+            entries,
+            applied,
+        } = recovered;
+        // The stored commit index is a lower bound: what is applied was committed.
+        let commit = hard_state.commit.max(applied);
+        let log = Log::new(base, entries, applied, commit);
+        assert!(
+            hard_state.term >= log.last().term,
+            "the log is of term {}, the hard state of {}: a record is missing",
+            log.last().term,
+            hard_state.term
+        );
+        State {
+            term: hard_state.term,
+            vote: hard_state.vote,
+            leader: NOBODY,
+            log,
+            members: Membership::new(&config.voters, &config.learners),
+            conf_applied: applied,
+            installing: None,
+            rounds: 0,
+            rng: Rng::new(config.seed ^ config.id.rotate_left(32)),
+            out: Output::default(),
+            fresh: Vec::new(),
+            held: VecDeque::new(),
+            ticket: 0,
+            durable_ticket: 0,
+            term_ticket: 0,
+            saved: hard_state,
+            config,
+        }
+    }
+
+    pub(crate) fn id(&self) -> NodeId {
+        self.config.id
+    }
+
+    /// Between one and two election timeouts from now.
+    pub(crate) fn election_deadline(&mut self, now: Now) -> Now {
+        let timeout = self.config.election_timeout;
+        now + timeout + self.rng.duration(timeout)
+    }
+
+    pub(crate) fn is_sole_voter(&self) -> bool {
+        self.members.voters() == [self.config.id]
+    }
+
+    /// May this member ask for votes? Not when it is no voter, when a snapshot is about to replace
+    /// its log, or when it knows of a committed change to the members that it has not taken: it
+    /// would count the wrong majority.
+    pub(crate) fn may_campaign(&self) -> bool {
+        self.members.is_voter(self.config.id)
+            && self.installing.is_none()
+            && !self
+                .log
+                .has_committed_conf_change_after(self.conf_applied_through())
+    }
+
+    /// Every conf change up to here has been taken.
+    pub(crate) fn conf_applied_through(&self) -> Index {
+        self.conf_applied.max(self.log.applied())
+    }
+
+    pub(crate) fn enter_term(&mut self, term: Term) {
+        assert!(term >= self.term, "terms never go back");
+        if term > self.term {
+            self.term = term;
+            self.vote = NOBODY;
+        }
+    }
+
+    pub(crate) fn send(&mut self, to: NodeId, body: Body) {
+        let term = self.term;
+        self.send_in_term(to, term, body);
+    }
+
+    pub(crate) fn send_in_term(&mut self, to: NodeId, term: Term, body: Body) {
+        self.post(self.message(to, term, body), 0);
+    }
+
+    /// The message claims that everything up to `index` is durable here.
+    pub(crate) fn send_when_durable(&mut self, to: NodeId, body: Body, index: Index) {
+        self.post(self.message(to, self.term, body), index);
+    }
+
+    /// A message on its way through us, sender and all.
+    pub(crate) fn forward(&mut self, message: Message) {
+        self.post(message, 0);
+    }
+
+    fn message(&self, to: NodeId, term: Term, body: Body) -> Message {
+        Message {
+            from: self.config.id,
+            to,
+            term,
+            body,
+        }
+    }
+
+    fn post(&mut self, message: Message, needs: Index) {
+        assert!(
+            message.to != self.config.id && message.to != NOBODY,
+            "{message:?}"
+        );
+        self.fresh.push((message, needs));
+    }
+
+    /// The oldest position the leader may ask about next, for a log that has something else (or
+    /// nothing) at `prev`.
+    pub(crate) fn hint_for(&self, prev: Position) -> Position {
+        self.log.newest_possible_match(prev.index, prev.term)
+    }
+
+    pub(crate) fn answer_read(&mut self, read: Read) {
+        self.out.reads.push(read);
+    }
+
+    pub(crate) fn saved_through(&mut self, ticket: Ticket) {
+        assert!(ticket <= self.ticket, "ticket {ticket} was never issued");
+        self.durable_ticket = self.durable_ticket.max(ticket);
+        self.log.saved(ticket);
+    }
+
+    pub(crate) fn term_is_durable(&self) -> bool {
+        let saved = (self.saved.term, self.saved.vote) == (self.term, self.vote);
+        saved && self.term_ticket <= self.durable_ticket
+    }
+
+    /// Ends a step: forms the write, hands out what is committed, and lets go the messages for
+    /// which everything is durable, older ones first.
+    pub(crate) fn finish(&mut self) {
+        self.out.write = self.form_write();
+        self.log.take_committed(&mut self.out.committed);
+        for (message, needs) in mem::take(&mut self.fresh) {
+            let ticket = self.term_ticket.max(self.log.ticket_of(needs));
+            self.held.push_back((ticket, message));
+        }
+        let durable = self.durable_ticket;
+        let ready = self
+            .held
+            .iter()
+            .filter(|(ticket, _)| *ticket <= durable)
+            .count();
+        if ready == self.held.len() {
+            self.out
+                .messages
+                .extend(self.held.drain(..).map(|(_, message)| message));
+        } else if ready > 0 {
+            for (ticket, message) in mem::take(&mut self.held) {
+                if ticket <= durable {
+                    self.out.messages.push(message);
+                } else {
+                    self.held.push_back((ticket, message));
+                }
+            }
+        }
+        let excess = self.held.len().saturating_sub(HELD_MAX);
+        self.held.drain(..excess);
+    }
+
+    fn form_write(&mut self) -> Option<Write> {
+        let mut write = Write::default();
+        let filled = self.log.fill(&mut write);
+        let hard_state = HardState {
+            term: self.term,
+            vote: self.vote,
+            commit: self.log.commit(),
+        };
+        let term_changed = (hard_state.term, hard_state.vote) != (self.saved.term, self.saved.vote);
+        // The commit index rides along with entries, and only then: whoever holds the second of
+        // two conf changes then knows, even after a crash, that the first was committed, and
+        // never campaigns two memberships behind.
+        if term_changed || (filled && hard_state != self.saved) {
+            write.hard_state = Some(hard_state);
+            self.saved = hard_state;
+        }
+        if !filled && !term_changed {
+            return None;
+        }
+        self.ticket += 1;
+        write.ticket = self.ticket;
+        if term_changed {
+            self.term_ticket = self.ticket;
+        }
+        self.log.issue(self.ticket);
+        Some(write)
+    }
+}

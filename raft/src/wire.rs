@@ -1,0 +1,19 @@
+//! etcd's `raftpb` bytes of messages, entries and what entries hold, written and read by hand.
+//!
+//! A protobuf message is a run of fields; the tables in [`message`] and [`parts`] give their
+//! numbers. Fields that are zero are left out (as etcd 3.7 does; 3.5 and 3.6 write them, which
+//! reads the same). Unknown fields are skipped. Reading never panics, and never allocates more
+//! than a bounded multiple of what it was given: byte strings are slices of the input.
+
+mod field;
+mod message;
+mod parts;
+
+pub use field::Malformed;
+pub use message::{decode_message, encode_message, message_size_hint};
+pub use parts::{
+    decode_conf_change, decode_conf_change_v2, decode_conf_state, decode_entry, decode_hard_state,
+    decode_snapshot, encode_conf_change, encode_conf_change_v2, encode_conf_state, encode_entry,
+    encode_hard_state, encode_snapshot,
+};
+
