@@ -17,15 +17,27 @@
 //!
 //! Knows nothing of revisions, transactions, logs or threads.
 
+mod check;
+mod checkpoint;
 mod cursor;
 mod edit;
 mod file;
+mod image;
+mod merge;
+mod meta;
+mod node;
+mod open;
+mod page;
 mod pages;
+mod release;
+mod space;
+mod split;
 mod tree;
 
+pub(crate) use checkpoint::{CheckpointDone, CheckpointJob, Retired};
 pub(crate) use cursor::Cursor;
 pub(crate) use edit::Writer;
-pub(crate) use file::{CheckpointDone, CheckpointJob, Opened, PageFile, Retired, Stats};
+pub(crate) use file::{Opened, PageFile, Stats};
 pub(crate) use pages::Pages;
 pub(crate) use tree::{Found, KeyOrder, Tree, TreeKind};
 
@@ -38,3 +50,7 @@ pub(crate) const USER_META_BYTES_MAX: usize = 1024;
 
 /// Trees in one page file: their root links share the meta page with the user meta.
 pub(crate) const TREES_MAX: usize = 16;
+
+/// Levels of a tree: branches have some 20 children at least when keys are short, and two when
+/// they are huge. A path longer than this means damage.
+const LEVELS_MAX: u8 = 64;

@@ -1,57 +1,196 @@
-//! Walking a tree in key order.
+//! Walking a tree in key order. Knows nothing of edits: the tree cannot change meanwhile.
 
-use std::marker::PhantomData;
-
+use super::pages::View;
+use super::{Pages, Tree};
 use crate::Result;
 
 /// A place in a tree. All moves answer whether the cursor stands on an entry afterwards; `key` and
 /// `value` may be called only then. Starts nowhere.
 #[derive(Debug)]
 pub(crate) struct Cursor<'a> {
-    tree: PhantomData<&'a ()>,
+    tree: &'a Tree,
+    pages: &'a Pages,
+    /// From the root to a leaf; empty when the cursor stands nowhere. Every index is that of an
+    /// entry, the last one is the current entry's.
+    path: Vec<Step<'a>>,
+}
+
+#[derive(Debug)]
+struct Step<'a> {
+    view: View<'a>,
+    index: usize,
+}
+
+/// Which entry to take of the nodes below.
+enum Edge {
+    First,
+    Last,
 }
 
 impl<'a> Cursor<'a> {
+    pub(super) fn new(tree: &'a Tree, pages: &'a Pages) -> Cursor<'a> {
+        Cursor {
+            tree,
+            pages,
+            path: Vec::new(),
+        }
+    }
+
     /// To the first entry.
     pub(crate) fn first(&mut self) -> Result<bool> {
-        unimplemented!()
+        self.from_root(Edge::First)
     }
 
     /// To the last entry.
     pub(crate) fn last(&mut self) -> Result<bool> {
-        unimplemented!()
+        self.from_root(Edge::Last)
     }
 
     /// To the first entry whose key is `>= key`. Cheap when it lies in the leaf the cursor is in.
-    pub(crate) fn seek(&mut self, _key: &[u8]) -> Result<bool> {
-        unimplemented!()
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        if self.settle_in_leaf(key) {
+            return Ok(true);
+        }
+        if !self.descend_for(key)? {
+            return Ok(false);
+        }
+        let order = self.tree.kind.order;
+        let leaf = self.path.last_mut().expect("descended");
+        let (Ok(index) | Err(index)) = leaf.view.page().search(order, key);
+        if index < leaf.view.page().count() {
+            leaf.index = index;
+            return Ok(true);
+        }
+        leaf.index = index - 1;
+        self.next()
     }
 
     /// To the last entry whose key is `< key`.
-    pub(crate) fn seek_before(&mut self, _key: &[u8]) -> Result<bool> {
-        unimplemented!()
+    pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
+        if !self.descend_for(key)? {
+            return Ok(false);
+        }
+        let order = self.tree.kind.order;
+        let leaf = self.path.last_mut().expect("descended");
+        let (Ok(index) | Err(index)) = leaf.view.page().search(order, key);
+        leaf.index = index;
+        if index > 0 {
+            leaf.index -= 1;
+            return Ok(true);
+        }
+        self.prev()
     }
 
     /// One entry on; past the last one the cursor stands nowhere.
+    #[inline]
     pub(crate) fn next(&mut self) -> Result<bool> {
-        unimplemented!()
+        if let Some(leaf) = self.path.last_mut()
+            && leaf.index + 1 < leaf.view.page().count()
+        {
+            leaf.index += 1;
+            return Ok(true);
+        }
+        while let Some(step) = self.path.last_mut() {
+            if step.index + 1 < step.view.page().count() {
+                step.index += 1;
+                return self.descend_edge(Edge::First);
+            }
+            self.path.pop();
+        }
+        Ok(false)
     }
 
-    /// One entry back.
+    /// One entry back; before the first one the cursor stands nowhere.
+    #[inline]
     pub(crate) fn prev(&mut self) -> Result<bool> {
-        unimplemented!()
+        while let Some(step) = self.path.last_mut() {
+            if step.index > 0 {
+                step.index -= 1;
+                return self.descend_edge(Edge::Last);
+            }
+            self.path.pop();
+        }
+        Ok(false)
     }
 
     /// Whether the cursor stands on an entry.
     pub(crate) fn valid(&self) -> bool {
-        unimplemented!()
+        !self.path.is_empty()
     }
 
+    #[inline]
     pub(crate) fn key(&self) -> &[u8] {
-        unimplemented!()
+        let leaf = self.path.last().expect("stands on an entry");
+        leaf.view.page().key(leaf.index)
     }
 
+    #[inline]
     pub(crate) fn value(&self) -> &[u8] {
-        unimplemented!()
+        let leaf = self.path.last().expect("stands on an entry");
+        leaf.view.page().value(leaf.index)
+    }
+
+    /// Finds `key`'s place when it is between the first and the last key of the current leaf.
+    fn settle_in_leaf(&mut self, key: &[u8]) -> bool {
+        let order = self.tree.kind.order;
+        let Some(leaf) = self.path.last_mut() else {
+            return false;
+        };
+        let page = leaf.view.page();
+        let last = page.count() - 1;
+        if order.compare(page.key(last), key).is_lt() || order.compare(page.key(0), key).is_gt() {
+            return false;
+        }
+        let (Ok(index) | Err(index)) = page.search(order, key);
+        leaf.index = index;
+        true
+    }
+
+    /// To the leaf that `key` belongs in; `false` in an empty tree. The leaf's index is left 0.
+    fn descend_for(&mut self, key: &[u8]) -> Result<bool> {
+        self.path.clear();
+        let Some(mut view) = self.tree.view(self.pages)? else {
+            return Ok(false);
+        };
+        while view.page().level() > 0 {
+            let index = view.page().child_for(self.tree.kind.order, key);
+            let child = self.pages.child(&self.tree.kind, &view, index);
+            self.path.push(Step { view, index });
+            view = child.inspect_err(|_| self.path.clear())?;
+        }
+        self.path.push(Step { view, index: 0 });
+        Ok(true)
+    }
+
+    fn from_root(&mut self, edge: Edge) -> Result<bool> {
+        self.path.clear();
+        let Some(view) = self.tree.view(self.pages)? else {
+            return Ok(false);
+        };
+        let index = edge.index(&view);
+        self.path.push(Step { view, index });
+        self.descend_edge(edge)
+    }
+
+    /// From the entry at the path's end down to a leaf, along one edge.
+    fn descend_edge(&mut self, edge: Edge) -> Result<bool> {
+        while let Some(step) = self.path.last()
+            && step.view.page().level() > 0
+        {
+            let child = self.pages.child(&self.tree.kind, &step.view, step.index);
+            let view = child.inspect_err(|_| self.path.clear())?;
+            let index = edge.index(&view);
+            self.path.push(Step { view, index });
+        }
+        Ok(true)
+    }
+}
+
+impl Edge {
+    fn index(&self, view: &View<'_>) -> usize {
+        match self {
+            Edge::First => 0,
+            Edge::Last => view.page().count() - 1,
+        }
     }
 }

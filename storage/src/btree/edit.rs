@@ -1,31 +1,368 @@
 //! Changing a tree. Knows nothing of the disk beyond loading a page it has to change.
 
-use super::Tree;
+use std::mem;
+use std::sync::{Arc, OnceLock};
+
+use super::image::{Image, NOWHERE, child_value, round_up};
+use super::merge;
+use super::node::{Link, Node};
+use super::page::{CHILD_BYTES, HEADER, PageRef, SLOT, UNIT, cell_len};
+use super::split::{Split, place};
+use super::tree::TreeKind;
+use super::{Pages, SUFFIX_BYTES, Tree};
 use crate::Result;
+use crate::btree::tree::KeyOrder;
 
 /// What edits share: where clean pages are read, and which pages they set free.
 #[derive(Debug)]
-pub(crate) struct Writer {}
+pub(crate) struct Writer {
+    pub(super) pages: Arc<Pages>,
+    /// The newest checkpoint begun.
+    pub(super) counter: u64,
+    /// Whether that one is still under way.
+    pub(super) running: bool,
+    /// Runs that the trees used at the last `begin_checkpoint` or later, and no longer use.
+    pub(super) freed: Vec<PageRef>,
+    /// Nodes that the running checkpoint holds and the trees no longer do. It may be giving them a
+    /// place in the file right now, or has, or will: only its end tells which run to free.
+    pub(super) replaced: Vec<Arc<Node>>,
+    /// Bytes of the trees' nodes that no checkpoint begun holds.
+    pub(super) dirty_bytes: usize,
+}
+
+impl Writer {
+    /// Makes `link` the writer's own, by copying the node when anyone else can see it.
+    #[inline]
+    pub(super) fn own<'n>(&mut self, link: &'n mut Arc<Node>) -> &'n mut Node {
+        if link.born != self.counter {
+            self.renew(link);
+        }
+        // Born since the last checkpoint began: a copy takes the old one's place in `dirty_bytes`,
+        // and nothing on disk is given up.
+        Arc::make_mut(link)
+    }
+
+    /// Replaces a node that a checkpoint holds.
+    #[cold]
+    fn renew(&mut self, link: &mut Arc<Node>) {
+        let fresh = self.node(link.image.clone(), link.children.clone());
+        let old = mem::replace(link, fresh);
+        self.detach(old);
+    }
+
+    pub(super) fn node(&mut self, image: Image, children: Vec<Option<Arc<Node>>>) -> Arc<Node> {
+        self.dirty_bytes += image.len();
+        Arc::new(Node {
+            image,
+            children,
+            born: self.counter,
+            saved: OnceLock::new(),
+        })
+    }
+
+    /// The trees no longer use this node (its children are somebody else's matter).
+    pub(super) fn detach(&mut self, node: Arc<Node>) {
+        if node.born == self.counter {
+            self.dirty_bytes -= node.image.len();
+        } else if self.running {
+            self.replaced.push(node);
+        } else {
+            let saved = node.saved.get().expect("saved by the last checkpoint");
+            self.freed.push(*saved);
+        }
+    }
+
+    /// Brings a page into memory in order to change it.
+    fn load(&mut self, kind: &TreeKind, page: PageRef, level: u8) -> Result<Arc<Node>> {
+        let pages = self.pages.clone();
+        let image = Image::from_disk(pages.read(page, kind, level)?.into_owned());
+        let count = if level > 0 { image.page().count() } else { 0 };
+        self.freed.push(page);
+        Ok(self.node(image, vec![None; count]))
+    }
+
+    /// Child `index` of a branch that is the writer's own, in memory.
+    pub(super) fn load_child<'n>(
+        &mut self,
+        kind: &TreeKind,
+        parent: &'n mut Node,
+        index: usize,
+    ) -> Result<&'n mut Arc<Node>> {
+        if parent.children[index].is_none() {
+            let page = parent.page();
+            let node = self.load(kind, page.child(index), page.level() - 1)?;
+            parent.children[index] = Some(node);
+        }
+        Ok(parent.children[index].as_mut().expect("loaded above"))
+    }
+
+    /// Puts another image into a node of the writer's own.
+    pub(super) fn set_image(&mut self, node: &mut Node, image: Image) {
+        self.dirty_bytes = self.dirty_bytes + image.len() - node.image.len();
+        node.image = image;
+    }
+}
+
+/// What an edit below did.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// The key was there before.
+    pub(super) found: bool,
+    /// To be added to the weight, wrapping.
+    pub(super) weight: u64,
+    /// A new right sibling.
+    pub(super) split: Option<Split>,
+    /// The entry is not in yet (an old one with its key is out): the leaf was split at its place, to
+    /// give it a leaf of its own.
+    pub(super) retry: bool,
+}
 
 /// After an error a tree is as it was before the call.
 impl Tree {
     /// Sets the value of `key`; answers whether there was one before.
-    pub(crate) fn insert(&mut self, _w: &mut Writer, _key: &[u8], _value: &[u8]) -> Result<bool> {
-        unimplemented!()
+    pub(crate) fn insert(&mut self, w: &mut Writer, key: &[u8], value: &[u8]) -> Result<bool> {
+        if self.kind.order == KeyOrder::KeyThenRevision {
+            assert!(key.len() >= SUFFIX_BYTES, "key without a revision");
+        }
+        let mut found = false;
+        loop {
+            let kind = self.kind;
+            let root = self.root_mut(w)?;
+            let mut outcome = insert_below(&kind, w, root, key, value, true)?;
+            let weight = self.weight.wrapping_add(outcome.weight);
+            if let Some(split) = outcome.split.take() {
+                self.grow(w, weight, split);
+            }
+            self.weight = weight;
+            found |= outcome.found;
+            if !outcome.retry {
+                self.len += u64::from(!found);
+                return Ok(found);
+            }
+        }
     }
 
     /// Edits the value of `key` where it lies (same length); answers whether there is one.
     pub(crate) fn update(
         &mut self,
-        _w: &mut Writer,
-        _key: &[u8],
-        _edit: impl FnOnce(&mut [u8]),
+        w: &mut Writer,
+        key: &[u8],
+        edit: impl FnOnce(&mut [u8]),
     ) -> Result<bool> {
-        unimplemented!()
+        if self.root.is_none() {
+            return Ok(false);
+        }
+        let kind = self.kind;
+        let root = self.root_mut(w)?;
+        let weight = update_below(&kind, w, root, key, edit)?;
+        self.weight = self.weight.wrapping_add(weight.unwrap_or(0));
+        Ok(weight.is_some())
     }
 
     /// Removes `key`; answers whether it was there.
-    pub(crate) fn remove(&mut self, _w: &mut Writer, _key: &[u8]) -> Result<bool> {
-        unimplemented!()
+    pub(crate) fn remove(&mut self, w: &mut Writer, key: &[u8]) -> Result<bool> {
+        if self.root.is_none() {
+            return Ok(false);
+        }
+        let kind = self.kind;
+        let root = self.root_mut(w)?;
+        let Some(weight) = remove_below(&kind, w, root, key)? else {
+            return Ok(false);
+        };
+        self.weight = self.weight.wrapping_add(weight);
+        self.len -= 1;
+        self.collapse(w);
+        Ok(true)
     }
+
+    /// The root in memory; a new leaf when there is none.
+    fn root_mut(&mut self, w: &mut Writer) -> Result<&mut Arc<Node>> {
+        let link = match self.root.take() {
+            Some(Link::Memory(node)) => node,
+            Some(Link::Disk { page, level }) => match w.load(&self.kind, page, level) {
+                Ok(node) => node,
+                Err(error) => {
+                    self.root = Some(Link::Disk { page, level });
+                    return Err(error);
+                }
+            },
+            None => w.node(Image::new(self.kind.id, 0, UNIT), Vec::new()),
+        };
+        match self.root.insert(Link::Memory(link)) {
+            Link::Memory(node) => Ok(node),
+            Link::Disk { .. } => unreachable!("just put into memory"),
+        }
+    }
+
+    /// A new root above the old one and its new sibling.
+    fn grow(&mut self, w: &mut Writer, weight: u64, split: Split) {
+        let Some(Link::Memory(left)) = self.root.take() else {
+            unreachable!("a root that was split is in memory");
+        };
+        let level = left.page().level() + 1;
+        let cells = cell_len(0, CHILD_BYTES) + cell_len(split.bound.len(), CHILD_BYTES);
+        let len = round_up(HEADER + 2 * SLOT + cells);
+        let mut image = Image::new(self.kind.id, level, len);
+        image.push(&[], &child_value(weight - split.weight, NOWHERE));
+        image.push(&split.bound, &child_value(split.weight, NOWHERE));
+        let root = w.node(image, vec![Some(left), Some(split.node)]);
+        self.root = Some(Link::Memory(root));
+    }
+
+    /// Takes away roots that are empty or have but one child.
+    fn collapse(&mut self, w: &mut Writer) {
+        while let Some(Link::Memory(root)) = &self.root {
+            let page = root.page();
+            let next = match (page.count(), page.level()) {
+                (0, _) => None,
+                (1, 1..) => Some(match &root.children[0] {
+                    Some(child) => Link::Memory(child.clone()),
+                    None => Link::Disk {
+                        page: page.child(0),
+                        level: page.level() - 1,
+                    },
+                }),
+                _ => return,
+            };
+            if let Some(Link::Memory(old)) = mem::replace(&mut self.root, next) {
+                w.detach(old);
+            }
+        }
+    }
+}
+
+/// `edge`: the node is the last one of its level, so what is appended to it comes in order.
+fn insert_below(
+    kind: &TreeKind,
+    w: &mut Writer,
+    link: &mut Arc<Node>,
+    key: &[u8],
+    value: &[u8],
+    edge: bool,
+) -> Result<Outcome> {
+    let node = w.own(link);
+    if node.page().level() == 0 {
+        return Ok(insert_in_leaf(kind, w, node, key, value, edge));
+    }
+    let index = node.page().child_for(kind.order, key);
+    let edge = edge && index + 1 == node.page().count();
+    let child = w.load_child(kind, node, index)?;
+    let mut outcome = insert_below(kind, w, child, key, value, edge)?;
+    if outcome.weight == 0 && outcome.split.is_none() {
+        return Ok(outcome);
+    }
+    let weight = node.page().weight(index).wrapping_add(outcome.weight);
+    match outcome.split.take() {
+        None => node.image.set_weight(index, weight),
+        Some(split) => {
+            node.image.set_weight(index, weight - split.weight);
+            let value = child_value(split.weight, NOWHERE);
+            let child = Some(split.node);
+            let placed = place(kind, w, node, index + 1, &split.bound, &value, child, edge);
+            outcome.split = placed.split;
+        }
+    }
+    Ok(outcome)
+}
+
+fn insert_in_leaf(
+    kind: &TreeKind,
+    w: &mut Writer,
+    node: &mut Node,
+    key: &[u8],
+    value: &[u8],
+    edge: bool,
+) -> Outcome {
+    let page = node.page();
+    let count = page.count();
+    let after_last = edge && count > 0 && kind.order.compare(page.key(count - 1), key).is_lt();
+    let place_of = if after_last {
+        Err(count)
+    } else {
+        page.search(kind.order, key)
+    };
+    let mut weight = (kind.weigh)(key, value);
+    let mut old_weight = 0;
+    let (found, index) = match place_of {
+        Err(index) => (false, index),
+        Ok(index) => {
+            let old = page.value(index);
+            old_weight = (kind.weigh)(key, old);
+            if old.len() == value.len() {
+                node.image.value_mut(index).copy_from_slice(value);
+                return Outcome {
+                    found: true,
+                    weight: weight.wrapping_sub(old_weight),
+                    ..Outcome::default()
+                };
+            }
+            node.image.remove(index);
+            (true, index)
+        }
+    };
+    let placed = place(kind, w, node, index, key, value, None, edge);
+    if placed.retry {
+        weight = 0;
+    }
+    Outcome {
+        found,
+        weight: weight.wrapping_sub(old_weight),
+        split: placed.split,
+        retry: placed.retry,
+    }
+}
+
+fn update_below(
+    kind: &TreeKind,
+    w: &mut Writer,
+    link: &mut Arc<Node>,
+    key: &[u8],
+    edit: impl FnOnce(&mut [u8]),
+) -> Result<Option<u64>> {
+    let node = w.own(link);
+    if node.page().level() == 0 {
+        let Ok(index) = node.page().search(kind.order, key) else {
+            return Ok(None);
+        };
+        let before = (kind.weigh)(key, node.page().value(index));
+        edit(node.image.value_mut(index));
+        let after = (kind.weigh)(key, node.page().value(index));
+        return Ok(Some(after.wrapping_sub(before)));
+    }
+    let index = node.page().child_for(kind.order, key);
+    let child = w.load_child(kind, node, index)?;
+    let weight = update_below(kind, w, child, key, edit)?;
+    if let Some(change) = weight
+        && change != 0
+    {
+        let sum = node.page().weight(index).wrapping_add(change);
+        node.image.set_weight(index, sum);
+    }
+    Ok(weight)
+}
+
+fn remove_below(
+    kind: &TreeKind,
+    w: &mut Writer,
+    link: &mut Arc<Node>,
+    key: &[u8],
+) -> Result<Option<u64>> {
+    let node = w.own(link);
+    if node.page().level() == 0 {
+        let Ok(index) = node.page().search(kind.order, key) else {
+            return Ok(None);
+        };
+        let weight = (kind.weigh)(key, node.page().value(index));
+        node.image.remove(index);
+        return Ok(Some(0u64.wrapping_sub(weight)));
+    }
+    let index = node.page().child_for(kind.order, key);
+    let child = w.load_child(kind, node, index)?;
+    let weight = remove_below(kind, w, child, key)?;
+    if let Some(change) = weight {
+        let sum = node.page().weight(index).wrapping_add(change);
+        node.image.set_weight(index, sum);
+        merge::settle(kind, w, node, index);
+    }
+    Ok(weight)
 }

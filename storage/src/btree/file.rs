@@ -1,15 +1,39 @@
-//! The page file: opening, checkpoints, what is free.
+//! The page file as its owner sees it: checkpoints begun and finished, memory given back, figures.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use super::{Pages, Tree, TreeKind, Writer};
+use super::checkpoint::{CheckpointDone, CheckpointJob, Retired};
+use super::meta::Meta;
+use super::page::UNIT;
+use super::pages::Shared;
+use super::space::Space;
+use super::{Pages, Tree, TreeKind, USER_META_BYTES_MAX, Writer, check, open, release};
 use crate::Result;
-use crate::vfs::Vfs;
+use crate::vfs::{File, Vfs};
 
 /// An open page file, owned by the one writer.
 #[derive(Debug)]
-pub(crate) struct PageFile {}
+pub(crate) struct PageFile {
+    pub(super) file: Arc<dyn File>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) writer: Writer,
+    /// `None` while a checkpoint owns it.
+    pub(super) space: Option<Space>,
+    /// Of the newest durable checkpoint.
+    pub(super) meta: Meta,
+    /// User meta of the one before, while that can still be opened.
+    pub(super) older_user: Vec<u8>,
+    /// The `Pages` ever handed out and perhaps still held, with their generation, rising.
+    pub(super) generations: Vec<(u64, Weak<Pages>)>,
+    /// Per tree: from which key on saved nodes are to be released; `None`: nothing to release.
+    pub(super) release_from: Vec<(u8, Option<Vec<u8>>)>,
+    pub(super) retired: Option<Retired>,
+    /// Bytes that the running checkpoint has taken over from the writer.
+    pub(super) saving_bytes: usize,
+    /// Bytes that the last checkpoint saved and that are not all released.
+    pub(super) saved_bytes: usize,
+}
 
 /// What [`PageFile::open`] found.
 #[derive(Debug)]
@@ -25,7 +49,7 @@ pub(crate) struct Opened {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
     pub file_bytes: u64,
-    /// Free now, or free once older checkpoints and views are gone.
+    /// Free now, or free once older checkpoints and views are gone. While a checkpoint runs: 0.
     pub free_bytes: u64,
     /// Changed nodes in memory that no finished checkpoint holds yet.
     pub dirty_bytes: u64,
@@ -33,92 +57,140 @@ pub(crate) struct Stats {
     pub memory_bytes: u64,
 }
 
-/// The work of one checkpoint; runs on any thread.
-#[derive(Debug)]
-pub(crate) struct CheckpointJob {}
-
-/// Proof that a checkpoint is durable.
-#[derive(Debug)]
-pub(crate) struct CheckpointDone {}
-
-/// Memory that a checkpoint made superfluous; dropping it may take milliseconds.
-#[derive(Debug)]
-pub(crate) struct Retired {}
-
-impl CheckpointJob {
-    /// Writes and syncs. An error is final: the page file must be opened again.
-    pub(crate) fn run(self) -> Result<CheckpointDone> {
-        unimplemented!()
-    }
-}
-
 impl PageFile {
-    /// Opens `path`, or creates it with empty trees (`dir` of it must exist).
+    /// Opens `path`, or creates it with empty trees (its directory must exist).
     pub(crate) fn open(
-        _vfs: Arc<dyn Vfs>,
-        _path: &Path,
-        _kinds: &[TreeKind],
+        vfs: Arc<dyn Vfs>,
+        path: &Path,
+        kinds: &[TreeKind],
     ) -> Result<(PageFile, Opened)> {
-        unimplemented!()
+        open::open(&*vfs, path, kinds)
     }
 
     pub(crate) fn writer(&mut self) -> &mut Writer {
-        unimplemented!()
+        &mut self.writer
     }
 
     /// What readers of the current trees need; changes with every checkpoint begun.
     pub(crate) fn pages(&self) -> &Arc<Pages> {
-        unimplemented!()
+        &self.writer.pages
     }
 
     /// Takes the trees as they are now. All trees of the file, in the order of the kinds.
     /// Panics when a checkpoint is under way or `user_meta` is too long.
-    pub(crate) fn begin_checkpoint(
-        &mut self,
-        _trees: &[&Tree],
-        _user_meta: &[u8],
-    ) -> CheckpointJob {
-        unimplemented!()
+    pub(crate) fn begin_checkpoint(&mut self, trees: &[&Tree], user_meta: &[u8]) -> CheckpointJob {
+        assert!(user_meta.len() <= USER_META_BYTES_MAX, "user meta too long");
+        let ids = trees.iter().map(|tree| tree.kind.id);
+        assert!(
+            ids.eq(self.release_from.iter().map(|(id, _)| *id)),
+            "all trees, in order"
+        );
+        let space = self.space.take().expect("one checkpoint at a time");
+        self.generations
+            .retain(|(_, pages)| pages.strong_count() > 0);
+        let oldest_view = self.generations.first().expect("the writer's own").0;
+        let mut freed = std::mem::take(&mut self.writer.freed);
+        freed.extend(self.meta.free_list);
+        self.writer.counter += 1;
+        self.writer.running = true;
+        self.saving_bytes = std::mem::take(&mut self.writer.dirty_bytes);
+        let generation = self.writer.counter;
+        self.writer.pages = Arc::new(Pages::new(self.shared.clone()));
+        self.generations
+            .push((generation, Arc::downgrade(&self.writer.pages)));
+        CheckpointJob {
+            file: self.file.clone(),
+            shared: self.shared.clone(),
+            generation,
+            trees: trees.iter().map(|tree| (*tree).clone()).collect(),
+            user: user_meta.to_vec(),
+            space,
+            freed,
+            oldest_view,
+            units_before: self.meta.units,
+            retired: self.retired.take(),
+        }
     }
 
-    pub(crate) fn finish_checkpoint(&mut self, _done: CheckpointDone) {
-        unimplemented!()
+    pub(crate) fn finish_checkpoint(&mut self, done: CheckpointDone) {
+        assert!(self.writer.running && done.meta.generation == self.writer.counter);
+        self.writer.running = false;
+        // 1. The checkpoint began with node N in the trees.
+        // 2. The writer replaced N, which had no place in the file then.
+        // 3. The checkpoint gave N a place, and the meta that is now the newest refers to it.
+        // So that place is given up by the trees after this checkpoint began, like any other.
+        for node in self.writer.replaced.drain(..) {
+            self.writer
+                .freed
+                .push(*node.saved.get().expect("all of the checkpoint is saved"));
+        }
+        self.shared.set_units(done.meta.units.max(self.meta.units));
+        let older = std::mem::replace(&mut self.meta, done.meta);
+        self.older_user = older.user;
+        self.space = Some(done.space);
+        self.retired = Some(Retired { _trees: done.trees });
+        self.saved_bytes += std::mem::take(&mut self.saving_bytes);
+        for (_, from) in &mut self.release_from {
+            *from = Some(Vec::new());
+        }
     }
 
     pub(crate) fn checkpoint_running(&self) -> bool {
-        unimplemented!()
+        self.writer.running
     }
 
-    /// Lets go of up to `budget` in-memory nodes of the tree that a finished checkpoint holds (they
-    /// are read from the file from now on); `true` when none are left. Cheap once it said so.
-    /// 1000 nodes are well below a millisecond.
-    pub(crate) fn release_saved(&mut self, _tree: &mut Tree, _budget: usize) -> bool {
-        unimplemented!()
+    /// Lets go of in-memory nodes of the tree that a finished checkpoint holds (they are read from
+    /// the file from now on), looking at up to `budget` nodes; `true` when there are no more for
+    /// now. Cheap once it said so. 1000 nodes take well below a millisecond.
+    pub(crate) fn release_saved(&mut self, tree: &mut Tree, budget: usize) -> bool {
+        let mut slots = self.release_from.iter_mut();
+        let slot = slots.find(|(id, _)| *id == tree.kind.id);
+        let (_, from) = slot.expect("a tree of this file");
+        // While a checkpoint runs, branches on the way are its, and not worth copying.
+        if self.writer.running {
+            return true;
+        }
+        if let Some(start) = from.take() {
+            *from = release::release(tree, &mut self.writer, &start, budget);
+        }
+        let tree_done = from.is_none();
+        if self.release_from.iter().all(|(_, from)| from.is_none()) {
+            self.saved_bytes = 0;
+        }
+        tree_done
     }
 
     /// Memory of the last checkpoint, once all trees are released: drop it on a helper thread. Not
     /// taken, it goes with the next job.
     pub(crate) fn take_retired(&mut self) -> Option<Retired> {
-        unimplemented!()
+        let done = self.release_from.iter().all(|(_, from)| from.is_none());
+        if done { self.retired.take() } else { None }
     }
 
     /// User meta of the older of the two checkpoints that can be opened.
     pub(crate) fn older_user_meta(&self) -> &[u8] {
-        unimplemented!()
+        &self.older_user
     }
 
     /// User meta of the newest durable checkpoint.
     pub(crate) fn user_meta(&self) -> &[u8] {
-        unimplemented!()
+        &self.meta.user
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        unimplemented!()
+        let dirty = self.writer.dirty_bytes + self.saving_bytes;
+        let free_units = self.space.as_ref().map_or(0, Space::free_units);
+        Stats {
+            file_bytes: self.shared.units() * UNIT as u64,
+            free_bytes: free_units * UNIT as u64,
+            dirty_bytes: dirty as u64,
+            memory_bytes: (dirty + self.saved_bytes) as u64,
+        }
     }
 
     /// Walks everything reachable and all free lists; an error names the first thing wrong. Only
     /// while no checkpoint runs.
-    pub(crate) fn check(&self, _trees: &[&Tree]) -> Result<()> {
-        unimplemented!()
+    pub(crate) fn check(&self, trees: &[&Tree]) -> Result<()> {
+        check::check(self, trees)
     }
 }

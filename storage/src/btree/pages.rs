@@ -1,6 +1,230 @@
-//! The read side of a page file. Knows nothing of what is being written.
+//! The read side of a page file: checked access to pages through a mapping. Knows nothing of what
+//! is being written.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::node::Node;
+use super::page::{Page, PageRef, UNIT, validate};
+use super::tree::TreeKind;
+use crate::vfs::{File, Map};
+use crate::{Error, Result};
+
+/// The first two units are the meta slots.
+pub(super) const FIRST_UNIT: u64 = 2;
+
+/// The smallest mapping: address space is cheap, mapping anew is not.
+const WINDOW_UNITS_MIN: u64 = (1 << 30) / UNIT as u64;
+
+/// Windows double: this many reach 2^47 bytes, all that a process can address.
+const WINDOWS: usize = 18;
 
 /// Reads pages of one page file. One value per checkpoint generation: who holds an `Arc` of it
 /// keeps every page from being reused that a tree cloned in that generation may reach.
 #[derive(Debug)]
-pub(crate) struct Pages {}
+pub(crate) struct Pages {
+    shared: Arc<Shared>,
+}
+
+/// What all generations share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    path: PathBuf,
+    file: Arc<dyn File>,
+    /// Length of the file in units, as far as references may point.
+    units: AtomicU64,
+    /// Window `n` covers the first `WINDOW_UNITS_MIN << n` units. A run is read through the first
+    /// one that holds it wholly, so growing never moves what readers have borrowed.
+    windows: [OnceLock<Window>; WINDOWS],
+}
+
+#[derive(Debug)]
+struct Window {
+    map: Arc<dyn Map>,
+    /// A bit per unit: the run that begins there was verified since it was written.
+    verified: Box<[AtomicU64]>,
+}
+
+/// A node to read, wherever it is.
+#[derive(Debug)]
+pub(super) struct View<'a> {
+    pub(super) image: Cow<'a, [u8]>,
+    pub(super) children: &'a [Option<Arc<Node>>],
+}
+
+impl<'a> View<'a> {
+    #[inline]
+    pub(super) fn of(node: &'a Node) -> View<'a> {
+        View {
+            image: Cow::Borrowed(node.image.bytes()),
+            children: &node.children,
+        }
+    }
+
+    #[inline]
+    pub(super) fn page(&self) -> Page<'_> {
+        Page(&self.image)
+    }
+}
+
+fn window_for(end_unit: u64) -> usize {
+    let windows = end_unit.div_ceil(WINDOW_UNITS_MIN).max(1);
+    windows.next_power_of_two().trailing_zeros() as usize
+}
+
+impl Shared {
+    pub(super) fn new(path: &Path, file: Arc<dyn File>, units: u64) -> Result<Shared> {
+        let shared = Shared {
+            path: path.to_owned(),
+            file,
+            units: AtomicU64::new(0),
+            windows: [const { OnceLock::new() }; WINDOWS],
+        };
+        shared.map_through(units)?;
+        shared.set_units(units);
+        Ok(shared)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the windows for a file of that length.
+    pub(super) fn map_through(&self, units: u64) -> Result<()> {
+        for (n, window) in self.windows.iter().enumerate().take(window_for(units) + 1) {
+            if window.get().is_some() {
+                continue;
+            }
+            let units = WINDOW_UNITS_MIN << n;
+            let map = self.file.map(units * UNIT as u64);
+            let map = map.map_err(Error::io("map", &self.path))?;
+            let verified = (0..units.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+            // Only the one checkpoint job under way calls this, after opening: never set twice.
+            let _ = window.set(Window { map, verified });
+        }
+        Ok(())
+    }
+
+    /// From now on references may point up to `units`.
+    pub(super) fn set_units(&self, units: u64) {
+        self.units.store(units, Ordering::Release);
+    }
+
+    pub(super) fn units(&self) -> u64 {
+        self.units.load(Ordering::Acquire)
+    }
+
+    /// Forgets that these units were verified; before they are written.
+    pub(super) fn forget(&self, start: u64, units: u64) {
+        for window in self.windows.iter().filter_map(OnceLock::get) {
+            for unit in start..start + units {
+                if let Some(word) = window.verified.get((unit / 64) as usize) {
+                    word.fetch_and(!(1 << (unit % 64)), Ordering::AcqRel);
+                }
+            }
+        }
+    }
+
+    fn corrupt(&self, page: PageRef, offset: usize, what: &str) -> Error {
+        let start = page.id.saturating_mul(UNIT as u64);
+        let what = format!("{what} (page {}, {} units)", page.id, page.units);
+        Error::corrupt(&self.path, start.saturating_add(offset as u64), what)
+    }
+
+    /// The bytes of a run inside the file, unverified, and the window they were read through.
+    fn run(&self, page: PageRef) -> Result<(Cow<'_, [u8]>, &Window)> {
+        let end = page.id.saturating_add(page.units as u64);
+        if page.units == 0 || page.id < FIRST_UNIT || end > self.units() {
+            return Err(self.corrupt(page, 0, "reference outside of the file"));
+        }
+        let window = self.windows.get(window_for(end)).and_then(OnceLock::get);
+        let window = window.expect("mapped as far as references point");
+        let len = page.units as usize * UNIT;
+        let bytes = window.map.read(page.id * UNIT as u64, len);
+        Ok((bytes.map_err(Error::io("read", &self.path))?, window))
+    }
+
+    /// Any run, its checksum compared on every call.
+    pub(super) fn read_checked(&self, page: PageRef) -> Result<Cow<'_, [u8]>> {
+        let (bytes, _) = self.run(page)?;
+        if crc32c::crc32c(&bytes) != page.crc {
+            return Err(self.corrupt(page, 0, "checksum does not match"));
+        }
+        Ok(bytes)
+    }
+
+    #[inline]
+    fn read(&self, page: PageRef, kind: &TreeKind, level: u8) -> Result<Cow<'_, [u8]>> {
+        let (bytes, window) = self.run(page)?;
+        let word = &window.verified[(page.id / 64) as usize];
+        let bit = 1 << (page.id % 64);
+        if word.load(Ordering::Acquire) & bit == 0 {
+            self.verify(&bytes, page, kind, level)?;
+            word.fetch_or(bit, Ordering::AcqRel);
+        }
+        // Cheap, and keeps a reference with the wrong idea of a verified page from doing harm: a
+        // child is always one level below its parent, so that no path is endless.
+        let seen = Page(&bytes);
+        if seen.level() != level || seen.tree() != kind.id || seen.units() != page.units {
+            return Err(self.corrupt(page, 0, "reference to a page of another kind"));
+        }
+        Ok(bytes)
+    }
+
+    #[cold]
+    fn verify(&self, bytes: &[u8], page: PageRef, kind: &TreeKind, level: u8) -> Result<()> {
+        if crc32c::crc32c(bytes) != page.crc {
+            return Err(self.corrupt(page, 0, "checksum does not match"));
+        }
+        validate(bytes, kind, level).map_err(|(offset, what)| self.corrupt(page, offset, what))
+    }
+}
+
+impl Pages {
+    pub(super) fn new(shared: Arc<Shared>) -> Pages {
+        Pages { shared }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// A node on disk; verified the first time.
+    #[inline]
+    pub(super) fn read(&self, page: PageRef, kind: &TreeKind, level: u8) -> Result<Cow<'_, [u8]>> {
+        self.shared.read(page, kind, level)
+    }
+
+    /// A node on disk, its checksum and structure verified in any case.
+    pub(super) fn read_again(
+        &self,
+        page: PageRef,
+        kind: &TreeKind,
+        level: u8,
+    ) -> Result<Cow<'_, [u8]>> {
+        let (bytes, _) = self.shared.run(page)?;
+        self.shared.verify(&bytes, page, kind, level)?;
+        Ok(bytes)
+    }
+
+    /// Child `index` of a branch.
+    #[inline]
+    pub(super) fn child<'a>(
+        &'a self,
+        kind: &TreeKind,
+        parent: &View<'a>,
+        index: usize,
+    ) -> Result<View<'a>> {
+        if let Some(Some(node)) = parent.children.get(index) {
+            return Ok(View::of(node));
+        }
+        let page = parent.page();
+        let image = self.read(page.child(index), kind, page.level() - 1)?;
+        Ok(View {
+            image,
+            children: &[],
+        })
+    }
+}

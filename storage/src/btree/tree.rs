@@ -1,7 +1,10 @@
 //! A tree as its users see it: kinds, orders, point reads and totals.
 
-use std::ops::Deref;
+use std::borrow::Cow;
+use std::ops::{Deref, Range};
 
+use super::node::Link;
+use super::pages::View;
 use super::{Cursor, Pages};
 use crate::Result;
 
@@ -30,50 +33,103 @@ pub(crate) struct TreeKind {
 /// A tree: cheap to clone, and a clone never changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
-    kind: TreeKind,
+    pub(super) kind: TreeKind,
+    /// `None` exactly when there is no entry.
+    pub(super) root: Option<Link>,
+    pub(super) len: u64,
+    pub(super) weight: u64,
 }
 
 /// A value that was found, without copying it where the file is mapped.
 #[derive(Debug)]
-pub(crate) struct Found<'a>(std::borrow::Cow<'a, [u8]>);
+pub(crate) struct Found<'a> {
+    image: Cow<'a, [u8]>,
+    value: Range<usize>,
+}
 
 impl Deref for Found<'_> {
     type Target = [u8];
+
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.image[self.value.clone()]
     }
 }
 
 impl Tree {
+    pub(super) fn empty(kind: TreeKind) -> Tree {
+        Tree {
+            kind,
+            root: None,
+            len: 0,
+            weight: 0,
+        }
+    }
+
     pub(crate) fn kind(&self) -> TreeKind {
         self.kind
     }
 
     /// Number of entries.
     pub(crate) fn len(&self) -> u64 {
-        unimplemented!()
+        self.len
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
 
     /// Sum of the weights of all entries.
     pub(crate) fn weight(&self) -> u64 {
-        unimplemented!()
+        self.weight
     }
 
-    pub(crate) fn get<'a>(&'a self, _pages: &'a Pages, _key: &[u8]) -> Result<Option<Found<'a>>> {
-        unimplemented!()
+    /// The root node to read.
+    pub(super) fn view<'a>(&'a self, pages: &'a Pages) -> Result<Option<View<'a>>> {
+        match &self.root {
+            None => Ok(None),
+            Some(Link::Memory(node)) => Ok(Some(View::of(node))),
+            Some(Link::Disk { page, level }) => Ok(Some(View {
+                image: pages.read(*page, &self.kind, *level)?,
+                children: &[],
+            })),
+        }
+    }
+
+    pub(crate) fn get<'a>(&'a self, pages: &'a Pages, key: &[u8]) -> Result<Option<Found<'a>>> {
+        let Some(mut view) = self.view(pages)? else {
+            return Ok(None);
+        };
+        while view.page().level() > 0 {
+            let index = view.page().child_for(self.kind.order, key);
+            view = pages.child(&self.kind, &view, index)?;
+        }
+        let Ok(index) = view.page().search(self.kind.order, key) else {
+            return Ok(None);
+        };
+        let value = view.page().value_range(index);
+        Ok(Some(Found {
+            image: view.image,
+            value,
+        }))
     }
 
     /// Sum of the weights of the entries whose key is less than `key`; one descent.
-    pub(crate) fn weight_before(&self, _pages: &Pages, _key: &[u8]) -> Result<u64> {
-        unimplemented!()
+    pub(crate) fn weight_before(&self, pages: &Pages, key: &[u8]) -> Result<u64> {
+        let Some(mut view) = self.view(pages)? else {
+            return Ok(0);
+        };
+        let mut sum = 0;
+        while view.page().level() > 0 {
+            let index = view.page().child_for(self.kind.order, key);
+            sum += view.page().weigh(&self.kind, 0..index);
+            view = pages.child(&self.kind, &view, index)?;
+        }
+        let (Ok(end) | Err(end)) = view.page().search(self.kind.order, key);
+        Ok(sum + view.page().weigh(&self.kind, 0..end))
     }
 
     /// A cursor that stands nowhere yet.
-    pub(crate) fn cursor<'a>(&'a self, _pages: &'a Pages) -> Cursor<'a> {
-        unimplemented!()
+    pub(crate) fn cursor<'a>(&'a self, pages: &'a Pages) -> Cursor<'a> {
+        Cursor::new(self, pages)
     }
 }

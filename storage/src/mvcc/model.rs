@@ -2,6 +2,8 @@
 //! answered by walking all of it, compaction and hash by etcd's own rule of generations rather
 //! than by ours. Knows nothing of trees.
 
+pub(crate) mod run;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Bucket, Change, Item, KeyRange, Revision};

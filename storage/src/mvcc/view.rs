@@ -12,6 +12,9 @@ use crate::{Error, Result};
 /// Whether a walk's callback wants more.
 type Flow = ControlFlow<()>;
 
+/// What a walk over the key tree calls: user key, revision, stamp.
+type EachVersion<'f> = dyn FnMut(&[u8], Revision, Stamp) -> Result<Flow> + 'f;
+
 /// A range steps over this many superseded versions of a key before it seeks past the rest: a
 /// step is cheap, but a key may have a million versions.
 const STEPS_MAX: usize = 6;
@@ -222,12 +225,7 @@ impl Root {
     }
 
     /// Calls `f` with each version in the range that is live at `at`, in key order.
-    pub(super) fn walk(
-        &self,
-        range: KeyRange<'_>,
-        at: i64,
-        f: &mut dyn FnMut(&[u8], Revision, Stamp) -> Result<Flow>,
-    ) -> Result<()> {
+    pub(super) fn walk(&self, range: KeyRange<'_>, at: i64, f: &mut EachVersion<'_>) -> Result<()> {
         let mut cursor = self.keys.cursor(&self.pages);
         let mut user_key = Vec::new();
         let mut more = cursor.seek(&VersionKey::new(range.start, end_of(at)))?;

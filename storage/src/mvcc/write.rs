@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Deref};
 
 use super::key::{self, HEAD, Stamp, StampBytes, TOMBSTONE, VersionKey};
-use super::{Bucket, KeyRange, Revision, Root, Store};
+use super::{Applied, Bucket, KeyRange, Revision, Root, Store};
 use crate::Result;
 
 /// A deletion of many keys gathers this many before it writes their tombstones: reading and
@@ -16,17 +16,22 @@ const DELETE_CHUNK_KEYS: usize = 512;
 #[derive(Debug)]
 pub struct Write<'a> {
     store: &'a mut Store,
+    applied: Applied,
     /// The revision the next change gets.
     next: Revision,
 }
 
 impl<'a> Write<'a> {
-    pub(super) fn new(store: &'a mut Store) -> Write<'a> {
+    pub(super) fn new(store: &'a mut Store, applied: Applied) -> Write<'a> {
         let next = Revision {
             main: store.root.revision + 1,
             sub: 0,
         };
-        Write { store, next }
+        Write {
+            store,
+            applied,
+            next,
+        }
     }
 
     pub fn put(&mut self, key: &[u8], value: &[u8], lease: i64) -> Result<()> {
@@ -215,6 +220,12 @@ impl<'a> Write<'a> {
                 })
             })?;
         Ok(chunk)
+    }
+}
+
+impl Drop for Write<'_> {
+    fn drop(&mut self) {
+        self.store.root.applied = self.applied;
     }
 }
 

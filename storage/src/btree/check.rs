@@ -1,0 +1,209 @@
+//! Walks a whole page file: tests, fuzzers and the offline inspector call it.
+//!
+//! What it proves: keys in order and inside their branch's bounds, levels, counts and weights that
+//! add up, every checksum, and that each unit of the file is exactly one of: meta page, reached by
+//! a tree once, the free lists' own, given up since the last checkpoint, free or pending.
+
+use super::file::PageFile;
+use super::node::{Link, Node};
+use super::page::{Page, PageRef, UNIT};
+use super::pages::{FIRST_UNIT, View};
+use super::tree::Tree;
+use crate::{Error, Result};
+
+pub(super) fn check(file: &PageFile, trees: &[&Tree]) -> Result<()> {
+    let space = file.space.as_ref().expect("no checkpoint under way");
+    let mut walk = Walk {
+        file,
+        taken: vec![false; space.units() as usize],
+    };
+    walk.take(0, FIRST_UNIT)?;
+    for tree in trees {
+        walk.tree(tree)?;
+    }
+    if let Some(list) = file.meta.free_list {
+        walk.take(list.id, list.units as u64)?;
+    }
+    for page in &file.writer.freed {
+        walk.take(page.id, page.units as u64)?;
+    }
+    for (start, units) in space.extents() {
+        walk.take(start, units)?;
+    }
+    match walk.taken.iter().position(|taken| !taken) {
+        Some(unit) => Err(walk.error(unit as u64, "unit neither used nor free")),
+        None => Ok(()),
+    }
+}
+
+struct Walk<'f> {
+    file: &'f PageFile,
+    taken: Vec<bool>,
+}
+
+/// What a node's entries add up to.
+#[derive(Default)]
+struct Sums {
+    len: u64,
+    weight: u64,
+}
+
+impl<'f> Walk<'f> {
+    fn error(&self, unit: u64, what: impl Into<String>) -> Error {
+        Error::corrupt(
+            self.file.shared.path(),
+            unit.saturating_mul(UNIT as u64),
+            what,
+        )
+    }
+
+    fn take(&mut self, start: u64, units: u64) -> Result<()> {
+        for unit in start..start.saturating_add(units) {
+            match self.taken.get_mut(unit as usize) {
+                Some(taken) if !*taken => *taken = true,
+                Some(_) => return Err(self.error(unit, "unit used twice")),
+                None => return Err(self.error(unit, "unit used beyond the end of the file")),
+            }
+        }
+        Ok(())
+    }
+
+    fn tree(&mut self, tree: &Tree) -> Result<()> {
+        let sums = match &tree.root {
+            None => Sums::default(),
+            Some(Link::Disk { page, level }) => self.disk(tree, *page, *level, None, None)?,
+            Some(Link::Memory(node)) => self.memory(tree, node, None, None)?,
+        };
+        if sums.len != tree.len || sums.weight != tree.weight {
+            return Err(self.error(0, format!("totals of tree {} are wrong", tree.kind.id)));
+        }
+        Ok(())
+    }
+
+    fn disk(
+        &mut self,
+        tree: &Tree,
+        page: PageRef,
+        level: u8,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+    ) -> Result<Sums> {
+        // Reading checks that the reference lies in the file; only then is it counted.
+        let image = self.file.writer.pages.read_again(page, &tree.kind, level)?;
+        self.take(page.id, page.units as u64)?;
+        let view = View {
+            image,
+            children: &[],
+        };
+        self.node(tree, &view, page.id, from, to)
+    }
+
+    fn memory(
+        &mut self,
+        tree: &Tree,
+        node: &Node,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+    ) -> Result<Sums> {
+        let writer = &self.file.writer;
+        let mut unit = 0;
+        if node.born != writer.counter {
+            let Some(page) = node.saved.get() else {
+                return Err(self.error(0, "a node that the last checkpoint left out"));
+            };
+            let level = node.page().level();
+            let image = writer.pages.read_again(*page, &tree.kind, level)?;
+            let same = (0..node.page().count()).all(|i| same_entry(Page(&image), node.page(), i));
+            if !same || Page(&image).count() != node.page().count() {
+                return Err(self.error(page.id, "differs from its node in memory"));
+            }
+            self.take(page.id, page.units as u64)?;
+            unit = page.id;
+        }
+        self.node(tree, &View::of(node), unit, from, to)
+    }
+
+    /// A node whose keys must lie in `from..to`.
+    fn node(
+        &mut self,
+        tree: &Tree,
+        view: &View<'_>,
+        unit: u64,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+    ) -> Result<Sums> {
+        let page = view.page();
+        let order = tree.kind.order;
+        self.keys(tree, page, unit, from, to)?;
+        if page.level() == 0 {
+            return Ok(Sums {
+                len: page.count() as u64,
+                weight: page.weigh(&tree.kind, 0..page.count()),
+            });
+        }
+        if page.count() < 2 {
+            return Err(self.error(unit, "branch with a single child"));
+        }
+        let mut sums = Sums::default();
+        for i in 0..page.count() {
+            let from = if i == 0 { from } else { Some(page.key(i)) };
+            let to = if i + 1 < page.count() {
+                Some(page.key(i + 1))
+            } else {
+                to
+            };
+            let below = match view.children.get(i) {
+                Some(Some(child)) if child.page().level() + 1 == page.level() => {
+                    self.memory(tree, child, from, to)?
+                }
+                Some(Some(_)) => return Err(self.error(unit, "child of the wrong level")),
+                _ => self.disk(tree, page.child(i), page.level() - 1, from, to)?,
+            };
+            if below.weight != page.weight(i) {
+                return Err(self.error(unit, format!("weight of child {i} is wrong ({order:?})")));
+            }
+            sums.len += below.len;
+            sums.weight += below.weight;
+        }
+        Ok(sums)
+    }
+
+    fn keys(
+        &self,
+        tree: &Tree,
+        page: Page<'_>,
+        unit: u64,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+    ) -> Result<()> {
+        let order = tree.kind.order;
+        let first = usize::from(page.level() > 0);
+        for i in first..page.count() {
+            let key = page.key(i);
+            let after = if i > first {
+                Some(page.key(i - 1))
+            } else {
+                None
+            };
+            let good = after.is_none_or(|after| order.compare(after, key).is_lt())
+                && from.is_none_or(|from| order.compare(from, key).is_le())
+                && to.is_none_or(|to| order.compare(key, to).is_lt());
+            if !good {
+                return Err(self.error(unit, format!("key {i} out of order or bounds")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether entry `i` says the same on both pages; a branch in memory knows children in memory by
+/// their nodes, not by their place.
+fn same_entry(disk: Page<'_>, memory: Page<'_>, i: usize) -> bool {
+    if i >= disk.count() || disk.key(i) != memory.key(i) {
+        return false;
+    }
+    if disk.level() > 0 {
+        return disk.weight(i) == memory.weight(i);
+    }
+    disk.value(i) == memory.value(i)
+}

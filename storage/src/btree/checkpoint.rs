@@ -1,0 +1,232 @@
+//! Writing an immutable clone of all trees to the page file. Runs on any thread, beside the writer.
+//!
+//! 1. Every node that has no place in the file yet gets one, children before parents, in units
+//!    that neither of the two metas on disk refers to.
+//! 2. The lists of free space get a place; all is synced.
+//! 3. Only then the meta page is written over the older of the two, and synced. A power cut before
+//!    the end of that leaves the newer one, and everything it refers to, untouched.
+
+use std::sync::Arc;
+
+use super::image::Image;
+use super::meta::{Meta, Root};
+use super::node::{Link, Node};
+use super::page::{PageRef, UNIT};
+use super::pages::Shared;
+use super::space::Space;
+use super::tree::Tree;
+use crate::vfs::File;
+use crate::{Error, Result};
+
+/// Bytes written at once: between two writes, the log gets its turn at the disk.
+const SLICE_BYTES: usize = 1 << 20;
+
+/// Bytes between two syncs, so that a sync of the log never waits for much more than that.
+const SYNC_BYTES: usize = 16 << 20;
+
+/// The work of one checkpoint; runs on any thread.
+#[derive(Debug)]
+pub(crate) struct CheckpointJob {
+    pub(super) file: Arc<dyn File>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) generation: u64,
+    pub(super) trees: Vec<Tree>,
+    pub(super) user: Vec<u8>,
+    pub(super) space: Space,
+    /// What the trees gave up since the last checkpoint began.
+    pub(super) freed: Vec<PageRef>,
+    /// Oldest generation whose `Pages` are held by anyone.
+    pub(super) oldest_view: u64,
+    /// Length of the file as the last meta has it: the fallback must find all of it.
+    pub(super) units_before: u64,
+    /// Leftovers of the last checkpoint, to be dropped here.
+    pub(super) retired: Option<Retired>,
+}
+
+/// Proof that a checkpoint is durable.
+#[derive(Debug)]
+pub(crate) struct CheckpointDone {
+    pub(super) meta: Meta,
+    pub(super) space: Space,
+    pub(super) trees: Vec<Tree>,
+    pub(super) written: u64,
+}
+
+/// Memory that a checkpoint made superfluous; dropping it may take milliseconds.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    pub(super) _trees: Vec<Tree>,
+}
+
+impl CheckpointDone {
+    /// Bytes written to the file.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+}
+
+impl CheckpointJob {
+    /// Writes and syncs. An error is final: the page file must be opened again.
+    pub(crate) fn run(mut self) -> Result<CheckpointDone> {
+        drop(self.retired.take());
+        self.space
+            .settle(self.generation, &self.freed, self.oldest_view);
+        let mut out = Output::new(self.file.clone(), self.shared.clone());
+        let mut roots = Vec::with_capacity(self.trees.len());
+        for tree in &self.trees {
+            roots.push(save_root(tree, &mut self.space, &mut out)?);
+        }
+        let (start, bytes) = self.space.save();
+        let list = out.put(start, &bytes)?;
+        out.flush()?;
+        out.sync()?;
+        self.shared.map_through(self.space.units())?;
+        let meta = Meta {
+            generation: self.generation,
+            units: self.space.units(),
+            free_list: Some(list),
+            roots,
+            user: self.user,
+        };
+        // Everything that the meta names is durable: it may take effect.
+        out.write_at(&meta.encode(), Meta::offset(self.generation))?;
+        out.sync()?;
+        truncate(&*self.file, &self.shared, meta.units.max(self.units_before))?;
+        Ok(CheckpointDone {
+            meta,
+            space: self.space,
+            trees: self.trees,
+            written: out.written,
+        })
+    }
+}
+
+/// Gives the end of the file back that neither of the two metas counts in.
+fn truncate(file: &dyn File, shared: &Shared, units: u64) -> Result<()> {
+    let needed = units * UNIT as u64;
+    let len = file
+        .len()
+        .map_err(Error::io("read the length of", shared.path()))?;
+    if len > needed {
+        file.set_len(needed)
+            .map_err(Error::io("truncate", shared.path()))?;
+    }
+    Ok(())
+}
+
+fn save_root(tree: &Tree, space: &mut Space, out: &mut Output) -> Result<Root> {
+    let (page, level) = match &tree.root {
+        None => (None, 0),
+        Some(Link::Disk { page, level }) => (Some(*page), *level),
+        Some(Link::Memory(node)) => (Some(save(node, space, out)?), node.page().level()),
+    };
+    Ok(Root {
+        tree: tree.kind.id,
+        level,
+        page,
+        len: tree.len,
+        weight: tree.weight,
+    })
+}
+
+/// Gives a node and all below it a place in the file.
+fn save(node: &Node, space: &mut Space, out: &mut Output) -> Result<PageRef> {
+    if let Some(saved) = node.saved.get() {
+        return Ok(*saved);
+    }
+    let tight = super::image::round_up(node.page().used());
+    let is_tight = tight == node.image.len();
+    let mut patched: Option<Image> = (!is_tight).then(|| node.image.packed(tight));
+    for (i, child) in node.children.iter().enumerate() {
+        if let Some(child) = child {
+            let saved = save(child, space, out)?;
+            patched
+                .get_or_insert_with(|| node.image.clone())
+                .set_child(i, saved);
+        }
+    }
+    let bytes = patched.as_ref().unwrap_or(&node.image).bytes();
+    let start = space.allocate((tight / UNIT) as u32);
+    let page = out.put(start, bytes)?;
+    assert!(node.saved.set(page).is_ok(), "one checkpoint at a time");
+    Ok(page)
+}
+
+/// Writes runs, adjacent ones in one piece.
+#[derive(Debug)]
+struct Output {
+    file: Arc<dyn File>,
+    shared: Arc<Shared>,
+    buffer: Vec<u8>,
+    /// Unit where the buffer goes.
+    start: u64,
+    unsynced: usize,
+    written: u64,
+}
+
+impl Output {
+    fn new(file: Arc<dyn File>, shared: Arc<Shared>) -> Output {
+        Output {
+            file,
+            shared,
+            buffer: Vec::new(),
+            start: 0,
+            unsynced: 0,
+            written: 0,
+        }
+    }
+
+    fn put(&mut self, start: u64, bytes: &[u8]) -> Result<PageRef> {
+        let units = bytes.len() / UNIT;
+        self.shared.forget(start, units as u64);
+        let end = self.start + (self.buffer.len() / UNIT) as u64;
+        if start != end || self.buffer.len() + bytes.len() > SLICE_BYTES {
+            self.flush()?;
+            self.start = start;
+        }
+        if bytes.len() > SLICE_BYTES {
+            for (i, slice) in bytes.chunks(SLICE_BYTES).enumerate() {
+                let offset = start * UNIT as u64 + (i * SLICE_BYTES) as u64;
+                self.write_at(slice, offset)?;
+            }
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+        Ok(PageRef {
+            id: start,
+            units: units as u32,
+            crc: crc32c::crc32c(bytes),
+        })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let written = self.write_at(&buffer, self.start * UNIT as u64);
+        buffer.clear();
+        self.buffer = buffer;
+        written
+    }
+
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
+        let path = self.shared.path();
+        self.file
+            .write_at(bytes, offset)
+            .map_err(Error::io("write", path))?;
+        self.written += bytes.len() as u64;
+        self.unsynced += bytes.len();
+        if self.unsynced >= SYNC_BYTES {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.unsynced = 0;
+        self.file
+            .sync_data()
+            .map_err(Error::io("sync", self.shared.path()))
+    }
+}

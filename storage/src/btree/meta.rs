@@ -1,0 +1,163 @@
+//! The meta page: the one place that says where everything else is. Two slots, units 0 and 1,
+//! written in turn: the slot of generation g is g modulo 2.
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | crc | crc32c of the rest of the unit |
+//! | 4 | 8 | magic | `SteleDB\0` |
+//! | 12 | 4 | version | 1 |
+//! | 16 | 8 | generation | number of the checkpoint |
+//! | 24 | 8 | units | length of the file |
+//! | 32 | 16 | free list | first unit `u64`, units `u32`, crc `u32`; all zero: nothing is free |
+//! | 48 | 4 | key id | of encryption at rest; zero: not sealed |
+//! | 52 | 28 | nonce, tag | zero while not sealed |
+//! | 80 | 4 | trees | how many |
+//! | 84 | 4 | user | length of the user meta |
+//! | 88 | 40 each | tree | id `u8`, level `u8`, 2 zero; units `u32`, crc `u32`, zero `u32`, first unit `u64` (0: empty), entries `u64`, weight `u64` |
+//! | | | user meta | |
+
+use super::node::Link;
+use super::page::{PageRef, UNIT, u32_at, u64_at};
+use super::pages::FIRST_UNIT;
+use super::tree::{Tree, TreeKind};
+use super::{LEVELS_MAX, TREES_MAX, USER_META_BYTES_MAX};
+
+const MAGIC: [u8; 8] = *b"SteleDB\0";
+const VERSION: u32 = 1;
+const TREES: usize = 88;
+const TREE_BYTES: usize = 40;
+
+const _: () = assert!(TREES + TREES_MAX * TREE_BYTES + USER_META_BYTES_MAX <= UNIT);
+
+#[derive(Clone, Debug)]
+pub(super) struct Meta {
+    pub(super) generation: u64,
+    pub(super) units: u64,
+    pub(super) free_list: Option<PageRef>,
+    pub(super) roots: Vec<Root>,
+    pub(super) user: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Root {
+    pub(super) tree: u8,
+    pub(super) level: u8,
+    pub(super) page: Option<PageRef>,
+    pub(super) len: u64,
+    pub(super) weight: u64,
+}
+
+impl Root {
+    /// The tree it is the root of, nothing of it in memory.
+    pub(super) fn tree(&self, kind: TreeKind) -> Tree {
+        let level = self.level;
+        Tree {
+            kind,
+            root: self.page.map(|page| Link::Disk { page, level }),
+            len: self.len,
+            weight: self.weight,
+        }
+    }
+}
+
+fn put_ref(bytes: &mut Vec<u8>, page: Option<PageRef>) {
+    let (id, units, crc) = page.map_or((0, 0, 0), |p| (p.id, p.units, p.crc));
+    bytes.extend_from_slice(&id.to_le_bytes());
+    bytes.extend_from_slice(&units.to_le_bytes());
+    bytes.extend_from_slice(&crc.to_le_bytes());
+}
+
+impl Meta {
+    pub(super) fn offset(generation: u64) -> u64 {
+        generation % 2 * UNIT as u64
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        assert!(self.user.len() <= USER_META_BYTES_MAX && self.roots.len() <= TREES_MAX);
+        let mut bytes = vec![0; 4];
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.generation.to_le_bytes());
+        bytes.extend_from_slice(&self.units.to_le_bytes());
+        put_ref(&mut bytes, self.free_list);
+        bytes.resize(80, 0);
+        bytes.extend_from_slice(&(self.roots.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&(self.user.len() as u32).to_le_bytes());
+        for root in &self.roots {
+            let (id, units, crc) = root.page.map_or((0, 0, 0), |p| (p.id, p.units, p.crc));
+            bytes.extend_from_slice(&[root.tree, root.level, 0, 0]);
+            bytes.extend_from_slice(&units.to_le_bytes());
+            bytes.extend_from_slice(&crc.to_le_bytes());
+            bytes.extend_from_slice(&[0; 4]);
+            bytes.extend_from_slice(&id.to_le_bytes());
+            bytes.extend_from_slice(&root.len.to_le_bytes());
+            bytes.extend_from_slice(&root.weight.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.user);
+        bytes.resize(UNIT, 0);
+        let crc = crc32c::crc32c(&bytes[4..]);
+        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The meta in `bytes`, one unit, or what is wrong with it.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Meta, String> {
+        assert_eq!(bytes.len(), UNIT);
+        if bytes.iter().all(|b| *b == 0) {
+            return Err("never written".to_owned());
+        }
+        if u32_at(bytes, 0) != crc32c::crc32c(&bytes[4..]) {
+            return Err("checksum does not match".to_owned());
+        }
+        if bytes[4..12] != MAGIC {
+            return Err("not a page file of Stele".to_owned());
+        }
+        if u32_at(bytes, 12) != VERSION {
+            return Err(format!("unknown format version {}", u32_at(bytes, 12)));
+        }
+        if bytes[48..80].iter().any(|b| *b != 0) {
+            return Err("sealed, and no key".to_owned());
+        }
+        let (trees, user) = (u32_at(bytes, 80) as usize, u32_at(bytes, 84) as usize);
+        if trees > TREES_MAX || user > USER_META_BYTES_MAX {
+            return Err("more trees or user meta than there can be".to_owned());
+        }
+        let list = PageRef {
+            id: u64_at(bytes, 32),
+            units: u32_at(bytes, 40),
+            crc: u32_at(bytes, 44),
+        };
+        let user_start = TREES + trees * TREE_BYTES;
+        let meta = Meta {
+            generation: u64_at(bytes, 16),
+            units: u64_at(bytes, 24),
+            free_list: (list.id != 0).then_some(list),
+            roots: (0..trees)
+                .map(|i| root(&bytes[TREES + i * TREE_BYTES..]))
+                .collect(),
+            user: bytes[user_start..user_start + user].to_vec(),
+        };
+        if meta.roots.iter().any(|root| root.level >= LEVELS_MAX) {
+            return Err("a tree higher than there can be".to_owned());
+        }
+        if meta.units < FIRST_UNIT || meta.units > u64::MAX / UNIT as u64 {
+            return Err("impossible file length".to_owned());
+        }
+        Ok(meta)
+    }
+}
+
+fn root(bytes: &[u8]) -> Root {
+    let page = PageRef {
+        id: u64_at(bytes, 16),
+        units: u32_at(bytes, 4),
+        crc: u32_at(bytes, 8),
+    };
+    Root {
+        tree: bytes[0],
+        level: bytes[1],
+        page: (page.id != 0).then_some(page),
+        len: u64_at(bytes, 24),
+        weight: u64_at(bytes, 32),
+    }
+}

@@ -1,0 +1,48 @@
+//! Nodes in memory and the links between them.
+
+use std::sync::{Arc, OnceLock};
+
+use super::image::Image;
+use super::page::{Page, PageRef};
+
+/// A node in memory. Everybody but the writer sees it only behind a shared `Arc`, and the writer
+/// changes it only when its `Arc` is not shared: so nobody ever sees it change.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) image: Image,
+    /// Branches: one per entry; `None` when the child is on disk, where the entry says.
+    /// Leaves: empty.
+    pub(super) children: Vec<Option<Arc<Node>>>,
+    /// The newest checkpoint begun when this node was made or last became the writer's own.
+    /// Invariant: `born == counter` of the writer exactly when no checkpoint begun holds the node.
+    pub(super) born: u64,
+    /// Where a checkpoint wrote it. Set once, by the checkpoint's thread.
+    pub(super) saved: OnceLock<PageRef>,
+}
+
+impl Clone for Node {
+    /// Only for `Arc::make_mut` in `Writer::own`: a copy of a node that no checkpoint holds.
+    fn clone(&self) -> Node {
+        debug_assert!(self.saved.get().is_none());
+        Node {
+            image: self.image.clone(),
+            children: self.children.clone(),
+            born: self.born,
+            saved: OnceLock::new(),
+        }
+    }
+}
+
+impl Node {
+    #[inline]
+    pub(super) fn page(&self) -> Page<'_> {
+        self.image.page()
+    }
+}
+
+/// How a root is reached.
+#[derive(Clone, Debug)]
+pub(super) enum Link {
+    Memory(Arc<Node>),
+    Disk { page: PageRef, level: u8 },
+}

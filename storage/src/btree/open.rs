@@ -1,0 +1,211 @@
+//! Opening a page file: which of the two metas to take.
+//!
+//! | newer meta | older meta | outcome |
+//! |---|---|---|
+//! | checksum, length, roots and free list good | any | the newer one |
+//! | anything of it damaged | good | the older one, and the reason is told |
+//! | never written (new file) | good | the older one |
+//! | anything damaged | damaged | refused, both reasons named |
+//!
+//! A file that is there was complete once: it is made under another name and renamed. So there is
+//! no case of a half-made one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::checkpoint::Retired;
+use super::edit::Writer;
+use super::file::{Opened, PageFile};
+use super::meta::Meta;
+use super::page::UNIT;
+use super::pages::{FIRST_UNIT, Pages, Shared};
+use super::space::Space;
+use super::tree::{Tree, TreeKind};
+use crate::vfs::{File, Open, Vfs};
+use crate::{Error, Result};
+
+const META_SLOTS: usize = 2;
+const _: () = assert!(META_SLOTS as u64 == FIRST_UNIT);
+
+pub(super) fn open(vfs: &dyn Vfs, path: &Path, kinds: &[TreeKind]) -> Result<(PageFile, Opened)> {
+    if !vfs.exists(path).map_err(Error::io("look for", path))? {
+        create(vfs, path, kinds)?;
+    }
+    let file = vfs
+        .open(path, Open::Existing)
+        .map_err(Error::io("open", path))?;
+    let len = file.len().map_err(Error::io("read the length of", path))?;
+    if len < (META_SLOTS * UNIT) as u64 {
+        return Err(Error::corrupt(path, len, "file ends within its meta pages"));
+    }
+    let mut metas = Vec::new();
+    let mut flaws = Vec::new();
+    for slot in 0..META_SLOTS {
+        match read_meta(&*file, path, slot)? {
+            Ok(meta) => metas.push(meta),
+            Err(flaw) => flaws.push((slot, flaw)),
+        }
+    }
+    metas.sort_by_key(|meta| std::cmp::Reverse(meta.generation));
+    for (i, meta) in metas.iter().enumerate() {
+        match load(&file, path, len, kinds, meta) {
+            Ok(loaded) => {
+                let older = metas.get(i + 1).unwrap_or(meta).user.clone();
+                return Ok(assemble(file, meta.clone(), older, kinds, loaded, &flaws));
+            }
+            Err(error @ Error::Io { .. }) => return Err(error),
+            Err(error) => flaws.push((meta.generation as usize % META_SLOTS, error.to_string())),
+        }
+    }
+    flaws.sort();
+    let flaws: Vec<String> = flaws
+        .iter()
+        .map(|(slot, flaw)| format!("slot {slot}: {flaw}"))
+        .collect();
+    let what = format!("no meta page can be used ({})", flaws.join("; "));
+    Err(Error::corrupt(path, 0, what))
+}
+
+fn create(vfs: &dyn Vfs, path: &Path, kinds: &[TreeKind]) -> Result<()> {
+    assert!(kinds.len() <= super::TREES_MAX && kinds.iter().all(|k| k.leaf_bytes % UNIT == 0));
+    let temporary = path.with_extension("new");
+    if vfs
+        .exists(&temporary)
+        .map_err(Error::io("look for", &temporary))?
+    {
+        vfs.remove(&temporary)
+            .map_err(Error::io("remove", &temporary))?;
+    }
+    let file = vfs
+        .open(&temporary, Open::New)
+        .map_err(Error::io("create", &temporary))?;
+    let meta = Meta {
+        generation: 0,
+        units: FIRST_UNIT,
+        free_list: None,
+        roots: Vec::new(),
+        user: Vec::new(),
+    };
+    let mut bytes = meta.encode();
+    bytes.resize(META_SLOTS * UNIT, 0);
+    file.write_at(&bytes, 0)
+        .map_err(Error::io("write", &temporary))?;
+    file.sync_data().map_err(Error::io("sync", &temporary))?;
+    drop(file);
+    vfs.rename(&temporary, path)
+        .map_err(Error::io("rename", &temporary))?;
+    let dir = path.parent().unwrap_or(Path::new("."));
+    vfs.sync_dir(dir).map_err(Error::io("sync", dir))
+}
+
+type Decoded = std::result::Result<Meta, String>;
+
+fn read_meta(file: &dyn File, path: &Path, slot: usize) -> Result<Decoded> {
+    let mut bytes = vec![0; UNIT];
+    let offset = (slot * UNIT) as u64;
+    file.read_at(&mut bytes, offset)
+        .map_err(Error::io("read", path))?;
+    let meta = Meta::decode(&bytes).and_then(|meta| {
+        if Meta::offset(meta.generation) == offset {
+            return Ok(meta);
+        }
+        Err("meta page of the other slot".to_owned())
+    });
+    Ok(meta)
+}
+
+struct Loaded {
+    shared: Arc<Shared>,
+    space: Space,
+    trees: Vec<Tree>,
+}
+
+/// What a meta refers to, its root pages and free lists verified.
+fn load(
+    file: &Arc<dyn File>,
+    path: &Path,
+    len: u64,
+    kinds: &[TreeKind],
+    meta: &Meta,
+) -> Result<Loaded> {
+    if meta.units * UNIT as u64 > len {
+        let what = format!(
+            "file ends before unit {}, which it says is its length",
+            meta.units
+        );
+        return Err(Error::corrupt(path, len, what));
+    }
+    let shared = Arc::new(Shared::new(path, file.clone(), meta.units)?);
+    let space = match meta.free_list {
+        None => Space::new(),
+        Some(list) => {
+            let bytes = shared.read_checked(list)?;
+            Space::load(&bytes, meta.units).map_err(|(offset, what)| {
+                Error::corrupt(path, list.id * UNIT as u64 + offset as u64, what)
+            })?
+        }
+    };
+    if let Some(root) = meta
+        .roots
+        .iter()
+        .find(|r| kinds.iter().all(|k| k.id != r.tree))
+    {
+        let what = format!("holds a tree {} that this version does not know", root.tree);
+        return Err(Error::corrupt(path, Meta::offset(meta.generation), what));
+    }
+    let pages = Pages::new(shared.clone());
+    let mut trees = Vec::with_capacity(kinds.len());
+    for kind in kinds {
+        let root = meta.roots.iter().find(|root| root.tree == kind.id);
+        let tree = root.map_or(Tree::empty(*kind), |root| root.tree(*kind));
+        tree.view(&pages)?;
+        trees.push(tree);
+    }
+    Ok(Loaded {
+        shared,
+        space,
+        trees,
+    })
+}
+
+fn assemble(
+    file: Arc<dyn File>,
+    meta: Meta,
+    older_user: Vec<u8>,
+    kinds: &[TreeKind],
+    loaded: Loaded,
+    flaws: &[(usize, String)],
+) -> (PageFile, Opened) {
+    let pages = Arc::new(Pages::new(loaded.shared.clone()));
+    // The other slot of a file that never finished a checkpoint is empty, and no reason to worry.
+    let fresh = meta.generation == 0;
+    let mut reasons = flaws
+        .iter()
+        .map(|(slot, flaw)| format!("meta page {slot}: {flaw}"));
+    let opened = Opened {
+        trees: loaded.trees,
+        user_meta: meta.user.clone(),
+        fallback: if fresh { None } else { reasons.next() },
+    };
+    let file = PageFile {
+        file,
+        shared: loaded.shared,
+        generations: vec![(meta.generation, Arc::downgrade(&pages))],
+        writer: Writer {
+            pages,
+            counter: meta.generation,
+            running: false,
+            freed: Vec::new(),
+            replaced: Vec::new(),
+            dirty_bytes: 0,
+        },
+        space: Some(loaded.space),
+        meta,
+        older_user,
+        release_from: kinds.iter().map(|kind| (kind.id, None)).collect(),
+        retired: None::<Retired>,
+        saving_bytes: 0,
+        saved_bytes: 0,
+    };
+    (file, opened)
+}

@@ -1,0 +1,407 @@
+//! The bytes of one node: a slotted page. Reading and validating; `image` changes them.
+//!
+//! ```text
+//! 0        64                                heap                          units * 4096
+//! +--------+------+------+-- ... --+--------+------+------+--- ... ---+------+
+//! | header | slot | slot |         |  free  | cell | cell |           | cell |
+//! +--------+------+------+-- ... --+--------+------+------+--- ... ---+------+
+//!            slots in key order, 4 bytes:     cells in any order, dead bytes between them
+//!            offset of the cell
+//! ```
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | magic | `StlP` |
+//! | 4 | 1 | version | of this format: 1 |
+//! | 5 | 1 | tree | which tree of the file the node belongs to |
+//! | 6 | 1 | level | 0 for a leaf, else one more than its children |
+//! | 7 | 1 | | zero |
+//! | 8 | 4 | count | slots |
+//! | 12 | 4 | units | length of the run, in units of 4096 bytes |
+//! | 16 | 4 | heap | where the cells begin |
+//! | 20 | 4 | dead | bytes of the heap that belong to no cell |
+//! | 24 | 4 | key id | of encryption at rest; zero: not sealed |
+//! | 28 | 12 | nonce | zero while not sealed |
+//! | 40 | 16 | tag | zero while not sealed |
+//! | 56 | 8 | | zero |
+//!
+//! A cell is `key length u16, value length u16, key, value`; a key length of `0xffff` means that
+//! both lengths follow as `u32` (anything longer than 65534 / 65535 bytes). Integers are little
+//! endian. The checksum of the page (crc32c of all its bytes) stands in its parent.
+//!
+//! The value of a branch entry, 24 bytes: weight below the child `u64`, the child's first unit
+//! `u64`, units `u32`, crc `u32`. The key is a lower bound of the child's keys; that of the first
+//! entry is empty and means "no bound".
+
+use std::cmp::Ordering;
+
+use super::tree::{KeyOrder, TreeKind};
+use super::{LEVELS_MAX, SUFFIX_BYTES};
+
+/// Space in the file is handed out in multiples of this.
+pub(crate) const UNIT: usize = 4096;
+
+/// A branch splits when it would outgrow this.
+pub(super) const BRANCH_BYTES: usize = UNIT;
+
+pub(super) const MAGIC: [u8; 4] = *b"StlP";
+pub(super) const VERSION: u8 = 1;
+
+pub(super) mod at {
+    pub(crate) const VERSION: usize = 4;
+    pub(crate) const TREE: usize = 5;
+    pub(crate) const LEVEL: usize = 6;
+    pub(crate) const COUNT: usize = 8;
+    pub(crate) const UNITS: usize = 12;
+    pub(crate) const HEAP: usize = 16;
+    pub(crate) const DEAD: usize = 20;
+    pub(crate) const KEY_ID: usize = 24;
+    pub(crate) const NONCE: usize = 28;
+    pub(crate) const TAG: usize = 40;
+    pub(crate) const SPARE: usize = 56;
+}
+
+pub(super) const HEADER: usize = 64;
+pub(super) const SLOT: usize = 4;
+pub(super) const CHILD_BYTES: usize = 24;
+const LENGTHS: usize = 4;
+const LENGTHS_LONG: usize = 12;
+const LONG: u16 = u16::MAX;
+
+const _: () = {
+    assert!(at::KEY_ID + 4 == at::NONCE && at::NONCE + 12 == at::TAG && at::TAG + 16 == at::SPARE);
+    assert!(at::SPARE + 8 == HEADER && at::DEAD + 4 == at::KEY_ID);
+    assert!(CHILD_BYTES == 8 + 8 + 4 + 4);
+    assert!(LENGTHS_LONG == LENGTHS + 4 + 4);
+};
+
+/// A run of units on disk, and what its bytes must add up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PageRef {
+    pub(super) id: u64,
+    pub(super) units: u32,
+    pub(super) crc: u32,
+}
+
+/// The bytes of a node that passed [`validate`], or were made by us.
+#[derive(Clone, Copy)]
+pub(super) struct Page<'a>(pub(super) &'a [u8]);
+
+#[inline]
+pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    let chunk = bytes[offset..].first_chunk().expect("inside the page");
+    u32::from_le_bytes(*chunk)
+}
+
+#[inline]
+pub(super) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    let chunk = bytes[offset..].first_chunk().expect("inside the page");
+    u64::from_le_bytes(*chunk)
+}
+
+#[inline]
+fn u16_at(bytes: &[u8], offset: usize) -> u16 {
+    let chunk = bytes[offset..].first_chunk().expect("inside the page");
+    u16::from_le_bytes(*chunk)
+}
+
+/// Whether the short form of a cell's lengths can hold these.
+#[inline]
+fn is_short(key: usize, value: usize) -> bool {
+    key < LONG as usize && value <= LONG as usize
+}
+
+/// Bytes of a cell.
+#[inline]
+pub(super) fn cell_len(key: usize, value: usize) -> usize {
+    let lengths = if is_short(key, value) {
+        LENGTHS
+    } else {
+        LENGTHS_LONG
+    };
+    lengths + key + value
+}
+
+/// Fills `cell` (of `cell_len` bytes).
+#[inline]
+pub(super) fn write_cell(cell: &mut [u8], key: &[u8], value: &[u8]) {
+    let start = if is_short(key.len(), value.len()) {
+        cell[..2].copy_from_slice(&(key.len() as u16).to_le_bytes());
+        cell[2..4].copy_from_slice(&(value.len() as u16).to_le_bytes());
+        LENGTHS
+    } else {
+        cell[..2].copy_from_slice(&LONG.to_le_bytes());
+        cell[2..4].fill(0);
+        cell[4..8].copy_from_slice(&(key.len() as u32).to_le_bytes());
+        cell[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
+        LENGTHS_LONG
+    };
+    cell[start..start + key.len()].copy_from_slice(key);
+    cell[start + key.len()..].copy_from_slice(value);
+}
+
+impl KeyOrder {
+    #[inline]
+    pub(crate) fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
+        match self {
+            KeyOrder::Bytes => a.cmp(b),
+            KeyOrder::KeyThenRevision => {
+                let (a_key, a_suffix) = a.split_at(a.len() - SUFFIX_BYTES);
+                let (b_key, b_suffix) = b.split_at(b.len() - SUFFIX_BYTES);
+                a_key.cmp(b_key).then_with(|| a_suffix.cmp(b_suffix))
+            }
+        }
+    }
+
+    /// A short key with `left < key <= right`, for a branch.
+    pub(super) fn separator(self, left: &[u8], right: &[u8]) -> Vec<u8> {
+        let shared = |a: &[u8], b: &[u8]| a.iter().zip(b).take_while(|(x, y)| x == y).count();
+        match self {
+            KeyOrder::Bytes => right[..shared(left, right) + 1].to_vec(),
+            KeyOrder::KeyThenRevision => {
+                let left = &left[..left.len() - SUFFIX_BYTES];
+                let (key, suffix) = right.split_at(right.len() - SUFFIX_BYTES);
+                if left == key {
+                    return [key, suffix].concat();
+                }
+                // The smallest suffix makes the shortened key the first of all with that user key.
+                [&key[..shared(left, key) + 1], &[0; SUFFIX_BYTES]].concat()
+            }
+        }
+    }
+}
+
+impl<'a> Page<'a> {
+    #[inline]
+    pub(super) fn count(self) -> usize {
+        u32_at(self.0, at::COUNT) as usize
+    }
+
+    #[inline]
+    pub(super) fn level(self) -> u8 {
+        self.0[at::LEVEL]
+    }
+
+    pub(super) fn tree(self) -> u8 {
+        self.0[at::TREE]
+    }
+
+    pub(super) fn units(self) -> u32 {
+        u32_at(self.0, at::UNITS)
+    }
+
+    #[inline]
+    pub(super) fn heap(self) -> usize {
+        u32_at(self.0, at::HEAP) as usize
+    }
+
+    #[inline]
+    pub(super) fn dead(self) -> usize {
+        u32_at(self.0, at::DEAD) as usize
+    }
+
+    /// Bytes between the last slot and the first cell.
+    #[inline]
+    pub(super) fn free(self) -> usize {
+        self.heap() - (HEADER + SLOT * self.count())
+    }
+
+    /// Bytes that the entries need: what the page would take when packed tightly.
+    #[inline]
+    pub(super) fn used(self) -> usize {
+        self.0.len() - self.free() - self.dead()
+    }
+
+    #[inline]
+    fn cell_at(self, index: usize) -> (usize, usize, usize) {
+        let offset = u32_at(self.0, HEADER + SLOT * index) as usize;
+        let key = u16_at(self.0, offset);
+        if key == LONG {
+            let key = u32_at(self.0, offset + 4) as usize;
+            return (
+                offset + LENGTHS_LONG,
+                key,
+                u32_at(self.0, offset + 8) as usize,
+            );
+        }
+        (
+            offset + LENGTHS,
+            key as usize,
+            u16_at(self.0, offset + 2) as usize,
+        )
+    }
+
+    /// The whole cell, for copying it to another page.
+    #[inline]
+    pub(super) fn cell(self, index: usize) -> &'a [u8] {
+        let offset = u32_at(self.0, HEADER + SLOT * index) as usize;
+        let (start, key, value) = self.cell_at(index);
+        &self.0[offset..start + key + value]
+    }
+
+    #[inline]
+    pub(super) fn key(self, index: usize) -> &'a [u8] {
+        let (start, key, _) = self.cell_at(index);
+        &self.0[start..start + key]
+    }
+
+    #[inline]
+    pub(super) fn value(self, index: usize) -> &'a [u8] {
+        &self.0[self.value_range(index)]
+    }
+
+    #[inline]
+    pub(super) fn value_range(self, index: usize) -> std::ops::Range<usize> {
+        let (start, key, value) = self.cell_at(index);
+        start + key..start + key + value
+    }
+
+    /// Weight below a branch's child.
+    #[inline]
+    pub(super) fn weight(self, index: usize) -> u64 {
+        u64_at(self.value(index), 0)
+    }
+
+    /// Where a branch's child lies, when it is on disk.
+    pub(super) fn child(self, index: usize) -> PageRef {
+        let value = self.value(index);
+        PageRef {
+            id: u64_at(value, 8),
+            units: u32_at(value, 16),
+            crc: u32_at(value, 20),
+        }
+    }
+
+    /// The slot of `key`, or where it would have to be inserted.
+    #[inline]
+    pub(super) fn search(self, order: KeyOrder, key: &[u8]) -> Result<usize, usize> {
+        let (mut low, mut high) = (0, self.count());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match order.compare(self.key(middle), key) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok(middle),
+                Ordering::Greater => high = middle,
+            }
+        }
+        Err(low)
+    }
+
+    /// The child of a branch whose keys may contain `key`.
+    #[inline]
+    pub(super) fn child_for(self, order: KeyOrder, key: &[u8]) -> usize {
+        // Entry 0 has no bound: it takes what is less than all others.
+        let (mut low, mut high) = (1, self.count());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if order.compare(self.key(middle), key) == Ordering::Greater {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low - 1
+    }
+
+    /// Sum of the weights of the entries in `range`.
+    pub(super) fn weigh(self, kind: &TreeKind, range: std::ops::Range<usize>) -> u64 {
+        if self.level() > 0 {
+            return range.map(|i| self.weight(i)).sum();
+        }
+        range
+            .map(|i| (kind.weigh)(self.key(i), self.value(i)))
+            .sum()
+    }
+}
+
+/// What is wrong with a page, and where in it.
+pub(super) type Flaw = (usize, &'static str);
+
+/// Whether `bytes` (a whole run) can be trusted to be a node of this tree and level: afterwards
+/// every read through [`Page`] stays inside, and so does every edit.
+pub(super) fn validate(bytes: &[u8], kind: &TreeKind, level: u8) -> Result<(), Flaw> {
+    if bytes.len() < UNIT || !bytes.len().is_multiple_of(UNIT) {
+        return Err((0, "page run of no whole number of units"));
+    }
+    let page = Page(bytes);
+    validate_header(page, kind, level)?;
+    let (count, heap) = (page.count(), page.heap());
+    let mut live = 0usize;
+    for i in 0..count {
+        let slot = HEADER + SLOT * i;
+        let offset = u32_at(bytes, slot) as usize;
+        if offset < heap || offset + LENGTHS > bytes.len() {
+            return Err((slot, "slot outside of the heap"));
+        }
+        let long = u16_at(bytes, offset) == LONG;
+        if long && offset + LENGTHS_LONG > bytes.len() {
+            return Err((offset, "cell reaches beyond the page"));
+        }
+        let (start, key, value) = page.cell_at(i);
+        if start.saturating_add(key).saturating_add(value) > bytes.len() {
+            return Err((offset, "cell reaches beyond the page"));
+        }
+        // Editing relies on one length for one content.
+        if long == is_short(key, value) {
+            return Err((offset, "cell with the wrong form of lengths"));
+        }
+        if level > 0 && value != CHILD_BYTES {
+            return Err((offset, "branch entry of the wrong size"));
+        }
+        if level > 0 && i == 0 {
+            if key != 0 {
+                return Err((offset, "first branch entry with a bound"));
+            }
+        } else if kind.order == KeyOrder::KeyThenRevision && key < SUFFIX_BYTES {
+            return Err((offset, "key without a revision"));
+        }
+        live += start - offset + key + value;
+    }
+    if live + page.dead() != bytes.len() - heap {
+        return Err((at::DEAD, "cells do not fill the heap"));
+    }
+    Ok(())
+}
+
+fn validate_header(page: Page<'_>, kind: &TreeKind, level: u8) -> Result<(), Flaw> {
+    let bytes = page.0;
+    let checks = [
+        (0, bytes[..4] == MAGIC, "not a tree page"),
+        (
+            at::VERSION,
+            bytes[at::VERSION] == VERSION,
+            "unknown page format version",
+        ),
+        (at::TREE, page.tree() == kind.id, "page of another tree"),
+        (
+            at::LEVEL,
+            page.level() == level && level < LEVELS_MAX,
+            "page of another level",
+        ),
+        (
+            at::UNITS,
+            page.units() as usize == bytes.len() / UNIT,
+            "page of another length",
+        ),
+        (
+            at::KEY_ID,
+            bytes[at::KEY_ID..at::KEY_ID + 4] == [0; 4],
+            "sealed page, and no key",
+        ),
+        (at::COUNT, page.count() > 0, "empty node"),
+        (
+            at::HEAP,
+            page.heap() <= bytes.len(),
+            "heap outside of the page",
+        ),
+        (
+            at::COUNT,
+            page.count().saturating_mul(SLOT).saturating_add(HEADER) <= page.heap(),
+            "slots reach into the heap",
+        ),
+    ];
+    match checks.into_iter().find(|(_, good, _)| !good) {
+        Some((offset, _, what)) => Err((offset, what)),
+        None => Ok(()),
+    }
+}

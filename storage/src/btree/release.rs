@@ -1,0 +1,82 @@
+//! Giving memory back: links to nodes that a checkpoint saved become links to the file.
+
+use std::sync::Arc;
+
+use super::edit::Writer;
+use super::node::{Link, Node};
+use super::page::PageRef;
+use super::tree::{KeyOrder, Tree};
+
+/// Looks at nodes from the one with the key `from` (empty: the first) on; returns where to go on
+/// when the budget is used up. Only while no checkpoint runs.
+pub(super) fn release(
+    tree: &mut Tree,
+    w: &mut Writer,
+    from: &[u8],
+    budget: usize,
+) -> Option<Vec<u8>> {
+    let Some(Link::Memory(root)) = &mut tree.root else {
+        return None;
+    };
+    if let Some(page) = saved(w, root) {
+        let level = root.page().level();
+        tree.root = Some(Link::Disk { page, level });
+        return None;
+    }
+    let mut budget = budget.max(1);
+    release_below(tree.kind.order, w, root, from, &mut budget)
+}
+
+/// Where the last checkpoint, which is finished, has put a node; `None` for one changed since.
+fn saved(w: &Writer, node: &Node) -> Option<PageRef> {
+    if node.born == w.counter {
+        return None;
+    }
+    Some(*node.saved.get().expect("saved by the last checkpoint"))
+}
+
+/// `node` itself is changed since the checkpoint, so it stays.
+fn release_below(
+    order: KeyOrder,
+    w: &mut Writer,
+    link: &mut Arc<Node>,
+    from: &[u8],
+    budget: &mut usize,
+) -> Option<Vec<u8>> {
+    if link.page().level() == 0 {
+        return None;
+    }
+    let start = if from.is_empty() {
+        0
+    } else {
+        link.page().child_for(order, from)
+    };
+    for i in start..link.page().count() {
+        // The first one is always looked at: each call gets ahead.
+        if i > start && *budget == 0 {
+            return Some(link.page().key(i).to_vec());
+        }
+        *budget = budget.saturating_sub(1);
+        let Some(child) = &link.children[i] else {
+            continue;
+        };
+        let page = saved(w, child);
+        if page.is_none() && child.page().level() == 0 {
+            continue;
+        }
+        // May copy a node that views share: the writer would have to, with the next edit in it.
+        let node = w.own(link);
+        if let Some(page) = page {
+            node.image.set_child(i, page);
+            node.children[i] = None;
+            continue;
+        }
+        let child = node.children[i].as_mut().expect("looked at above");
+        let from = if i == start { from } else { &[] };
+        let rest = release_below(order, w, child, from, budget);
+        if rest.is_some() {
+            return rest;
+        }
+    }
+    None
+}

@@ -1,0 +1,284 @@
+//! Which units of the page file are free. Owned by the checkpoint that runs, else by the file.
+//!
+//! A run that the trees gave up between the beginnings of checkpoints g-1 and g is *pending of g*:
+//! checkpoint g-1 still refers to it. It may be written again by checkpoint g+2 at the earliest:
+//! until then, one of the two metas on disk is g-1 or is being overwritten by g+1. And not before
+//! every `Pages` of the generations up to g-1 is gone, for their views may read it.
+//!
+//! The lists are kept in the file, in a run of their own named by the meta page:
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 4 | magic | `StlF` |
+//! | 4 | 4 | version | 1 |
+//! | 8 | 4 | free | number of free extents |
+//! | 12 | 4 | pending | number of pending extents |
+//! | 16 | 4 | key id | of encryption at rest; zero: not sealed |
+//! | 20 | 28 | nonce, tag | zero while not sealed |
+//! | 48 | | | free: start `u64`, units `u32`; then pending: the same and generation `u64` |
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::page::{PageRef, UNIT, u32_at, u64_at};
+use super::pages::FIRST_UNIT;
+
+const MAGIC: [u8; 4] = *b"StlF";
+const VERSION: u32 = 1;
+const HEADER: usize = 48;
+const FREE_BYTES: usize = 12;
+const PENDING_BYTES: usize = 20;
+
+/// A free end of the file shorter than this (256 KiB) is kept.
+const TRUNCATE_UNITS_MIN: u64 = 64;
+
+/// Sizes of runs for which the place to search from is remembered.
+const HINTS: usize = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Extent {
+    pub(super) start: u64,
+    pub(super) units: u32,
+}
+
+impl From<PageRef> for Extent {
+    fn from(page: PageRef) -> Extent {
+        Extent {
+            start: page.id,
+            units: page.units,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Space {
+    /// Length of the file.
+    units: u64,
+    /// Start → length; never adjacent to each other.
+    free: BTreeMap<u64, u64>,
+    /// Rising generations; the extents of each are sorted.
+    pending: VecDeque<(u64, Vec<Extent>)>,
+    /// Where no free run of `index` units begins before. Allocation only shrinks what is free, so
+    /// these rise until `settle` adds to it.
+    search_from: [u64; HINTS],
+}
+
+impl Space {
+    pub(super) fn new() -> Space {
+        Space {
+            units: FIRST_UNIT,
+            free: BTreeMap::new(),
+            pending: VecDeque::new(),
+            search_from: [0; HINTS],
+        }
+    }
+
+    pub(super) fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// Units that are free now, or will be.
+    pub(super) fn free_units(&self) -> u64 {
+        let pending = self.pending.iter().flat_map(|(_, extents)| extents);
+        self.free.values().sum::<u64>() + pending.map(|e| e.units as u64).sum::<u64>()
+    }
+
+    /// All extents that nothing in the newest checkpoint refers to.
+    pub(super) fn extents(&self) -> impl Iterator<Item = (u64, u64)> {
+        let pending = self.pending.iter().flat_map(|(_, extents)| extents);
+        let free = self.free.iter().map(|(start, units)| (*start, *units));
+        free.chain(pending.map(|e| (e.start, e.units as u64)))
+    }
+
+    /// Beginning of checkpoint `generation`: takes what was freed since the last one, and makes
+    /// free what nobody can need any more. `oldest_view` is the oldest generation that any view
+    /// was taken in.
+    pub(super) fn settle(&mut self, generation: u64, freed: &[PageRef], oldest_view: u64) {
+        let mut extents: Vec<Extent> = freed.iter().map(|page| (*page).into()).collect();
+        extents.sort_unstable();
+        join_adjacent(&mut extents);
+        if !extents.is_empty() {
+            self.pending.push_back((generation, extents));
+        }
+        while let Some((of, _)) = self.pending.front()
+            && of + 2 <= generation
+            && oldest_view >= *of
+        {
+            let (_, extents) = self.pending.pop_front().expect("looked at above");
+            for extent in extents {
+                self.release(extent.start, extent.units as u64);
+            }
+        }
+        self.search_from = [0; HINTS];
+    }
+
+    fn release(&mut self, mut start: u64, mut units: u64) {
+        if let Some((&before, &len)) = self.free.range(..start).next_back() {
+            assert!(before + len <= start, "freed twice");
+            if before + len == start {
+                self.free.remove(&before);
+                (start, units) = (before, len + units);
+            }
+        }
+        if let Some(len) = self.free.remove(&(start + units)) {
+            units += len;
+        }
+        self.free.insert(start, units);
+    }
+
+    /// A run of `units`, as near to the front as there is one.
+    pub(super) fn allocate(&mut self, units: u32) -> u64 {
+        let units = units as u64;
+        let hint = (units as usize).min(HINTS - 1);
+        // The last hint serves all bigger sizes: only what is too small for the smallest of them
+        // may be skipped.
+        let shared = hint == HINTS - 1;
+        let from = self.search_from[hint];
+        let mut rest = self.free.range(from..);
+        let found = if shared {
+            let mut big = rest
+                .by_ref()
+                .filter(|(_, len)| **len >= hint as u64)
+                .peekable();
+            self.search_from[hint] = big.peek().map_or(u64::MAX, |(start, _)| **start);
+            big.find(|(_, len)| **len >= units)
+        } else {
+            let found = rest.find(|(_, len)| **len >= units);
+            self.search_from[hint] = found.map_or(u64::MAX, |(start, _)| *start);
+            found
+        };
+        let Some((&start, &len)) = found else {
+            let start = self.units;
+            self.units += units;
+            return start;
+        };
+        self.free.remove(&start);
+        if len > units {
+            self.free.insert(start + units, len - units);
+            // What is left begins later: the hint, at `start`, is still no later than that.
+        }
+        start
+    }
+
+    /// Cuts a long free end off the file.
+    fn shrink(&mut self) {
+        if let Some((&start, &len)) = self.free.last_key_value()
+            && start + len == self.units
+            && len >= TRUNCATE_UNITS_MIN
+        {
+            self.free.remove(&start);
+            self.units = start;
+        }
+    }
+
+    /// Allocates the run for these lists and fills it. The last thing before the meta page.
+    pub(super) fn save(&mut self) -> (u64, Vec<u8>) {
+        // Allocating takes from one extent: there will not be more of them than now.
+        let pending: usize = self.pending.iter().map(|(_, extents)| extents.len()).sum();
+        let len = HEADER + self.free.len() * FREE_BYTES + pending * PENDING_BYTES;
+        let len = len.next_multiple_of(UNIT);
+        let start = self.allocate((len / UNIT) as u32);
+        self.shrink();
+        let mut bytes = Vec::with_capacity(len);
+        bytes.extend_from_slice(&MAGIC);
+        let free: Vec<Extent> = self.free.iter().flat_map(|(s, n)| pieces(*s, *n)).collect();
+        for field in [VERSION, free.len() as u32, pending as u32] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        bytes.resize(HEADER, 0);
+        let put = |bytes: &mut Vec<u8>, extent: &Extent| {
+            bytes.extend_from_slice(&extent.start.to_le_bytes());
+            bytes.extend_from_slice(&extent.units.to_le_bytes());
+        };
+        free.iter().for_each(|extent| put(&mut bytes, extent));
+        for (generation, extents) in &self.pending {
+            for extent in extents {
+                put(&mut bytes, extent);
+                bytes.extend_from_slice(&generation.to_le_bytes());
+            }
+        }
+        assert!(bytes.len() <= len, "the lists outgrew their run");
+        bytes.resize(len, 0);
+        (start, bytes)
+    }
+
+    /// The lists of a file of `units`; an error says what is wrong where.
+    pub(super) fn load(bytes: &[u8], units: u64) -> Result<Space, (usize, &'static str)> {
+        if bytes.len() < HEADER || bytes[..4] != MAGIC {
+            return Err((0, "not a free list"));
+        }
+        if u32_at(bytes, 4) != VERSION {
+            return Err((4, "unknown free list version"));
+        }
+        if bytes[16..HEADER].iter().any(|b| *b != 0) {
+            return Err((16, "sealed free list, and no key"));
+        }
+        let (free, pending) = (u32_at(bytes, 8) as u64, u32_at(bytes, 12) as u64);
+        let len = HEADER as u64 + free * FREE_BYTES as u64 + pending * PENDING_BYTES as u64;
+        if len > bytes.len() as u64 {
+            return Err((8, "free list longer than its run"));
+        }
+        let extent = |offset: usize| {
+            let extent = Extent {
+                start: u64_at(bytes, offset),
+                units: u32_at(bytes, offset + 8),
+            };
+            let end = extent.start.saturating_add(extent.units as u64);
+            if extent.start < FIRST_UNIT || extent.units == 0 || end > units {
+                return Err((offset, "free extent outside of the file"));
+            }
+            Ok(extent)
+        };
+        let mut space = Space {
+            units,
+            ..Space::new()
+        };
+        let mut offset = HEADER;
+        let mut end = 0;
+        for _ in 0..free {
+            let extent = extent(offset)?;
+            if extent.start < end {
+                return Err((offset, "free extents overlap"));
+            }
+            end = extent.start + extent.units as u64;
+            space.release(extent.start, extent.units as u64);
+            offset += FREE_BYTES;
+        }
+        for _ in 0..pending {
+            let extent = extent(offset)?;
+            let generation = u64_at(bytes, offset + FREE_BYTES);
+            match space.pending.back_mut() {
+                Some((last, _)) if *last > generation => {
+                    return Err((offset, "pending extents out of order"));
+                }
+                Some((last, extents)) if *last == generation => extents.push(extent),
+                _ => space.pending.push_back((generation, vec![extent])),
+            }
+            offset += PENDING_BYTES;
+        }
+        Ok(space)
+    }
+}
+
+/// An extent's length is 32 bits: 16 TiB in one piece are two.
+fn pieces(start: u64, units: u64) -> impl Iterator<Item = Extent> {
+    let step = u32::MAX as u64;
+    (0..units.div_ceil(step)).map(move |i| Extent {
+        start: start + i * step,
+        units: (units - i * step).min(step) as u32,
+    })
+}
+
+fn join_adjacent(sorted: &mut Vec<Extent>) {
+    sorted.dedup_by(|next, previous| {
+        let end = previous.start + previous.units as u64;
+        assert!(end <= next.start, "freed twice");
+        let joined = previous.units.checked_add(next.units);
+        if end == next.start
+            && let Some(units) = joined
+        {
+            previous.units = units;
+            return true;
+        }
+        false
+    });
+}

@@ -1,0 +1,84 @@
+//! The bytes this module adds to the meta page.
+
+use super::compact::Compaction;
+use super::{Applied, Revision};
+
+/// What the meta page carries of this module, so that it moves together with the trees:
+/// ```text
+/// offset  size  name
+///      0     1  format version, 1
+///      1     8  revision
+///      9     8  compacted
+///     17     8  applied index
+///     25     8  applied term
+///     33     8  compaction: next main revision to look at
+///     41     8  compaction: next sub revision to look at
+///     49     1  compaction: 1 when done
+/// ```
+/// Numbers are big-endian.
+pub(super) struct Meta {
+    pub(super) revision: i64,
+    pub(super) compacted: i64,
+    pub(super) applied: Applied,
+    pub(super) compaction: Compaction,
+}
+
+const META_VERSION: u8 = 1;
+const META_BYTES: usize = 50;
+
+impl Meta {
+    /// etcd's numbers for a store that was never written to.
+    pub(super) const EMPTY: Meta = Meta {
+        revision: 1,
+        compacted: -1,
+        applied: Applied { index: 0, term: 0 },
+        compaction: Compaction::NONE,
+    };
+
+    pub(super) fn encode(&self) -> [u8; META_BYTES] {
+        let numbers = [
+            self.revision as u64,
+            self.compacted as u64,
+            self.applied.index,
+            self.applied.term,
+            self.compaction.next.main as u64,
+            self.compaction.next.sub as u64,
+        ];
+        let mut out = [0; META_BYTES];
+        out[0] = META_VERSION;
+        for (place, number) in out[1..].chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_be_bytes());
+        }
+        out[META_BYTES - 1] = self.compaction.done.into();
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Meta> {
+        if bytes.is_empty() {
+            return Some(Meta::EMPTY);
+        }
+        let bytes: &[u8; META_BYTES] = bytes.try_into().ok()?;
+        if bytes[0] != META_VERSION {
+            return None;
+        }
+        let number = |i: usize| {
+            let (number, _) = bytes[1 + 8 * i..].split_first_chunk()?;
+            Some(u64::from_be_bytes(*number))
+        };
+        Some(Meta {
+            revision: number(0)? as i64,
+            compacted: number(1)? as i64,
+            applied: Applied {
+                index: number(2)?,
+                term: number(3)?,
+            },
+            compaction: Compaction {
+                next: Revision {
+                    main: number(4)? as i64,
+                    sub: number(5)? as i64,
+                },
+                done: bytes[META_BYTES - 1] == 1,
+            },
+        })
+    }
+}

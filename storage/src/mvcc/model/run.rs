@@ -1,0 +1,423 @@
+//! Runs bytes as a program against [`Store`] and [`Model`] side by side and compares them. The
+//! same bytes come from the model test, from the fuzzer and from the power-cut test.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::super::{
+    Applied, Bucket, CheckpointDone, CheckpointJob, KeyRange, Options, Root, Store, View, Want,
+};
+use super::{Model, Row, Version};
+use crate::Result;
+use crate::vfs::sim::SimVfs;
+
+pub(crate) const DIR: &str = "/data/member/store";
+
+const OPENED: &str = "opened before the first step";
+
+/// Old views that are held, with the model as it was then.
+const VIEWS_MAX: usize = 3;
+
+/// Keys in all the ways two keys can be near each other, among them one that looks like another
+/// with a revision behind it.
+const KEYS: [&[u8]; 16] = [
+    b"\0",
+    b"a",
+    b"a\0",
+    b"a\0\0\0\0\0\0\0\0\0\0\0\0",
+    b"a\xff\xff\xff\xff\xff\xff\xff\xfd\xff\xff\xff\xff",
+    b"a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+    b"aa",
+    b"ab",
+    b"b",
+    b"ba",
+    b"registry/pods/default/one",
+    b"registry/pods/default/two",
+    b"registry/pods/default/two-and-a-half",
+    b"registry/services",
+    b"\xff",
+    b"\xff\xff",
+];
+
+/// Bytes taken one by one; zeros when there are no more.
+pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((&byte, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        byte
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        let number = usize::from(self.byte()) << 8 | usize::from(self.byte());
+        number % n
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        match self.below(4) {
+            0 => format!("k{:03}", self.below(400)).into_bytes(),
+            1 => format!("k{:03}", self.below(20)).into_bytes(),
+            _ => KEYS[self.below(KEYS.len())].to_vec(),
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let len = match self.byte() {
+            0 => 20_000,
+            1..8 => 3_000,
+            small => usize::from(small / 2),
+        };
+        vec![self.byte(); len]
+    }
+
+    /// A key and an end as they come over the wire.
+    fn range(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let key = self.key();
+        match self.below(4) {
+            0 => (key, Vec::new()),
+            1 => (key, vec![0]),
+            2 => (Vec::new(), vec![0]),
+            _ => {
+                let other = self.key();
+                // The wrong way round now and then: an empty range.
+                if self.byte() < 16 {
+                    (other, key)
+                } else {
+                    (key.clone().min(other.clone()), key.max(other))
+                }
+            }
+        }
+    }
+}
+
+pub(crate) struct Runner {
+    vfs: SimVfs,
+    store: Option<Store>,
+    pub(crate) model: Model,
+    applied: Applied,
+    /// The model at each checkpoint begun, by applied index; what a restart may find.
+    pub(crate) saved: BTreeMap<u64, Model>,
+    /// Of the checkpoints whose end the store has seen, the newest two, oldest first.
+    pub(crate) durable: [u64; 2],
+    job: Option<(u64, CheckpointJob)>,
+    done: Option<(u64, CheckpointDone)>,
+    views: Vec<(View, Model)>,
+    /// Compare as it goes. The power-cut test compares at its end alone.
+    compare: bool,
+}
+
+/// Runs all of `data`; panics when store and model differ.
+pub(crate) fn agree(data: &[u8]) {
+    let mut runner = Runner::new(SimVfs::new(1), true);
+    runner.run(&mut Input(data)).expect("a disk without faults");
+    runner.finish();
+}
+
+impl Runner {
+    pub(crate) fn new(vfs: SimVfs, compare: bool) -> Runner {
+        let model = Model::new();
+        Runner {
+            vfs,
+            store: None,
+            applied: Applied::default(),
+            saved: BTreeMap::from([(0, model.clone())]),
+            durable: [0, 0],
+            model,
+            job: None,
+            done: None,
+            views: Vec::new(),
+            compare,
+        }
+    }
+
+    pub(crate) fn run(&mut self, input: &mut Input<'_>) -> Result<()> {
+        self.store = Some(open(&self.vfs)?);
+        while !input.0.is_empty() {
+            self.step(input)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) {
+        for at in [self.model.compacted().max(1), self.model.revision()] {
+            let input = &mut Input(&[0x5a, 0xc3, 0x17, 0x88, 0x21, 0xee]);
+            let store = self.store.as_ref().expect(OPENED);
+            compare(store.root(), &self.model, at, input);
+        }
+        for (view, model) in &self.views {
+            compare(view, model, model.revision(), &mut Input(&[]));
+        }
+        self.checkpoint_to_its_end().expect("a disk without faults");
+        while !self.store().compact_step(64).expect("no faults").done {}
+        self.store().check().expect("no page is lost or used twice");
+        self.checkpoint_to_its_end().expect("a disk without faults");
+        self.store().check().expect("no page is lost or used twice");
+        let rows = self.model.changes(0, i64::MAX).len() as u64;
+        assert_eq!(
+            self.store().root().revisions.len(),
+            rows,
+            "compaction left rows behind"
+        );
+        assert_eq!(
+            self.store().root().keys.len(),
+            rows,
+            "compaction left versions behind"
+        );
+    }
+
+    fn store(&mut self) -> &mut Store {
+        self.store.as_mut().expect(OPENED)
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) -> Result<()> {
+        match input.below(32) {
+            0..12 => self.write(input)?,
+            12..15 => self.compact(input)?,
+            15..18 => {
+                let budget = input.below(12);
+                self.store().compact_step(budget)?;
+            }
+            18..21 => self.begin_checkpoint(),
+            21 | 22 => self.run_checkpoint()?,
+            23 | 24 => self.finish_checkpoint(),
+            25 => self.reopen()?,
+            26 => self.hold_view(),
+            27 if !self.views.is_empty() => {
+                let which = input.below(self.views.len());
+                let (view, model) = self.views.swap_remove(which);
+                if self.compare {
+                    compare(&view, &model, 0, input);
+                }
+            }
+            28 => self.store().publish(),
+            29 => {
+                let budget = input.below(5);
+                self.store().release_step(budget);
+            }
+            _ if self.compare => {
+                let first = self.model.compacted().max(1);
+                let at = first + input.below((self.model.revision() - first + 1) as usize) as i64;
+                let store = self.store.as_ref().expect(OPENED);
+                compare(store.root(), &self.model, at, input);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, input: &mut Input<'_>) -> Result<()> {
+        self.applied.index += 1;
+        self.applied.term = 1 + self.applied.index / 100;
+        let model = &mut self.model;
+        let store = self.store.as_mut().expect(OPENED);
+        let mut write = store.write(self.applied);
+        let before = write.revision();
+        let mut deleted: Vec<Vec<u8>> = Vec::new();
+        for _ in 0..1 + input.below(5) {
+            match input.below(8) {
+                0 | 1 => {
+                    let (key, end) = input.range();
+                    let range = KeyRange::from_wire(&key, &end);
+                    deleted.extend(model.range(range, i64::MAX).into_iter().map(|v| v.key));
+                    assert_eq!(write.delete_range(range)?, model.delete_range(range));
+                }
+                2 => {
+                    let (key, value) = (input.key(), input.value());
+                    write.set(Bucket::Lease, &key, &value)?;
+                    model.set(Bucket::Lease, &key, &value);
+                }
+                3 => {
+                    let key = input.key();
+                    write.remove(Bucket::Lease, &key)?;
+                    model.remove(Bucket::Lease, &key);
+                }
+                _ => {
+                    let (key, value) = (input.key(), input.value());
+                    // etcd refuses a transaction that puts a key it has deleted.
+                    if deleted.contains(&key) {
+                        continue;
+                    }
+                    let lease = input.below(4) as i64;
+                    write.put(&key, &value, lease)?;
+                    model.put(&key, &value, lease);
+                }
+            }
+            assert_eq!(write.revision(), model.revision());
+        }
+        assert_eq!(write.changed(), model.revision() > before);
+        model.end();
+        Ok(())
+    }
+
+    fn compact(&mut self, input: &mut Input<'_>) -> Result<()> {
+        let (compacted, revision) = (self.model.compacted(), self.model.revision());
+        if compacted == revision {
+            return Ok(());
+        }
+        // Often near the newest, so that there are several.
+        let span = if input.byte() < 200 { 12 } else { 200 };
+        let to = (compacted + 1 + input.below(span) as i64).min(revision);
+        self.applied.index += 1;
+        let applied = self.applied;
+        self.store().write(applied).compact(to)?;
+        self.model.compact(to);
+        Ok(())
+    }
+
+    fn begin_checkpoint(&mut self) {
+        if self.job.is_some() || self.done.is_some() {
+            assert!(self.store().begin_checkpoint().is_none(), "one at a time");
+            return;
+        }
+        if let Some(job) = self.store().begin_checkpoint() {
+            self.saved.insert(self.applied.index, self.model.clone());
+            self.job = Some((self.applied.index, job));
+        }
+    }
+
+    fn run_checkpoint(&mut self) -> Result<()> {
+        if let Some((index, job)) = self.job.take() {
+            self.done = Some((index, job.run()?));
+            self.durable = [self.durable[1], index];
+        }
+        Ok(())
+    }
+
+    fn finish_checkpoint(&mut self) {
+        if let Some((_, done)) = self.done.take() {
+            let behind = self.store().finish_checkpoint(done);
+            assert_eq!(
+                behind, self.durable[0],
+                "the log is needed from the older meta on"
+            );
+        }
+    }
+
+    fn checkpoint_to_its_end(&mut self) -> Result<()> {
+        for _ in 0..2 {
+            self.begin_checkpoint();
+            self.run_checkpoint()?;
+            self.finish_checkpoint();
+        }
+        Ok(())
+    }
+
+    /// As after a kill: what came after the newest durable checkpoint is for the log to bring back.
+    fn reopen(&mut self) -> Result<()> {
+        (self.job, self.done, self.store) = (None, None, None);
+        self.views.clear();
+        let store = open(&self.vfs)?;
+        let index = self.durable[1];
+        assert_eq!(store.root().applied().index, index);
+        self.applied = store.root().applied();
+        self.model = self.saved[&index].clone();
+        self.store = Some(store);
+        Ok(())
+    }
+
+    fn hold_view(&mut self) {
+        if self.views.len() < VIEWS_MAX {
+            let store = self.store();
+            store.publish();
+            let view = store.reader().view();
+            self.views.push((view, self.model.clone()));
+        }
+    }
+}
+
+pub(crate) fn open(vfs: &SimVfs) -> Result<Store> {
+    Store::open(Arc::new(vfs.clone()), Path::new(DIR), Options::default())
+}
+
+/// Asks both everything about `at`.
+pub(crate) fn compare(root: &Root, model: &Model, at: i64, input: &mut Input<'_>) {
+    compare_all(root, model, at, input).expect("reading does not fail");
+}
+
+fn compare_all(root: &Root, model: &Model, at: i64, input: &mut Input<'_>) -> Result<()> {
+    assert_eq!(root.revision(), model.revision());
+    assert_eq!(root.compacted(), model.compacted());
+    let then = if at == 0 { model.revision() } else { at };
+    let (key, end) = input.range();
+    for range in [KeyRange::ALL, KeyRange::from_wire(&key, &end)] {
+        compare_range(root, model, at, then, range)?;
+    }
+    for key in [input.key(), key] {
+        assert_eq!(
+            root.get(&key, at, |item| Version::from(item))?,
+            model.live(&key, then)
+        );
+        let previous = root.previous(&key, then, |item| Version::from(item))?;
+        assert_eq!(previous, model.previous(&key, then));
+    }
+    let (first, last) = (model.compacted().max(0), model.revision());
+    for (from, through) in [(then, then), (first, then), (then, last)] {
+        let mut rows = Vec::new();
+        root.changes(from, through, &mut |change| {
+            rows.push(Row::from(change));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        assert_eq!(
+            rows,
+            model.changes(from, through),
+            "changes {from}..={through}"
+        );
+    }
+    let mut rows = Vec::new();
+    root.hash_rows(at, &mut |change| rows.push(Row::from(change)))?;
+    assert_eq!(rows, model.hash_rows(then), "hash at {then}");
+    for bucket in [Bucket::Lease, Bucket::LeaseKeys, Bucket::Meta] {
+        let mut rows = Vec::new();
+        root.side_scan(bucket, b"", &mut |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        assert_eq!(rows, model.bucket(bucket));
+        for (key, value) in rows {
+            assert_eq!(root.side_get(bucket, &key)?, Some(value));
+        }
+    }
+    Ok(())
+}
+
+fn compare_range(
+    root: &Root,
+    model: &Model,
+    at: i64,
+    then: i64,
+    range: KeyRange<'_>,
+) -> Result<()> {
+    let expected = model.range(range, then);
+    assert_eq!(
+        root.count(range, at)?,
+        expected.len() as u64,
+        "count of {range:?} at {then}"
+    );
+    let mut found = Vec::new();
+    root.range(range, at, Want::Values, &mut |item| {
+        found.push(Version::from(item));
+        ControlFlow::Continue(())
+    })?;
+    assert_eq!(found, expected, "{range:?} at {then}");
+    let limit = expected.len().div_ceil(2).max(1);
+    let mut found = Vec::new();
+    root.range(range, at, Want::KeysOnly, &mut |item| {
+        found.push(Version::from(item));
+        if found.len() < limit {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    })?;
+    let keys_only = expected.into_iter().take(limit).map(|version| Version {
+        value: Vec::new(),
+        ..version
+    });
+    assert!(found.into_iter().eq(keys_only));
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! The store as its owner holds it: opening, publishing, checkpoints. Knows nothing of what a row
+//! means.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::compact::Compaction;
+use super::key;
+use super::meta::Meta;
+use super::publish::{Publisher, Subscriber};
+use super::{Applied, CompactProgress, Options, Root, Stats, Write};
+use crate::btree::{self, KeyOrder, PageFile, Tree, TreeKind};
+use crate::vfs::Vfs;
+use crate::{Error, Result};
+
+/// The page file in the store's directory.
+const FILE_NAME: &str = "pages";
+
+/// In-memory nodes that each publish lets go of after a checkpoint has saved them: well below a
+/// tenth of a millisecond's work.
+const RELEASE_NODES_PER_PUBLISH: usize = 64;
+
+/// The key tree's leaves are rewritten at random places: small ones make small checkpoints.
+const KEY_LEAF_BYTES: usize = 4096;
+
+/// The revision tree grows at its end, where large leaves cost nothing.
+const REVISION_LEAF_BYTES: usize = 16384;
+
+const SIDE_LEAF_BYTES: usize = 4096;
+
+/// In the order of [`Store::trees`].
+const KINDS: [TreeKind; 3] = [
+    TreeKind {
+        id: 1,
+        order: KeyOrder::KeyThenRevision,
+        weigh: |_, value| key::is_live_head(value).into(),
+        leaf_bytes: KEY_LEAF_BYTES,
+    },
+    TreeKind {
+        id: 2,
+        order: KeyOrder::Bytes,
+        weigh: |_, _| 0,
+        leaf_bytes: REVISION_LEAF_BYTES,
+    },
+    TreeKind {
+        id: 3,
+        order: KeyOrder::Bytes,
+        weigh: |_, _| 0,
+        leaf_bytes: SIDE_LEAF_BYTES,
+    },
+];
+
+/// The store's one writer.
+#[derive(Debug)]
+pub struct Store {
+    pub(super) root: Root,
+    pub(super) file: PageFile,
+    published: Publisher<Root>,
+    pub(super) compaction: Compaction,
+    /// Something has changed since the last checkpoint was begun.
+    pub(super) dirty: bool,
+    /// The last checkpoint's nodes have not all been let go of.
+    releasing: bool,
+    fallback: Option<String>,
+    /// Reused for every row that is put together.
+    pub(super) scratch: Vec<u8>,
+}
+
+impl Store {
+    /// Opens the store in `dir`, or makes an empty one. Reads the newest valid meta page; scans
+    /// nothing.
+    pub fn open(vfs: Arc<dyn Vfs>, dir: &Path, _options: Options) -> Result<Store> {
+        vfs.create_dir_all(dir)
+            .map_err(Error::io("create directory", dir))?;
+        if let Some(parent) = dir.parent() {
+            vfs.sync_dir(parent)
+                .map_err(Error::io("sync directory", parent))?;
+        }
+        let path: Arc<Path> = dir.join(FILE_NAME).into();
+        let (file, opened) = PageFile::open(vfs, &path, &KINDS)?;
+        let meta = Meta::decode(&opened.user_meta)
+            .ok_or_else(|| Error::corrupt(&path, 0, "the store's part of the meta page"))?;
+        let Ok([keys, revisions, side]) = <[Tree; 3]>::try_from(opened.trees) else {
+            unreachable!("the page file has as many trees as kinds");
+        };
+        let root = Root {
+            keys,
+            revisions,
+            side,
+            pages: file.pages().clone(),
+            path,
+            revision: meta.revision,
+            compacted: meta.compacted,
+            applied: meta.applied,
+            census: Arc::new(()),
+        };
+        Ok(Store {
+            published: Publisher::new(Arc::new(root.clone())),
+            root,
+            file,
+            compaction: meta.compaction,
+            // An empty store becomes durable with its first checkpoint like any other state.
+            dirty: opened.user_meta.is_empty(),
+            releasing: false,
+            fallback: opened.fallback,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// Why the newer of the two meta pages was not taken, when it was not.
+    pub fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
+    /// A handle for readers on any thread.
+    pub fn reader(&self) -> Reader {
+        Reader {
+            published: self.published.subscribe(),
+        }
+    }
+
+    /// Begins one log entry's effects. They are edits in place with no way back: check first,
+    /// then write. An error from a write leaves the store in no state to go on with.
+    pub fn write(&mut self, applied: Applied) -> Write<'_> {
+        assert!(
+            self.root.applied.index < applied.index,
+            "an entry is applied once, in order"
+        );
+        self.dirty = true;
+        Write::new(self, applied)
+    }
+
+    /// The newest state, published or not.
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Makes everything written so far visible to readers.
+    pub fn publish(&mut self) {
+        self.published.publish(Arc::new(self.root.clone()));
+        self.release_step(RELEASE_NODES_PER_PUBLISH);
+    }
+
+    /// The newest state as a job that makes it durable, to be run on any thread. `None` when the
+    /// last checkpoint has it all already, or one is under way.
+    pub fn begin_checkpoint(&mut self) -> Option<CheckpointJob> {
+        if !self.dirty || self.file.checkpoint_running() {
+            return None;
+        }
+        let meta = Meta {
+            revision: self.root.revision,
+            compacted: self.root.compacted,
+            applied: self.root.applied,
+            compaction: self.compaction,
+        };
+        let trees = [&self.root.keys, &self.root.revisions, &self.root.side];
+        let job = self.file.begin_checkpoint(&trees, &meta.encode());
+        self.root.pages = self.file.pages().clone();
+        self.dirty = false;
+        Some(CheckpointJob { job })
+    }
+
+    /// Takes the finished job back. Returns the applied index of the *older* of the two meta
+    /// pages: the log is needed from the entry after it.
+    pub fn finish_checkpoint(&mut self, done: CheckpointDone) -> u64 {
+        self.file.finish_checkpoint(done.done);
+        self.root.pages = self.file.pages().clone();
+        self.releasing = true;
+        Meta::decode(self.file.older_user_meta()).map_or(0, |meta| meta.applied.index)
+    }
+
+    /// Lets go of memory that the last checkpoint made superfluous, a bounded part of it; `true`
+    /// when none is left. Every publish does a little of this: only a store at rest needs the call.
+    pub fn release_step(&mut self, budget: usize) -> bool {
+        if self.releasing && !self.file.checkpoint_running() {
+            let Root {
+                keys,
+                revisions,
+                side,
+                ..
+            } = &mut self.root;
+            let done = [keys, revisions, side]
+                .into_iter()
+                .all(|tree| self.file.release_saved(tree, budget));
+            self.releasing = !done;
+        }
+        !self.releasing
+    }
+
+    /// Removes what about `budget` changes have superseded, of that which the newest compaction
+    /// has made invisible.
+    pub fn compact_step(&mut self, budget: usize) -> Result<CompactProgress> {
+        self.remove_superseded(budget)
+    }
+
+    pub fn stats(&self) -> Stats {
+        let stats = self.file.stats();
+        // Not views: the writer's root and the newest published one.
+        let roots = Arc::strong_count(&self.root.census) as u64;
+        Stats {
+            file_bytes: stats.file_bytes,
+            in_use_bytes: stats.file_bytes - stats.free_bytes,
+            dirty_bytes: stats.dirty_bytes,
+            views: roots.saturating_sub(2),
+        }
+    }
+
+    /// Walks all pages and free lists; an error names the first thing wrong. Only while no
+    /// checkpoint runs.
+    pub fn check(&self) -> Result<()> {
+        let trees = [&self.root.keys, &self.root.revisions, &self.root.side];
+        self.file.check(&trees)
+    }
+}
+
+/// Gives out views of the newest published root, without locks.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    published: Subscriber<Root>,
+}
+
+impl Reader {
+    pub fn view(&self) -> View {
+        View {
+            root: self.published.load(),
+        }
+    }
+}
+
+/// A published root, unchanging for as long as it is held. Holding one for long keeps the pages
+/// it stands on from being reused.
+#[derive(Clone, Debug)]
+pub struct View {
+    root: Arc<Root>,
+}
+
+impl Deref for View {
+    type Target = Root;
+
+    fn deref(&self) -> &Root {
+        &self.root
+    }
+}
+
+/// A checkpoint to be written; see [`Store::begin_checkpoint`].
+#[derive(Debug)]
+pub struct CheckpointJob {
+    job: btree::CheckpointJob,
+}
+
+impl CheckpointJob {
+    /// Writes and syncs. An error is final: the process must not go on with this store.
+    pub fn run(self) -> Result<CheckpointDone> {
+        let done = self.job.run()?;
+        Ok(CheckpointDone { done })
+    }
+}
+
+/// Proof of a durable checkpoint, for [`Store::finish_checkpoint`].
+#[derive(Debug)]
+pub struct CheckpointDone {
+    done: btree::CheckpointDone,
+}
