@@ -1,4 +1,21 @@
-//! stele
+//! etcd v3 on top of `raft` and `storage`: one binary, the same actors in a cluster of one as in
+//! one of five.
 
+#![forbid(unsafe_code)]
+
+pub mod compactor;
 pub mod config;
+pub mod encode;
+pub mod error;
+pub mod event;
+pub mod grpc;
+pub mod hashes;
 pub mod lessor;
+pub mod member;
+pub mod node;
+pub mod request;
+pub mod state;
+pub mod watch;
+
+/// Time since the process started; handed to whoever needs it, read by the shell alone.
+pub type Now = std::time::Duration;

@@ -1,0 +1,342 @@
+//! Actor 3: applies committed entries to the [`State`], keeps the leases' time, and has the store
+//! checkpointed and compacted in between. Plain values in and out; the shell runs it on a thread
+//! of its own.
+
+use std::collections::{HashMap, VecDeque};
+
+use etcd_api::etcdserverpb as pb;
+use raft::Now;
+use storage::mvcc::{CheckpointJob, Reader, View};
+
+use crate::error::Error;
+use crate::event::{Applied, ApplyEvent, Committed, LeaseAnswer, LeaseCall, Outcome, Reply, ReplySlot};
+use crate::lessor::Lessor;
+use crate::request::Request;
+use crate::state::{self, Effects, State};
+
+/// Bytes of changed pages in memory that start a checkpoint.
+const DIRTY_BYTES_TO_CHECKPOINT: u64 = 32 << 20;
+/// Bytes of changed pages at which entries wait until a checkpoint under way is done.
+const DIRTY_BYTES_MAX: u64 = 96 << 20;
+/// Bytes of log entries since the last checkpoint that start another: bounds replay at start.
+const LOG_BYTES_TO_CHECKPOINT: u64 = 192 << 20;
+/// Rows that one step of a compaction removes; entries are applied between steps.
+const COMPACT_STEP_ROWS: usize = 256;
+/// Leases revoked per turn, and lease checkpoints per entry.
+const LEASES_PER_TURN: usize = 500;
+
+pub struct Applier {
+    state: State,
+    reader: Reader,
+    lessor: Lessor,
+    leading: bool,
+    /// Committed entries that wait for memory; see `DIRTY_BYTES_MAX`.
+    backlog: VecDeque<Committed>,
+    checkpoint_running: bool,
+    log_bytes: u64,
+    compacting: bool,
+    /// Clients that asked for physical compaction.
+    waiting_compaction: Vec<ReplySlot>,
+    /// Clients whose renewal must first take back a checkpoint of their lease, by lease id.
+    waiting_renewals: HashMap<i64, Vec<(ReplySlot, i64)>>,
+    stopping: bool,
+}
+
+/// What a turn asks of the world. The order that matters: publishing has happened already; tell
+/// the watchers, then answer.
+#[derive(Default)]
+pub struct ApplyEffects {
+    pub replies: Vec<(ReplySlot, Reply)>,
+    /// Applied through here; the members' changes come first.
+    pub applied: Option<u64>,
+    pub conf_changes: Vec<(u64, raft::ConfChange)>,
+    /// The store's revision, when it moved.
+    pub advanced: Option<i64>,
+    /// Server-made requests for the log: expired leases, checkpoints of leases.
+    pub proposals: Vec<Request>,
+    pub checkpoint: Option<CheckpointJob>,
+    pub drop_log_before: Option<u64>,
+    /// Hashes of histories about to be compacted, to be computed on another thread.
+    pub hash: Vec<HashJob>,
+    pub cluster_changed: bool,
+    pub stopped: bool,
+}
+
+/// The digest that etcd keeps of each of its last compactions: the history up to the compaction's
+/// revision, as it stood before.
+pub struct HashJob {
+    pub view: View,
+    pub revision: i64,
+}
+
+impl Applier {
+    /// `now` is when the leases found in the store begin to run.
+    pub fn new(state: State, mut lessor: Lessor, now: Now) -> Result<Applier, Error> {
+        let rows = state::leases(state.store.root())?;
+        lessor.restore(rows.iter().map(|row| (row.id, row.granted_ttl, row.remaining_ttl)), now);
+        Ok(Applier {
+            reader: state.store.reader(),
+            state,
+            lessor,
+            leading: false,
+            backlog: VecDeque::new(),
+            checkpoint_running: false,
+            log_bytes: 0,
+            compacting: true, // One that a crash interrupted goes on.
+            waiting_compaction: Vec::new(),
+            waiting_renewals: HashMap::new(),
+            stopping: false,
+        })
+    }
+
+    pub fn stats(&self) -> storage::mvcc::Stats {
+        self.state.store.stats()
+    }
+
+    /// When to call again though nothing arrives.
+    pub fn wake_at(&self, now: Now) -> Option<Now> {
+        if self.compacting || (!self.backlog.is_empty() && !self.stalled()) {
+            return Some(now);
+        }
+        if self.leading { self.lessor.next_wake() } else { None }
+    }
+
+    /// Takes all of `events`. An error is final: the store is in no state to go on.
+    pub fn turn(
+        &mut self,
+        now: Now,
+        events: &mut Vec<ApplyEvent>,
+        effects: &mut ApplyEffects,
+    ) -> Result<(), Error> {
+        let revision_before = self.state.store.root().revision();
+        for event in events.drain(..) {
+            match event {
+                ApplyEvent::Committed(entries) => self.backlog.extend(entries),
+                ApplyEvent::Lease(call, slot) => self.answer_lease(now, call, slot, effects),
+                ApplyEvent::CheckpointDone(done) => {
+                    self.checkpoint_running = false;
+                    let needed_from = self.state.store.finish_checkpoint(done?);
+                    effects.drop_log_before = Some(needed_from + 1);
+                }
+                ApplyEvent::Leading(leading) => self.leading = leading,
+                ApplyEvent::Stop => self.stopping = true,
+            }
+        }
+        while !self.stalled() {
+            let Some(committed) = self.backlog.pop_front() else { break };
+            self.apply(now, committed, effects)?;
+        }
+        self.compact(effects)?;
+        self.state.store.publish();
+        let revision = self.state.store.root().revision();
+        if revision != revision_before {
+            effects.advanced = Some(revision);
+        }
+        if self.leading {
+            self.run_lessor(now, effects);
+        }
+        self.checkpoint(effects);
+        Ok(())
+    }
+
+    /// An error is final; one that concerns the request alone goes to its client.
+    fn apply(
+        &mut self,
+        now: Now,
+        committed: Committed,
+        effects: &mut ApplyEffects,
+    ) -> Result<(), Error> {
+        let Committed { entry, request, reply } = committed;
+        let position = storage::mvcc::Applied { index: entry.index, term: entry.term };
+        effects.applied = Some(entry.index);
+        if entry.index <= self.state.store.root().applied().index {
+            return Ok(()); // Replayed from the log, and in the checkpoint already.
+        }
+        self.log_bytes += entry.data.len() as u64;
+        match entry.kind {
+            raft::EntryKind::Normal if entry.data.is_empty() => self.state.skip(position),
+            raft::EntryKind::Normal => {
+                let request = request.unwrap_or_else(|| decode(&entry));
+                let result = self.apply_request(now, position, &request, effects);
+                if let Err(Error::Damaged(what)) = &result {
+                    return Err(Error::Damaged(what.clone()));
+                }
+                let Some(slot) = reply else { return Ok(()) };
+                let physical = matches!(&request, Request::Compaction(c) if c.physical);
+                if physical && result.is_ok() {
+                    self.waiting_compaction.push(slot);
+                } else {
+                    effects.replies.push((slot, self.answer(result)));
+                }
+            }
+            raft::EntryKind::ConfChange | raft::EntryKind::ConfChangeV2 => {
+                let change = decode_conf_change(&entry);
+                self.state.apply_conf_change(position, &change)?;
+                effects.cluster_changed = true;
+                effects.conf_changes.push((entry.index, change));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_request(
+        &mut self,
+        now: Now,
+        position: storage::mvcc::Applied,
+        request: &Request,
+        effects: &mut ApplyEffects,
+    ) -> Result<Outcome, Error> {
+        if let Request::Compaction(compaction) = request {
+            self.keep_hash_before(compaction.revision, effects);
+        }
+        let mut did = Effects::default();
+        let result = self.state.apply(position, request, &mut did);
+        if result.is_err() {
+            return result;
+        }
+        if let Some(row) = did.granted {
+            self.lessor.grant(row.id, row.granted_ttl, now);
+        }
+        if let Some(id) = did.revoked {
+            self.lessor.revoke(id);
+        }
+        self.finish_renewals(request, effects);
+        self.compacting |= did.compacted.is_some();
+        effects.cluster_changed |= did.cluster_changed;
+        result
+    }
+
+    /// The digest is that of the history as it is just before the compaction is applied.
+    fn keep_hash_before(&mut self, revision: i64, effects: &mut ApplyEffects) {
+        let root = self.state.store.root();
+        if revision > root.compacted() && revision <= root.revision() {
+            self.state.store.publish();
+            effects.hash.push(HashJob { view: self.reader.view(), revision });
+        }
+    }
+
+    fn answer(&self, result: Result<Outcome, Error>) -> Reply {
+        let revision = self.state.store.root().revision();
+        result.map(|outcome| Applied { outcome, revision })
+    }
+
+    fn answer_lease(
+        &mut self,
+        now: Now,
+        call: LeaseCall,
+        slot: ReplySlot,
+        effects: &mut ApplyEffects,
+    ) {
+        let answer = match call {
+            LeaseCall::KeepAlive { id } => match self.lessor.renew(id, now) {
+                None => Ok(LeaseAnswer::default()),
+                Some(renewal) if renewal.checkpointed => {
+                    effects.proposals.push(checkpoint_request(vec![(id, 0)]));
+                    self.waiting_renewals.entry(id).or_default().push((slot, renewal.ttl));
+                    return;
+                }
+                Some(renewal) => Ok(LeaseAnswer { ttl: renewal.ttl, ..Default::default() }),
+            },
+            LeaseCall::TimeToLive { id, keys } => self.time_to_live(now, id, keys),
+            LeaseCall::Leases => {
+                let leases = self.lessor.list(now).into_iter().map(|lease| lease.id).collect();
+                Ok(LeaseAnswer { leases, ..Default::default() })
+            }
+            LeaseCall::CheckpointAll => {
+                let checkpoints = self.lessor.checkpoint_all(now);
+                Ok(LeaseAnswer { checkpoints, ..Default::default() })
+            }
+        };
+        effects.replies.push((slot, self.answer(answer.map(Outcome::Lease))));
+    }
+
+    fn time_to_live(&self, now: Now, id: i64, keys: bool) -> Result<LeaseAnswer, Error> {
+        let Some(lease) = self.lessor.remaining(id, now) else {
+            return Ok(LeaseAnswer { ttl: -1, ..Default::default() });
+        };
+        let root = self.state.store.root();
+        Ok(LeaseAnswer {
+            ttl: lease.remaining.as_secs() as i64,
+            granted_ttl: lease.granted_ttl,
+            keys: if keys { state::lease_keys(root, id)? } else { Vec::new() },
+            ..Default::default()
+        })
+    }
+
+    /// A checkpoint of zero takes an earlier one back; whoever renewed the lease may hear of it.
+    fn finish_renewals(&mut self, request: &Request, effects: &mut ApplyEffects) {
+        let Request::LeaseCheckpoint(request) = request else { return };
+        for checkpoint in request.checkpoints.iter().filter(|c| c.remaining_ttl == 0) {
+            for (slot, ttl) in self.waiting_renewals.remove(&checkpoint.id).unwrap_or_default() {
+                let answer = LeaseAnswer { ttl, ..Default::default() };
+                effects.replies.push((slot, self.answer(Ok(Outcome::Lease(answer)))));
+            }
+        }
+    }
+
+    fn run_lessor(&mut self, now: Now, effects: &mut ApplyEffects) {
+        let expired = self.lessor.expired(now, LEASES_PER_TURN);
+        effects.proposals.extend(
+            expired.into_iter().map(|id| Request::LeaseRevoke(pb::LeaseRevokeRequest { id })),
+        );
+        let checkpoints = self.lessor.checkpoints(now, LEASES_PER_TURN);
+        if !checkpoints.is_empty() {
+            effects.proposals.push(checkpoint_request(checkpoints));
+        }
+    }
+
+    /// Removes some of what the last compaction made invisible; answers those who wait for all.
+    fn compact(&mut self, effects: &mut ApplyEffects) -> Result<(), Error> {
+        if !self.compacting {
+            return Ok(());
+        }
+        let progress = self.state.store.compact_step(COMPACT_STEP_ROWS)?;
+        if progress.done {
+            self.compacting = false;
+            for slot in std::mem::take(&mut self.waiting_compaction) {
+                effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
+            }
+        }
+        Ok(())
+    }
+
+    fn stalled(&self) -> bool {
+        self.checkpoint_running && self.state.store.stats().dirty_bytes >= DIRTY_BYTES_MAX
+    }
+
+    fn checkpoint(&mut self, effects: &mut ApplyEffects) {
+        if self.checkpoint_running {
+            return;
+        }
+        let due = self.stopping
+            || self.log_bytes >= LOG_BYTES_TO_CHECKPOINT
+            || self.state.store.stats().dirty_bytes >= DIRTY_BYTES_TO_CHECKPOINT;
+        if due {
+            effects.checkpoint = self.state.store.begin_checkpoint();
+            self.checkpoint_running = effects.checkpoint.is_some();
+            self.log_bytes = 0;
+        }
+        // The last checkpoint spares the next start the replay.
+        effects.stopped = self.stopping && !self.checkpoint_running;
+    }
+}
+
+fn checkpoint_request(rows: Vec<(i64, i64)>) -> Request {
+    let checkpoints = rows
+        .into_iter()
+        .map(|(id, remaining_ttl)| pb::LeaseCheckpoint { id, remaining_ttl })
+        .collect();
+    Request::LeaseCheckpoint(pb::LeaseCheckpointRequest { checkpoints })
+}
+
+/// Only bytes that verified against the log's checksums get here: what cannot be read was written
+/// by a version that knows more than this one, and skipping it would lose data.
+fn decode(entry: &raft::Entry) -> Request {
+    Request::decode(&entry.data)
+        .unwrap_or_else(|error| panic!("log entry {}: {error}", entry.index))
+}
+
+fn decode_conf_change(entry: &raft::Entry) -> raft::ConfChange {
+    raft::wire::decode_conf_change(&entry.data)
+        .unwrap_or_else(|error| panic!("log entry {}: {error}", entry.index))
+}

@@ -1,0 +1,125 @@
+//! Compaction by itself (`--auto-compaction-mode`): which revision to compact at, and when. Plain
+//! values; the shell asks now and then and proposes what comes out.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::Now;
+use crate::config::AutoCompaction;
+
+/// How often `revision` mode looks.
+const REVISION_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// `periodic` mode compacts once per period, at least this often.
+const PERIODIC_INTERVAL_MAX: Duration = Duration::from_secs(60 * 60);
+/// ..and notes the revision so many times between two compactions.
+const SAMPLES_PER_INTERVAL: u32 = 10;
+
+pub struct Compactor {
+    mode: AutoCompaction,
+    next: Now,
+    /// Revisions noted, the oldest in front; as many as span the period.
+    samples: VecDeque<i64>,
+    compacted_at: Now,
+    /// The last revision handed out.
+    compacted: i64,
+}
+
+impl Compactor {
+    /// `None` when compaction is left to others.
+    pub fn new(mode: AutoCompaction, now: Now) -> Option<Compactor> {
+        if mode == AutoCompaction::Off {
+            return None;
+        }
+        let samples = VecDeque::new();
+        Some(Compactor {
+            mode,
+            next: now,
+            samples,
+            compacted_at: now,
+            compacted: 0,
+        })
+    }
+
+    /// When to ask again.
+    pub fn next(&self) -> Now {
+        self.next
+    }
+
+    /// The revision to compact at now, if any. `current` is the store's.
+    pub fn turn(&mut self, now: Now, current: i64) -> Option<i64> {
+        if now < self.next {
+            return None;
+        }
+        let revision = match self.mode {
+            AutoCompaction::Off => return None,
+            AutoCompaction::Revision(kept) => {
+                self.next = now + REVISION_INTERVAL;
+                current - kept
+            }
+            AutoCompaction::Periodic(period) => {
+                let interval = period.min(PERIODIC_INTERVAL_MAX);
+                let between = interval / SAMPLES_PER_INTERVAL;
+                self.next = now + between;
+                self.samples.push_back(current);
+                // With this many samples the oldest was noted a period ago.
+                let kept = (period.as_nanos() / between.as_nanos().max(1)) as usize + 1;
+                if self.samples.len() <= kept {
+                    return None;
+                }
+                let oldest = self.samples.pop_front()?;
+                if now - self.compacted_at < interval {
+                    return None;
+                }
+                self.compacted_at = now;
+                oldest
+            }
+        };
+        if revision <= 0 || revision == self.compacted {
+            return None;
+        }
+        self.compacted = revision;
+        Some(revision)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn revision_mode_keeps_so_many_revisions() {
+        let mut compactor = Compactor::new(AutoCompaction::Revision(100), Now::ZERO).unwrap();
+        assert_eq!(compactor.turn(Now::ZERO, 90), None);
+        assert_eq!(
+            compactor.turn(4 * MINUTE, 1_000),
+            None,
+            "looks every five minutes"
+        );
+        assert_eq!(compactor.turn(5 * MINUTE, 1_000), Some(900));
+        assert_eq!(
+            compactor.turn(10 * MINUTE, 1_000),
+            None,
+            "nothing new to drop"
+        );
+    }
+
+    #[test]
+    fn periodic_mode_keeps_the_history_of_its_period() {
+        let period = 10 * MINUTE;
+        let mut compactor = Compactor::new(AutoCompaction::Periodic(period), Now::ZERO).unwrap();
+        let mut compactions = Vec::new();
+        for minute in 0..40u32 {
+            // One revision a minute, so that revision and time are easily compared.
+            if let Some(revision) = compactor.turn(minute * MINUTE, i64::from(minute) + 1) {
+                assert!(
+                    revision <= i64::from(minute) + 1 - 10,
+                    "younger than the period"
+                );
+                compactions.push(revision);
+            }
+        }
+        assert_eq!(compactions.len(), 3, "once per period: {compactions:?}");
+    }
+}

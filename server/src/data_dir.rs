@@ -1,0 +1,205 @@
+//! The data directory: whose it is, and everything in it opened and ready to start from.
+//!
+//! ```text
+//! DIR/member/lock        held while a server runs on it
+//! DIR/member/log/        the raft log, the only write-ahead log
+//! DIR/member/store/      the page file
+//! ```
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use raft::durable::LogWriter;
+use raft::{Position, Recovered};
+use sha1::{Digest, Sha1};
+use storage::mvcc::Store;
+use storage::vfs::{Lock, Vfs};
+
+use crate::config::{Config, Url};
+use crate::error::Error;
+use crate::state::{self, MemberInfo};
+
+/// Why a server cannot start on a directory. The text says what to do about it.
+#[derive(Debug)]
+pub enum Unusable {
+    Storage(storage::Error),
+    State(Error),
+    Locked(PathBuf),
+    /// etcd wrote it.
+    OfEtcd(PathBuf),
+    /// The log belongs to someone else than the flags say.
+    Foreign(PathBuf),
+}
+
+pub struct DataDir {
+    pub store: Store,
+    pub log: LogWriter,
+    pub recovered: Recovered,
+    pub member_id: u64,
+    pub cluster_id: u64,
+    /// Nothing was there: a new cluster begins.
+    pub is_new: bool,
+    /// Held for as long as this value lives.
+    pub lock: Box<dyn Lock>,
+}
+
+impl DataDir {
+    /// Opens `config.data_dir`, or founds a new cluster in it.
+    pub fn open(vfs: Arc<dyn Vfs>, config: &Config) -> Result<DataDir, Unusable> {
+        let member_dir = config.data_dir.join("member");
+        refuse_etcd(&*vfs, &member_dir)?;
+        let (log_dir, store_dir) = (member_dir.join("log"), member_dir.join("store"));
+        for dir in [&log_dir, &store_dir] {
+            vfs.create_dir_all(dir).map_err(storage::Error::io("create", dir))?;
+        }
+        let lock_path = member_dir.join("lock");
+        let lock = vfs.lock(&lock_path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => Unusable::Locked(config.data_dir.clone()),
+            _ => Unusable::Storage(storage::Error::io("lock", &lock_path)(error)),
+        })?;
+
+        let store = Store::open(Arc::clone(&vfs), &store_dir, Default::default())?;
+        let applied = store.root().applied();
+        let applied = Position { term: applied.term, index: applied.index };
+        let (mut log, opened) = LogWriter::open(vfs, &log_dir, applied, Default::default())?;
+        let (member_id, cluster_id, recovered, is_new) = match opened.metadata {
+            Some(metadata) => {
+                let (member_id, cluster_id) = decode_metadata(&metadata)
+                    .ok_or_else(|| Unusable::Foreign(log_dir.clone()))?;
+                (member_id, cluster_id, opened.recovered, false)
+            }
+            None => {
+                let founders = founders(config);
+                let cluster_id = cluster_id(founders.iter().map(|member| member.id));
+                let member_id = founders
+                    .iter()
+                    .find(|member| member.name == config.name)
+                    .map_or(0, |member| member.id);
+                let recovered = raft::bootstrap(&changes(&founders));
+                log.found(encode_metadata(member_id, cluster_id), &recovered)?;
+                (member_id, cluster_id, recovered, true)
+            }
+        };
+        Ok(DataDir { store, log, recovered, member_id, cluster_id, is_new, lock })
+    }
+
+    /// Those who vote as of the store's newest entry. Before the first checkpoint the store knows
+    /// of nobody yet: then they are those that the log begins with.
+    pub fn voters(&self) -> Result<Vec<u64>, Unusable> {
+        let mut voters: Vec<u64> = state::members(self.store.root())?
+            .iter()
+            .filter(|member| !member.is_learner)
+            .map(|member| member.id)
+            .collect();
+        if self.store.root().applied().index == 0 {
+            let founding = self.recovered.entries.iter().take_while(|entry| {
+                entry.kind == raft::EntryKind::ConfChange && entry.term == FOUNDING_TERM
+            });
+            voters.extend(
+                founding
+                    .filter_map(|entry| raft::wire::decode_conf_change(&entry.data).ok())
+                    .map(|change| change.node),
+            );
+        }
+        Ok(voters)
+    }
+}
+
+/// The term of the entries that a cluster begins with, one per founding member.
+const FOUNDING_TERM: u64 = 1;
+
+/// A data directory of etcd holds all that Stele would need, in another form.
+fn refuse_etcd(vfs: &dyn Vfs, member_dir: &Path) -> Result<(), Unusable> {
+    let traces = [member_dir.join("snap").join("db"), member_dir.join("wal")];
+    for trace in traces {
+        if vfs.exists(&trace).map_err(storage::Error::io("look for", &trace))? {
+            return Err(Unusable::OfEtcd(trace));
+        }
+    }
+    Ok(())
+}
+
+fn founders(config: &Config) -> Vec<MemberInfo> {
+    let member = |name: &str, urls: &[Url]| {
+        let mut peer_urls: Vec<String> = urls.iter().map(Url::to_string).collect();
+        peer_urls.sort();
+        let id = member_id(&peer_urls, &config.initial_cluster_token);
+        MemberInfo { id, peer_urls, name: name.to_owned(), ..Default::default() }
+    };
+    config.initial_cluster.iter().map(|m| member(&m.name, &m.peer_urls)).collect()
+}
+
+/// etcd's: the first eight bytes of a hash over the sorted peer URLs and the token.
+fn member_id(sorted_peer_urls: &[String], token: &str) -> u64 {
+    hash_id(&[sorted_peer_urls.concat().as_bytes(), token.as_bytes()].concat())
+}
+
+fn cluster_id(members: impl Iterator<Item = u64>) -> u64 {
+    let mut ids: Vec<u64> = members.collect();
+    ids.sort_unstable();
+    let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_be_bytes()).collect();
+    hash_id(&bytes)
+}
+
+fn hash_id(bytes: &[u8]) -> u64 {
+    let digest = Sha1::digest(bytes);
+    u64::from_be_bytes(digest[..8].try_into().expect("a digest of 20 bytes"))
+}
+
+fn changes(founders: &[MemberInfo]) -> Vec<(u64, Bytes)> {
+    let json = |member| serde_json::to_vec(member).expect("members are plain data");
+    founders.iter().map(|member| (member.id, json(member).into())).collect()
+}
+
+/// Member id and cluster id, 8 bytes each, big endian.
+fn encode_metadata(member_id: u64, cluster_id: u64) -> Bytes {
+    [member_id.to_be_bytes(), cluster_id.to_be_bytes()].concat().into()
+}
+
+fn decode_metadata(bytes: &[u8]) -> Option<(u64, u64)> {
+    let (member, cluster) = bytes.split_at_checked(8)?;
+    Some((
+        u64::from_be_bytes(member.try_into().ok()?),
+        u64::from_be_bytes(cluster.try_into().ok()?),
+    ))
+}
+
+impl From<storage::Error> for Unusable {
+    fn from(error: storage::Error) -> Unusable {
+        Unusable::Storage(error)
+    }
+}
+
+impl From<Error> for Unusable {
+    fn from(error: Error) -> Unusable {
+        Unusable::State(error)
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unusable::Storage(error) => error.fmt(f),
+            Unusable::State(error) => error.fmt(f),
+            Unusable::Locked(dir) => write!(
+                f,
+                "{} is in use by another server; stop that one, or give this one its own --data-dir",
+                dir.display()
+            ),
+            Unusable::OfEtcd(trace) => write!(
+                f,
+                "{} belongs to etcd, whose files Stele does not open; to take the data over, start \
+                 Stele on another --data-dir beside the running etcd and copy the keys with \
+                 `etcdctl make-mirror`",
+                trace.display()
+            ),
+            Unusable::Foreign(dir) => {
+                write!(f, "{} does not say whose log it is; restore it from a copy", dir.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Unusable {}

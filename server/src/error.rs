@@ -1,0 +1,84 @@
+//! Every error a client can see: etcd's status code and etcd's words, which clients match on.
+//! The table is that of the etcd API (`rpctypes`); `Other` carries the few texts that have no
+//! entry of their own there.
+
+use std::fmt;
+
+use tonic::{Code, Status};
+
+/// Two lists in one place: the variant, its status code, and its text after `etcdserver: `.
+macro_rules! errors {
+    ($($name:ident => $code:ident, $text:literal;)*) => {
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Error {
+            $($name,)*
+            /// A file is damaged or cannot be read. A read answers with it, and the server lives
+            /// on; whoever applies the log has to stop.
+            Damaged(String),
+            /// A text outside etcd's table, sent as it is.
+            Other(Code, String),
+        }
+
+        impl Error {
+            pub fn code(&self) -> Code {
+                match self {
+                    $(Error::$name => Code::$code,)*
+                    Error::Damaged(_) => Code::DataLoss,
+                    Error::Other(code, _) => *code,
+                }
+            }
+        }
+
+        impl fmt::Display for Error {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Error::$name => f.write_str(concat!("etcdserver: ", $text)),)*
+                    Error::Damaged(what) => write!(f, "etcdserver: {what}"),
+                    Error::Other(_, text) => f.write_str(text),
+                }
+            }
+        }
+    };
+}
+
+errors! {
+    EmptyKey => InvalidArgument, "key is not provided";
+    KeyNotFound => InvalidArgument, "key not found";
+    ValueProvided => InvalidArgument, "value is provided";
+    LeaseProvided => InvalidArgument, "lease is provided";
+    TooManyOps => InvalidArgument, "too many operations in txn request";
+    DuplicateKey => InvalidArgument, "duplicate key given in txn request";
+    InvalidClientApiVersion => InvalidArgument, "invalid client api version";
+    InvalidSortOption => InvalidArgument, "invalid sort option";
+    RequestTooLarge => InvalidArgument, "request is too large";
+    Compacted => OutOfRange, "mvcc: required revision has been compacted";
+    FutureRevision => OutOfRange, "mvcc: required revision is a future revision";
+    LeaseTtlTooLarge => OutOfRange, "too large lease TTL";
+    NoSpace => ResourceExhausted, "mvcc: database space exceeded";
+    LeaseNotFound => NotFound, "requested lease not found";
+    LeaseExists => FailedPrecondition, "lease already exists";
+    MemberNotFound => NotFound, "member not found";
+    NotLeader => FailedPrecondition, "not leader";
+    BadLeaderTransferee => FailedPrecondition, "bad leader transferee";
+    NoLeader => Unavailable, "no leader";
+    Stopped => Unavailable, "server stopped";
+    Timeout => Unavailable, "request timed out";
+    Corrupt => DataLoss, "corrupt cluster";
+    // Defined as ResourceExhausted in etcd, yet what reaches a client is Unknown.
+    TooManyRequests => Unknown, "too many requests";
+    UnknownMethod => Unknown, "unknown method";
+}
+
+impl std::error::Error for Error {}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Status {
+        Status::new(error.code(), error.to_string())
+    }
+}
+
+impl From<storage::Error> for Error {
+    fn from(error: storage::Error) -> Error {
+        Error::Damaged(error.to_string())
+    }
+}

@@ -1,0 +1,186 @@
+//! What the actors say to each other: one closed enum per inbox, so that everything that can
+//! happen to an actor is visible in one place.
+//!
+//! The queues between actors have no length of their own: what travels in them is what clients
+//! wait for, and [`Admission`] bounds that at the edge.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use etcd_api::etcdserverpb as pb;
+use etcd_api::raw;
+use storage::mvcc::CheckpointDone;
+use tokio::sync::oneshot;
+
+use crate::error::Error;
+use crate::request::Request;
+
+pub type Reply = Result<Applied, Error>;
+
+/// What a change did, and the store's revision right after it.
+#[derive(Debug)]
+pub struct Applied {
+    pub outcome: Outcome,
+    pub revision: i64,
+}
+
+/// Answers without their headers; the edge fills those in.
+#[derive(Debug)]
+pub enum Outcome {
+    Put(pb::PutResponse),
+    DeleteRange(pb::DeleteRangeResponse),
+    Txn(raw::TxnResponse),
+    LeaseGrant(pb::LeaseGrantResponse),
+    Alarm(Vec<pb::AlarmMember>),
+    Lease(LeaseAnswer),
+    /// The change has nothing to tell beyond that it happened.
+    Done,
+}
+
+/// Where the answer to one request goes. Dropping it tells the waiting task that the server stops.
+#[derive(Debug)]
+pub struct ReplySlot {
+    slot: oneshot::Sender<Reply>,
+    _permit: Permit,
+}
+
+impl ReplySlot {
+    pub fn new(permit: Permit) -> (ReplySlot, oneshot::Receiver<Reply>) {
+        let (slot, receiver) = oneshot::channel();
+        (
+            ReplySlot {
+                slot,
+                _permit: permit,
+            },
+            receiver,
+        )
+    }
+
+    pub fn send(self, reply: Reply) {
+        // Nobody listens when the client has gone; the change was made all the same.
+        let _ = self.slot.send(reply);
+    }
+}
+
+/// Lets so many requests in at a time; each holds its permit until it is answered, also when its
+/// client has gone.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    in_flight: Arc<AtomicUsize>,
+    limit: usize,
+}
+
+#[derive(Debug)]
+pub struct Permit(Arc<AtomicUsize>);
+
+impl Admission {
+    pub fn new(limit: usize) -> Admission {
+        Admission {
+            in_flight: Arc::default(),
+            limit,
+        }
+    }
+
+    pub fn admit(&self) -> Result<Permit, Error> {
+        // Counts first and looks then: two that race for the last place may both be turned away,
+        // never both let in.
+        let permit = Permit(Arc::clone(&self.in_flight));
+        if self.in_flight.fetch_add(1, Ordering::Relaxed) >= self.limit {
+            return Err(Error::TooManyRequests);
+        }
+        Ok(permit)
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A change on its way into the log, with the one who waits for it (nobody, for the server's own).
+#[derive(Debug)]
+pub struct Proposal {
+    pub request: Request,
+    pub data: Bytes,
+    pub reply: Option<ReplySlot>,
+}
+
+/// The member actor's inbox.
+#[derive(Debug)]
+pub enum MemberEvent {
+    Propose(Proposal),
+    /// The log on disk holds this write and all before it.
+    Durable {
+        ticket: raft::Ticket,
+    },
+    /// Everything through this index is in the store.
+    Applied {
+        index: u64,
+    },
+    /// A membership change was applied; comes before `Applied` of the same index.
+    ConfChanged {
+        index: u64,
+        change: raft::ConfChange,
+    },
+    Stop,
+}
+
+/// The log actor's inbox.
+#[derive(Debug)]
+pub enum LogEvent {
+    Write(raft::Write),
+    DropBefore { index: u64 },
+    Stop,
+}
+
+/// A committed entry and, at its proposer, the decoded request and the one who waits.
+#[derive(Debug)]
+pub struct Committed {
+    pub entry: raft::Entry,
+    pub request: Option<Request>,
+    pub reply: Option<ReplySlot>,
+}
+
+/// The apply actor's inbox.
+#[derive(Debug)]
+pub enum ApplyEvent {
+    Committed(Vec<Committed>),
+    Lease(LeaseCall, ReplySlot),
+    CheckpointDone(Result<CheckpointDone, storage::Error>),
+    /// Leadership won or lost: only a leader lets leases expire.
+    Leading(bool),
+    Stop,
+}
+
+/// Questions to the lessor that never touch the log.
+#[derive(Clone, Debug)]
+pub enum LeaseCall {
+    KeepAlive {
+        id: i64,
+    },
+    TimeToLive {
+        id: i64,
+        keys: bool,
+    },
+    Leases,
+    /// What every lease has left, to be written down before a stop.
+    CheckpointAll,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub struct LeaseAnswer {
+    /// Seconds: granted TTL after a keep-alive (0: no such lease), remaining for TimeToLive (-1).
+    pub ttl: i64,
+    pub granted_ttl: i64,
+    pub keys: Vec<Bytes>,
+    /// Every lease, the one to end first in front.
+    pub leases: Vec<i64>,
+    /// Lease id and whole seconds left.
+    pub checkpoints: Vec<(i64, i64)>,
+}

@@ -1,0 +1,310 @@
+//! The server as its request handlers see it: changes go into the log, reads come from a view of
+//! the published root. Cheap to clone; every gRPC and HTTP handler holds one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use etcd_api::etcdserverpb as pb;
+use storage::mvcc::{Reader, View};
+
+use crate::error::Error;
+use crate::event::{
+    Admission, Applied, ApplyEvent, LeaseAnswer, LeaseCall, MemberEvent, Outcome, Proposal,
+    ReplySlot,
+};
+use crate::hashes::{Hashes, KvHash};
+use crate::request::Request;
+use crate::state::{self, MemberInfo};
+use crate::watch::HubHandle;
+
+/// Changes and lease questions on their way through the actors at one time; one more is told
+/// "too many requests". Well above the number of clients that make sense on one machine, small
+/// enough to bound what waits in memory (together with `Limits::uncommitted_bytes` of raft).
+const MAX_IN_FLIGHT: usize = 32_768;
+
+/// etcd's: 5 s for disk and queues plus two election timeouts.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[derive(Clone)]
+pub struct Node(Arc<Inner>);
+
+/// Who this member is; fixed for the life of a data directory, but for the URLs.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    pub cluster_id: u64,
+    pub member_id: u64,
+    pub name: String,
+    pub client_urls: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub max_request_bytes: usize,
+    pub max_txn_ops: usize,
+    /// 0: no quota.
+    pub quota_bytes: u64,
+    pub election_timeout: Duration,
+}
+
+/// Figures that the actors keep up to date for everybody.
+#[derive(Debug, Default)]
+pub struct Shared {
+    pub term: AtomicU64,
+    /// 0: none known.
+    pub leader: AtomicU64,
+    pub committed: AtomicU64,
+    pub applied: AtomicU64,
+    pub leader_changes: AtomicU64,
+    pub db_bytes: AtomicU64,
+    pub db_bytes_in_use: AtomicU64,
+}
+
+#[derive(Clone, Debug)]
+pub struct NodeStatus {
+    /// 0: none known.
+    pub leader: u64,
+    pub term: u64,
+    pub raft_index: u64,
+    pub applied_index: u64,
+    pub db_size: i64,
+    pub db_size_in_use: i64,
+    pub quota: i64,
+    /// In etcd's words: no leader, alarms.
+    pub errors: Vec<String>,
+}
+
+pub(crate) struct Inner {
+    pub reader: Reader,
+    pub member: Sender<MemberEvent>,
+    pub apply: Sender<ApplyEvent>,
+    pub hub: HubHandle,
+    pub shared: Arc<Shared>,
+    pub hashes: Arc<Hashes>,
+    pub identity: Identity,
+    pub limits: Limits,
+    pub admission: Admission,
+    pub request_ids: Arc<RequestIds>,
+}
+
+impl Node {
+    pub(crate) fn new(inner: Inner) -> Node {
+        Node(Arc::new(inner))
+    }
+
+    pub fn new_admission() -> Admission {
+        Admission::new(MAX_IN_FLIGHT)
+    }
+
+    /// Sends a change through the log; returns when it is applied and visible to readers.
+    pub async fn propose(&self, request: Request) -> Result<Applied, Error> {
+        self.check_space(&request)?;
+        self.propose_unchecked(request).await
+    }
+
+    async fn propose_unchecked(&self, request: Request) -> Result<Applied, Error> {
+        let data = request.encode(self.0.request_ids.next());
+        if data.len() > self.0.limits.max_request_bytes {
+            return Err(Error::RequestTooLarge);
+        }
+        let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
+        let proposal = Proposal {
+            request,
+            data,
+            reply: Some(slot),
+        };
+        self.0
+            .member
+            .send(MemberEvent::Propose(proposal))
+            .map_err(|_| Error::Stopped)?;
+        self.wait(reply).await
+    }
+
+    /// After this, `view` shows every change that was acknowledged before the call.
+    ///
+    /// A leader without fellow voters need not ask anyone: what is acknowledged has been applied,
+    /// and what is applied has been published.
+    pub async fn linearizable(&self) -> Result<(), Error> {
+        if self.0.shared.leader.load(Ordering::Acquire) == 0 {
+            return Err(Error::NoLeader);
+        }
+        Ok(())
+    }
+
+    pub fn view(&self) -> View {
+        self.0.reader.view()
+    }
+
+    pub async fn lease(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
+        let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
+        self.0
+            .apply
+            .send(ApplyEvent::Lease(call, slot))
+            .map_err(|_| Error::Stopped)?;
+        let applied = self.wait(reply).await?;
+        match applied.outcome {
+            Outcome::Lease(answer) => Ok((answer, applied.revision)),
+            other => unreachable!("a lease question was answered with {other:?}"),
+        }
+    }
+
+    pub fn header(&self, revision: i64) -> pb::ResponseHeader {
+        pb::ResponseHeader {
+            cluster_id: self.0.identity.cluster_id,
+            member_id: self.0.identity.member_id,
+            revision,
+            raft_term: self.0.shared.term.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A header at the store's current revision.
+    pub fn header_now(&self) -> pb::ResponseHeader {
+        self.header(self.view().revision())
+    }
+
+    /// Completes a header that so far has only its revision.
+    pub fn complete(&self, header: &mut Option<pb::ResponseHeader>) {
+        let revision = header.as_ref().map_or(0, |header| header.revision);
+        *header = Some(self.header(revision));
+    }
+
+    pub fn hub(&self) -> &HubHandle {
+        &self.0.hub
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.0.identity
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    pub fn is_leader(&self) -> bool {
+        self.0.shared.leader.load(Ordering::Relaxed) == self.0.identity.member_id
+    }
+
+    /// Changes and lease questions under way.
+    pub fn in_flight(&self) -> usize {
+        self.0.admission.in_flight()
+    }
+
+    pub fn shared(&self) -> &Shared {
+        &self.0.shared
+    }
+
+    pub fn members(&self) -> Result<Vec<MemberInfo>, Error> {
+        state::members(&self.view())
+    }
+
+    pub fn alarms(&self) -> Result<Vec<pb::AlarmMember>, Error> {
+        state::alarms(&self.view())
+    }
+
+    pub fn cluster_version(&self) -> Result<Option<String>, Error> {
+        state::cluster_version(&self.view())
+    }
+
+    pub fn status(&self) -> Result<NodeStatus, Error> {
+        let shared = &self.0.shared;
+        let leader = shared.leader.load(Ordering::Relaxed);
+        let mut errors = Vec::new();
+        if leader == 0 {
+            errors.push(Error::NoLeader.to_string());
+        }
+        for alarm in self.alarms()? {
+            let kind = pb::AlarmType::try_from(alarm.alarm).map_or("UNKNOWN", |k| k.as_str_name());
+            errors.push(format!("memberID:{} alarm:{kind}", alarm.member_id));
+        }
+        Ok(NodeStatus {
+            leader,
+            term: shared.term.load(Ordering::Relaxed),
+            raft_index: shared.committed.load(Ordering::Relaxed),
+            applied_index: shared.applied.load(Ordering::Relaxed),
+            db_size: shared.db_bytes.load(Ordering::Relaxed) as i64,
+            db_size_in_use: shared.db_bytes_in_use.load(Ordering::Relaxed) as i64,
+            quota: self.0.limits.quota_bytes as i64,
+            errors,
+        })
+    }
+
+    /// The HashKV digest of history up to `revision` (0: the current one).
+    pub async fn hash_kv(&self, revision: i64) -> Result<KvHash, Error> {
+        let (hashes, view) = (Arc::clone(&self.0.hashes), self.view());
+        run_blocking(move || hashes.at(&view, revision)).await
+    }
+
+    /// Nothing to do: the store's pages are reused and given back as it runs.
+    pub async fn defragment(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// By etcd's reckoning of what a change takes. The first one that would not fit raises the
+    /// alarm, which from then on refuses them all where they are applied.
+    fn check_space(&self, request: &Request) -> Result<(), Error> {
+        let quota = self.0.limits.quota_bytes;
+        let needed = state::space_needed(request);
+        if quota == 0 || needed == 0 {
+            return Ok(());
+        }
+        if self.0.shared.db_bytes.load(Ordering::Relaxed) + needed < quota {
+            return Ok(());
+        }
+        let alarm = Request::Alarm(pb::AlarmRequest {
+            action: pb::alarm_request::AlarmAction::Activate as i32,
+            member_id: self.0.identity.member_id,
+            alarm: pb::AlarmType::Nospace as i32,
+        });
+        let data = alarm.encode(self.0.request_ids.next());
+        let proposal = Proposal {
+            request: alarm,
+            data,
+            reply: None,
+        };
+        self.0
+            .member
+            .send(MemberEvent::Propose(proposal))
+            .map_err(|_| Error::Stopped)?;
+        Err(Error::NoSpace)
+    }
+
+    async fn wait(
+        &self,
+        reply: tokio::sync::oneshot::Receiver<crate::event::Reply>,
+    ) -> Result<Applied, Error> {
+        let patience = REQUEST_TIMEOUT + 2 * self.0.limits.election_timeout;
+        match tokio::time::timeout(patience, reply).await {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(_)) => Err(Error::Stopped),
+            Err(_) => Err(Error::Timeout),
+        }
+    }
+}
+
+/// Runs what may take long, or may wait for the disk, off the runtime's threads.
+pub async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(_) => Err(Error::Stopped),
+    }
+}
+
+/// Ids for requests in the log, unlike any other member's and any earlier run's: the member's low
+/// 16 bits, 40 bits of the start's milliseconds, 8 bits of counter that carry over.
+pub struct RequestIds(AtomicU64);
+
+impl RequestIds {
+    pub fn new(member_id: u64, unix_millis: u64) -> RequestIds {
+        const MILLIS: u64 = (1 << 40) - 1;
+        RequestIds(AtomicU64::new(
+            member_id << 48 | (unix_millis & MILLIS) << 8,
+        ))
+    }
+
+    pub fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}

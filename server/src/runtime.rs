@@ -1,0 +1,351 @@
+//! The shell around the actors: it starts their threads, reads the clock, carries what they say to
+//! each other, and decides nothing.
+//!
+//! ```text
+//!  gRPC tasks ──► member ──► log ──► member ──► apply ──► replies task ──► gRPC tasks
+//!                                                 └─────► hub ──► watch streams
+//! ```
+
+#![expect(clippy::disallowed_methods, reason = "the shell reads the clock and starts threads")]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use raft::durable::LogWriter;
+use raft::{Raft, RoleChange, RoleKind};
+use storage::vfs::Lock;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::applier::{Applier, ApplyEffects, HashJob};
+use crate::config::Config;
+use crate::data_dir::{DataDir, Unusable};
+use crate::event::{ApplyEvent, LogEvent, MemberEvent, Proposal, Reply, ReplySlot};
+use crate::hashes::Hashes;
+use crate::lessor::Lessor;
+use crate::member::{Member, MemberEffects};
+use crate::node::{Identity, Inner, Limits, Node, RequestIds, Shared};
+use crate::state::State;
+use crate::watch::{Hub, HubHandle};
+
+/// Answers of one batch, handed to the runtime in one piece: one wake-up, however many clients.
+type Replies = Vec<(ReplySlot, Reply)>;
+
+/// Time since the process began to care.
+#[derive(Clone, Copy)]
+pub struct Clock(Instant);
+
+impl Clock {
+    pub fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    pub fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+pub fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A member at work. `stop` ends it in order; dropping it leaves its threads to the process's end.
+pub struct Running {
+    pub node: Node,
+    member: Sender<MemberEvent>,
+    apply: Sender<ApplyEvent>,
+    threads: Vec<JoinHandle<()>>,
+    _lock: Box<dyn Lock>,
+}
+
+/// Starts the actors on an opened data directory. Must be called within a tokio runtime: replies
+/// are delivered by a task of it.
+pub fn start(data: DataDir, config: &Config) -> Result<Running, Unusable> {
+    let clock = Clock::start();
+    let voters = data.voters()?;
+    let raft_config = raft::Config {
+        heartbeat: config.heartbeat_interval,
+        election_timeout: config.election_timeout,
+        pre_vote: config.pre_vote,
+        ..raft::Config::new(data.member_id, voters, unix_time().as_nanos() as u64)
+    };
+    let raft = Raft::new(raft_config, data.recovered, clock.now());
+    let lessor = Lessor::new(config.election_timeout);
+    let state = State::new(data.store, min_lease_ttl(config.election_timeout))?;
+    let reader = state.store.reader();
+    let applier = Applier::new(state, lessor, clock.now())?;
+
+    let (member_tx, member_rx) = unbounded();
+    let (log_tx, log_rx) = unbounded();
+    let (apply_tx, apply_rx) = unbounded();
+    let (replies_tx, replies_rx) = unbounded_channel();
+    let (hub, hub_handle) = Hub::new(reader.clone());
+    let shared = Arc::new(Shared::default());
+    let hashes = Arc::new(Hashes::default());
+    tokio::spawn(deliver(replies_rx));
+
+    let request_ids = Arc::new(RequestIds::new(data.member_id, unix_time().as_millis() as u64));
+    let links = Links {
+        clock,
+        member: member_tx.clone(),
+        log: log_tx,
+        apply: apply_tx.clone(),
+        hub: hub_handle.clone(),
+        replies: replies_tx,
+        shared: Arc::clone(&shared),
+        hashes: Arc::clone(&hashes),
+        request_ids: Arc::clone(&request_ids),
+        member_id: data.member_id,
+    };
+    let (log, for_log) = (data.log, links.member.clone());
+    let for_apply = links.clone();
+    let threads = vec![
+        spawn("watch", move || run_hub(clock, hub)),
+        spawn("apply", move || run_applier(applier, apply_rx, for_apply)),
+        spawn("log", move || run_log(log, log_rx, for_log)),
+        spawn("member", move || run_member(Member::new(raft), member_rx, links)),
+    ];
+    let node = Node::new(Inner {
+        reader,
+        member: member_tx.clone(),
+        apply: apply_tx.clone(),
+        hub: hub_handle,
+        shared,
+        hashes,
+        identity: Identity {
+            cluster_id: data.cluster_id,
+            member_id: data.member_id,
+            name: config.name.clone(),
+            client_urls: config.advertise_client_urls.iter().map(|url| url.to_string()).collect(),
+        },
+        limits: Limits {
+            max_request_bytes: config.max_request_bytes,
+            max_txn_ops: config.max_txn_ops,
+            quota_bytes: config.quota_backend_bytes.unwrap_or(0),
+            election_timeout: config.election_timeout,
+        },
+        admission: Node::new_admission(),
+        request_ids,
+    });
+    Ok(Running { node, member: member_tx, apply: apply_tx, threads, _lock: data.lock })
+}
+
+impl Running {
+    /// Stops the actors one behind the other, with nothing left between them: first no more
+    /// proposals, then the log, then a last checkpoint. Blocks until all threads have ended.
+    pub fn stop(self) {
+        // A closed inbox means that its actor has ended already.
+        let _ = self.member.send(MemberEvent::Stop);
+        let _ = self.apply.send(ApplyEvent::Stop);
+        self.node.hub().stop();
+        for thread in self.threads {
+            if thread.join().is_err() {
+                fatal("a thread of the server panicked", &"see above");
+            }
+        }
+    }
+}
+
+/// Ends the process: what is on disk is not known well enough to go on.
+pub fn fatal(what: &str, error: &dyn std::fmt::Display) -> ! {
+    tracing::error!(error = %error, "{what}");
+    crate::logging::flush();
+    std::process::exit(1)
+}
+
+/// Ends of the queues; every actor thread has what it needs of them.
+#[derive(Clone)]
+struct Links {
+    clock: Clock,
+    member: Sender<MemberEvent>,
+    log: Sender<LogEvent>,
+    apply: Sender<ApplyEvent>,
+    hub: HubHandle,
+    replies: UnboundedSender<Replies>,
+    shared: Arc<Shared>,
+    hashes: Arc<Hashes>,
+    request_ids: Arc<RequestIds>,
+    member_id: u64,
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .unwrap_or_else(|error| fatal("failed to start a thread", &error))
+}
+
+/// The shortest lease, in seconds: one and a half election timeouts, so that an election does not
+/// end it.
+fn min_lease_ttl(election_timeout: Duration) -> i64 {
+    (election_timeout.as_millis() * 3).div_ceil(2_000) as i64
+}
+
+/// Waits for the first event, then takes all that are there: batching needs no timer.
+/// False when the inbox has closed.
+fn receive<T>(inbox: &Receiver<T>, wait: Option<Duration>, events: &mut Vec<T>) -> bool {
+    let first = match wait {
+        None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        Some(wait) => inbox.recv_timeout(wait),
+    };
+    match first {
+        Ok(event) => events.push(event),
+        Err(RecvTimeoutError::Timeout) => return true,
+        Err(RecvTimeoutError::Disconnected) => return false,
+    }
+    events.extend(inbox.try_iter());
+    true
+}
+
+/// Gives each answer to the task that waits for it. A task of the runtime does it, so that waking
+/// the others costs no system call.
+async fn deliver(mut batches: UnboundedReceiver<Replies>) {
+    while let Some(batch) = batches.recv().await {
+        for (slot, reply) in batch {
+            slot.send(reply);
+        }
+    }
+}
+
+fn run_member(mut member: Member, inbox: Receiver<MemberEvent>, links: Links) {
+    let (mut events, mut effects) = (Vec::new(), MemberEffects::default());
+    loop {
+        let now = links.clock.now();
+        member.turn(now, &mut events, &mut effects);
+        for write in effects.writes.drain(..) {
+            // Its receiver ends only after this thread, or with the process.
+            let _ = links.log.send(LogEvent::Write(write));
+        }
+        let status = member.status();
+        links.shared.committed.store(status.commit, Ordering::Relaxed);
+        if let Some(change) = effects.role_change.take() {
+            let leads = change.role == RoleKind::Leader;
+            let _ = links.apply.send(ApplyEvent::Leading(leads));
+            note_role(&links, &change);
+        }
+        if !effects.committed.is_empty() {
+            let _ = links.apply.send(ApplyEvent::Committed(std::mem::take(&mut effects.committed)));
+        }
+        if !effects.replies.is_empty() {
+            let _ = links.replies.send(std::mem::take(&mut effects.replies));
+        }
+        if effects.stop {
+            let _ = links.log.send(LogEvent::Stop);
+            return;
+        }
+        let wait = member.wake_at().map(|at| at.saturating_sub(links.clock.now()));
+        if !receive(&inbox, wait, &mut events) {
+            return;
+        }
+    }
+}
+
+fn note_role(links: &Links, change: &RoleChange) {
+    links.shared.term.store(change.term, Ordering::Relaxed);
+    let previous = links.shared.leader.swap(change.leader, Ordering::Release);
+    let id = format!("{:x}", links.member_id);
+    match change.role {
+        RoleKind::Leader => tracing::info!("{id} became leader at term {}", change.term),
+        RoleKind::Follower => tracing::info!("{id} became follower at term {}", change.term),
+        RoleKind::PreCandidate => {
+            tracing::info!("{id} became pre-candidate at term {}", change.term);
+        }
+        RoleKind::Candidate => tracing::info!("{id} became candidate at term {}", change.term),
+    }
+    if change.leader != previous && change.leader != 0 {
+        links.shared.leader_changes.fetch_add(1, Ordering::Relaxed);
+        let leader = format!("{:x}", change.leader);
+        tracing::info!("raft.node: {id} elected leader {leader} at term {}", change.term);
+    }
+}
+
+/// One sync per batch: while it runs, the next batch gathers in the inbox.
+fn run_log(mut log: LogWriter, inbox: Receiver<LogEvent>, member: Sender<MemberEvent>) {
+    let mut events = Vec::new();
+    while receive(&inbox, None, &mut events) {
+        let mut newest = None;
+        let mut stop = false;
+        for event in events.drain(..) {
+            let result = match event {
+                LogEvent::Write(write) => {
+                    newest = Some(write.ticket);
+                    log.append(&write)
+                }
+                LogEvent::DropBefore { index } => log.drop_before(index),
+                LogEvent::Stop => {
+                    stop = true;
+                    Ok(())
+                }
+            };
+            result.unwrap_or_else(|error| fatal("failed to write the log", &error));
+        }
+        if let Some(ticket) = newest {
+            log.sync().unwrap_or_else(|error| fatal("failed to sync the log", &error));
+            let _ = member.send(MemberEvent::Durable { ticket });
+        }
+        if stop {
+            return;
+        }
+    }
+}
+
+fn run_applier(mut applier: Applier, inbox: Receiver<ApplyEvent>, links: Links) {
+    let (mut events, mut effects) = (Vec::new(), ApplyEffects::default());
+    loop {
+        let now = links.clock.now();
+        applier
+            .turn(now, &mut events, &mut effects)
+            .unwrap_or_else(|error| fatal("failed to apply the log", &error));
+        carry_out(&mut effects, &applier, &links);
+        if effects.stopped {
+            return;
+        }
+        let now = links.clock.now();
+        let wait = applier.wake_at(now).map(|at| at.saturating_sub(now));
+        if !receive(&inbox, wait, &mut events) {
+            return;
+        }
+    }
+}
+
+fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
+    let stats = applier.stats();
+    links.shared.db_bytes.store(stats.file_bytes + stats.dirty_bytes, Ordering::Relaxed);
+    links.shared.db_bytes_in_use.store(stats.in_use_bytes + stats.dirty_bytes, Ordering::Relaxed);
+    for job in effects.hash.drain(..) {
+        links.hashes.begin(job.revision);
+        let hashes = Arc::clone(&links.hashes);
+        spawn("hash", move || {
+            let HashJob { view, revision } = job;
+            hashes.finish(&view, revision);
+        });
+    }
+    if let Some(revision) = effects.advanced.take() {
+        links.hub.advanced(revision);
+    }
+    for (index, change) in effects.conf_changes.drain(..) {
+        let _ = links.member.send(MemberEvent::ConfChanged { index, change });
+    }
+    if let Some(index) = effects.applied.take() {
+        links.shared.applied.store(index, Ordering::Relaxed);
+        let _ = links.member.send(MemberEvent::Applied { index });
+    }
+    if !effects.replies.is_empty() {
+        let _ = links.replies.send(std::mem::take(&mut effects.replies));
+    }
+    for request in effects.proposals.drain(..) {
+        let data = request.encode(links.request_ids.next());
+        let _ = links.member.send(MemberEvent::Propose(Proposal { request, data, reply: None }));
+    }
+    if let Some(index) = effects.drop_log_before.take() {
+        let _ = links.log.send(LogEvent::DropBefore { index });
+    }
+    if let Some(job) = effects.checkpoint.take() {
+        let apply = links.apply.clone();
+        spawn("checkpoint", move || {
+            let _ = apply.send(ApplyEvent::CheckpointDone(job.run()));
+        });
+    }
+}

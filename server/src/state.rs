@@ -1,0 +1,252 @@
+//! The replicated state and the only path that changes it: [`State::apply`]. What it does depends
+//! on the log entry and the state alone, so that every member ends up the same; time, salts and
+//! new ids are in the request already.
+
+mod cluster;
+pub mod kv;
+mod lease;
+pub mod txn;
+
+use etcd_api::etcdserverpb as pb;
+use etcd_api::mvccpb::KeyValue;
+use storage::mvcc::{Applied, Bucket, Item, Root, Store, Write};
+
+use crate::error::Error;
+use crate::event::Outcome;
+use crate::request::Request;
+
+pub use cluster::{MemberInfo, cluster_version, members};
+pub use lease::{LeaseRow, lease_keys, leases};
+
+pub struct State {
+    pub store: Store,
+    /// Seconds; shorter leases are granted this long.
+    min_lease_ttl: i64,
+    /// What `Bucket::Alarm` holds, kept beside it because every change asks.
+    alarms: Vec<pb::AlarmMember>,
+}
+
+/// What an entry did beside its answer, for the actors around the state.
+#[derive(Debug, Default, PartialEq)]
+pub struct Effects {
+    pub granted: Option<LeaseRow>,
+    pub revoked: Option<i64>,
+    /// The compaction revision that was just set.
+    pub compacted: Option<i64>,
+    pub alarms_changed: bool,
+    pub cluster_changed: bool,
+}
+
+impl State {
+    pub fn new(store: Store, min_lease_ttl: i64) -> Result<State, Error> {
+        let alarms = alarms(store.root())?;
+        Ok(State {
+            store,
+            min_lease_ttl,
+            alarms,
+        })
+    }
+
+    /// Applies one entry. An error leaves the data as it was; the applied index moves either way.
+    pub fn apply(
+        &mut self,
+        applied: Applied,
+        request: &Request,
+        effects: &mut Effects,
+    ) -> Result<Outcome, Error> {
+        let mut write = self.store.write(applied);
+        refuse_under_alarm(&self.alarms, request)?;
+        match request {
+            Request::Put(put) => kv::put(&mut write, put).map(Outcome::Put),
+            Request::DeleteRange(del) => {
+                kv::delete_range(&mut write, del).map(Outcome::DeleteRange)
+            }
+            Request::Txn(txn) => txn::write(&mut write, txn).map(Outcome::Txn),
+            Request::Compaction(compaction) => {
+                kv::compact(&mut write, compaction)?;
+                effects.compacted = Some(compaction.revision);
+                Ok(Outcome::Done)
+            }
+            Request::LeaseGrant(grant) => {
+                let row = lease::grant(&mut write, grant, self.min_lease_ttl)?;
+                effects.granted = Some(row);
+                Ok(Outcome::LeaseGrant(pb::LeaseGrantResponse {
+                    id: row.id,
+                    ttl: row.granted_ttl,
+                    ..Default::default()
+                }))
+            }
+            Request::LeaseRevoke(revoke) => {
+                lease::revoke(&mut write, revoke.id)?;
+                effects.revoked = Some(revoke.id);
+                Ok(Outcome::Done)
+            }
+            Request::LeaseCheckpoint(checkpoints) => {
+                lease::checkpoint(&mut write, checkpoints)?;
+                Ok(Outcome::Done)
+            }
+            Request::Alarm(request) => {
+                effects.alarms_changed = true;
+                alarm(&mut write, &mut self.alarms, request).map(Outcome::Alarm)
+            }
+            Request::ClusterVersionSet(set) => {
+                effects.cluster_changed = true;
+                cluster::set_version(&mut write, &set.ver)?;
+                Ok(Outcome::Done)
+            }
+            Request::ClusterMemberAttrSet(set) => {
+                effects.cluster_changed = true;
+                cluster::set_attributes(&mut write, set)?;
+                Ok(Outcome::Done)
+            }
+            Request::Read => Ok(Outcome::Done),
+        }
+    }
+
+    /// Applies a membership change from the log.
+    pub fn apply_conf_change(
+        &mut self,
+        applied: Applied,
+        change: &raft::ConfChange,
+    ) -> Result<(), Error> {
+        let mut write = self.store.write(applied);
+        cluster::apply_conf_change(&mut write, change)
+    }
+
+    /// Moves the applied index past an entry without effect (a new leader's first).
+    pub fn skip(&mut self, applied: Applied) {
+        drop(self.store.write(applied));
+    }
+}
+
+/// The alarms that are raised, as rows of (member, kind).
+pub fn alarms(root: &Root) -> Result<Vec<pb::AlarmMember>, Error> {
+    let mut found = Vec::new();
+    root.side_scan(Bucket::Alarm, b"", &mut |key, _| {
+        found.push(decode_alarm(key));
+        std::ops::ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+pub(crate) fn to_key_value(item: Item<'_>) -> KeyValue {
+    KeyValue {
+        key: bytes::Bytes::copy_from_slice(item.key),
+        create_revision: item.create_revision,
+        mod_revision: item.mod_revision,
+        version: item.version,
+        value: bytes::Bytes::copy_from_slice(item.value),
+        lease: item.lease,
+    }
+}
+
+/// NOSPACE stops what needs space; CORRUPT stops every change but the way out of the alarm.
+fn refuse_under_alarm(alarms: &[pb::AlarmMember], request: &Request) -> Result<(), Error> {
+    if alarms.is_empty() {
+        return Ok(());
+    }
+    let raised = |kind: pb::AlarmType| alarms.iter().any(|a| a.alarm == kind as i32);
+    let changes_data = match request {
+        Request::Put(_)
+        | Request::DeleteRange(_)
+        | Request::Txn(_)
+        | Request::Compaction(_)
+        | Request::LeaseGrant(_)
+        | Request::LeaseRevoke(_) => true,
+        Request::LeaseCheckpoint(_)
+        | Request::Alarm(_)
+        | Request::ClusterVersionSet(_)
+        | Request::ClusterMemberAttrSet(_)
+        | Request::Read => false,
+    };
+    if changes_data && raised(pb::AlarmType::Corrupt) {
+        return Err(Error::Corrupt);
+    }
+    if raised(pb::AlarmType::Nospace) && space_needed(request) > 0 {
+        return Err(Error::NoSpace);
+    }
+    Ok(())
+}
+
+/// Bytes of the store a request may take, by etcd's own reckoning; both branches of a
+/// transaction count, the larger one of them.
+pub fn space_needed(request: &Request) -> u64 {
+    const PUT_OVERHEAD: u64 = 256;
+    const LEASE_OVERHEAD: u64 = 64;
+    fn ops(ops: &[pb::RequestOp]) -> u64 {
+        ops.iter()
+            .map(|op| op.request.as_ref().map_or(0, op_cost))
+            .sum()
+    }
+    fn op_cost(op: &pb::request_op::Request) -> u64 {
+        match op {
+            pb::request_op::Request::RequestPut(put) => put_cost(put),
+            pb::request_op::Request::RequestTxn(txn) => txn_cost(txn),
+            _ => 0,
+        }
+    }
+    fn put_cost(put: &pb::PutRequest) -> u64 {
+        PUT_OVERHEAD + put.key.len() as u64 + put.value.len() as u64
+    }
+    fn txn_cost(txn: &pb::TxnRequest) -> u64 {
+        ops(&txn.success).max(ops(&txn.failure))
+    }
+    match request {
+        Request::Put(put) => put_cost(put),
+        Request::Txn(txn) => txn_cost(txn),
+        Request::LeaseGrant(_) => LEASE_OVERHEAD,
+        _ => 0,
+    }
+}
+
+fn alarm(
+    write: &mut Write<'_>,
+    raised: &mut Vec<pb::AlarmMember>,
+    request: &pb::AlarmRequest,
+) -> Result<Vec<pb::AlarmMember>, Error> {
+    use pb::alarm_request::AlarmAction;
+    let wanted = pb::AlarmMember {
+        member_id: request.member_id,
+        alarm: request.alarm,
+    };
+    let none = request.alarm == pb::AlarmType::None as i32;
+    match AlarmAction::try_from(request.action) {
+        Ok(AlarmAction::Get) => Ok(raised
+            .iter()
+            .filter(|a| none || a.alarm == request.alarm)
+            .cloned()
+            .collect()),
+        Ok(AlarmAction::Activate) if none => Ok(Vec::new()),
+        Ok(AlarmAction::Activate) => {
+            if !raised.contains(&wanted) {
+                write.set(Bucket::Alarm, &encode_alarm(&wanted), b"")?;
+                raised.push(wanted.clone());
+            }
+            Ok(vec![wanted])
+        }
+        Ok(AlarmAction::Deactivate) if raised.contains(&wanted) => {
+            write.remove(Bucket::Alarm, &encode_alarm(&wanted))?;
+            raised.retain(|a| *a != wanted);
+            Ok(vec![wanted])
+        }
+        Ok(AlarmAction::Deactivate) => Ok(Vec::new()),
+        Err(_) => Err(Error::UnknownMethod),
+    }
+}
+
+/// Member id and kind, big endian, so that rows sort by member.
+fn encode_alarm(alarm: &pb::AlarmMember) -> [u8; 12] {
+    let mut key = [0; 12];
+    key[..8].copy_from_slice(&alarm.member_id.to_be_bytes());
+    key[8..].copy_from_slice(&alarm.alarm.to_be_bytes());
+    key
+}
+
+fn decode_alarm(key: &[u8]) -> pb::AlarmMember {
+    let key: &[u8; 12] = key.try_into().expect("alarm rows have keys of 12 bytes");
+    let (member, kind) = key.split_at(8);
+    pb::AlarmMember {
+        member_id: u64::from_be_bytes(member.try_into().expect("8 bytes")),
+        alarm: i32::from_be_bytes(kind.try_into().expect("4 bytes")),
+    }
+}

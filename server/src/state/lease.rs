@@ -1,0 +1,116 @@
+//! The replicated half of leases: which exist, how long they were granted for, what is attached.
+//! When they end is the lessor's business.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use etcd_api::etcdserverpb as pb;
+use storage::mvcc::{Bucket, KeyRange, Root, Write};
+
+use crate::error::Error;
+
+/// Nine billion seconds, etcd's own bound.
+const MAX_TTL: i64 = 9_000_000_000;
+
+/// A lease as it is stored. Row: id (8 bytes, big endian) → granted, remaining (8 bytes each).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseRow {
+    pub id: i64,
+    /// Seconds.
+    pub granted_ttl: i64,
+    /// Seconds left at the last checkpoint; 0 when there was none.
+    pub remaining_ttl: i64,
+}
+
+/// All leases, by id.
+pub fn leases(root: &Root) -> Result<Vec<LeaseRow>, Error> {
+    let mut rows = Vec::new();
+    root.side_scan(Bucket::Lease, b"", &mut |key, value| {
+        rows.push(decode(key, value));
+        ControlFlow::Continue(())
+    })?;
+    Ok(rows)
+}
+
+/// The keys attached to a lease, in key order.
+pub fn lease_keys(root: &Root, id: i64) -> Result<Vec<Bytes>, Error> {
+    let prefix = id.to_be_bytes();
+    let mut keys = Vec::new();
+    root.side_scan(Bucket::LeaseKeys, &prefix, &mut |key, _| {
+        keys.push(Bytes::copy_from_slice(&key[prefix.len()..]));
+        ControlFlow::Continue(())
+    })?;
+    Ok(keys)
+}
+
+pub(super) fn exists(root: &Root, id: i64) -> Result<bool, Error> {
+    Ok(root.side_get(Bucket::Lease, &id.to_be_bytes())?.is_some())
+}
+
+pub(super) fn grant(
+    write: &mut Write<'_>,
+    request: &pb::LeaseGrantRequest,
+    min_ttl: i64,
+) -> Result<LeaseRow, Error> {
+    if request.id == 0 {
+        return Err(Error::LeaseNotFound);
+    }
+    if request.ttl > MAX_TTL {
+        return Err(Error::LeaseTtlTooLarge);
+    }
+    if exists(write, request.id)? {
+        return Err(Error::LeaseExists);
+    }
+    let row = LeaseRow {
+        id: request.id,
+        granted_ttl: request.ttl.max(min_ttl),
+        remaining_ttl: 0,
+    };
+    store(write, &row)?;
+    Ok(row)
+}
+
+/// Deletes what is attached, in key order and under one revision, and the lease with it.
+pub(super) fn revoke(write: &mut Write<'_>, id: i64) -> Result<(), Error> {
+    if !exists(write, id)? {
+        return Err(Error::LeaseNotFound);
+    }
+    for key in lease_keys(write, id)? {
+        write.delete_range(KeyRange::from_wire(&key, b""))?;
+    }
+    write.remove(Bucket::Lease, &id.to_be_bytes())?;
+    Ok(())
+}
+
+/// Notes how long leases have left, so that a restart need not begin their time anew.
+pub(super) fn checkpoint(
+    write: &mut Write<'_>,
+    request: &pb::LeaseCheckpointRequest,
+) -> Result<(), Error> {
+    for checkpoint in &request.checkpoints {
+        let key = checkpoint.id.to_be_bytes();
+        if let Some(value) = write.side_get(Bucket::Lease, &key)? {
+            let mut row = decode(&key, &value);
+            row.remaining_ttl = checkpoint.remaining_ttl;
+            store(write, &row)?;
+        }
+    }
+    Ok(())
+}
+
+fn store(write: &mut Write<'_>, row: &LeaseRow) -> Result<(), Error> {
+    let mut value = [0; 16];
+    value[..8].copy_from_slice(&row.granted_ttl.to_be_bytes());
+    value[8..].copy_from_slice(&row.remaining_ttl.to_be_bytes());
+    write.set(Bucket::Lease, &row.id.to_be_bytes(), &value)?;
+    Ok(())
+}
+
+fn decode(key: &[u8], value: &[u8]) -> LeaseRow {
+    let number = |bytes: &[u8]| i64::from_be_bytes(bytes.try_into().expect("8 bytes"));
+    LeaseRow {
+        id: number(key),
+        granted_ttl: number(&value[..8]),
+        remaining_ttl: number(&value[8..]),
+    }
+}

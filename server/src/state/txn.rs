@@ -1,0 +1,230 @@
+//! Transactions: all comparisons are made on the state before, for nested transactions too; the
+//! path they choose is checked as a whole; only then is anything written, all under one revision.
+
+use etcd_api::etcdserverpb as pb;
+use etcd_api::raw;
+use pb::compare::{CompareResult, CompareTarget, TargetUnion};
+use pb::request_op::Request as Op;
+use raw::response_op::Response as OpResponse;
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+use storage::mvcc::{Item, KeyRange, Root, Want, Write};
+
+use super::kv;
+use crate::error::Error;
+
+/// Runs a transaction that may write.
+pub fn write(write: &mut Write<'_>, txn: &pb::TxnRequest) -> Result<raw::TxnResponse, Error> {
+    let path = choose(write, txn)?;
+    check(write, &path)?;
+    let mut response = execute(&mut Target::Write(write), &path)?;
+    response.header = Some(kv::revision_header(write.revision()));
+    Ok(response)
+}
+
+/// Runs a transaction of reads alone, on one root.
+pub fn read(root: &Root, txn: &pb::TxnRequest) -> Result<raw::TxnResponse, Error> {
+    let path = choose(root, txn)?;
+    check(root, &path)?;
+    let mut response = execute(&mut Target::Read(root), &path)?;
+    response.header = Some(kv::revision_header(root.revision()));
+    Ok(response)
+}
+
+/// Whether both branches hold ranges and nothing else. A nested transaction counts as a write,
+/// whatever it does: etcd sends it through the log as well.
+pub fn is_read_only(txn: &pb::TxnRequest) -> bool {
+    txn.success
+        .iter()
+        .chain(&txn.failure)
+        .all(|op| matches!(op.request, Some(Op::RequestRange(_))))
+}
+
+/// Whether a read-only transaction may run on local data: all of its ranges say so.
+pub fn is_serializable(txn: &pb::TxnRequest) -> bool {
+    txn.success
+        .iter()
+        .chain(&txn.failure)
+        .all(|op| match &op.request {
+            Some(Op::RequestRange(range)) => range.serializable,
+            _ => false,
+        })
+}
+
+/// The operations that the comparisons chose.
+struct Path<'a> {
+    succeeded: bool,
+    steps: Vec<Step<'a>>,
+}
+
+enum Step<'a> {
+    Range(&'a pb::RangeRequest),
+    Put(&'a pb::PutRequest),
+    Delete(&'a pb::DeleteRangeRequest),
+    Txn(Path<'a>),
+}
+
+fn choose<'a>(root: &Root, txn: &'a pb::TxnRequest) -> Result<Path<'a>, Error> {
+    let mut succeeded = true;
+    for compare in &txn.compare {
+        if !holds(root, compare)? {
+            succeeded = false;
+            break;
+        }
+    }
+    let ops = if succeeded {
+        &txn.success
+    } else {
+        &txn.failure
+    };
+    let mut steps = Vec::with_capacity(ops.len());
+    for op in ops {
+        steps.push(match &op.request {
+            Some(Op::RequestRange(range)) => Step::Range(range),
+            Some(Op::RequestPut(put)) => Step::Put(put),
+            Some(Op::RequestDeleteRange(delete)) => Step::Delete(delete),
+            Some(Op::RequestTxn(nested)) => Step::Txn(choose(root, nested)?),
+            None => return Err(Error::KeyNotFound),
+        });
+    }
+    Ok(Path { succeeded, steps })
+}
+
+/// Everything that could make a step fail, asked before the first one runs.
+fn check(root: &Root, path: &Path<'_>) -> Result<(), Error> {
+    for step in &path.steps {
+        match step {
+            Step::Range(range) => check_range_revision(root, range.revision)?,
+            Step::Put(put) => kv::check_put(root, put)?,
+            Step::Delete(_) => {}
+            Step::Txn(nested) => check(root, nested)?,
+        }
+    }
+    Ok(())
+}
+
+/// Here, unlike for a range by itself, a negative revision is compared with the compacted one.
+fn check_range_revision(root: &Root, revision: i64) -> Result<(), Error> {
+    if revision == 0 {
+        return Ok(());
+    }
+    if revision > root.revision() {
+        return Err(Error::FutureRevision);
+    }
+    if revision < root.compacted() {
+        return Err(Error::Compacted);
+    }
+    Ok(())
+}
+
+enum Target<'a, 'w> {
+    Read(&'a Root),
+    Write(&'a mut Write<'w>),
+}
+
+/// Runs the steps in order; each sees what those before it did. Headers in here carry a revision
+/// and nothing else, that of a nested transaction not even this: so etcd sends them.
+fn execute(target: &mut Target<'_, '_>, path: &Path<'_>) -> Result<raw::TxnResponse, Error> {
+    let mut responses = Vec::with_capacity(path.steps.len());
+    for step in &path.steps {
+        let response = match (step, &mut *target) {
+            (Step::Range(range), Target::Read(root)) => {
+                OpResponse::ResponseRange(kv::range(root, range)?)
+            }
+            (Step::Range(range), Target::Write(write)) => {
+                OpResponse::ResponseRange(kv::range(write, range)?)
+            }
+            (Step::Put(put), Target::Write(write)) => OpResponse::ResponsePut(kv::put(write, put)?),
+            (Step::Delete(delete), Target::Write(write)) => {
+                OpResponse::ResponseDeleteRange(kv::delete_range(write, delete)?)
+            }
+            (Step::Txn(nested), target) => OpResponse::ResponseTxn(execute(target, nested)?),
+            (Step::Put(_) | Step::Delete(_), Target::Read(_)) => {
+                unreachable!("a read-only transaction holds ranges alone")
+            }
+        };
+        responses.push(raw::ResponseOp {
+            response: Some(response),
+        });
+    }
+    Ok(raw::TxnResponse {
+        header: Some(pb::ResponseHeader::default()),
+        succeeded: path.succeeded,
+        responses,
+    })
+}
+
+/// Whether a comparison is true of every key it names; of a range without keys, as of a missing
+/// key.
+fn holds(root: &Root, compare: &pb::Compare) -> Result<bool, Error> {
+    let keys = KeyRange::from_wire(&compare.key, &compare.range_end);
+    let wants_value = compare.target == CompareTarget::Value as i32;
+    let wants_row = wants_value || compare.target == CompareTarget::Lease as i32;
+    let want = if wants_row {
+        Want::Values
+    } else {
+        Want::KeysOnly
+    };
+    let (mut any, mut all) = (false, true);
+    root.range(keys, 0, want, &mut |item| {
+        any = true;
+        all = item_holds(compare, &item);
+        if all {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    })?;
+    if any {
+        return Ok(all);
+    }
+    // A missing key has no value, so nothing can be said of it; its numbers are all 0.
+    Ok(!wants_value && item_holds(compare, &MISSING))
+}
+
+const MISSING: Item<'static> = Item {
+    key: b"",
+    value: b"",
+    create_revision: 0,
+    mod_revision: 0,
+    version: 0,
+    lease: 0,
+};
+
+fn item_holds(compare: &pb::Compare, item: &Item<'_>) -> bool {
+    let operand = compare.target_union.as_ref();
+    let ordering = match CompareTarget::try_from(compare.target) {
+        Ok(CompareTarget::Value) => {
+            let value = match operand {
+                Some(TargetUnion::Value(value)) => &value[..],
+                _ => b"",
+            };
+            item.value.cmp(value)
+        }
+        Ok(CompareTarget::Version) => item.version.cmp(&match operand {
+            Some(TargetUnion::Version(version)) => *version,
+            _ => 0,
+        }),
+        Ok(CompareTarget::Create) => item.create_revision.cmp(&match operand {
+            Some(TargetUnion::CreateRevision(revision)) => *revision,
+            _ => 0,
+        }),
+        Ok(CompareTarget::Mod) => item.mod_revision.cmp(&match operand {
+            Some(TargetUnion::ModRevision(revision)) => *revision,
+            _ => 0,
+        }),
+        Ok(CompareTarget::Lease) => item.lease.cmp(&match operand {
+            Some(TargetUnion::Lease(lease)) => *lease,
+            _ => 0,
+        }),
+        // A target nobody knows compares as equal, a relation nobody knows is met.
+        Err(_) => Ordering::Equal,
+    };
+    match CompareResult::try_from(compare.result) {
+        Ok(CompareResult::Equal) => ordering.is_eq(),
+        Ok(CompareResult::NotEqual) => ordering.is_ne(),
+        Ok(CompareResult::Greater) => ordering.is_gt(),
+        Ok(CompareResult::Less) => ordering.is_lt(),
+        Err(_) => true,
+    }
+}
