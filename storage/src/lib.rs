@@ -9,6 +9,7 @@
     reason = "its user, mvcc, is being built on it"
 )]
 mod btree;
+pub mod codec;
 mod error;
 pub mod mvcc;
 mod sync;

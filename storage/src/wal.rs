@@ -1,14 +1,45 @@
 //! The write-ahead log: records appended to segment files, durable after `sync`, read back in
 //! order at open. Knows nothing of raft: a record is a kind, an index and bytes.
+//!
+//! The formats stand in the modules that pack them: sectors in `sector`, records in `record`,
+//! files and headers in `segment`; what is made of a damaged log is the table in `recover`.
+//!
+//! The order of writes, on which recovery relies. Rolling over to a new segment:
+//! 1. the old segment's last bytes are written and synced,
+//! 2. a file of full size, synced before, is renamed to the new name, and the directory synced,
+//! 3. header, repeated records and new records go into it, in one write; `sync` makes them durable.
+//!
+//! Dropping a segment waits until the next one's head is durable: what it repeats is then safe.
 
-use std::path::Path;
+mod record;
+mod recover;
+mod sector;
+mod segment;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::Result;
-use crate::vfs::Vfs;
+use crate::vfs::{File, Vfs};
+use crate::{Error, Result};
+use record::Head;
+use recover::Segment;
+use sector::Framer;
+pub use segment::PrepareJob;
+use segment::{Header, Name, Spare, Spares};
 
 /// The largest payload of one record.
 pub const PAYLOAD_BYTES_MAX: usize = 32 << 20;
+
+/// The largest segment: positions in it fit into 32 bits.
+const SEGMENT_BYTES_MAX: u64 = 2 << 30;
+/// The smallest: a header and a few records.
+const SEGMENT_BYTES_MIN: u64 = 4096;
+/// A new log's first segment is made, zeros and all, while the caller waits: it is no larger.
+const FIRST_SEGMENT_BYTES_MAX: u64 = 8 << 20;
+/// Segment sizes are multiples of a page, so that a write of whole pages needs no read.
+const SEGMENT_BYTES_STEP: u64 = 4096;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -39,67 +70,356 @@ pub struct Record<'a> {
 }
 
 /// What `Wal::open` found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Records shown, repeated ones included.
     pub records: u64,
-    /// The letter of the decision table in `recover` that describes the log's end.
-    pub end: char,
+    /// Letters of the decision table in `wal/recover.rs` that applied; C and D: a torn end was cut.
+    pub cases: String,
+}
+
+/// A record to be repeated at the head of every new segment.
+#[derive(Clone, Debug)]
+struct Carry {
+    index: u64,
+    payload: Vec<u8>,
+}
+
+/// The log, owned by one thread.
+#[derive(Debug)]
+pub struct Wal {
+    dir: PathBuf,
+    /// Of a segment made today; those on disk keep theirs.
+    segment_bytes: u64,
+    salt: u64,
+    spares: Spares,
+    /// Full and wholly durable, oldest first.
+    older: VecDeque<Segment>,
+    /// The segment being written, and those that appended records will go on in. Empty only while
+    /// the log is new and nothing was appended.
+    open: VecDeque<OpenSegment>,
+    /// Sequence number of the next segment.
+    next_sequence: u64,
+    /// Of any record appended.
+    highest: u64,
+    carries: BTreeMap<u8, Carry>,
+    /// A write or sync failed: nothing is certain any more until the log is opened again.
+    failed: bool,
 }
 
 #[derive(Debug)]
-pub struct Wal {}
+struct OpenSegment {
+    segment: Segment,
+    /// Where its file comes from; `None` as `file` once it has its place.
+    source: Option<Spare>,
+    file: Option<Arc<dyn File>>,
+    framer: Framer,
+    seed: u32,
+    /// Of the last record appended.
+    crc: u32,
+    /// Stream bytes written, and synced. Invariant: durable <= written <= framer.len().
+    written: u64,
+    durable: u64,
+    /// When this much is durable, the segments before are not needed for what this one repeats.
+    head_end: u64,
+}
 
 impl Wal {
     /// Opens the log in `dir` (created when missing) and shows every record to `visit`, oldest
-    /// first. What was shown is durable when this returns.
+    /// first. What was shown is durable when this returns. The caller holds the directory's lock.
     pub fn open(
-        _vfs: Arc<dyn Vfs>,
-        _dir: &Path,
-        _options: Options,
-        _visit: &mut dyn FnMut(Record<'_>) -> Result<()>,
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        options: Options,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<()>,
     ) -> Result<(Wal, Recovery)> {
-        unimplemented!()
+        let options = Options {
+            segment_bytes: options
+                .segment_bytes
+                .clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+                .next_multiple_of(SEGMENT_BYTES_STEP),
+            ..options
+        };
+        vfs.create_dir_all(dir).map_err(Error::io("create", dir))?;
+        let found = recover::recover(&*vfs, dir, &options, visit)?;
+        let spares = Spares::new(vfs, dir, found.spares, found.next_number);
+        let open: VecDeque<OpenSegment> = found.tail.map(OpenSegment::resume).into_iter().collect();
+        let next_sequence = open.back().map_or(1, |tail| tail.segment.sequence + 1);
+        if open.is_empty() && spares.is_empty() {
+            // An unusable directory shows now, and the first records find a file to go to.
+            let bytes = options.segment_bytes.min(FIRST_SEGMENT_BYTES_MAX);
+            let first = spares.make(bytes, true)?;
+            spares.put(first);
+        }
+        let mut wal = Wal {
+            dir: dir.to_owned(),
+            segment_bytes: options.segment_bytes,
+            salt: options.seed,
+            spares,
+            older: found.older.into(),
+            open,
+            next_sequence,
+            highest: found.highest,
+            carries: found.carries,
+            failed: false,
+        };
+        wal.repeat_missing(&found.in_tail);
+        Ok((wal, found.recovery))
     }
 
-    /// Buffers a record whose payload is the parts one after the other.
-    pub fn append(&mut self, _kind: u8, _index: u64, _payload: &[&[u8]]) {
-        unimplemented!()
+    /// Buffers a record whose payload is the parts one after the other, `PAYLOAD_BYTES_MAX` at
+    /// most in sum.
+    pub fn append(&mut self, kind: u8, index: u64, payload: &[&[u8]]) {
+        self.append_with(0, kind, index, payload);
     }
 
     /// As `append`, and the newest such record of its kind is repeated at the head of every new
     /// segment: for state that must outlive dropped segments. Remembered across `open`.
-    pub fn append_carried(&mut self, _kind: u8, _index: u64, _payload: &[&[u8]]) {
-        unimplemented!()
+    pub fn append_carried(&mut self, kind: u8, index: u64, payload: &[&[u8]]) {
+        self.append_with(record::CARRIED, kind, index, payload);
+        let payload = payload.concat();
+        self.carries.insert(kind, Carry { index, payload });
+    }
+
+    /// Bytes that the next `write` will hand over, about.
+    pub fn buffered_bytes(&self) -> usize {
+        self.open.iter().map(|s| s.framer.buffered_bytes()).sum()
+    }
+
+    /// Bytes of records in the log, those of the framing included.
+    pub fn size_bytes(&self) -> u64 {
+        let older: u64 = self.older.iter().map(|s| s.bytes).sum();
+        let open = self.open.iter().map(|s| sector::file_bytes(s.framer.len()));
+        older + open.sum::<u64>()
     }
 
     /// Hands everything buffered to the file system. A failure is final.
     pub fn write(&mut self) -> Result<()> {
-        unimplemented!()
+        self.unless_failed(Wal::write_all)
     }
 
     /// Makes everything written durable. A failure is final.
     pub fn sync(&mut self) -> Result<()> {
-        unimplemented!()
+        self.unless_failed(|wal| match wal.open.front_mut() {
+            Some(current) => current.sync(),
+            None => Ok(()),
+        })
     }
 
     /// Removes or recycles the oldest segments as long as all their records' indexes are lower.
-    pub fn drop_before(&mut self, _index: u64) -> Result<()> {
-        unimplemented!()
+    pub fn drop_before(&mut self, index: u64) -> Result<()> {
+        self.unless_failed(|wal| wal.drop_segments(index))
     }
 
     /// Work for a helper thread that spares this one the making of the next segment file; `None`
     /// when there is nothing to do. Ask after every `write`.
     pub fn prepare_next(&mut self) -> Option<PrepareJob> {
-        unimplemented!()
+        self.spares.job(self.segment_bytes)
+    }
+
+    /// A power cut may leave a segment its header and not the repeated records after it; without
+    /// them the older segments could never be dropped.
+    fn repeat_missing(&mut self, in_tail: &BTreeSet<u8>) {
+        let missing = self.carries.iter().filter(|(k, _)| !in_tail.contains(k));
+        let missing: Vec<(u8, Carry)> = missing.map(|(k, c)| (*k, c.clone())).collect();
+        for (kind, carry) in missing {
+            let needed = record::stream_bytes(carry.payload.len()) as u64;
+            match self.open.back_mut() {
+                Some(tail) if tail.room() >= needed => tail.repeat(kind, &carry),
+                // A new segment begins with all of them.
+                _ => return self.begin_segment(0),
+            }
+        }
+    }
+
+    fn append_with(&mut self, flags: u8, kind: u8, index: u64, payload: &[&[u8]]) {
+        let len = payload.iter().map(|part| part.len()).sum();
+        assert!(len <= PAYLOAD_BYTES_MAX, "payload of {len} bytes");
+        let needed = record::stream_bytes(len) as u64;
+        if self.open.back().is_none_or(|last| last.room() < needed) {
+            self.begin_segment(needed);
+        }
+        let last = self.open.back_mut().expect("a segment was just begun");
+        last.append(flags, kind, index, len, payload);
+        last.segment.highest = last.segment.highest.max(Some(index));
+        self.highest = self.highest.max(index);
+    }
+
+    /// Appends from here on go to a new segment, with room for that much after the repeated ones.
+    /// Nothing is done to files yet: that is `write`'s.
+    fn begin_segment(&mut self, needed: u64) {
+        let carried = self.carries.values();
+        let carried: usize = carried.map(|c| record::stream_bytes(c.payload.len())).sum();
+        let least = sector::file_bytes(carried as u64 + needed);
+        let source = self.spares.take(least);
+        let bytes = match &source {
+            Some(spare) => spare.bytes,
+            None => (self.segment_bytes.max(least)).next_multiple_of(SEGMENT_BYTES_STEP),
+        };
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let before = self.open.back();
+        let header = Header {
+            sequence,
+            previous_crc: before.map_or(0, |before| before.crc),
+            previous_end: before.map_or(0, |before| before.framer.len()),
+            highest: self.highest,
+            salt: self.salt,
+        };
+        let path = Name::Segment { sequence, bytes }.path(&self.dir);
+        let segment = Segment {
+            sequence,
+            bytes,
+            path,
+            highest: None,
+        };
+        let mut next = OpenSegment::begin(segment, source, &header);
+        for (kind, carry) in &self.carries {
+            next.repeat(*kind, carry);
+        }
+        self.open.push_back(next);
+    }
+
+    fn write_all(&mut self) -> Result<()> {
+        loop {
+            let is_last = self.open.len() <= 1;
+            let Some(current) = self.open.front_mut() else {
+                return Ok(());
+            };
+            if current.file.is_none() {
+                let source = match current.source.take() {
+                    Some(spare) => spare,
+                    // No helper was fast enough: reserve the space, but do not write it twice.
+                    None => self.spares.make(current.segment.bytes, false)?,
+                };
+                current.file = Some(self.spares.install(&source, &current.segment.path)?);
+            }
+            current.write()?;
+            if is_last {
+                return Ok(());
+            }
+            // Everything in a segment is durable before the next one comes into being.
+            current.sync()?;
+            let done = self.open.pop_front();
+            self.older.extend(done.map(|done| done.segment));
+        }
+    }
+
+    fn drop_segments(&mut self, index: u64) -> Result<()> {
+        while let Some(oldest) = self.older.front() {
+            let needed = oldest.highest.is_some_and(|highest| highest >= index);
+            let next_is_durable =
+                self.older.len() > 1 || self.open.front().is_some_and(|c| c.durable >= c.head_end);
+            if needed || !next_is_durable {
+                break;
+            }
+            // One by one, each durable before the next goes: a gap would be taken for a loss.
+            self.spares
+                .recycle(&oldest.path, oldest.bytes, self.segment_bytes)?;
+            self.older.pop_front();
+        }
+        Ok(())
+    }
+
+    fn unless_failed(&mut self, f: impl FnOnce(&mut Wal) -> Result<()>) -> Result<()> {
+        if self.failed {
+            let source = io::Error::other("an earlier write or sync failed");
+            return Err(Error::io("write", &self.dir)(source));
+        }
+        let done = f(self);
+        self.failed = done.is_err();
+        done
     }
 }
 
-#[derive(Debug)]
-pub struct PrepareJob {}
+impl OpenSegment {
+    fn begin(segment: Segment, source: Option<Spare>, header: &Header) -> OpenSegment {
+        let seed = header.seed();
+        OpenSegment {
+            framer: Framer::begin(segment.sequence, &header.encode()),
+            segment,
+            source,
+            file: None,
+            seed,
+            crc: seed,
+            written: 0,
+            durable: 0,
+            head_end: 1,
+        }
+    }
 
-impl PrepareJob {
-    pub fn run(self) -> Result<()> {
-        unimplemented!()
+    fn resume(tail: recover::Tail) -> OpenSegment {
+        let sequence = tail.segment.sequence;
+        OpenSegment {
+            framer: Framer::resume(sequence, tail.len, &tail.open, tail.first),
+            segment: tail.segment,
+            source: None,
+            file: Some(tail.file),
+            seed: tail.seed,
+            crc: tail.crc,
+            written: tail.len,
+            durable: tail.len,
+            head_end: 0,
+        }
+    }
+
+    fn room(&self) -> u64 {
+        sector::capacity(self.segment.bytes) - self.framer.len()
+    }
+
+    fn append(&mut self, flags: u8, kind: u8, index: u64, len: usize, payload: &[&[u8]]) {
+        let mut head = Head {
+            crc: 0,
+            kind,
+            flags,
+            len,
+            prev: self.crc,
+            index,
+            durable: self.durable as u32,
+        };
+        let bytes = head.seal(self.seed, payload);
+        let padding = head.stream_bytes() - record::HEAD_BYTES - len;
+        self.framer.start_record();
+        self.framer.push(&bytes);
+        for part in payload {
+            self.framer.push(part);
+        }
+        self.framer.push(&[0; record::ALIGN][..padding]);
+        self.crc = head.crc;
+    }
+
+    fn repeat(&mut self, kind: u8, carry: &Carry) {
+        let flags = record::CARRIED | record::REPEATED;
+        let payload = &carry.payload;
+        self.append(flags, kind, carry.index, payload.len(), &[payload]);
+        self.head_end = self.framer.len();
+    }
+
+    fn write(&mut self) -> Result<()> {
+        if self.written == self.framer.len() {
+            return Ok(());
+        }
+        let path = &self.segment.path;
+        let file = self.file.as_ref().expect("a segment is installed first");
+        let (sectors, offset) = self.framer.sectors();
+        let written = file.write_at(sectors, offset);
+        written.map_err(Error::io("write", path))?;
+        self.framer.written();
+        self.written = self.framer.len();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        if self.durable == self.written {
+            return Ok(());
+        }
+        let path = &self.segment.path;
+        let file = self.file.as_ref().expect("only what was written is synced");
+        file.sync_data().map_err(Error::io("sync", path))?;
+        self.durable = self.written;
+        Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Bounded readers and writers for the little formats on disk: little-endian integers, varints,
+//! length-prefixed bytes. Reading never panics, whatever the input; it knows nothing of files.
+
+/// The input ended early or says something impossible, at this byte of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    pub at: usize,
+    pub what: &'static str,
+}
+
+pub type Result<T> = std::result::Result<T, Malformed>;
+
+/// A varint of 64 bits never needs more.
+pub const VARINT_BYTES_MAX: usize = 10;
+
+/// Reads from the front of a slice. After an error nothing has been consumed.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes, at: 0 }
+    }
+
+    /// How many bytes were consumed.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    pub fn remaining(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8]> {
+        let taken = self.remaining().get(..len);
+        let taken = taken.ok_or_else(|| self.malformed("ends early"))?;
+        self.at += len;
+        Ok(taken)
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let taken = self.remaining().first_chunk::<N>();
+        let taken = *taken.ok_or_else(|| self.malformed("ends early"))?;
+        self.at += N;
+        Ok(taken)
+    }
+
+    pub fn u8(&mut self) -> Result<u8> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    pub fn u16(&mut self) -> Result<u16> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    pub fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    pub fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    pub fn i64(&mut self) -> Result<i64> {
+        Ok(i64::from_le_bytes(self.array()?))
+    }
+
+    /// LEB128; refuses what does not fit into 64 bits.
+    pub fn varint(&mut self) -> Result<u64> {
+        let mut value = 0u64;
+        for (i, byte) in self.remaining().iter().take(VARINT_BYTES_MAX).enumerate() {
+            let part = u64::from(byte & 0x7f);
+            let shifted = part << (7 * i);
+            if shifted >> (7 * i) != part {
+                return Err(self.malformed("integer of more than 64 bits"));
+            }
+            value |= shifted;
+            if byte & 0x80 == 0 {
+                self.at += i + 1;
+                return Ok(value);
+            }
+        }
+        Err(self.malformed("integer without an end"))
+    }
+
+    /// Bytes after their length as a varint; `max` bounds what a damaged length can ask for.
+    pub fn prefixed(&mut self, max: usize) -> Result<&'a [u8]> {
+        let start = *self;
+        let taken = self.varint().and_then(|len| match usize::try_from(len) {
+            Ok(len) if len <= max => self.bytes(len),
+            _ => Err(self.malformed("length above its limit")),
+        });
+        if taken.is_err() {
+            *self = start;
+        }
+        taken
+    }
+
+    /// Refuses trailing bytes.
+    pub fn finish(self) -> Result<()> {
+        if self.is_empty() {
+            Ok(())
+        } else {
+            Err(self.malformed("bytes after the end"))
+        }
+    }
+
+    fn malformed(&self, what: &'static str) -> Malformed {
+        Malformed { at: self.at, what }
+    }
+}
+
+pub fn put_u8(out: &mut Vec<u8>, value: u8) {
+    out.push(value);
+}
+
+pub fn put_u16(out: &mut Vec<u8>, value: u16) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub fn put_i64(out: &mut Vec<u8>, value: i64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! A record of the log, as bytes of a segment's stream:
+//!
+//! | offset | size | name    | meaning                                                          |
+//! |--------|------|---------|------------------------------------------------------------------|
+//! | 0      | 4    | crc     | CRC-32C of bytes 4..32 and the payload, begun with the segment's seed |
+//! | 4      | 1    | kind    | the caller's                                                     |
+//! | 5      | 1    | flags   | 1 always set, 2 carried, 4 repeated                              |
+//! | 6      | 2    | zero    |                                                                  |
+//! | 8      | 4    | len     | of the payload                                                   |
+//! | 12     | 4    | prev    | crc of the record before, or the seed for a segment's first       |
+//! | 16     | 8    | index   | the caller's                                                     |
+//! | 24     | 4    | durable | stream bytes of this segment known durable when this was appended |
+//! | 28     | 4    | zero    | reserved                                                         |
+//! | 32     | len  | payload | then zeros up to a multiple of 8                                 |
+//!
+//! `prev` makes a chain. `durable` is a witness: a record that lies behind a gap and says that the
+//! gap was durable proves that the gap is damage and not a write that power interrupted.
+
+use super::PAYLOAD_BYTES_MAX;
+use crate::codec::{Malformed, Reader};
+
+pub(super) const HEAD_BYTES: usize = 32;
+pub(super) const ALIGN: usize = 8;
+
+const PRESENT: u8 = 1;
+/// The newest of its kind is repeated at the head of each new segment.
+pub(super) const CARRIED: u8 = 2;
+/// It is such a repetition.
+pub(super) const REPEATED: u8 = 4;
+const KNOWN_FLAGS: u8 = PRESENT | CARRIED | REPEATED;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) crc: u32,
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) len: usize,
+    pub(super) prev: u32,
+    pub(super) index: u64,
+    pub(super) durable: u32,
+}
+
+impl Head {
+    /// The head as bytes, its checksum computed and set.
+    pub(super) fn seal(&mut self, seed: u32, payload: &[&[u8]]) -> [u8; HEAD_BYTES] {
+        self.flags |= PRESENT;
+        let mut out = [0; HEAD_BYTES];
+        out[4] = self.kind;
+        out[5] = self.flags;
+        out[8..12].copy_from_slice(&(self.len as u32).to_le_bytes());
+        out[12..16].copy_from_slice(&self.prev.to_le_bytes());
+        out[16..24].copy_from_slice(&self.index.to_le_bytes());
+        out[24..28].copy_from_slice(&self.durable.to_le_bytes());
+        let crc = crc32c::crc32c_append(seed, &out[4..]);
+        self.crc = payload
+            .iter()
+            .fold(crc, |crc, part| crc32c::crc32c_append(crc, part));
+        out[..4].copy_from_slice(&self.crc.to_le_bytes());
+        out
+    }
+
+    /// Reads the first 32 bytes of a record; anything impossible is an error.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Head, Malformed> {
+        let mut r = Reader::new(bytes);
+        let crc = r.u32()?;
+        let (kind, flags) = (r.u8()?, r.u8()?);
+        let zero = r.u16()?;
+        let len = r.u32()? as usize;
+        let prev = r.u32()?;
+        let index = r.u64()?;
+        let durable = r.u32()?;
+        let reserved = r.u32()?;
+        let malformed = |at, what| Err(Malformed { at, what });
+        if flags & PRESENT == 0 || flags & !KNOWN_FLAGS != 0 {
+            return malformed(5, "unknown record flags");
+        }
+        if zero != 0 || reserved != 0 {
+            return malformed(6, "reserved bytes of a record are set");
+        }
+        if len > PAYLOAD_BYTES_MAX {
+            return malformed(8, "record longer than any may be");
+        }
+        Ok(Head {
+            crc,
+            kind,
+            flags,
+            len,
+            prev,
+            index,
+            durable,
+        })
+    }
+
+    /// The whole record's length in the stream.
+    pub(super) fn stream_bytes(&self) -> usize {
+        stream_bytes(self.len)
+    }
+
+    /// `record` is the whole of it, head included.
+    pub(super) fn verifies(&self, seed: u32, record: &[u8]) -> bool {
+        crc32c::crc32c_append(seed, &record[4..HEAD_BYTES + self.len]) == self.crc
+    }
+}
+
+/// How long a record with a payload of this length is in the stream.
+pub(super) fn stream_bytes(payload: usize) -> usize {
+    (HEAD_BYTES + payload).next_multiple_of(ALIGN)
+}
+
+/// Whether nothing was written where a record could begin. The first 8 bytes of a record are never
+/// all zero, and always lie in one sector.
+pub(super) fn is_absent(bytes: &[u8]) -> bool {
+    bytes.iter().take(ALIGN).all(|b| *b == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> (Head, Vec<u8>) {
+        let mut head = Head {
+            crc: 0,
+            kind: 3,
+            flags: CARRIED,
+            len: 5,
+            prev: 77,
+            index: 1 << 40,
+            durable: 4096,
+        };
+        let bytes = head.seal(9, &[b"he", b"llo"]);
+        (head, [&bytes[..], b"hello\0\0\0"].concat())
+    }
+
+    #[test]
+    fn a_record_reads_as_written_and_every_truncation_is_an_error() {
+        let (head, bytes) = sample();
+        assert_eq!(Head::decode(&bytes), Ok(head));
+        assert_eq!(head.stream_bytes(), bytes.len());
+        assert!(head.verifies(9, &bytes));
+        assert!(!head.verifies(8, &bytes));
+        for len in 0..HEAD_BYTES {
+            assert!(Head::decode(&bytes[..len]).is_err());
+        }
+    }
+
+    #[test]
+    fn any_flipped_bit_of_head_or_payload_is_noticed() {
+        let (_, mut bytes) = sample();
+        for bit in 0..(HEAD_BYTES + 5) * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let fine = Head::decode(&bytes).is_ok_and(|h| h.len == 5 && h.verifies(9, &bytes));
+            assert!(!fine, "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}

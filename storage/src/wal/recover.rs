@@ -1,0 +1,576 @@
+//! Opening what a crash left: every record that was synced comes back, what power interrupted is
+//! cut off and wiped, and anything else is refused with file and offset. Knows the format, not
+//! the appending.
+//!
+//! The facts, from the durability contract of `vfs` and the order in which the log writes:
+//! 1. A sector holds what it held before or what was written; both verify (see `sector`).
+//! 2. A segment gets its name when its file has full size, durably; the name is durable before
+//!    the first byte is written to it; and the segment before it was synced to its end by then.
+//! 3. A record's `durable` was true when the record was appended.
+//!
+//! | case | what is found                                                         | outcome |
+//! |------|-----------------------------------------------------------------------|---------|
+//! | A    | records end, blank sectors or the end of the file follow              | opens   |
+//! | B    | records end, sectors of the file's earlier life follow                | opens   |
+//! | C    | the last record lacks sectors, nothing later was written              | cut     |
+//! | D    | a gap in records not known durable, later sectors were written        | cut     |
+//! | E    | a gap, and a later record says that it was durable                    | refused |
+//! | F    | a sector fails its checksum, wherever it is                           | refused |
+//! | G    | all of a record's sectors are intact, but it is impossible            | refused |
+//! | H    | a segment ends elsewhere than the next one says                       | refused |
+//! | I    | a sequence number is missing between two segments                     | refused |
+//! | J    | two files claim one sequence number                                   | refused |
+//! | K    | a file has not the size its name promises                             | refused |
+//! | L    | the last segment has its name, but nothing was written to it          | removed |
+//! | M    | the same, but its header was lost and unsynced records are there      | removed |
+//! | N    | its header is lost, and its records say that they were durable        | refused |
+//! | O    | a header is not what a header can be                                  | refused |
+//! | P    | a segment without a header that is not the last, or the only one left | refused |
+//! | Q    | no segment at all                                                     | a new log |
+//!
+//! The wiping in C and D matters: records behind the gap would otherwise wait for the log to grow
+//! up to them. A power cut during the wiping leaves C or D again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::record::{self, HEAD_BYTES, Head};
+use super::sector::{self, DATA_BYTES, SECTOR_BYTES, Sector};
+use super::segment::{self, Header, Name, SPARES_MAX, Spare};
+use super::{Carry, Options, Record, Recovery};
+use crate::vfs::{File, Open, Vfs};
+use crate::{Error, Result};
+
+/// Files are read in such pieces; a multiple of the sector.
+const READ_BYTES: usize = 1 << 20;
+
+/// A segment whose place in the log is certain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) sequence: u64,
+    pub(super) bytes: u64,
+    pub(super) path: PathBuf,
+    /// Of the records appended here; repeated ones do not count.
+    pub(super) highest: Option<u64>,
+}
+
+/// The segment that the log goes on in.
+#[derive(Debug)]
+pub(super) struct Tail {
+    pub(super) segment: Segment,
+    pub(super) file: Arc<dyn File>,
+    pub(super) seed: u32,
+    /// Of the last record.
+    pub(super) crc: u32,
+    pub(super) len: u64,
+    /// What of the stream lies in the sector that is not full, and its first record's start.
+    pub(super) open: Vec<u8>,
+    pub(super) first: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Oldest first, the tail not among them.
+    pub(super) older: Vec<Segment>,
+    pub(super) tail: Option<Tail>,
+    /// Of any record.
+    pub(super) highest: u64,
+    pub(super) carries: BTreeMap<u8, Carry>,
+    /// Kinds of carried records that the newest segment holds.
+    pub(super) in_tail: BTreeSet<u8>,
+    pub(super) spares: Vec<Spare>,
+    /// Above the numbers of all spares.
+    pub(super) next_number: u64,
+    pub(super) recovery: Recovery,
+}
+
+pub(super) type Visit<'a> = dyn FnMut(Record<'_>) -> Result<()> + 'a;
+
+pub(super) fn recover(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    options: &Options,
+    visit: &mut Visit<'_>,
+) -> Result<Found> {
+    let mut listing = list(vfs, dir, options)?;
+    let mut found = Found {
+        older: Vec::new(),
+        tail: None,
+        highest: 0,
+        carries: BTreeMap::new(),
+        in_tail: BTreeSet::new(),
+        spares: std::mem::take(&mut listing.spares),
+        next_number: listing.next_number,
+        recovery: Recovery::default(),
+    };
+    let mut begun = Vec::new();
+    let last = listing.segments.len().wrapping_sub(1);
+    for (i, segment) in listing.segments.into_iter().enumerate() {
+        let file = open(vfs, &segment.path)?;
+        match read_header(&*file, &segment)? {
+            Some(header) => begun.push((segment, header)),
+            None if i == last && (i > 0 || segment.sequence == 1) => {
+                found.recovery.cases.push(unbegun(&*file, &segment)?);
+                drop(file);
+                remove(vfs, &segment.path)?;
+            }
+            None => return Err(refuse('P', &segment.path, 0, "the segment has no header")),
+        }
+    }
+    let headers: Vec<Header> = begun.iter().map(|(_, header)| *header).collect();
+    for (i, (segment, header)) in begun.into_iter().enumerate() {
+        let file = open(vfs, &segment.path)?;
+        let walk = Walk::begin(segment, file, header);
+        match headers.get(i + 1) {
+            Some(next) => walk.middle(next, &mut found, visit)?,
+            None => walk.last(&mut found, visit)?,
+        }
+    }
+    if found.tail.is_none() {
+        found.recovery.cases.push('Q');
+    }
+    // A killed process leaves names that no one synced; what is shown must be durable.
+    vfs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+    Ok(found)
+}
+
+struct Listing {
+    segments: Vec<Segment>,
+    spares: Vec<Spare>,
+    next_number: u64,
+}
+
+/// The directory, with what is worthless removed and sequence and sizes checked.
+fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
+    let mut listing = Listing {
+        segments: Vec::new(),
+        spares: Vec::new(),
+        next_number: 0,
+    };
+    for text in vfs.list(dir).map_err(Error::io("list", dir))? {
+        let path = dir.join(&text);
+        match Name::parse(&text) {
+            None => {}
+            Some(Name::Preparing(n)) => {
+                listing.next_number = listing.next_number.max(n.saturating_add(1));
+                remove(vfs, &path)?;
+            }
+            Some(Name::Spare(n)) => {
+                listing.next_number = listing.next_number.max(n.saturating_add(1));
+                let bytes = size(&*open(vfs, &path)?, &path)?;
+                if bytes == options.segment_bytes && listing.spares.len() < SPARES_MAX {
+                    listing.spares.push(Spare { path, bytes });
+                } else {
+                    remove(vfs, &path)?;
+                }
+            }
+            Some(Name::Segment { sequence, bytes }) => listing.segments.push(Segment {
+                sequence,
+                bytes,
+                path,
+                highest: None,
+            }),
+        }
+    }
+    listing.segments.sort_by_key(|s| s.sequence);
+    for pair in listing.segments.windows(2) {
+        let (before, after) = (&pair[0], &pair[1]);
+        if before.sequence == after.sequence {
+            let what = format!("{} has the same number", before.path.display());
+            return Err(refuse('J', &after.path, 0, what));
+        }
+        if before.sequence.checked_add(1) != Some(after.sequence) {
+            let what = format!("the segment before it is missing; the log has {before:?}");
+            return Err(refuse('I', &after.path, 0, what));
+        }
+    }
+    for segment in &listing.segments {
+        let has = size(&*open(vfs, &segment.path)?, &segment.path)?;
+        if has != segment.bytes || !segment::is_possible_size(has) {
+            let what = format!("{has} bytes long, its name promises {}", segment.bytes);
+            return Err(refuse('K', &segment.path, has, what));
+        }
+    }
+    Ok(listing)
+}
+
+/// `None` when the first sector holds none: blank, or left from the file's earlier life.
+fn read_header(file: &dyn File, segment: &Segment) -> Result<Option<Header>> {
+    let mut bytes = [0; SECTOR_BYTES];
+    read(file, &mut bytes, 0, &segment.path)?;
+    let data = match sector::read(&bytes, segment.sequence) {
+        Sector::Own { data, .. } => data,
+        Sector::Blank | Sector::Stale => return Ok(None),
+        Sector::Damaged => return Err(damaged(&segment.path, 0)),
+    };
+    let header =
+        Header::decode(data).map_err(|(at, what)| refuse('O', &segment.path, at as u64, what))?;
+    if header.sequence != segment.sequence {
+        let what = format!("the header says segment {}", header.sequence);
+        return Err(refuse('O', &segment.path, 16, what));
+    }
+    Ok(Some(header))
+}
+
+/// The last segment has no header: power went before its first sync, or its first sector rotted.
+fn unbegun(file: &dyn File, segment: &Segment) -> Result<char> {
+    let rest = Rest::scan(file, segment, 0)?;
+    match (rest.own_end, rest.durable) {
+        (0, _) => Ok('L'),
+        (_, 0) => Ok('M'),
+        _ => Err(refuse(
+            'N',
+            &segment.path,
+            0,
+            "the header is lost, but records were durable",
+        )),
+    }
+}
+
+/// Reads one segment's records in order.
+struct Walk {
+    segment: Segment,
+    file: Arc<dyn File>,
+    header: Header,
+    seed: u32,
+    /// Checksum of the record before.
+    prev: u32,
+    /// Where in the stream the next record starts.
+    at: u64,
+    stream: Stream,
+}
+
+impl Walk {
+    fn begin(segment: Segment, file: Arc<dyn File>, header: Header) -> Walk {
+        let seed = header.seed();
+        Walk {
+            stream: Stream::new(segment.sequence, segment.bytes),
+            segment,
+            file,
+            header,
+            seed,
+            prev: seed,
+            at: 0,
+        }
+    }
+
+    /// A segment with one after it, which says where this one ends.
+    fn middle(mut self, next: &Header, found: &mut Found, visit: &mut Visit<'_>) -> Result<()> {
+        self.check_start(found)?;
+        while self.at < next.previous_end && self.step(found, visit)? {}
+        if self.at != next.previous_end || self.prev != next.previous_crc {
+            let what = format!(
+                "records end here, the next segment says at byte {}",
+                sector::file_offset(next.previous_end)
+            );
+            return Err(self.refuse('H', what));
+        }
+        found.older.push(self.segment);
+        Ok(())
+    }
+
+    fn last(mut self, found: &mut Found, visit: &mut Visit<'_>) -> Result<()> {
+        self.check_start(found)?;
+        found.in_tail.clear();
+        while self.step(found, visit)? {}
+        let rest = Rest::scan(&*self.file, &self.segment, self.at)?;
+        if u64::from(rest.durable) > self.at {
+            let what = "a record is missing that a later one says was durable";
+            return Err(self.refuse('E', what));
+        }
+        let case = match &rest {
+            Rest { behind: true, .. } => 'D',
+            Rest { junk: true, .. } => 'C',
+            Rest { stale: true, .. } => 'B',
+            _ => 'A',
+        };
+        found.recovery.cases.push(case);
+        let (open, first) = self.wipe(&rest)?;
+        // Also when nothing was wiped: after a killed process the records may be in memory only.
+        let synced = self.file.sync_data();
+        synced.map_err(Error::io("sync", &self.segment.path))?;
+        found.tail = Some(Tail {
+            segment: self.segment,
+            file: self.file,
+            seed: self.seed,
+            crc: self.prev,
+            len: self.at,
+            open,
+            first,
+        });
+        Ok(())
+    }
+
+    /// The first segment there is may follow dropped ones; `highest` then comes from its header.
+    fn check_start(&self, found: &mut Found) -> Result<()> {
+        if found.older.is_empty() {
+            found.highest = self.header.highest;
+        }
+        if found.highest != self.header.highest {
+            let what = format!("the header says index {} before it", self.header.highest);
+            return Err(refuse('O', &self.segment.path, 32, what));
+        }
+        Ok(())
+    }
+
+    /// Shows the next record; false where the records end.
+    fn step(&mut self, found: &mut Found, visit: &mut Visit<'_>) -> Result<bool> {
+        let path = &self.segment.path;
+        let stream = &mut self.stream;
+        let start = self.at;
+        if !stream.fill(&*self.file, path, start, record::ALIGN)?
+            || record::is_absent(stream.bytes(start, record::ALIGN))
+            || !stream.fill(&*self.file, path, start, HEAD_BYTES)?
+        {
+            return Ok(false);
+        }
+        let head = match Head::decode(stream.bytes(start, HEAD_BYTES)) {
+            Ok(head) => head,
+            Err(e) => return Err(self.refuse('G', e.what)),
+        };
+        let whole = head.stream_bytes();
+        if head.prev != self.prev {
+            return Err(self.refuse('G', "the record does not follow the one before it"));
+        }
+        if start + whole as u64 > sector::capacity(self.segment.bytes) {
+            return Err(self.refuse('G', "the record reaches beyond its segment"));
+        }
+        if !stream.fill(&*self.file, path, start, whole)? {
+            return Ok(false);
+        }
+        let bytes = stream.bytes(start, whole);
+        if !head.verifies(self.seed, bytes) {
+            return Err(self.refuse('G', "the record fails its checksum"));
+        }
+        let payload = &bytes[HEAD_BYTES..HEAD_BYTES + head.len];
+        let repeated = head.flags & record::REPEATED != 0;
+        if head.flags & record::CARRIED != 0 {
+            let carry = Carry {
+                index: head.index,
+                payload: payload.to_vec(),
+            };
+            found.carries.insert(head.kind, carry);
+            found.in_tail.insert(head.kind);
+        }
+        visit(Record {
+            kind: head.kind,
+            index: head.index,
+            payload,
+            repeated,
+        })?;
+        if !repeated {
+            self.segment.highest = self.segment.highest.max(Some(head.index));
+            found.highest = found.highest.max(head.index);
+        }
+        found.recovery.records += 1;
+        self.at += whole as u64;
+        self.prev = head.crc;
+        Ok(true)
+    }
+
+    /// Makes everything after the last record blank. Returns what stays of the open sector.
+    fn wipe(&self, rest: &Rest) -> Result<(Vec<u8>, Option<usize>)> {
+        let path = &self.segment.path;
+        let kept = (self.at % DATA_BYTES as u64) as usize;
+        let open_at = sector::file_offset(self.at - kept as u64);
+        let mut open = Vec::new();
+        let mut first = None;
+        let mut wipe_from = open_at;
+        if kept > 0 {
+            let mut bytes = [0; SECTOR_BYTES];
+            read(&*self.file, &mut bytes, open_at, path)?;
+            let Sector::Own { first: start, data } = sector::read(&bytes, self.segment.sequence)
+            else {
+                return Err(damaged(path, open_at));
+            };
+            first = start.filter(|start| *start < kept);
+            open.extend_from_slice(&data[..kept]);
+            wipe_from += SECTOR_BYTES as u64;
+            if rest.junk {
+                let sequence = self.segment.sequence;
+                let mut framer = sector::Framer::resume(sequence, self.at, &open, first);
+                let (clean, at) = framer.sectors();
+                let written = self.file.write_at(clean, at);
+                written.map_err(Error::io("write", path))?;
+            }
+        }
+        let zeros = vec![0; READ_BYTES];
+        while wipe_from < rest.own_end {
+            let slice = READ_BYTES.min((rest.own_end - wipe_from) as usize);
+            let written = self.file.write_at(&zeros[..slice], wipe_from);
+            written.map_err(Error::io("write", path))?;
+            wipe_from += slice as u64;
+        }
+        Ok((open, first))
+    }
+
+    fn refuse(&self, case: char, what: impl Into<String>) -> Error {
+        let offset = sector::file_offset(self.at);
+        refuse(case, &self.segment.path, offset, what)
+    }
+}
+
+/// What lies in a segment from the end of its records on.
+#[derive(Debug, Default)]
+struct Rest {
+    /// A sector of the segment's own holds bytes after the end: some record was begun.
+    junk: bool,
+    /// Some record starts in a sector after the one with the end.
+    behind: bool,
+    stale: bool,
+    /// Where in the file the last sector of the segment's own ends; 0 = there is none.
+    own_end: u64,
+    /// The most that any record there says was durable, in bytes of stream.
+    durable: u32,
+}
+
+impl Rest {
+    fn scan(file: &dyn File, segment: &Segment, end: u64) -> Result<Rest> {
+        let mut rest = Rest::default();
+        let kept = (end % DATA_BYTES as u64) as usize;
+        let open_at = sector::file_offset(end - kept as u64);
+        let mut buf = vec![0; READ_BYTES.min((segment.bytes - open_at) as usize)];
+        let mut at = open_at;
+        while at < segment.bytes {
+            let piece = buf.len().min((segment.bytes - at) as usize);
+            read(file, &mut buf[..piece], at, &segment.path)?;
+            for bytes in buf[..piece].chunks_exact(SECTOR_BYTES) {
+                let ended = (at == open_at).then_some(kept);
+                rest.add(bytes, at, ended, segment)?;
+                at += SECTOR_BYTES as u64;
+            }
+        }
+        Ok(rest)
+    }
+
+    /// `ended` is where in this sector the records end, if they do.
+    fn add(&mut self, bytes: &[u8], at: u64, ended: Option<usize>, s: &Segment) -> Result<()> {
+        match sector::read(bytes, s.sequence) {
+            Sector::Blank => {}
+            Sector::Stale => self.stale = true,
+            Sector::Damaged => return Err(damaged(&s.path, at)),
+            Sector::Own { first, data } => {
+                self.own_end = at + SECTOR_BYTES as u64;
+                self.durable = self.durable.max(witness(data, first));
+                match ended {
+                    // A record's first 8 bytes are never all zero, so one begun here shows.
+                    Some(kept) => self.junk |= data[kept..].iter().any(|b| *b != 0),
+                    None => {
+                        self.junk = true;
+                        self.behind |= first.is_some();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The most that the records starting in this sector say was durable.
+fn witness(data: &[u8], first: Option<usize>) -> u32 {
+    let mut durable = 0;
+    let mut next = first;
+    while let Some(bytes) = next.and_then(|at| data.get(at..at + HEAD_BYTES)) {
+        let Ok(head) = Head::decode(bytes) else { break };
+        durable = durable.max(head.durable);
+        next = next.map(|at| at + head.stream_bytes());
+    }
+    durable
+}
+
+/// A segment's stream, read piece by piece; holds no more than one piece and one record.
+struct Stream {
+    sequence: u64,
+    file_bytes: u64,
+    bytes: Vec<u8>,
+    /// Where in the stream `bytes` starts.
+    start: u64,
+    /// Where in the file the next piece starts.
+    next: u64,
+    /// A sector that is not the segment's own, or the file's end, was met.
+    stopped: bool,
+    piece: Vec<u8>,
+}
+
+impl Stream {
+    fn new(sequence: u64, file_bytes: u64) -> Stream {
+        Stream {
+            sequence,
+            file_bytes,
+            bytes: Vec::new(),
+            start: 0,
+            next: sector::file_offset(0),
+            stopped: false,
+            piece: Vec::new(),
+        }
+    }
+
+    /// Makes `bytes(at, len)` possible; false when the stream stops before. Forgets what is
+    /// before `at`.
+    fn fill(&mut self, file: &dyn File, path: &Path, at: u64, len: usize) -> Result<bool> {
+        let end = at + len as u64;
+        while self.start + (self.bytes.len() as u64) < end {
+            if self.stopped {
+                return Ok(false);
+            }
+            self.bytes.drain(..(at - self.start) as usize);
+            self.start = at;
+            self.read_piece(file, path)?;
+        }
+        Ok(true)
+    }
+
+    fn bytes(&self, at: u64, len: usize) -> &[u8] {
+        let from = (at - self.start) as usize;
+        &self.bytes[from..from + len]
+    }
+
+    fn read_piece(&mut self, file: &dyn File, path: &Path) -> Result<()> {
+        let piece = READ_BYTES.min((self.file_bytes - self.next) as usize);
+        self.piece.resize(piece, 0);
+        read(file, &mut self.piece, self.next, path)?;
+        for bytes in self.piece.chunks_exact(SECTOR_BYTES) {
+            match sector::read(bytes, self.sequence) {
+                Sector::Own { data, .. } => self.bytes.extend_from_slice(data),
+                Sector::Blank | Sector::Stale => {
+                    self.stopped = true;
+                    break;
+                }
+                Sector::Damaged => return Err(damaged(path, self.next)),
+            }
+            self.next += SECTOR_BYTES as u64;
+        }
+        self.stopped |= self.next >= self.file_bytes;
+        Ok(())
+    }
+}
+
+fn open(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>> {
+    vfs.open(path, Open::Existing)
+        .map_err(Error::io("open", path))
+}
+
+fn remove(vfs: &dyn Vfs, path: &Path) -> Result<()> {
+    vfs.remove(path).map_err(Error::io("remove", path))
+}
+
+fn size(file: &dyn File, path: &Path) -> Result<u64> {
+    file.len().map_err(Error::io("stat", path))
+}
+
+fn read(file: &dyn File, buf: &mut [u8], at: u64, path: &Path) -> Result<()> {
+    file.read_at(buf, at).map_err(Error::io("read", path))
+}
+
+fn damaged(path: &Path, offset: u64) -> Error {
+    refuse('F', path, offset, "a sector fails its checksum")
+}
+
+fn refuse(case: char, path: &Path, offset: u64, what: impl Into<String>) -> Error {
+    let what = what.into();
+    Error::corrupt(path, offset, format!("{what} (log recovery, case {case})"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! How a segment's bytes lie in sectors. A segment file is a row of 512-byte sectors, the unit a
+//! disk writes as a whole; each is blank (all zeros) or checks itself:
+//!
+//! ```text
+//!   0                                                        504      508    512
+//!   +---------------------------------------------------------+--------+------+
+//!   | 504 bytes of the stream (zeros where it ends)           |  tag   | crc  |
+//!   +---------------------------------------------------------+--------+------+
+//!    tag = low 24 bits of the segment's sequence << 8 | start of the sector's first record / 8
+//!          (255 when no record starts in it);   crc = CRC-32C of bytes 0..508
+//! ```
+//!
+//! That is what tells a torn write from damage: after a power cut a sector holds what it held
+//! before or what was written, and both verify. One that does not verify has rotted. The tag tells
+//! the bytes of this segment from those of the file's earlier life, and lets recovery find records
+//! behind a gap without searching payloads, which users fill.
+
+/// What a disk writes as a whole.
+pub(super) const SECTOR_BYTES: usize = 512;
+/// What of it belongs to the stream. A multiple of 8, as records are.
+pub(super) const DATA_BYTES: usize = 504;
+
+const CRC_AT: usize = 508;
+const NO_RECORD: u8 = 255;
+const BLANK: [u8; SECTOR_BYTES] = [0; SECTOR_BYTES];
+
+const _: () = assert!(DATA_BYTES.is_multiple_of(8) && DATA_BYTES / 8 < NO_RECORD as usize);
+const _: () = assert!(DATA_BYTES + 8 == SECTOR_BYTES);
+
+/// A sector as read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sector<'a> {
+    Blank,
+    /// Written as part of the segment asked about.
+    Own {
+        /// Where the first record that starts in this sector starts.
+        first: Option<usize>,
+        data: &'a [u8],
+    },
+    /// Intact, from an earlier life of the file.
+    Stale,
+    Damaged,
+}
+
+/// Reads one whole sector of the segment with this sequence number.
+pub(super) fn read(sector: &[u8], sequence: u64) -> Sector<'_> {
+    let (body, crc) = sector.split_at(CRC_AT);
+    if crc32c::crc32c(body).to_le_bytes() != crc {
+        return if sector == BLANK {
+            Sector::Blank
+        } else {
+            Sector::Damaged
+        };
+    }
+    let (data, tag) = body.split_at(DATA_BYTES);
+    if tag[1..] != sequence.to_le_bytes()[..3] {
+        return Sector::Stale;
+    }
+    let first = usize::from(tag[0]) * 8;
+    Sector::Own {
+        first: (first < DATA_BYTES).then_some(first),
+        data,
+    }
+}
+
+/// Where a byte of the stream lies in the file; the header's sector comes before the stream.
+pub(super) fn file_offset(stream: u64) -> u64 {
+    let (sector, rest) = (stream / DATA_BYTES as u64, stream % DATA_BYTES as u64);
+    (sector + 1) * SECTOR_BYTES as u64 + rest
+}
+
+/// How many bytes of stream a segment file of this size holds.
+pub(super) fn capacity(file_bytes: u64) -> u64 {
+    (file_bytes / SECTOR_BYTES as u64).saturating_sub(1) * DATA_BYTES as u64
+}
+
+/// The size of a segment file that holds this much stream.
+pub(super) fn file_bytes(stream: u64) -> u64 {
+    (stream.div_ceil(DATA_BYTES as u64) + 1) * SECTOR_BYTES as u64
+}
+
+/// Lays a stream into sectors, ready to be written at `offset()` of the file.
+#[derive(Debug)]
+pub(super) struct Framer {
+    sequence: u64,
+    /// Whole sectors not yet handed out; the last is open when `fill > 0`.
+    sectors: Vec<u8>,
+    /// Where in the file `sectors` belongs.
+    offset: u64,
+    /// Bytes of stream in the open sector. Invariant: below `DATA_BYTES`; 0 = none is open.
+    fill: usize,
+    /// The tag's first byte for the open sector.
+    first: u8,
+    /// Length of the stream, the header's sector not counted.
+    len: u64,
+}
+
+/// Buffers above this are given back after a write.
+const KEPT_BUFFER_BYTES: usize = 4 << 20;
+
+impl Framer {
+    /// For a segment not yet begun: the first write starts with the header's sector.
+    pub(super) fn begin(sequence: u64, header: &[u8; DATA_BYTES]) -> Framer {
+        let mut sectors = vec![0; SECTOR_BYTES];
+        sectors[..DATA_BYTES].copy_from_slice(header);
+        seal(&mut sectors, sequence, NO_RECORD);
+        Framer {
+            sequence,
+            sectors,
+            offset: 0,
+            fill: 0,
+            first: NO_RECORD,
+            len: 0,
+        }
+    }
+
+    /// Goes on after `len` bytes of stream; `open` is what of them lies in the sector that is not
+    /// full yet, `first` the start of its first record.
+    pub(super) fn resume(sequence: u64, len: u64, open: &[u8], first: Option<usize>) -> Framer {
+        assert_eq!(open.len() as u64, len % DATA_BYTES as u64);
+        let mut sectors = Vec::new();
+        if !open.is_empty() {
+            sectors.resize(SECTOR_BYTES, 0);
+            sectors[..open.len()].copy_from_slice(open);
+        }
+        Framer {
+            sequence,
+            sectors,
+            offset: file_offset(len - open.len() as u64),
+            fill: open.len(),
+            first: first.map_or(NO_RECORD, |first| (first / 8) as u8),
+            len,
+        }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.sectors.len()
+    }
+
+    /// The next byte pushed begins a record.
+    pub(super) fn start_record(&mut self) {
+        if self.fill == 0 || self.first == NO_RECORD {
+            debug_assert!(self.fill.is_multiple_of(8));
+            self.first = (self.fill / 8) as u8;
+        }
+    }
+
+    pub(super) fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.fill == 0 {
+                self.sectors.resize(self.sectors.len() + SECTOR_BYTES, 0);
+            }
+            let open = self.sectors.len() - SECTOR_BYTES;
+            let (now, later) = bytes.split_at(bytes.len().min(DATA_BYTES - self.fill));
+            let at = open + self.fill;
+            self.sectors[at..at + now.len()].copy_from_slice(now);
+            self.fill += now.len();
+            self.len += now.len() as u64;
+            bytes = later;
+            if self.fill == DATA_BYTES {
+                seal(&mut self.sectors[open..], self.sequence, self.first);
+                self.fill = 0;
+                self.first = NO_RECORD;
+            }
+        }
+    }
+
+    /// Everything not yet handed out, in whole sectors, and where it belongs.
+    pub(super) fn sectors(&mut self) -> (&[u8], u64) {
+        if self.fill > 0 {
+            let open = self.sectors.len() - SECTOR_BYTES;
+            seal(&mut self.sectors[open..], self.sequence, self.first);
+        }
+        (&self.sectors, self.offset)
+    }
+
+    /// What `sectors` gave has been written. The open sector stays: the next write repeats its
+    /// beginning, which a disk that writes whole sectors cannot lose by that.
+    pub(super) fn written(&mut self) {
+        let kept = if self.fill > 0 { SECTOR_BYTES } else { 0 };
+        let done = self.sectors.len() - kept;
+        self.offset += done as u64;
+        self.sectors.copy_within(done.., 0);
+        self.sectors.truncate(kept);
+        if self.sectors.capacity() > KEPT_BUFFER_BYTES {
+            self.sectors.shrink_to(KEPT_BUFFER_BYTES);
+        }
+    }
+}
+
+fn seal(sector: &mut [u8], sequence: u64, first: u8) {
+    sector[DATA_BYTES] = first;
+    sector[DATA_BYTES + 1..CRC_AT].copy_from_slice(&sequence.to_le_bytes()[..3]);
+    let crc = crc32c::crc32c(&sector[..CRC_AT]);
+    sector[CRC_AT..SECTOR_BYTES].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests;

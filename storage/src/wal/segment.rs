@@ -1,0 +1,350 @@
+//! Segment files: their names, the header in their first sector, and where new ones come from.
+//!
+//! `<sequence>-<size>.wal` (both hex) is a segment in its place; its name is given only once the
+//! file has its full size durably, so a shorter one has lost bytes. `spare-<n>.wal` is a file of
+//! full size waiting to become one: zeroed ahead, or a dropped segment (stale, which the sectors'
+//! tags show). `preparing-<n>.wal` is one in the making, worthless after a crash.
+//!
+//! The header, in the data part of sector 0 (its crc and tag are the sector's):
+//!
+//! | offset | size | name         | meaning                                             |
+//! |--------|------|--------------|-----------------------------------------------------|
+//! | 0      | 8    | magic        | `stelewal`                                          |
+//! | 8      | 4    | version      | of the format: 1                                    |
+//! | 12     | 4    | previous_crc | of the last record of the segment before; 0 = none  |
+//! | 16     | 8    | sequence     | as in the name                                      |
+//! | 24     | 8    | previous_end | where that segment's stream ends                    |
+//! | 32     | 8    | highest      | index of any record before this segment             |
+//! | 40     | 8    | salt         | random bits of the log's owner                      |
+//! | 48     | 4    | key          | id of the key the records are sealed under; 0 = not |
+//! | 52     | 24   | nonce        | for sealing; zero                                   |
+//! | 76     |      | zeros        |                                                     |
+//!
+//! CRC-32C of these 504 bytes is the segment's seed: the checksums of its records start from it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::sector::{DATA_BYTES, SECTOR_BYTES};
+use crate::codec::Reader;
+use crate::vfs::{File, Open, Vfs};
+use crate::{Error, Result};
+
+const MAGIC: &[u8; 8] = b"stelewal";
+const VERSION: u32 = 1;
+const NONCE_BYTES: usize = 24;
+
+/// Spare files kept: one to roll over to, one more so that a drop need not free its blocks.
+pub(super) const SPARES_MAX: usize = 2;
+/// Zeros are written and synced in such slices, so that a log sync beside them waits for one only.
+const ZERO_SLICE_BYTES: usize = 1 << 20;
+
+static ZEROS: [u8; ZERO_SLICE_BYTES] = [0; ZERO_SLICE_BYTES];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) sequence: u64,
+    pub(super) previous_crc: u32,
+    pub(super) previous_end: u64,
+    pub(super) highest: u64,
+    pub(super) salt: u64,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> [u8; DATA_BYTES] {
+        let mut out = [0; DATA_BYTES];
+        out[..8].copy_from_slice(MAGIC);
+        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out[12..16].copy_from_slice(&self.previous_crc.to_le_bytes());
+        out[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        out[24..32].copy_from_slice(&self.previous_end.to_le_bytes());
+        out[32..40].copy_from_slice(&self.highest.to_le_bytes());
+        out[40..48].copy_from_slice(&self.salt.to_le_bytes());
+        out
+    }
+
+    /// The error says what is wrong and at which byte.
+    pub(super) fn decode(data: &[u8]) -> std::result::Result<Header, (usize, String)> {
+        let fields = |r: &mut Reader<'_>| {
+            let (magic, version) = (r.array::<8>()?, r.u32()?);
+            let header = Header {
+                previous_crc: r.u32()?,
+                sequence: r.u64()?,
+                previous_end: r.u64()?,
+                highest: r.u64()?,
+                salt: r.u64()?,
+            };
+            let (key, nonce) = (r.u32()?, r.array::<NONCE_BYTES>()?);
+            Ok((magic, version, header, key, nonce))
+        };
+        let (magic, version, header, key, nonce) = fields(&mut Reader::new(data))
+            .map_err(|e: crate::codec::Malformed| (e.at, e.what.to_owned()))?;
+        if magic != *MAGIC {
+            return Err((0, "not a segment of the log".to_owned()));
+        }
+        if version != VERSION {
+            let what = format!("log format {version}, this program reads {VERSION}");
+            return Err((8, what));
+        }
+        if key != 0 || nonce != [0; NONCE_BYTES] {
+            return Err((48, format!("sealed under key {key}, which is not at hand")));
+        }
+        Ok(header)
+    }
+
+    /// Where the checksums of this segment's records start.
+    pub(super) fn seed(&self) -> u32 {
+        crc32c::crc32c(&self.encode())
+    }
+}
+
+/// A file of the log's directory, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    Segment { sequence: u64, bytes: u64 },
+    Spare(u64),
+    Preparing(u64),
+}
+
+impl Name {
+    /// `None` for what is not the log's.
+    pub(super) fn parse(name: &str) -> Option<Name> {
+        let hex = |text: &str| match text.len() {
+            16 => u64::from_str_radix(text, 16).ok(),
+            _ => None,
+        };
+        let stem = name.strip_suffix(".wal")?;
+        let (left, right) = stem.split_once('-')?;
+        let parsed = match left {
+            "spare" => Name::Spare(hex(right)?),
+            "preparing" => Name::Preparing(hex(right)?),
+            _ => Name::Segment {
+                sequence: hex(left)?,
+                bytes: hex(right)?,
+            },
+        };
+        Some(parsed)
+    }
+
+    pub(super) fn path(&self, dir: &Path) -> PathBuf {
+        dir.join(match self {
+            Name::Segment { sequence, bytes } => format!("{sequence:016x}-{bytes:016x}.wal"),
+            Name::Spare(n) => format!("spare-{n:016x}.wal"),
+            Name::Preparing(n) => format!("preparing-{n:016x}.wal"),
+        })
+    }
+}
+
+/// A file of full size that can become a segment.
+#[derive(Clone, Debug)]
+pub(super) struct Spare {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+}
+
+/// Spare files, shared by the log and the helper thread that prepares them.
+#[derive(Clone, Debug)]
+pub(super) struct Spares {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ready: Vec<Spare>,
+    next_number: u64,
+    /// A job is under way: one at a time.
+    preparing: bool,
+}
+
+impl Spares {
+    /// `next_number` is above those of all spares there are.
+    pub(super) fn new(vfs: Arc<dyn Vfs>, dir: &Path, ready: Vec<Spare>, next_number: u64) -> Self {
+        let state = State {
+            ready,
+            next_number,
+            preparing: false,
+        };
+        Spares {
+            vfs,
+            dir: dir.to_owned(),
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.lock().ready.is_empty()
+    }
+
+    /// A spare of at least that size.
+    pub(super) fn take(&self, bytes: u64) -> Option<Spare> {
+        let mut state = self.state.lock();
+        let fits = state.ready.iter().position(|s| s.bytes >= bytes)?;
+        Some(state.ready.remove(fits))
+    }
+
+    /// Makes a file of that size now, on this thread; zeroed, or only with its space reserved.
+    pub(super) fn make(&self, bytes: u64, zeroed: bool) -> Result<Spare> {
+        let number = self.number();
+        let (preparing, spare) = (Name::Preparing(number), Name::Spare(number));
+        let path = preparing.path(&self.dir);
+        let made = self.fill(&path, bytes, zeroed);
+        if made.is_err() {
+            // Best effort: a full disk gets the space back. Recovery removes it otherwise.
+            let _ = self.vfs.remove(&path);
+        }
+        made?;
+        let to = spare.path(&self.dir);
+        self.rename(&path, &to)?;
+        Ok(Spare { path: to, bytes })
+    }
+
+    pub(super) fn put(&self, spare: Spare) {
+        self.state.lock().ready.push(spare);
+    }
+
+    /// Turns the oldest segment's file into a spare, or removes it. Durable on return.
+    pub(super) fn recycle(&self, path: &Path, bytes: u64, wanted: u64) -> Result<()> {
+        let keep = bytes == wanted && self.state.lock().ready.len() < SPARES_MAX;
+        if keep {
+            let to = Name::Spare(self.number()).path(&self.dir);
+            self.rename(path, &to)?;
+            self.put(Spare { path: to, bytes });
+        } else {
+            self.vfs.remove(path).map_err(Error::io("remove", path))?;
+        }
+        self.sync_dir()
+    }
+
+    /// Gives the spare its place in the log. Durable on return.
+    pub(super) fn install(&self, spare: &Spare, to: &Path) -> Result<Arc<dyn File>> {
+        self.rename(&spare.path, to)?;
+        self.sync_dir()?;
+        self.vfs
+            .open(to, Open::Existing)
+            .map_err(Error::io("open", to))
+    }
+
+    /// Work for a helper thread, unless a spare is ready or being made.
+    pub(super) fn job(&self, bytes: u64) -> Option<PrepareJob> {
+        let mut state = self.state.lock();
+        if state.preparing || !state.ready.is_empty() {
+            return None;
+        }
+        state.preparing = true;
+        Some(PrepareJob {
+            spares: self.clone(),
+            bytes,
+        })
+    }
+
+    fn fill(&self, path: &Path, bytes: u64, zeroed: bool) -> Result<()> {
+        let file = self
+            .vfs
+            .open(path, Open::New)
+            .map_err(Error::io("create", path))?;
+        file.set_len(bytes).map_err(Error::io("grow", path))?;
+        // Writing the zeros turns reserved blocks into written ones: a later sync of records then
+        // finds no metadata to write beside them.
+        let mut at = if zeroed { 0 } else { bytes };
+        while at < bytes {
+            let slice = ZEROS.len().min((bytes - at) as usize);
+            let zeros = &ZEROS[..slice];
+            file.write_at(zeros, at).map_err(Error::io("write", path))?;
+            file.sync_data().map_err(Error::io("sync", path))?;
+            at += slice as u64;
+        }
+        file.sync_data().map_err(Error::io("sync", path))
+    }
+
+    fn number(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.next_number += 1;
+        state.next_number - 1
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.vfs.rename(from, to).map_err(Error::io("rename", from))
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        self.vfs
+            .sync_dir(&self.dir)
+            .map_err(Error::io("sync", &self.dir))
+    }
+}
+
+/// The making of a segment file ahead of its use; runs on any thread.
+#[derive(Debug)]
+pub struct PrepareJob {
+    spares: Spares,
+    bytes: u64,
+}
+
+impl PrepareJob {
+    /// Failing harms nothing that is logged; the log then makes its next file by itself.
+    pub fn run(self) -> Result<()> {
+        let spare = self.spares.make(self.bytes, true)?;
+        self.spares.put(spare);
+        Ok(())
+    }
+}
+
+impl Drop for PrepareJob {
+    fn drop(&mut self) {
+        self.spares.state.lock().preparing = false;
+    }
+}
+
+/// Whether a segment file can have that size at all.
+pub(super) fn is_possible_size(bytes: u64) -> bool {
+    bytes.is_multiple_of(SECTOR_BYTES as u64)
+        && bytes >= 2 * SECTOR_BYTES as u64
+        && bytes <= u64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_written_and_strangers_are_left_alone() {
+        let dir = Path::new("");
+        let segment = Name::Segment {
+            sequence: 0x1f,
+            bytes: 64 << 20,
+        };
+        for name in [segment, Name::Spare(3), Name::Preparing(u64::MAX)] {
+            let text = name.path(dir).display().to_string();
+            assert_eq!(Name::parse(&text), Some(name));
+        }
+        for name in ["", "x", "1-2.wal", "spare-.wal", "0000000000000000.wal"] {
+            assert_eq!(Name::parse(name), None);
+        }
+    }
+
+    #[test]
+    fn a_header_reads_as_written_and_every_truncation_is_an_error() {
+        let header = Header {
+            sequence: 7,
+            previous_crc: 1,
+            previous_end: 2,
+            highest: 3,
+            salt: 4,
+        };
+        let bytes = header.encode();
+        assert_eq!(Header::decode(&bytes), Ok(header));
+        for len in 0..76 {
+            assert!(Header::decode(&bytes[..len]).is_err());
+        }
+        let mut newer = bytes;
+        newer[8] = 2;
+        assert_eq!(Header::decode(&newer).unwrap_err().0, 8);
+        let mut sealed = bytes;
+        sealed[60] = 1;
+        assert_eq!(Header::decode(&sealed).unwrap_err().0, 48);
+    }
+}

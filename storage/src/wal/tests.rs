@@ -1,0 +1,372 @@
+use super::*;
+use crate::vfs::sim::SimVfs;
+
+const DIR: &str = "data/log";
+const SMALL: Options = Options {
+    segment_bytes: 4096,
+    seed: 42,
+};
+
+/// A record as appended: kind, index, payload.
+type Plain = (u8, u64, Vec<u8>);
+
+const ENTRY: u8 = 1;
+const STATE: u8 = 2;
+
+/// What a log showed at open.
+#[derive(Debug, Default)]
+struct Seen {
+    appended: Vec<Plain>,
+    /// The newest carried record, repeated or not.
+    state: Option<Plain>,
+    cases: String,
+}
+
+fn open(vfs: &SimVfs, options: Options) -> Result<(Wal, Seen)> {
+    let mut seen = Seen::default();
+    let (wal, recovery) = Wal::open(
+        Arc::new(vfs.clone()),
+        Path::new(DIR),
+        options,
+        &mut |record| {
+            let plain = (record.kind, record.index, record.payload.to_vec());
+            if record.kind == STATE {
+                seen.state = Some(plain.clone());
+            }
+            if !record.repeated {
+                seen.appended.push(plain);
+            }
+            Ok(())
+        },
+    )?;
+    seen.cases = recovery.cases;
+    Ok((wal, seen))
+}
+
+fn payload(n: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (n * 31 + i) as u8).collect()
+}
+
+/// A log with what it must hold.
+#[derive(Debug, Default)]
+struct Model {
+    appended: Vec<Plain>,
+    /// How many of them were synced.
+    synced: usize,
+    dropped_before: u64,
+}
+
+impl Model {
+    fn append(&mut self, wal: &mut Wal, kind: u8, index: u64, payload: Vec<u8>) {
+        let (left, right) = payload.split_at(payload.len() / 2);
+        match kind {
+            STATE => wal.append_carried(kind, index, &[left, right]),
+            _ => wal.append(kind, index, &[left, right]),
+        }
+        self.appended.push((kind, index, payload));
+    }
+
+    fn sync(&mut self, wal: &mut Wal) -> Result<()> {
+        wal.write()?;
+        wal.sync()?;
+        self.synced = self.appended.len();
+        Ok(())
+    }
+
+    /// A run of what was appended: nothing invented, nothing out of order, nothing synced lost.
+    /// What was appended and not shown is forgotten: it never happened.
+    fn check(&mut self, seen: &Seen) {
+        let first = seen.appended.first();
+        let start = match first {
+            Some(first) => self.appended.iter().position(|p| p == first),
+            None => Some(self.appended.len() - seen.appended.len()),
+        };
+        let start = start.expect("the first record shown was never appended");
+        let end = start + seen.appended.len();
+        assert!(end <= self.appended.len(), "more shown than appended");
+        assert_eq!(seen.appended, self.appended[start..end]);
+        if first.is_some() || self.synced > 0 {
+            assert!(end >= self.synced, "{end} shown of {}", self.synced);
+        }
+        if first.is_none() {
+            self.appended.clear();
+        } else {
+            self.appended.truncate(end);
+        }
+        let lost = self.appended.iter().take(start);
+        for (kind, index, _) in lost {
+            assert!(*index < self.dropped_before, "{kind} {index} is missing");
+        }
+        let state = self.appended.iter().rev().find(|p| p.0 == STATE);
+        assert_eq!(seen.state.as_ref(), state);
+        self.synced = self.appended.len();
+    }
+}
+
+/// Appends, syncs, rolls over, drops and prepares; the same every time. Stops at the first error.
+fn workload(vfs: &SimVfs, model: &mut Model, steps: u64) -> Result<()> {
+    let (mut wal, seen) = open(vfs, SMALL)?;
+    model.check(&seen);
+    for step in 1..=steps {
+        let n = model.appended.len() as u64 + 1;
+        // Sizes around those of sectors, of a segment, and above.
+        let len = [0, 8, 100, 472, 470, 504, 1500, 3000, 5000, 20][(step % 10) as usize];
+        model.append(&mut wal, ENTRY, n, payload(n, len));
+        if step % 3 == 0 {
+            model.append(&mut wal, STATE, n, payload(n, 16));
+        }
+        match step % 4 {
+            0 => wal.write()?,
+            1 => {}
+            _ => model.sync(&mut wal)?,
+        }
+        if step % 5 == 0
+            && let Some(job) = wal.prepare_next()
+        {
+            job.run()?;
+        }
+        if step % 7 == 0 {
+            model.dropped_before = n.saturating_sub(4);
+            wal.drop_before(n.saturating_sub(4))?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens what a crash left, checks it, and checks that the log goes on from there.
+fn check_and_go_on(vfs: &SimVfs, model: &mut Model) {
+    let (mut wal, seen) = open(vfs, SMALL).unwrap();
+    model.check(&seen);
+    for n in 0..3 {
+        model.append(&mut wal, ENTRY, 1_000 + n, payload(n, 200));
+    }
+    model.append(&mut wal, STATE, 1_002, payload(77, 16));
+    model.sync(&mut wal).unwrap();
+    drop(wal);
+    let (_, seen) = open(&vfs.power_cut(0), SMALL).unwrap();
+    model.check(&seen);
+}
+
+#[test]
+fn any_power_cut_keeps_what_was_synced_and_nothing_that_was_not_appended() {
+    let whole = SimVfs::new(1);
+    workload(&whole, &mut Model::default(), 40).unwrap();
+    assert!(whole.calls() > 100);
+    let mut cases = std::collections::BTreeMap::new();
+    for call in 0..whole.calls() {
+        let vfs = SimVfs::new(call);
+        vfs.fail_after(call);
+        let mut model = Model::default();
+        workload(&vfs, &mut model, 40).unwrap_err();
+        for seed in 0..12 {
+            let image = vfs.power_cut(seed);
+            for letter in open(&image.power_cut(0), SMALL).unwrap().1.cases.chars() {
+                *cases.entry(letter).or_insert(0) += 1;
+            }
+            check_and_go_on(&image, &mut model.copy());
+        }
+        check_and_go_on(&vfs.process_killed(), &mut model.copy());
+    }
+    // The workload meets every case that a power cut can lead to.
+    let met: String = cases.keys().collect();
+    assert_eq!(met, "ABCDLMQ", "{cases:?}");
+}
+
+#[test]
+fn a_power_cut_during_recovery_loses_nothing_more() {
+    let whole = SimVfs::new(1);
+    workload(&whole, &mut Model::default(), 24).unwrap();
+    for call in (0..whole.calls()).step_by(3) {
+        let vfs = SimVfs::new(call);
+        vfs.fail_after(call);
+        let mut model = Model::default();
+        workload(&vfs, &mut model, 24).unwrap_err();
+        let first = vfs.power_cut(call);
+        for second in 0.. {
+            let image = first.power_cut(0);
+            image.fail_after(second);
+            let mut again = model.copy();
+            let done = workload(&image, &mut again, 2).is_ok();
+            check_and_go_on(&image.power_cut(second), &mut again);
+            if done {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_what_was_synced() {
+    for capacity in (12_000..80_000).step_by(2_500) {
+        let vfs = SimVfs::new(1);
+        vfs.set_capacity(capacity);
+        let mut model = Model::default();
+        let stopped = workload_without_drops(&vfs, &mut model);
+        assert!(
+            matches!(&stopped, Err(Error::Io { source, .. })
+                if source.kind() == io::ErrorKind::StorageFull),
+            "{stopped:?}"
+        );
+        let image = vfs.process_killed();
+        image.set_capacity(u64::MAX);
+        check_and_go_on(&image, &mut model);
+    }
+}
+
+fn workload_without_drops(vfs: &SimVfs, model: &mut Model) -> Result<()> {
+    let (mut wal, _) = open(vfs, SMALL)?;
+    for n in 1..100 {
+        model.append(&mut wal, ENTRY, n, payload(n, 900));
+        model.sync(&mut wal)?;
+    }
+    Ok(())
+}
+
+impl Model {
+    fn copy(&self) -> Model {
+        Model {
+            appended: self.appended.clone(),
+            ..*self
+        }
+    }
+}
+
+#[test]
+fn after_a_failure_the_log_refuses_everything() {
+    let vfs = SimVfs::new(1);
+    let (mut wal, _) = open(&vfs, SMALL).unwrap();
+    wal.append(ENTRY, 1, &[b"x"]);
+    vfs.fail_after(0);
+    wal.write().unwrap_err();
+    let refused = wal.sync().unwrap_err().to_string();
+    assert!(
+        refused.contains("earlier write or sync failed"),
+        "{refused}"
+    );
+    wal.drop_before(1).unwrap_err();
+}
+
+#[test]
+fn a_log_agrees_with_a_list() {
+    arbtest::arbtest(|u| {
+        let vfs = SimVfs::new(u.arbitrary()?);
+        let mut model = Model::default();
+        let (mut wal, _) = open(&vfs, SMALL).unwrap();
+        let mut n = 0;
+        while !u.is_empty() {
+            n += 1;
+            match u.int_in_range(0..=15u8)? {
+                0..=6 => {
+                    let len = u.int_in_range(0..=2000)?;
+                    model.append(&mut wal, ENTRY, n, payload(n, len));
+                }
+                7 => {
+                    let len = u.int_in_range(0..=9000)?;
+                    model.append(&mut wal, ENTRY, n, payload(n, len));
+                }
+                8 => model.append(&mut wal, STATE, n, payload(n, 24)),
+                9 | 10 => wal.write().unwrap(),
+                11 | 12 => model.sync(&mut wal).unwrap(),
+                13 => {
+                    let before = u.int_in_range(0..=n)?;
+                    model.dropped_before = model.dropped_before.max(before);
+                    wal.drop_before(before).unwrap();
+                    if let Some(job) = wal.prepare_next() {
+                        job.run().unwrap();
+                    }
+                }
+                14 => {
+                    wal.write().unwrap();
+                    drop(wal);
+                    let seen;
+                    (wal, seen) = open(&vfs, SMALL).unwrap();
+                    model.synced = model.appended.len();
+                    model.check(&seen);
+                }
+                _ => {
+                    drop(wal);
+                    let seen;
+                    let image = vfs.power_cut(n);
+                    (_, seen) = open(&image, SMALL).unwrap();
+                    model.copy().check(&seen);
+                    let seen;
+                    (wal, seen) = open(&vfs, SMALL).unwrap();
+                    model.check(&seen);
+                }
+            }
+        }
+        Ok(())
+    })
+    .budget_ms(3_000);
+}
+
+#[test]
+fn dropping_keeps_the_directory_small_and_carried_state_alive() {
+    let vfs = SimVfs::new(1);
+    let (mut wal, _) = open(&vfs, SMALL).unwrap();
+    wal.append_carried(STATE, 0, &[b"who I am"]);
+    for n in 1..1000 {
+        wal.append(ENTRY, n, &[&payload(n, 700)]);
+        wal.write().unwrap();
+        wal.sync().unwrap();
+        if let Some(job) = wal.prepare_next() {
+            job.run().unwrap();
+        }
+        wal.drop_before(n.saturating_sub(5)).unwrap();
+        assert!(vfs.list(Path::new(DIR)).unwrap().len() <= 4 + segment::SPARES_MAX);
+    }
+    drop(wal);
+    let (_, seen) = open(&vfs.power_cut(0), SMALL).unwrap();
+    let state = seen.state.unwrap();
+    assert_eq!((state.1, &state.2[..]), (0, &b"who I am"[..]));
+    assert!(seen.appended.iter().any(|p| p.1 == 994) && seen.appended.last().unwrap().1 == 999);
+}
+
+#[test]
+fn the_largest_payload_is_carried_by_a_segment_of_its_own() {
+    let vfs = SimVfs::new(1);
+    let (mut wal, _) = open(&vfs, SMALL).unwrap();
+    let large = payload(3, PAYLOAD_BYTES_MAX);
+    wal.append(ENTRY, 1, &[b"before"]);
+    wal.append(ENTRY, 2, &[&large]);
+    wal.append(ENTRY, 3, &[b"after"]);
+    wal.write().unwrap();
+    wal.sync().unwrap();
+    let (_, seen) = open(&vfs.power_cut(1), SMALL).unwrap();
+    assert_eq!(seen.appended.len(), 3);
+    assert!(seen.appended[1].2 == large);
+}
+
+#[test]
+fn the_real_file_system_serves_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("member/log");
+    let vfs: Arc<dyn Vfs> = Arc::new(crate::vfs::os::OsVfs);
+    let options = Options {
+        segment_bytes: 1 << 20,
+        seed: 1,
+    };
+    for round in 0..3u64 {
+        let mut count = 0;
+        let (mut wal, recovery) = Wal::open(vfs.clone(), &path, options, &mut |record| {
+            count += u64::from(!record.repeated);
+            assert_eq!(record.payload, payload(record.index, 10_000));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!((count, recovery.records), (round * 300, round * 300));
+        for n in 0..300 {
+            wal.append(ENTRY, n, &[&payload(n, 10_000)]);
+            if n % 10 == 0 {
+                wal.write().unwrap();
+                wal.sync().unwrap();
+                if let Some(job) = wal.prepare_next() {
+                    job.run().unwrap();
+                }
+            }
+        }
+        wal.write().unwrap();
+        wal.sync().unwrap();
+        assert!(wal.size_bytes() > 3_000_000);
+    }
+}
