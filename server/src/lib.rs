@@ -1,7 +1,4 @@
-//! etcd v3 on top of `raft` and `storage`: one binary, the same actors in a cluster of one as in
-//! one of five.
-
-#![forbid(unsafe_code)]
+//! stele
 
 pub mod compactor;
 pub mod config;
@@ -10,12 +7,14 @@ pub mod error;
 pub mod event;
 pub mod grpc;
 pub mod hashes;
+pub mod http;
 pub mod lessor;
+pub mod logging;
 pub mod member;
+pub mod metrics;
 pub mod node;
 pub mod request;
+pub mod serve;
+pub mod signals;
 pub mod state;
 pub mod watch;
-
-/// Time since the process started; handed to whoever needs it, read by the shell alone.
-pub type Now = std::time::Duration;

@@ -1,0 +1,487 @@
+//! Everything that `/metrics` tells, under etcd's names.
+//!
+//! [`Metrics`] holds what the actors count as they work; what the server can be asked for when
+//! somebody looks (sizes, revisions, leadership) comes in with a [`Scrape`]. Families of features
+//! that are missing stand there with zero, which is the truth.
+
+use std::collections::BTreeMap;
+
+use parking_lot::RwLock;
+
+mod calls;
+mod operation;
+mod process;
+mod text;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use calls::{CODES, Call, CallType, Calls, METHODS, Method, Service, find as find_method};
+pub use operation::{Durations, Operation};
+pub use value::{Buckets, Counter, Gauge, Histogram, Unit};
+
+use crate::config::{ETCD_VERSION, Gate};
+use text::{Text, Type};
+
+/// What stands where etcd tells its Go version.
+pub(crate) const GO_VERSION: &str = "none";
+
+/// Distinct values of `client-api-version` that get a counter of their own; the rest share one.
+const CLIENT_VERSIONS_MAX: usize = 32;
+
+/// 1 ms to 8 s: most durations of etcd.
+const MILLIS: Buckets = Buckets {
+    first: 0.001,
+    count: 14,
+};
+/// 0.1 ms to 52 s.
+const APPLY: Buckets = Buckets {
+    first: 0.0001,
+    count: 20,
+};
+const HASH: Buckets = Buckets {
+    first: 0.01,
+    count: 15,
+};
+
+/// What a field of [`Metrics`] renders as.
+trait Render {
+    const TYPE: Type;
+    fn render(&self, family: &mut text::Family<'_>);
+}
+
+impl Render for Counter {
+    const TYPE: Type = Type::Counter;
+    fn render(&self, family: &mut text::Family<'_>) {
+        family.sample(&[], self.get() as f64);
+    }
+}
+
+impl Render for Gauge {
+    const TYPE: Type = Type::Gauge;
+    fn render(&self, family: &mut text::Family<'_>) {
+        family.sample(&[], self.get() as f64);
+    }
+}
+
+impl Render for Histogram {
+    const TYPE: Type = Type::Histogram;
+    fn render(&self, family: &mut text::Family<'_>) {
+        family.histogram(&[], self);
+    }
+}
+
+/// Declares the unlabelled families once: field, type, how it is made, name, help.
+macro_rules! families {
+    ($($field:ident: $type:ty = $make:expr, $name:literal, $help:literal;)*) => {
+        #[derive(Debug)]
+        pub struct Metrics {
+            $(#[doc = $help] pub $field: $type,)*
+            /// gRPC calls by method.
+            pub calls: Calls,
+            /// Time to apply an entry, by operation.
+            pub apply_duration: Durations,
+            /// Time to answer a client, by operation.
+            pub request_duration: Durations,
+            /// Time to read a range, failed and successful.
+            pub range_duration: [Histogram; 2],
+            /// Calls by kind (`unary`, `stream`) and `client-api-version`.
+            clients: RwLock<BTreeMap<String, [Counter; 2]>>,
+            /// Scrapes answered.
+            pub scrapes: Counter,
+            health_checks: RwLock<BTreeMap<(&'static str, &'static str), HealthCheck>>,
+        }
+
+        impl Default for Metrics {
+            fn default() -> Self {
+                Metrics {
+                    $($field: $make,)*
+                    calls: Calls::default(),
+                    apply_duration: Durations::new(APPLY),
+                    request_duration: Durations::new(MILLIS),
+                    range_duration: [seconds(APPLY), seconds(APPLY)],
+                    clients: RwLock::default(),
+                    scrapes: Counter::default(),
+                    health_checks: RwLock::default(),
+                }
+            }
+        }
+
+        impl Metrics {
+            fn write_plain(&self, text: &mut Text) {
+                $(self.$field.render(&mut text.family($name, <$type as Render>::TYPE, $help));)*
+            }
+        }
+    };
+}
+
+families! {
+    backend_commit: Histogram = seconds(MILLIS), "etcd_disk_backend_commit_duration_seconds", "Time to make a checkpoint durable.";
+    backend_commit_rebalance: Histogram = seconds(MILLIS), "etcd_debugging_disk_backend_commit_rebalance_duration_seconds", "A step of etcd's commits that does not exist here.";
+    backend_commit_spill: Histogram = seconds(MILLIS), "etcd_debugging_disk_backend_commit_spill_duration_seconds", "A step of etcd's commits that does not exist here.";
+    backend_commit_write: Histogram = seconds(MILLIS), "etcd_debugging_disk_backend_commit_write_duration_seconds", "Time to write the pages of a checkpoint.";
+    backend_snapshot: Histogram = seconds(Buckets { first: 0.01, count: 17 }), "etcd_disk_backend_snapshot_duration_seconds", "Time to send a snapshot of the data.";
+    client_received_bytes: Counter = Counter::default(), "etcd_network_client_grpc_received_bytes_total", "Bytes of messages received from clients.";
+    client_sent_bytes: Counter = Counter::default(), "etcd_network_client_grpc_sent_bytes_total", "Bytes of messages sent to clients.";
+    compaction_keys: Counter = Counter::default(), "etcd_debugging_mvcc_db_compaction_keys_total", "Revisions removed by compactions.";
+    compaction_last: Gauge = Gauge::default(), "etcd_debugging_mvcc_db_compaction_last", "When the last compaction ended, in Unix time.";
+    compaction_pause: Histogram = Histogram::new(Unit::Milliseconds, Buckets { first: 1.0, count: 13 }), "etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds", "Time of one step of a compaction.";
+    compaction_total: Histogram = Histogram::new(Unit::Milliseconds, Buckets { first: 100.0, count: 14 }), "etcd_debugging_mvcc_db_compaction_total_duration_milliseconds", "Time of a whole compaction.";
+    defrag: Histogram = seconds(Buckets { first: 0.1, count: 13 }), "etcd_disk_backend_defrag_duration_seconds", "Time of a defragmentation.";
+    defrag_inflight: Gauge = Gauge::default(), "etcd_disk_defrag_inflight", "1 while a defragmentation runs.";
+    delete_total: Counter = Counter::default(), "etcd_mvcc_delete_total", "Range deletions, those in transactions included.";
+    events_total: Counter = Counter::default(), "etcd_debugging_mvcc_events_total", "Events sent to watches.";
+    hash: Histogram = seconds(HASH), "etcd_mvcc_hash_duration_seconds", "Time to hash the whole store.";
+    hash_revision: Histogram = seconds(HASH), "etcd_mvcc_hash_rev_duration_seconds", "Time to hash the store up to a revision.";
+    health_failures: Counter = Counter::default(), "etcd_server_health_failures", "Health checks failed.";
+    health_success: Counter = Counter::default(), "etcd_server_health_success", "Health checks passed.";
+    heartbeat_send_failures: Counter = Counter::default(), "etcd_server_heartbeat_send_failures_total", "Heartbeats the leader sent too late.";
+    index_compaction_pause: Histogram = Histogram::new(Unit::Milliseconds, Buckets { first: 0.5, count: 14 }), "etcd_debugging_mvcc_index_compaction_pause_duration_milliseconds", "A step of etcd's compactions that does not exist here.";
+    is_learner: Gauge = Gauge::default(), "etcd_server_is_learner", "1 if this member is a learner.";
+    learner_promote_successes: Counter = Counter::default(), "etcd_server_learner_promote_successes", "Learners promoted while this member led.";
+    lease_expired: Counter = Counter::default(), "etcd_debugging_server_lease_expired_total", "Leases that expired.";
+    lease_granted: Counter = Counter::default(), "etcd_debugging_lease_granted_total", "Leases granted.";
+    lease_renewed: Counter = Counter::default(), "etcd_debugging_lease_renewed_total", "Leases renewed while this member led.";
+    lease_revoked: Counter = Counter::default(), "etcd_debugging_lease_revoked_total", "Leases revoked.";
+    lease_ttl: Histogram = Histogram::new(Unit::One, Buckets { first: 1.0, count: 24 }), "etcd_debugging_lease_ttl_total", "Times to live of leases, in seconds.";
+    metrics_in_flight: Gauge = Gauge::default(), "promhttp_metric_handler_requests_in_flight", "Scrapes under way.";
+    pending_events: Gauge = Gauge::default(), "etcd_debugging_mvcc_pending_events_total", "Events waiting to be sent.";
+    proposals_failed: Counter = Counter::default(), "etcd_server_proposals_failed_total", "Proposals that failed.";
+    proxy_cache_hits: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_hits_total", "Of etcd's proxy; always zero here.";
+    proxy_cache_keys: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_keys_total", "Of etcd's proxy; always zero here.";
+    proxy_cache_misses: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_misses_total", "Of etcd's proxy; always zero here.";
+    proxy_events_coalescing: Counter = Counter::default(), "etcd_grpc_proxy_events_coalescing_total", "Of etcd's proxy; always zero here.";
+    proxy_watchers_coalescing: Gauge = Gauge::default(), "etcd_grpc_proxy_watchers_coalescing_total", "Of etcd's proxy; always zero here.";
+    put_bytes: Gauge = Gauge::default(), "etcd_debugging_mvcc_total_put_size_in_bytes", "Bytes of keys and values put.";
+    put_total: Counter = Counter::default(), "etcd_mvcc_put_total", "Puts, those in transactions included.";
+    range_total: Counter = Counter::default(), "etcd_mvcc_range_total", "Ranges read, those in transactions included.";
+    read_indexes_failed: Counter = Counter::default(), "etcd_server_read_indexes_failed_total", "Read index requests that failed.";
+    slow_apply: Counter = Counter::default(), "etcd_server_slow_apply_total", "Entries that took long to apply.";
+    slow_read_indexes: Counter = Counter::default(), "etcd_server_slow_read_indexes_total", "Read index requests that took long.";
+    slow_watchers: Gauge = Gauge::default(), "etcd_debugging_mvcc_slow_watcher_total", "Watches that read history to catch up.";
+    snapshot_apply_in_progress: Gauge = Gauge::default(), "etcd_server_snapshot_apply_in_progress_total", "1 while a snapshot is applied.";
+    snapshot_db_fsync: Histogram = seconds(MILLIS), "etcd_snap_db_fsync_duration_seconds", "Time to sync a received snapshot.";
+    snapshot_db_save: Histogram = seconds(Buckets { first: 0.1, count: 10 }), "etcd_snap_db_save_total_duration_seconds", "Time to save a received snapshot.";
+    snapshot_fsync: Histogram = seconds(MILLIS), "etcd_snap_fsync_duration_seconds", "Time to sync a snapshot file.";
+    snapshot_marshalling: Histogram = seconds(MILLIS), "etcd_debugging_snap_save_marshalling_duration_seconds", "Time to encode a snapshot file.";
+    snapshot_save: Histogram = seconds(MILLIS), "etcd_debugging_snap_save_total_duration_seconds", "Time to save a snapshot file.";
+    store_expires: Counter = Counter::default(), "etcd_debugging_store_expires_total", "Of etcd's old store; always zero here.";
+    store_watch_requests: Counter = Counter::default(), "etcd_debugging_store_watch_requests_total", "Of etcd's old store; always zero here.";
+    store_watchers: Gauge = Gauge::default(), "etcd_debugging_store_watchers", "Of etcd's old store; always zero here.";
+    txn_total: Counter = Counter::default(), "etcd_mvcc_txn_total", "Transactions of more than one operation.";
+    wal_bytes: Gauge = Gauge::default(), "etcd_disk_wal_write_bytes_total", "Bytes written to the log.";
+    wal_fsync: Histogram = seconds(MILLIS), "etcd_disk_wal_fsync_duration_seconds", "Time to sync the log.";
+    wal_write: Histogram = seconds(MILLIS), "etcd_disk_wal_write_duration_seconds", "Time to write to the log.";
+    watch_control_stream: Histogram = seconds(MILLIS), "etcd_debugging_server_watch_send_loop_control_stream_duration_seconds", "Time to send a control message of a watch stream.";
+    watch_progress: Histogram = seconds(MILLIS), "etcd_debugging_server_watch_send_loop_progress_duration_seconds", "Time to send progress notifications.";
+    watch_send: Histogram = seconds(MILLIS), "etcd_debugging_server_watch_send_loop_watch_stream_duration_seconds", "Time to send events.";
+    watch_send_per_event: Histogram = seconds(MILLIS), "etcd_debugging_server_watch_send_loop_watch_stream_duration_per_event_seconds", "Time to send events, divided by their number.";
+    watch_streams: Gauge = Gauge::default(), "etcd_debugging_mvcc_watch_stream_total", "Watch streams open.";
+    watchers: Gauge = Gauge::default(), "etcd_debugging_mvcc_watcher_total", "Watches open.";
+}
+
+#[derive(Debug, Default)]
+struct HealthCheck {
+    passing: bool,
+    success: Counter,
+    error: Counter,
+}
+
+/// What the server is when somebody looks.
+#[derive(Clone, Debug, Default)]
+pub struct Scrape {
+    pub member_id: u64,
+    pub leader: u64,
+    pub leader_changes: u64,
+    pub current_revision: i64,
+    /// -1: never compacted.
+    pub compact_revision: i64,
+    pub keys: u64,
+    pub db_bytes: u64,
+    pub db_bytes_in_use: u64,
+    pub open_views: u64,
+    pub committed: u64,
+    pub applied: u64,
+    pub pending: u64,
+    pub quota_bytes: u64,
+    /// "3.7"; None before it is decided.
+    pub cluster_version: Option<String>,
+    /// Member and alarm type.
+    pub alarms: Vec<(u64, String)>,
+    pub gates: Vec<Gate>,
+    pub extensive: bool,
+}
+
+impl Metrics {
+    /// Counts a call for its client's API version.
+    pub fn client_request(&self, streaming: bool, version: &str) {
+        if let Some(counters) = self.clients.read().get(version) {
+            counters[usize::from(streaming)].inc();
+            return;
+        }
+        let mut clients = self.clients.write();
+        let version = if clients.len() < CLIENT_VERSIONS_MAX {
+            version
+        } else {
+            "other"
+        };
+        clients.entry(version.into()).or_default()[usize::from(streaming)].inc();
+    }
+
+    /// Remembers the outcome of a check behind `/livez` or `/readyz`.
+    pub fn health_check(&self, probe: &'static str, check: &'static str, passing: bool) {
+        let mut checks = self.health_checks.write();
+        let entry = checks.entry((check, probe)).or_default();
+        entry.passing = passing;
+        if passing {
+            entry.success.inc()
+        } else {
+            entry.error.inc()
+        }
+    }
+
+    /// Everything in Prometheus' text format.
+    pub fn render(&self, scrape: &Scrape) -> String {
+        let mut text = Text::default();
+        self.write_plain(&mut text);
+        self.write_labelled(&mut text);
+        self.write_health_checks(&mut text);
+        self.calls.write(scrape.extensive, &mut text);
+        write_scrape(scrape, &mut text);
+        process::write(&mut text);
+        text.finish()
+    }
+
+    fn write_labelled(&self, text: &mut Text) {
+        self.apply_duration.write(
+            "op",
+            &[("version", "v3")],
+            &mut text.family(
+                "etcd_server_apply_duration_seconds",
+                Type::Histogram,
+                "Time to apply an entry.",
+            ),
+        );
+        self.request_duration.write(
+            "type",
+            &[],
+            &mut text.family(
+                "etcd_server_request_duration_seconds",
+                Type::Histogram,
+                "Time to answer a request.",
+            ),
+        );
+        let mut family = text.family(
+            "etcd_server_range_duration_seconds",
+            Type::Histogram,
+            "Time to read a range.",
+        );
+        for (histogram, success) in self.range_duration.iter().zip(["false", "true"]) {
+            if success == "true" || histogram.read().0.last().is_some_and(|bucket| bucket.1 > 0) {
+                family.histogram(&[("success", success)], histogram);
+            }
+        }
+        let mut family = text.family(
+            "etcd_server_client_requests_total",
+            Type::Counter,
+            "Calls by the client's API version.",
+        );
+        for (version, counters) in &*self.clients.read() {
+            for (counter, kind) in counters.iter().zip(["unary", "stream"]) {
+                if counter.get() > 0 {
+                    let labels = [("client_api_version", version.as_str()), ("type", kind)];
+                    family.sample(&labels, counter.get() as f64);
+                }
+            }
+        }
+        let mut family = text.family(
+            "promhttp_metric_handler_requests_total",
+            Type::Counter,
+            "Scrapes by HTTP status.",
+        );
+        // Rendering cannot fail, so there are no others.
+        family.sample(&[("code", "200")], self.scrapes.get() as f64);
+        family
+            .sample(&[("code", "500")], 0.0)
+            .sample(&[("code", "503")], 0.0);
+    }
+
+    fn write_health_checks(&self, text: &mut Text) {
+        let checks = self.health_checks.read();
+        let mut family = text.family(
+            "etcd_server_healthcheck",
+            Type::Gauge,
+            "1 if the check passed last time.",
+        );
+        for ((name, probe), check) in &*checks {
+            family.sample(
+                &[("name", name), ("type", probe)],
+                f64::from(u8::from(check.passing)),
+            );
+        }
+        let mut family = text.family(
+            "etcd_server_healthchecks_total",
+            Type::Counter,
+            "Outcomes of health checks.",
+        );
+        for ((name, probe), check) in &*checks {
+            for (status, counter) in [("error", &check.error), ("success", &check.success)] {
+                if counter.get() > 0 {
+                    let labels = [("name", *name), ("status", status), ("type", *probe)];
+                    family.sample(&labels, counter.get() as f64);
+                }
+            }
+        }
+    }
+}
+
+fn write_scrape(scrape: &Scrape, text: &mut Text) {
+    let id = format!("{:x}", scrape.member_id);
+    let mut gauge = |name, help: &str, labels: &[(&str, &str)], value: f64| {
+        text.family(name, Type::Gauge, help).sample(labels, value);
+    };
+    let flag = |on: bool| f64::from(u8::from(on));
+    if let Some(version) = &scrape.cluster_version {
+        gauge(
+            "etcd_cluster_version",
+            "The cluster's version.",
+            &[("cluster_version", version)],
+            1.0,
+        );
+    }
+    gauge(
+        "etcd_debugging_auth_revision",
+        "Revision of users and roles.",
+        &[],
+        1.0,
+    );
+    gauge(
+        "etcd_debugging_mvcc_compact_revision",
+        "Revision of the last compaction.",
+        &[],
+        scrape.compact_revision as f64,
+    );
+    gauge(
+        "etcd_debugging_mvcc_current_revision",
+        "Revision of the store.",
+        &[],
+        scrape.current_revision as f64,
+    );
+    gauge(
+        "etcd_debugging_mvcc_keys_total",
+        "Keys in the store.",
+        &[],
+        scrape.keys as f64,
+    );
+    gauge(
+        "etcd_mvcc_db_open_read_transactions",
+        "Views of the store that are open.",
+        &[],
+        scrape.open_views as f64,
+    );
+    gauge(
+        "etcd_mvcc_db_total_size_in_bytes",
+        "Bytes of the store's file.",
+        &[],
+        scrape.db_bytes as f64,
+    );
+    gauge(
+        "etcd_mvcc_db_total_size_in_use_in_bytes",
+        "Bytes of the store's file in use.",
+        &[],
+        scrape.db_bytes_in_use as f64,
+    );
+    gauge(
+        "etcd_network_known_peers",
+        "Members known.",
+        &[("Local", &id), ("Remote", &id)],
+        1.0,
+    );
+    gauge(
+        "etcd_server_go_version",
+        "No Go here.",
+        &[("server_go_version", GO_VERSION)],
+        1.0,
+    );
+    gauge(
+        "etcd_server_has_leader",
+        "1 if a leader is known.",
+        &[],
+        flag(scrape.leader != 0),
+    );
+    gauge(
+        "etcd_server_id",
+        "This member's id.",
+        &[("server_id", &id)],
+        1.0,
+    );
+    gauge(
+        "etcd_server_is_leader",
+        "1 if this member leads.",
+        &[],
+        flag(scrape.leader != 0 && scrape.leader == scrape.member_id),
+    );
+    gauge(
+        "etcd_server_proposals_applied_total",
+        "Entries applied.",
+        &[],
+        scrape.applied as f64,
+    );
+    gauge(
+        "etcd_server_proposals_committed_total",
+        "Entries committed.",
+        &[],
+        scrape.committed as f64,
+    );
+    gauge(
+        "etcd_server_proposals_pending",
+        "Proposals waiting.",
+        &[],
+        scrape.pending as f64,
+    );
+    gauge(
+        "etcd_server_quota_backend_bytes",
+        "Size that raises the space alarm.",
+        &[],
+        scrape.quota_bytes as f64,
+    );
+    gauge(
+        "etcd_server_version",
+        "The version served.",
+        &[("server_version", ETCD_VERSION)],
+        1.0,
+    );
+    for gate in &scrape.gates {
+        let labels = [("name", gate.name), ("stage", gate.stage)];
+        gauge(
+            "etcd_server_feature_enabled",
+            "1 if the feature gate is on.",
+            &labels,
+            flag(gate.enabled),
+        );
+    }
+    for (member, alarm) in &scrape.alarms {
+        let member = format!("{member:x}");
+        let labels = [
+            ("alarm_type", alarm.as_str()),
+            ("server_id", member.as_str()),
+        ];
+        gauge(
+            "etcd_debugging_server_alarms",
+            "1 for an alarm raised.",
+            &labels,
+            1.0,
+        );
+    }
+    text.family(
+        "etcd_server_leader_changes_seen_total",
+        Type::Counter,
+        "Leader changes seen.",
+    )
+    .sample(&[], scrape.leader_changes as f64);
+}
+
+fn seconds(buckets: Buckets) -> Histogram {
+    Histogram::new(Unit::Seconds, buckets)
+}

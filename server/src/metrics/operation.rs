@@ -1,0 +1,81 @@
+//! Kinds of requests as etcd names them in its metrics, and a pair of histograms for each.
+
+use super::text::Family;
+use super::value::{Buckets, Histogram, Unit};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Operation {
+    Range,
+    Put,
+    DeleteRange,
+    Txn,
+    ReadonlyTxn,
+    Compaction,
+    LeaseGrant,
+    LeaseRevoke,
+    LeaseCheckpoint,
+    Alarm,
+    ClusterVersionSet,
+    ClusterMemberAttrSet,
+}
+
+const ALL: [(Operation, &str); 12] = [
+    (Operation::Range, "Range"),
+    (Operation::Put, "Put"),
+    (Operation::DeleteRange, "DeleteRange"),
+    (Operation::Txn, "Txn"),
+    (Operation::ReadonlyTxn, "ReadonlyTxn"),
+    (Operation::Compaction, "Compaction"),
+    (Operation::LeaseGrant, "LeaseGrant"),
+    (Operation::LeaseRevoke, "LeaseRevoke"),
+    (Operation::LeaseCheckpoint, "LeaseCheckpoint"),
+    (Operation::Alarm, "Alarm"),
+    (Operation::ClusterVersionSet, "ClusterVersionSet"),
+    (Operation::ClusterMemberAttrSet, "ClusterMemberAttrSet"),
+];
+
+/// A histogram per operation and outcome.
+#[derive(Debug)]
+pub struct Durations(Box<[[Histogram; 2]]>);
+
+impl Durations {
+    pub(super) fn new(buckets: Buckets) -> Durations {
+        let histogram = || Histogram::new(Unit::Seconds, buckets);
+        Durations(ALL.iter().map(|_| [histogram(), histogram()]).collect())
+    }
+
+    pub fn of(&self, operation: Operation, success: bool) -> &Histogram {
+        &self.0[operation as usize][usize::from(success)]
+    }
+
+    /// Operations that happened. `label` names the operation; `more` goes behind.
+    pub(super) fn write(&self, label: &str, more: &[(&str, &str)], family: &mut Family<'_>) {
+        for (operation, name) in ALL {
+            for (success, text) in [(false, "false"), (true, "true")] {
+                let histogram = self.of(operation, success);
+                if histogram.read().0.last().is_none_or(|bucket| bucket.1 == 0) {
+                    continue;
+                }
+                let mut labels = vec![(label, name), ("success", text)];
+                labels.extend_from_slice(more);
+                labels.sort();
+                family.histogram(&labels, histogram);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_stand_in_their_own_order() {
+        assert!(
+            ALL.iter()
+                .enumerate()
+                .all(|(index, (operation, _))| *operation as usize == index)
+        );
+    }
+}

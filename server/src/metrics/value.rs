@@ -1,0 +1,157 @@
+//! Counters, gauges and histograms that many threads move at the price of one or two relaxed
+//! atomic additions.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Only ever grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicI64);
+
+impl Gauge {
+    pub fn set(&self, value: i64) {
+        self.0.store(value, Relaxed);
+    }
+
+    pub fn add(&self, difference: i64) {
+        self.0.fetch_add(difference, Relaxed);
+    }
+
+    pub fn get(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Bounds grow by a factor of two: the first one, and how many. In the histogram's own unit.
+#[derive(Clone, Copy, Debug)]
+pub struct Buckets {
+    pub first: f64,
+    pub count: usize,
+}
+
+/// What one unit of a histogram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Seconds,
+    Milliseconds,
+    One,
+}
+
+impl Unit {
+    /// Observations are kept as whole numbers: nanoseconds, or plain ones.
+    fn scale(self) -> f64 {
+        match self {
+            Unit::Seconds => 1e9,
+            Unit::Milliseconds => 1e6,
+            Unit::One => 1.0,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Histogram {
+    unit: Unit,
+    /// Upper bounds, scaled, ascending. The last bucket has none.
+    bounds: Box<[u64]>,
+    buckets: Box<[AtomicU64]>,
+    sum: AtomicU64,
+}
+
+impl Histogram {
+    pub fn new(unit: Unit, buckets: Buckets) -> Histogram {
+        let bounds = (0..buckets.count).map(|i| buckets.first * (1u64 << i) as f64);
+        Histogram::with_bounds(unit, bounds)
+    }
+
+    pub fn with_bounds(unit: Unit, bounds: impl IntoIterator<Item = f64>) -> Histogram {
+        let bounds: Box<[u64]> = bounds
+            .into_iter()
+            .map(|bound| (bound * unit.scale()).round() as u64)
+            .collect();
+        let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
+        Histogram {
+            unit,
+            bounds,
+            buckets,
+            sum: AtomicU64::new(0),
+        }
+    }
+
+    pub fn observe(&self, duration: Duration) {
+        debug_assert_ne!(self.unit, Unit::One);
+        self.record(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// For histograms of plain numbers.
+    pub fn observe_count(&self, count: u64) {
+        debug_assert_eq!(self.unit, Unit::One);
+        self.record(count);
+    }
+
+    fn record(&self, value: u64) {
+        let bucket = self.bounds.partition_point(|bound| *bound < value);
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        self.sum.fetch_add(value, Relaxed);
+    }
+
+    /// Cumulative counts by upper bound (the last is infinite), and the sum.
+    pub fn read(&self) -> (Vec<(f64, u64)>, f64) {
+        let scale = self.unit.scale();
+        let bounds = self
+            .bounds
+            .iter()
+            .map(|bound| *bound as f64 / scale)
+            .chain([f64::INFINITY]);
+        let mut total = 0;
+        let counts = self.buckets.iter().map(|bucket| {
+            total += bucket.load(Relaxed);
+            total
+        });
+        (
+            bounds.zip(counts).collect(),
+            self.sum.load(Relaxed) as f64 / scale,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn observations_land_in_the_first_bucket_that_holds_them() {
+        let histogram = Histogram::new(
+            Unit::Seconds,
+            Buckets {
+                first: 0.001,
+                count: 3,
+            },
+        );
+        for micros in [500, 1_000, 1_001, 4_000, 9_000] {
+            histogram.observe(Duration::from_micros(micros));
+        }
+        let (buckets, sum) = histogram.read();
+        assert_eq!(
+            buckets,
+            [(0.001, 2), (0.002, 3), (0.004, 4), (f64::INFINITY, 5)]
+        );
+        assert!((sum - 0.015501).abs() < 1e-12);
+    }
+}
