@@ -1,4 +1,7 @@
-//! stele
+//! etcd v3 on top of `raft` and `storage`: one binary, the same actors in a cluster of one as in
+//! one of five.
+
+#![forbid(unsafe_code)]
 
 pub mod compactor;
 pub mod config;
@@ -18,3 +21,6 @@ pub mod serve;
 pub mod signals;
 pub mod state;
 pub mod watch;
+
+/// Time since the process started; handed to whoever needs it, read by the shell alone.
+pub type Now = std::time::Duration;
