@@ -70,12 +70,15 @@ pub struct Record<'a> {
 }
 
 /// What `Wal::open` found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
     /// Records shown, repeated ones included.
     pub records: u64,
-    /// Letters of the decision table in `wal/recover.rs` that applied; C and D: a torn end was cut.
-    pub cases: String,
+    /// The letter of the decision table in `wal/recover.rs` that describes the log's end; C and D
+    /// mean that a torn end was cut.
+    pub end: char,
+    /// L or M when a segment that was never begun was removed.
+    pub removed: Option<char>,
 }
 
 /// A record to be repeated at the head of every new segment.

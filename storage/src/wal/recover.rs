@@ -102,7 +102,11 @@ pub(super) fn recover(
         in_tail: BTreeSet::new(),
         spares: std::mem::take(&mut listing.spares),
         next_number: listing.next_number,
-        recovery: Recovery::default(),
+        recovery: Recovery {
+            records: 0,
+            end: 'Q',
+            removed: None,
+        },
     };
     let mut begun = Vec::new();
     let last = listing.segments.len().wrapping_sub(1);
@@ -111,7 +115,7 @@ pub(super) fn recover(
         match read_header(&*file, &segment)? {
             Some(header) => begun.push((segment, header)),
             None if i == last && (i > 0 || segment.sequence == 1) => {
-                found.recovery.cases.push(unbegun(&*file, &segment)?);
+                found.recovery.removed = Some(unbegun(&*file, &segment)?);
                 drop(file);
                 remove(vfs, &segment.path)?;
             }
@@ -126,9 +130,6 @@ pub(super) fn recover(
             Some(next) => walk.middle(next, &mut found, visit)?,
             None => walk.last(&mut found, visit)?,
         }
-    }
-    if found.tail.is_none() {
-        found.recovery.cases.push('Q');
     }
     // A killed process leaves names that no one synced; what is shown must be durable.
     vfs.sync_dir(dir).map_err(Error::io("sync", dir))?;
@@ -285,7 +286,7 @@ impl Walk {
             Rest { stale: true, .. } => 'B',
             _ => 'A',
         };
-        found.recovery.cases.push(case);
+        found.recovery.end = case;
         let (open, first) = self.wipe(&rest)?;
         // Also when nothing was wiped: after a killed process the records may be in memory only.
         let synced = self.file.sync_data();

@@ -39,7 +39,7 @@ fn open(vfs: &SimVfs, options: Options) -> Result<(Wal, Seen)> {
             Ok(())
         },
     )?;
-    seen.cases = recovery.cases;
+    seen.cases = recovery.removed.into_iter().chain([recovery.end]).collect();
     Ok((wal, seen))
 }
 
