@@ -11,6 +11,8 @@
 mod btree;
 pub mod codec;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod mvcc;
 mod sync;
 pub mod vfs;

@@ -22,6 +22,8 @@ mod tests;
 mod view;
 mod write;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use model::run::agree as agree_with_model;
 pub use store::{CheckpointDone, CheckpointJob, Reader, Store, View};
 pub use view::Root;
 pub use write::Write;

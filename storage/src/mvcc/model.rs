@@ -145,10 +145,18 @@ impl Model {
     }
 
     pub(crate) fn range(&self, range: KeyRange<'_>, at: i64) -> Vec<Version> {
-        let keys: BTreeSet<&[u8]> = self.history.iter().map(|row| &row.key[..]).collect();
-        keys.into_iter()
-            .filter(|key| range.contains(key))
-            .filter_map(|key| self.live(key, at))
+        let mut newest: BTreeMap<&[u8], &Row> = BTreeMap::new();
+        for row in self
+            .history
+            .iter()
+            .take_while(|row| row.revision.main <= at)
+        {
+            newest.insert(&row.key, row);
+        }
+        newest
+            .into_iter()
+            .filter(|(key, _)| range.contains(key))
+            .filter_map(|(_, row)| row.put.clone())
             .collect()
     }
 

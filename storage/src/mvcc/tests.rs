@@ -1,1 +1,460 @@
+use std::ops::ControlFlow;
+use std::path::Path;
 
+use super::meta::Meta;
+use super::model::run::{self, DIR, Input, Runner, agree, compare};
+use super::model::{Model, Row, Version};
+use super::*;
+use crate::vfs::sim::SimVfs;
+
+/// Bytes that are the same in every run.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 24) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+struct Fixture {
+    vfs: SimVfs,
+    store: Store,
+}
+
+impl Fixture {
+    fn new() -> Fixture {
+        let vfs = SimVfs::new(1);
+        let store = run::open(&vfs).unwrap();
+        Fixture { vfs, store }
+    }
+
+    fn write(&mut self) -> Write<'_> {
+        let applied = self.store.root().applied();
+        self.store.write(Applied {
+            index: applied.index + 1,
+            term: 1,
+        })
+    }
+
+    fn put(&mut self, key: &str, value: &str) {
+        self.write()
+            .put(key.as_bytes(), value.as_bytes(), 0)
+            .unwrap();
+    }
+
+    fn delete(&mut self, key: &str) {
+        let range = KeyRange::from_wire(key.as_bytes(), b"");
+        assert_eq!(self.write().delete_range(range).unwrap(), 1);
+    }
+
+    fn checkpoint(&mut self) -> u64 {
+        let done = self.store.begin_checkpoint().unwrap().run().unwrap();
+        self.store.finish_checkpoint(done)
+    }
+
+    fn reopen(&mut self) {
+        self.store = run::open(&self.vfs.process_killed()).unwrap();
+    }
+
+    fn finish_compaction(&mut self) {
+        while !self.store.compact_step(3).unwrap().done {}
+    }
+}
+
+fn value_at(root: &Root, key: &str, at: i64) -> Option<String> {
+    root.get(key.as_bytes(), at, |item| {
+        String::from_utf8_lossy(item.value).into_owned()
+    })
+    .unwrap()
+}
+
+/// `+key` for a put, `-key` for a deletion, one word each.
+fn history(root: &Root, from: i64, through: i64) -> String {
+    let mut words = Vec::new();
+    root.changes(from, through, &mut |change| {
+        let row = Row::from(change);
+        let sign = if row.put.is_some() { '+' } else { '-' };
+        let key = String::from_utf8_lossy(&row.key).into_owned();
+        words.push(format!(
+            "{}.{}{sign}{key}",
+            row.revision.main, row.revision.sub
+        ));
+        Ok(ControlFlow::Continue(()))
+    })
+    .unwrap();
+    words.join(" ")
+}
+
+#[test]
+fn empty_store_is_at_revision_one_and_never_compacted() {
+    let fixture = Fixture::new();
+    let root = fixture.store.root();
+    assert_eq!((root.revision(), root.compacted()), (1, -1));
+    assert_eq!(root.applied(), Applied::default());
+    assert_eq!(root.count(KeyRange::ALL, 0).unwrap(), 0);
+    assert_eq!(history(root, 0, i64::MAX), "");
+}
+
+#[test]
+fn changes_of_one_entry_share_the_main_revision_and_see_each_other() {
+    let mut fixture = Fixture::new();
+    let mut write = fixture.write();
+    assert!(!write.changed());
+    write.put(b"a", b"1", 0).unwrap();
+    write.put(b"b", b"1", 0).unwrap();
+    assert!(write.changed());
+    assert_eq!(value_at(&write, "b", 0).unwrap(), "1");
+    assert_eq!(write.delete_range(KeyRange::ALL).unwrap(), 2);
+    assert_eq!(write.count(KeyRange::ALL, 0).unwrap(), 0);
+    drop(write);
+    assert_eq!(
+        history(fixture.store.root(), 2, 2),
+        "2.0+a 2.1+b 2.2-a 2.3-b"
+    );
+}
+
+#[test]
+fn entry_without_effect_moves_the_applied_index_alone() {
+    let mut fixture = Fixture::new();
+    let mut write = fixture.write();
+    assert_eq!(write.delete_range(KeyRange::ALL).unwrap(), 0);
+    assert!(!write.changed());
+    drop(write);
+    assert_eq!(fixture.store.root().revision(), 1);
+    assert_eq!(fixture.store.root().applied().index, 1);
+}
+
+#[test]
+fn version_and_create_revision_start_over_after_a_deletion() {
+    let mut fixture = Fixture::new();
+    fixture.put("k", "1");
+    fixture.put("k", "2");
+    fixture.delete("k");
+    fixture.put("k", "3");
+    let root = fixture.store.root();
+    let numbers = |at| {
+        root.get(b"k", at, |item| {
+            (item.create_revision, item.mod_revision, item.version)
+        })
+        .unwrap()
+    };
+    assert_eq!(
+        [3, 4, 5].map(numbers),
+        [Some((2, 3, 2)), None, Some((5, 5, 1))]
+    );
+}
+
+#[test]
+fn deletion_of_more_keys_than_a_chunk_takes_them_all_in_order() {
+    let mut fixture = Fixture::new();
+    let mut write = fixture.write();
+    for i in 0..1500 {
+        write.put(format!("k{i:04}").as_bytes(), b"", 7).unwrap();
+    }
+    drop(write);
+    let range = KeyRange::from_wire(b"k0100", b"k1400");
+    assert_eq!(fixture.write().delete_range(range).unwrap(), 1300);
+    let root = fixture.store.root();
+    let mut expected = 100;
+    root.changes(3, 3, &mut |change| {
+        let Change::Delete { revision, key } = change else {
+            panic!("only deletions");
+        };
+        assert_eq!(key, format!("k{expected:04}").as_bytes());
+        assert_eq!(revision.sub, expected - 100);
+        expected += 1;
+        Ok(ControlFlow::Continue(()))
+    })
+    .unwrap();
+    assert_eq!(expected, 1400);
+    assert_eq!(root.count(KeyRange::ALL, 0).unwrap(), 200);
+    assert_eq!(root.count(KeyRange::ALL, 2).unwrap(), 1500);
+}
+
+#[test]
+fn key_moves_from_lease_to_lease_and_leaves_the_last_when_it_is_deleted() {
+    let mut fixture = Fixture::new();
+    let keys_of = |root: &Root, lease: i64| {
+        let mut count = 0;
+        let prefix = lease.to_be_bytes();
+        root.side_scan(Bucket::LeaseKeys, &prefix, &mut |key, _| {
+            assert_eq!(&key[8..], b"k");
+            count += 1;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        count
+    };
+    let mut step = |lease: Option<i64>| {
+        let mut write = fixture.write();
+        match lease {
+            Some(lease) => write.put(b"k", b"", lease).unwrap(),
+            None => assert_eq!(write.delete_range(KeyRange::ALL).unwrap(), 1),
+        }
+        [7, 8].map(|lease| keys_of(&write, lease))
+    };
+    assert_eq!(step(Some(7)), [1, 0]);
+    assert_eq!(step(Some(8)), [0, 1]);
+    assert_eq!(step(Some(8)), [0, 1]);
+    assert_eq!(step(Some(0)), [0, 0]);
+    assert_eq!(step(Some(7)), [1, 0]);
+    assert_eq!(step(None), [0, 0]);
+}
+
+#[test]
+fn key_with_thousands_of_versions_does_not_hide_its_neighbours() {
+    let mut fixture = Fixture::new();
+    fixture.put("a", "");
+    for i in 0..3000 {
+        fixture.put("b", &i.to_string());
+    }
+    fixture.put("c", "");
+    let root = fixture.store.root();
+    for (at, expected) in [
+        (2, "a="),
+        (3, "a= b=0"),
+        (1502, "a= b=1499"),
+        (0, "a= b=2999 c="),
+    ] {
+        let mut found = Vec::new();
+        root.range(KeyRange::ALL, at, Want::Values, &mut |item| {
+            let version = Version::from(item);
+            let text = |bytes| String::from_utf8(bytes).unwrap();
+            found.push(format!("{}={}", text(version.key), text(version.value)));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert_eq!(found.join(" "), expected);
+    }
+}
+
+#[test]
+fn view_stays_as_it_was_and_sees_nothing_unpublished() {
+    let mut fixture = Fixture::new();
+    let reader = fixture.store.reader();
+    fixture.put("k", "1");
+    assert_eq!(reader.view().revision(), 1);
+    fixture.store.publish();
+    let view = reader.view();
+    fixture.put("k", "2");
+    fixture.delete("k");
+    fixture.store.publish();
+    assert_eq!(value_at(&view, "k", 0).unwrap(), "1");
+    assert_eq!(view.count(KeyRange::ALL, 0).unwrap(), 1);
+    assert_eq!(value_at(&reader.view(), "k", 0), None);
+    assert_eq!(fixture.store.stats().views, 1);
+    drop(view);
+    assert_eq!(fixture.store.stats().views, 0);
+}
+
+#[test]
+fn compaction_hides_at_once_what_it_removes_later() {
+    let mut fixture = Fixture::new();
+    fixture.put("a", "1"); // 2
+    fixture.put("b", "1");
+    fixture.put("a", "2"); // 4
+    fixture.delete("b");
+    fixture.put("c", "1"); // 6
+    fixture.write().compact(5).unwrap();
+    let mut seen = Vec::new();
+    loop {
+        let root = fixture.store.root();
+        seen.push((
+            history(root, 0, 6),
+            value_at(root, "a", 5),
+            root.previous(b"a", 5, |item| item.mod_revision).unwrap(),
+            root.previous(b"a", 6, |item| item.mod_revision).unwrap(),
+        ));
+        if fixture.store.compact_step(1).unwrap().done {
+            break;
+        }
+    }
+    let expected = (
+        "4.0+a 5.0-b 6.0+c".to_owned(),
+        Some("2".to_owned()),
+        None,
+        Some(4),
+    );
+    assert!(seen.len() > 2);
+    assert!(seen.iter().all(|seen| *seen == expected), "{seen:?}");
+    assert_eq!(fixture.store.root().revisions.len(), 3);
+}
+
+#[test]
+fn tombstone_at_the_compacted_revision_stays_until_the_next_compaction() {
+    let mut fixture = Fixture::new();
+    fixture.put("k", "");
+    fixture.delete("k"); // 3
+    fixture.put("other", "");
+    fixture.write().compact(3).unwrap();
+    fixture.finish_compaction();
+    assert_eq!(history(fixture.store.root(), 3, 4), "3.0-k 4.0+other");
+    fixture.write().compact(4).unwrap();
+    assert_eq!(history(fixture.store.root(), 3, 4), "4.0+other");
+    fixture.finish_compaction();
+    assert_eq!(fixture.store.root().keys.len(), 1);
+}
+
+#[test]
+fn never_compacted_store_takes_a_compaction_at_zero() {
+    let mut fixture = Fixture::new();
+    fixture.write().compact(0).unwrap();
+    assert_eq!(fixture.store.root().compacted(), 0);
+    fixture.finish_compaction();
+    fixture.put("k", "");
+    assert_eq!(history(fixture.store.root(), 1, 2), "2.0+k");
+}
+
+#[test]
+fn interrupted_compaction_goes_on_after_a_restart() {
+    let mut fixture = Fixture::new();
+    for i in 0..50 {
+        fixture.put("k", &i.to_string());
+    }
+    fixture.write().compact(41).unwrap();
+    assert!(!fixture.store.compact_step(10).unwrap().done);
+    fixture.checkpoint();
+    fixture.reopen();
+    let left = fixture.store.root().keys.len();
+    assert!(left < 50);
+    assert_eq!(fixture.store.root().compacted(), 41);
+    fixture.finish_compaction();
+    assert_eq!(fixture.store.root().keys.len(), 11);
+    fixture.store.check().unwrap();
+}
+
+#[test]
+fn compaction_does_work_in_proportion_to_the_change_not_to_the_store() {
+    let mut fixture = Fixture::new();
+    let mut write = fixture.write();
+    for i in 0..2000 {
+        write.put(format!("k{i}").as_bytes(), b"", 0).unwrap();
+    }
+    drop(write);
+    fixture.write().compact(2).unwrap();
+    fixture.finish_compaction();
+    fixture.put("k7", "");
+    fixture.put("k8", "");
+    fixture.write().compact(4).unwrap();
+    // The 2000 at the old compacted revision are looked at once more for tombstones among them.
+    let step = fixture.store.compact_step(2002).unwrap();
+    assert_eq!((step.done, step.removed), (true, 2));
+}
+
+#[test]
+fn checkpoint_brings_everything_back_and_names_the_older_index() {
+    let mut fixture = Fixture::new();
+    fixture.put("a", "1");
+    assert_eq!(fixture.checkpoint(), 0);
+    assert!(
+        fixture.store.begin_checkpoint().is_none(),
+        "nothing has changed"
+    );
+    fixture.put("b", "1");
+    fixture.write().set(Bucket::Auth, b"enabled", b"1").unwrap();
+    assert_eq!(fixture.checkpoint(), 1);
+    fixture.put("lost", "the log has it");
+    fixture.reopen();
+    let root = fixture.store.root();
+    assert_eq!((root.applied().index, root.revision()), (3, 3));
+    assert_eq!(value_at(root, "b", 0).unwrap(), "1");
+    assert_eq!(value_at(root, "lost", 0), None);
+    assert_eq!(
+        root.side_get(Bucket::Auth, b"enabled").unwrap().unwrap(),
+        b"1"
+    );
+    assert_eq!(fixture.store.fallback(), None);
+}
+
+#[test]
+fn hash_of_a_store_whose_keys_are_all_gone_covers_what_compaction_left() {
+    let mut fixture = Fixture::new();
+    fixture.put("k", "");
+    fixture.write().compact(2).unwrap();
+    fixture.delete("k");
+    let rows = |root: &Root, at| {
+        let mut rows = Vec::new();
+        root.hash_rows(at, &mut |change| rows.push(Row::from(change).revision.main))
+            .unwrap();
+        rows
+    };
+    // Nothing is kept at 3, which switches etcd's filter off ..
+    assert_eq!(rows(fixture.store.root(), 3), [2, 3]);
+    fixture.put("other", "");
+    // .. and one live key switches it on again.
+    assert_eq!(rows(fixture.store.root(), 4), [3, 4]);
+}
+
+#[test]
+fn store_agrees_with_the_naive_history() {
+    for seed in 0..60 {
+        agree(&noise(seed, 3000));
+    }
+}
+
+#[test]
+fn store_agrees_with_the_naive_history_on_arbitrary_programs() {
+    arbtest::arbtest(|u| {
+        agree(u.bytes(u.len())?);
+        Ok(())
+    })
+    .size_max(4096)
+    .budget_ms(2000);
+}
+
+#[test]
+fn any_power_cut_leaves_the_state_of_one_of_the_last_two_checkpoints() {
+    const PROGRAMS: u64 = 3;
+    const SURVIVALS: u64 = 3;
+    for program in 0..PROGRAMS {
+        let bytes = noise(1000 + program, 4000);
+        for calls in 0.. {
+            let vfs = SimVfs::new(program);
+            vfs.fail_after(calls);
+            let mut runner = Runner::new(vfs.clone(), false);
+            let finished = runner.run(&mut Input(&bytes)).is_ok();
+            for survival in 0..SURVIVALS {
+                found_after(&vfs.power_cut(survival), &runner, calls);
+            }
+            if finished {
+                println!("program {program}: {calls} calls");
+                assert!(calls > 20, "the program wrote next to nothing");
+                break;
+            }
+        }
+    }
+}
+
+/// Opens what a power cut has left and compares it with the model of the checkpoint it names.
+fn found_after(cut: &SimVfs, runner: &Runner, calls: u64) {
+    let store = run::open(cut).unwrap_or_else(|e| panic!("cut at call {calls}: {e}"));
+    let index = store.root().applied().index;
+    let newest = runner.durable[1];
+    assert!(
+        index >= newest,
+        "cut at call {calls}: {index} is older than the last sync"
+    );
+    let model: &Model = &runner.saved[&index];
+    compare(store.root(), model, 0, &mut Input(&[]));
+    compare(
+        store.root(),
+        model,
+        model.compacted().max(1),
+        &mut Input(&[]),
+    );
+    store
+        .check()
+        .unwrap_or_else(|e| panic!("cut at call {calls}: {e}"));
+}
+
+#[test]
+fn meta_of_another_format_version_is_refused() {
+    let mut bytes = Meta::EMPTY.encode();
+    assert!(Meta::decode(&bytes).is_some());
+    bytes[0] = 9;
+    assert!(Meta::decode(&bytes).is_none());
+    assert!(Path::new(DIR).is_absolute());
+}

@@ -176,15 +176,15 @@ impl Runner {
 
     fn step(&mut self, input: &mut Input<'_>) -> Result<()> {
         match input.below(32) {
-            0..12 => self.write(input)?,
-            12..15 => self.compact(input)?,
-            15..18 => {
+            0..10 => self.write(input)?,
+            10..12 => self.compact(input)?,
+            12..14 => {
                 let budget = input.below(12);
                 self.store().compact_step(budget)?;
             }
-            18..21 => self.begin_checkpoint(),
-            21 | 22 => self.run_checkpoint()?,
-            23 | 24 => self.finish_checkpoint(),
+            14..18 => self.begin_checkpoint(),
+            18..22 => self.run_checkpoint()?,
+            22..25 => self.finish_checkpoint(),
             25 => self.reopen()?,
             26 => self.hold_view(),
             27 if !self.views.is_empty() => {
@@ -219,12 +219,23 @@ impl Runner {
         let before = write.revision();
         let mut deleted: Vec<Vec<u8>> = Vec::new();
         for _ in 0..1 + input.below(5) {
-            match input.below(8) {
-                0 | 1 => {
+            match input.below(10) {
+                0 => {
                     let (key, end) = input.range();
                     let range = KeyRange::from_wire(&key, &end);
                     deleted.extend(model.range(range, i64::MAX).into_iter().map(|v| v.key));
                     assert_eq!(write.delete_range(range)?, model.delete_range(range));
+                }
+                1 => {
+                    // Enough keys for a tree of several levels.
+                    let (first, value) = (input.below(400), input.value());
+                    for i in first..first + input.below(100) {
+                        let key = format!("k{i:03}").into_bytes();
+                        if !deleted.contains(&key) {
+                            write.put(&key, &value[..value.len().min(200)], 0)?;
+                            model.put(&key, &value[..value.len().min(200)], 0);
+                        }
+                    }
                 }
                 2 => {
                     let (key, value) = (input.key(), input.value());

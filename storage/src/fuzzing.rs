@@ -1,0 +1,7 @@
+//! Bodies of the fuzz targets; the targets only call them. They panic when something is wrong.
+
+/// Bytes as a program of writes, compactions, checkpoints and restarts against the multi-version
+/// store and a naive history.
+pub fn mvcc_model(program: &[u8]) {
+    crate::mvcc::agree_with_model(program);
+}
