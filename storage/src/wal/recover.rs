@@ -12,8 +12,8 @@
 //! |------|-----------------------------------------------------------------------|---------|
 //! | A    | records end, blank sectors or the end of the file follow              | opens   |
 //! | B    | records end, sectors of the file's earlier life follow                | opens   |
-//! | C    | the last record lacks sectors, nothing later was written              | cut     |
-//! | D    | a gap in records not known durable, later sectors were written        | cut     |
+//! | C    | the last record lacks sectors, no record starts in later ones         | cut     |
+//! | D    | a gap in records not known durable, some start in later sectors       | cut     |
 //! | E    | a gap, and a later record says that it was durable                    | refused |
 //! | F    | a sector fails its checksum, wherever it is                           | refused |
 //! | G    | all of a record's sectors are intact, but it is impossible            | refused |
