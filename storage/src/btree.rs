@@ -54,3 +54,6 @@ pub(crate) const TREES_MAX: usize = 16;
 /// Levels of a tree: branches have some 20 children at least when keys are short, and two when
 /// they are huge. A path longer than this means damage.
 const LEVELS_MAX: u8 = 64;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Trees against a model, with checkpoints, views, reopening, power cuts and damage in between.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arbitrary::Unstructured;
+
+use super::*;
+use crate::vfs::Vfs;
+use crate::vfs::sim::SimVfs;
+use crate::{Error, Result};
+
+mod crash;
+mod model;
+mod shape;
+
+pub(super) const PATH: &str = "/store/pages";
+
+/// Weighs what its first value byte says, so that updates change weights.
+pub(super) fn weigh(_key: &[u8], value: &[u8]) -> u64 {
+    u64::from(value.first().is_some_and(|b| b & 1 == 1))
+}
+
+pub(super) const KINDS: [TreeKind; 3] = [
+    TreeKind {
+        id: 1,
+        order: KeyOrder::KeyThenRevision,
+        weigh,
+        leaf_bytes: 4096,
+    },
+    TreeKind {
+        id: 2,
+        order: KeyOrder::Bytes,
+        weigh,
+        leaf_bytes: 16384,
+    },
+    TreeKind {
+        id: 3,
+        order: KeyOrder::Bytes,
+        weigh,
+        leaf_bytes: 4096,
+    },
+];
+
+pub(super) fn disk() -> SimVfs {
+    let vfs = SimVfs::new(7);
+    vfs.create_dir_all(Path::new("/store")).unwrap();
+    vfs.sync_dir(Path::new("/")).unwrap();
+    vfs
+}
+
+/// A page file with its trees, as the store holds them.
+pub(super) struct Bench {
+    pub(super) file: PageFile,
+    pub(super) trees: Vec<Tree>,
+}
+
+impl Bench {
+    pub(super) fn open(vfs: &SimVfs) -> Result<(Bench, Opened)> {
+        let (file, mut opened) = PageFile::open(Arc::new(vfs.clone()), Path::new(PATH), &KINDS)?;
+        let trees = std::mem::take(&mut opened.trees);
+        Ok((Bench { file, trees }, opened))
+    }
+
+    pub(super) fn insert(&mut self, tree: usize, key: &[u8], value: &[u8]) -> bool {
+        self.trees[tree]
+            .insert(self.file.writer(), key, value)
+            .unwrap()
+    }
+
+    pub(super) fn remove(&mut self, tree: usize, key: &[u8]) -> bool {
+        self.trees[tree].remove(self.file.writer(), key).unwrap()
+    }
+
+    pub(super) fn begin(&mut self, user: &[u8]) -> CheckpointJob {
+        let trees: Vec<&Tree> = self.trees.iter().collect();
+        self.file.begin_checkpoint(&trees, user)
+    }
+
+    pub(super) fn checkpoint(&mut self, user: &[u8]) -> Result<()> {
+        let done = self.begin(user).run()?;
+        self.file.finish_checkpoint(done);
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, budget: usize) {
+        for tree in &mut self.trees {
+            while !self.file.release_saved(tree, budget) {}
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let trees: Vec<&Tree> = self.trees.iter().collect();
+        self.file.check(&trees)
+    }
+}
+
+pub(super) fn entries(tree: &Tree, pages: &Pages) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut cursor = tree.cursor(pages);
+    let mut found = Vec::new();
+    let mut more = cursor.first()?;
+    while more {
+        found.push((cursor.key().to_vec(), cursor.value().to_vec()));
+        more = cursor.next()?;
+    }
+    Ok(found)
+}
+
+/// A deterministic sequence for tests that need no shrinking.
+pub(super) struct Rng(pub(super) u64);
+
+impl Rng {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}

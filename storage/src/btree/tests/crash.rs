@@ -1,0 +1,249 @@
+//! Power cuts and damaged files.
+
+use super::*;
+
+const BOTH_TORN: &str = "no meta page can be used \
+    (slot 0: checksum does not match; slot 1: checksum does not match)";
+
+type Rows = Vec<Vec<(Vec<u8>, Vec<u8>)>>;
+
+/// A workload with many checkpoints; what each of them holds is noted when it begins.
+struct Workload {
+    rng: Rng,
+    /// By number of the checkpoint; 0 is the new file.
+    held: Vec<Rows>,
+    /// Checkpoints whose job came to its end.
+    completed: usize,
+}
+
+impl Workload {
+    fn new() -> Workload {
+        Workload {
+            rng: Rng(11),
+            held: vec![vec![Vec::new(); KINDS.len()]],
+            completed: 0,
+        }
+    }
+
+    fn run(&mut self, vfs: &SimVfs, rounds: usize) -> Result<()> {
+        let (mut bench, _) = Bench::open(vfs)?;
+        for _ in 0..rounds {
+            self.edit(&mut bench, 40)?;
+            self.held.push(rows(&bench)?);
+            let job = bench.begin(&[self.held.len() as u8 - 1]);
+            self.edit(&mut bench, 15)?;
+            let done = job.run()?;
+            self.completed += 1;
+            self.edit(&mut bench, 5)?;
+            bench.file.finish_checkpoint(done);
+            if self.rng.below(2) == 0 {
+                bench.release(10);
+            }
+            bench.check()?;
+        }
+        Ok(())
+    }
+
+    fn edit(&mut self, bench: &mut Bench, count: u64) -> Result<()> {
+        for _ in 0..count {
+            let tree = self.rng.below(3) as usize;
+            let key = format!("key-{:03}-and-a-suffix", self.rng.below(400)).into_bytes();
+            let len = if self.rng.below(20) == 0 { 9000 } else { 150 };
+            let value = vec![self.rng.next() as u8; len];
+            let writer = bench.file.writer();
+            if self.rng.below(3) == 0 {
+                bench.trees[tree].remove(writer, &key)?;
+            } else {
+                bench.trees[tree].insert(writer, &key, &value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn rows(bench: &Bench) -> Result<Rows> {
+    bench
+        .trees
+        .iter()
+        .map(|tree| entries(tree, bench.file.pages()))
+        .collect()
+}
+
+/// Opens, checks everything, and tells which checkpoint was found.
+fn found(vfs: &SimVfs, held: &[Rows]) -> Result<usize> {
+    let (bench, opened) = Bench::open(vfs)?;
+    let number = opened.user_meta.first().map_or(0, |n| *n as usize);
+    bench.check()?;
+    assert!(
+        rows(&bench)? == held[number],
+        "checkpoint {number} holds something else"
+    );
+    Ok(number)
+}
+
+fn zero_meta(vfs: &SimVfs, slot: usize) -> SimVfs {
+    let vfs = vfs.process_killed();
+    let mut bytes = vfs.contents(Path::new(PATH)).unwrap();
+    bytes[slot * 4096 + 100] ^= 1;
+    vfs.install(Path::new(PATH), &bytes);
+    vfs
+}
+
+#[test]
+fn power_cut_at_any_call_leaves_one_of_the_two_last_checkpoints() {
+    let rounds = 12;
+    let mut calls = 0;
+    loop {
+        let vfs = disk();
+        vfs.fail_after(calls);
+        let mut work = Workload::new();
+        let outcome = work.run(&vfs, rounds);
+        for seed in 0..3 {
+            let cut = vfs.power_cut(seed);
+            let number = found(&cut, &work.held).unwrap_or_else(|e| panic!("call {calls}: {e}"));
+            let last = [work.completed, work.held.len() - 1];
+            assert!(
+                last.contains(&number),
+                "call {calls}: checkpoint {number} of {last:?}"
+            );
+            // The fallback must be whole as well, whenever there was one.
+            let newest_lost = zero_meta(&cut, number % 2);
+            if work.completed == number && number > 0 && outcome.is_err() {
+                match found(&newest_lost, &work.held) {
+                    Ok(older) => assert_eq!(older, number - 1, "call {calls}"),
+                    // The older meta was just being overwritten, which is all that may be wrong.
+                    Err(error) => assert!(
+                        error.to_string().ends_with(BOTH_TORN),
+                        "call {calls}: {error}"
+                    ),
+                }
+            }
+            // And life goes on: the recovered file takes more checkpoints.
+            let mut again = Workload::new();
+            let (bench, opened) = Bench::open(&cut).unwrap();
+            drop((bench, opened));
+            again.run(&cut, 3).unwrap();
+        }
+        if outcome.is_ok() {
+            break;
+        }
+        calls += 1;
+    }
+    assert!(
+        calls > 60,
+        "a workload with a few calls proves little: {calls}"
+    );
+}
+
+/// A file after two checkpoints, all in the file and nothing in memory.
+fn two_checkpoints() -> (SimVfs, Workload) {
+    let vfs = disk();
+    let mut work = Workload::new();
+    work.run(&vfs, 2).unwrap();
+    (vfs.process_killed(), work)
+}
+
+#[test]
+fn torn_newest_meta_falls_back_and_says_so() {
+    let (vfs, work) = two_checkpoints();
+    assert_eq!(found(&vfs, &work.held).unwrap(), 2);
+    let torn = zero_meta(&vfs, 0);
+    assert_eq!(found(&torn, &work.held).unwrap(), 1);
+    let (bench, opened) = Bench::open(&torn).unwrap();
+    assert_eq!(
+        opened.fallback.as_deref(),
+        Some("meta page 0: checksum does not match")
+    );
+    assert_eq!(bench.file.older_user_meta(), [1]);
+}
+
+#[test]
+fn two_torn_metas_are_refused_with_both_reasons() {
+    let (vfs, _) = two_checkpoints();
+    let torn = zero_meta(&zero_meta(&vfs, 0), 1);
+    let error = Bench::open(&torn).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!("/store/pages is damaged at byte 0: {BOTH_TORN}")
+    );
+}
+
+#[test]
+fn file_that_lost_its_end_is_refused() {
+    let (vfs, _) = two_checkpoints();
+    let bytes = vfs.contents(Path::new(PATH)).unwrap();
+    for len in [0, 100, 4096, 8192, 20_000] {
+        let vfs = disk();
+        vfs.install(Path::new(PATH), &bytes[..len]);
+        let error = Bench::open(&vfs).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("file ends"), "{len}: {error}");
+    }
+}
+
+#[test]
+fn any_flipped_bit_is_found_when_its_page_is_read() {
+    let (vfs, work) = two_checkpoints();
+    let len = vfs.contents(Path::new(PATH)).unwrap().len() as u64;
+    // Each unit in turn, anywhere in it; what the newest checkpoint does not refer to may rot.
+    let mut noticed = 0;
+    for unit in 0..len / 4096 {
+        let bit = unit * 4096 * 8 + (unit * 7919) % (4096 * 8);
+        let rotten = vfs.process_killed();
+        rotten.flip(Path::new(PATH), bit);
+        match found(&rotten, &work.held) {
+            Err(Error::Corrupt { offset, what, .. }) => {
+                // Damage is told by the beginning of its run.
+                assert!(offset / 4096 <= unit && unit < offset / 4096 + 4, "{what}");
+                noticed += 1;
+            }
+            Err(error) => panic!("{error}"),
+            // Nothing of it, or a root or meta of the newest one.
+            Ok(number) => noticed += u64::from(number != 2),
+        }
+    }
+    assert!(noticed > len / 4096 / 3, "{noticed} of {len} bytes");
+}
+
+#[test]
+fn reference_to_itself_ends_with_an_error() {
+    let vfs = disk();
+    let (mut bench, _) = Bench::open(&vfs).unwrap();
+    for i in 0..400u32 {
+        bench.insert(1, &i.to_be_bytes(), &[0; 200]);
+    }
+    bench.checkpoint(b"").unwrap();
+    bench.release(1000);
+    let Some(node::Link::Disk { page, level }) = bench.trees[1].root else {
+        panic!("released");
+    };
+    assert_eq!(level, 1);
+    // A page that refers to itself can have no right checksum, so that is not what may end the
+    // descent here: the page was verified before it changed.
+    bench.trees[1].get(bench.file.pages(), b"x").unwrap();
+    let start = page.id * 4096;
+    let bytes = vfs.contents(Path::new(PATH)).unwrap();
+    let slot = page::u32_at(&bytes[start as usize..], page::HEADER) as u64;
+    let child = image::child_value(0, page);
+    bench.file.file.write_at(&child, start + slot + 4).unwrap();
+    let error = bench.trees[1]
+        .get(bench.file.pages(), &[0; 4])
+        .map(|_| ())
+        .unwrap_err();
+    assert!(error.to_string().contains("another kind"), "{error}");
+}
+
+#[test]
+fn full_disk_fails_the_checkpoint_and_leaves_the_last_one() {
+    let vfs = disk();
+    let mut work = Workload::new();
+    work.run(&vfs, 2).unwrap();
+    let len = vfs.contents(Path::new(PATH)).unwrap().len() as u64;
+    vfs.set_capacity(len + 4096);
+    let (mut bench, _) = Bench::open(&vfs).unwrap();
+    for i in 0..200u32 {
+        bench.insert(1, &i.to_be_bytes(), &[0; 2000]);
+    }
+    let error = bench.checkpoint(b"x").unwrap_err();
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    assert_eq!(found(&vfs.process_killed(), &work.held).unwrap(), 2);
+}

@@ -1,0 +1,264 @@
+//! Random work on all trees, each compared with a `BTreeMap` at every step.
+
+use super::*;
+
+/// Keys as they sort: for the revision order, user key and suffix apart.
+type Model = BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
+
+fn split(kind: TreeKind, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    match kind.order {
+        KeyOrder::Bytes => (key.to_vec(), Vec::new()),
+        KeyOrder::KeyThenRevision => {
+            let (key, suffix) = key.split_at(key.len() - SUFFIX_BYTES);
+            (key.to_vec(), suffix.to_vec())
+        }
+    }
+}
+
+fn join(key: &(Vec<u8>, Vec<u8>)) -> Vec<u8> {
+    [&key.0[..], &key.1[..]].concat()
+}
+
+struct Run {
+    vfs: SimVfs,
+    bench: Bench,
+    models: Vec<Model>,
+    /// The models when the running checkpoint began.
+    job: Option<(CheckpointJob, Vec<Model>)>,
+    durable: Vec<Model>,
+    /// Views that must stay what they were.
+    views: Vec<(Vec<Tree>, Arc<Pages>, Vec<Model>)>,
+    clock: u64,
+}
+
+fn key(u: &mut Unstructured<'_>, kind: TreeKind) -> arbitrary::Result<Vec<u8>> {
+    let shape = u.int_in_range(0..=19u8)?;
+    let mut key = match shape {
+        0 => Vec::new(),
+        1 => vec![0; u.int_in_range(1..=3)?],
+        // A long shared prefix, and sometimes a key of several units.
+        2 => [vec![b'p'; 300], u.arbitrary::<[u8; 2]>()?.to_vec()].concat(),
+        3 => [
+            vec![b'q'; 5000 * u.int_in_range(0..=2)?],
+            vec![u.arbitrary()?],
+        ]
+        .concat(),
+        _ => format!("/registry/pods/{:04}", u.int_in_range(0..=700u16)?).into_bytes(),
+    };
+    if kind.order == KeyOrder::KeyThenRevision {
+        let revision = !u64::from(u.int_in_range(1..=6u8)?);
+        key.extend_from_slice(&revision.to_be_bytes());
+        key.extend_from_slice(&[0xff; 4]);
+    }
+    Ok(key)
+}
+
+fn value(u: &mut Unstructured<'_>) -> arbitrary::Result<Vec<u8>> {
+    let len = match u.int_in_range(0..=30u8)? {
+        0 => 0,
+        1 => u.int_in_range(3000..=9000)?,
+        2 => u.int_in_range(15000..=70000)?,
+        3..=8 => u.int_in_range(1..=1500)?,
+        _ => 40,
+    };
+    Ok(vec![u.arbitrary()?; len])
+}
+
+impl Run {
+    fn new() -> Run {
+        let vfs = disk();
+        let (bench, _) = Bench::open(&vfs).unwrap();
+        Run {
+            vfs,
+            bench,
+            models: vec![Model::new(); KINDS.len()],
+            job: None,
+            durable: vec![Model::new(); KINDS.len()],
+            views: Vec::new(),
+            clock: 0,
+        }
+    }
+
+    fn step(&mut self, u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
+        let tree = u.int_in_range(0..=KINDS.len() - 1)?;
+        match u.int_in_range(0..=99u8)? {
+            0..=39 => self.insert(tree, &key(u, KINDS[tree])?, &value(u)?),
+            40..=49 => {
+                // In order, as revisions come.
+                for _ in 0..u.int_in_range(1..=60)? {
+                    self.clock += 1;
+                    let key = format!("~{:012}~~~~~~~~~~~~", self.clock).into_bytes();
+                    self.insert(tree, &key, &value(u)?);
+                }
+            }
+            50..=64 => self.remove(tree, &key(u, KINDS[tree])?),
+            65..=69 => self.remove_range(tree, &key(u, KINDS[tree])?, u.int_in_range(1..=200)?),
+            70..=76 => self.update(tree, &key(u, KINDS[tree])?),
+            77..=84 => self.seek(tree, &key(u, KINDS[tree])?),
+            85..=88 => self.begin(),
+            89..=92 => self.finish(),
+            93..=94 => self.release(u.int_in_range(1..=50)?),
+            95..=96 => self.view(),
+            97 => self.forget_view(u.arbitrary()?),
+            98 => self.compare(),
+            _ => self.reopen(),
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, tree: usize, key: &[u8], value: &[u8]) {
+        let replaced = self.bench.insert(tree, key, value);
+        let old = self.models[tree].insert(split(KINDS[tree], key), value.to_vec());
+        assert_eq!(replaced, old.is_some());
+    }
+
+    fn remove(&mut self, tree: usize, key: &[u8]) {
+        let removed = self.bench.remove(tree, key);
+        let old = self.models[tree].remove(&split(KINDS[tree], key));
+        assert_eq!(removed, old.is_some());
+    }
+
+    fn remove_range(&mut self, tree: usize, key: &[u8], count: usize) {
+        let from = split(KINDS[tree], key);
+        let keys: Vec<_> = self.models[tree]
+            .range(from..)
+            .take(count)
+            .map(|(k, _)| join(k))
+            .collect();
+        keys.iter().for_each(|key| self.remove(tree, key));
+    }
+
+    fn update(&mut self, tree: usize, key: &[u8]) {
+        let flip = |value: &mut [u8]| value.iter_mut().for_each(|b| *b ^= 1);
+        let found = self.bench.trees[tree]
+            .update(self.bench.file.writer(), key, flip)
+            .unwrap();
+        let value = self.models[tree].get_mut(&split(KINDS[tree], key));
+        assert_eq!(found, value.is_some());
+        value.into_iter().for_each(|value| flip(value));
+    }
+
+    fn seek(&mut self, tree: usize, key: &[u8]) {
+        let pages = self.bench.file.pages().clone();
+        let (model, tree) = (&self.models[tree], &self.bench.trees[tree]);
+        let place = split(tree.kind(), key);
+        let found = tree.get(&pages, key).unwrap();
+        assert_eq!(found.as_deref(), model.get(&place).map(|v| &v[..]));
+        let mut cursor = tree.cursor(&pages);
+        for _ in 0..2 {
+            // The second time the cursor may stay in its leaf.
+            let expected = model.range(place.clone()..).next();
+            assert_eq!(cursor.seek(key).unwrap(), expected.is_some());
+            if let Some((k, v)) = expected {
+                assert_eq!((cursor.key(), cursor.value()), (&join(k)[..], &v[..]));
+            }
+        }
+        let before = model.range(..place.clone()).next_back();
+        assert_eq!(cursor.seek_before(key).unwrap(), before.is_some());
+        if let Some((k, _)) = before {
+            assert_eq!(cursor.key(), join(k));
+            let after = model.range(place.clone()..).next();
+            assert_eq!(cursor.next().unwrap(), after.is_some());
+        }
+        let weight: u64 = model.range(..place).map(|(k, v)| weigh(&k.0, v)).sum();
+        assert_eq!(tree.weight_before(&pages, key).unwrap(), weight);
+    }
+
+    fn begin(&mut self) {
+        if self.job.is_none() {
+            let job = self.bench.begin(b"user");
+            self.job = Some((job, self.models.clone()));
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some((job, models)) = self.job.take() {
+            let done = job.run().unwrap();
+            self.bench.file.finish_checkpoint(done);
+            self.durable = models;
+            self.bench.check().unwrap();
+        }
+    }
+
+    fn release(&mut self, budget: usize) {
+        self.bench.release(budget);
+        if self.job.is_none() {
+            self.bench.check().unwrap();
+            self.bench.file.take_retired();
+            let stats = self.bench.file.stats();
+            assert_eq!(stats.memory_bytes, stats.dirty_bytes);
+        }
+    }
+
+    fn view(&mut self) {
+        if self.views.len() < 3 {
+            let pages = self.bench.file.pages().clone();
+            self.views
+                .push((self.bench.trees.clone(), pages, self.models.clone()));
+        }
+    }
+
+    fn forget_view(&mut self, which: u8) {
+        if !self.views.is_empty() {
+            self.views.remove(which as usize % self.views.len());
+        }
+    }
+
+    fn compare(&self) {
+        let pages = self.bench.file.pages().clone();
+        compare(&self.bench.trees, &pages, &self.models);
+        for (trees, pages, models) in &self.views {
+            compare(trees, pages, models);
+        }
+    }
+
+    /// As after a kill: what no checkpoint holds is gone.
+    fn reopen(&mut self) {
+        self.compare();
+        self.job = None;
+        self.views.clear();
+        self.vfs = self.vfs.process_killed();
+        (self.bench, _) = Bench::open(&self.vfs).unwrap();
+        self.models = self.durable.clone();
+        self.bench.check().unwrap();
+        self.compare();
+    }
+}
+
+fn compare(trees: &[Tree], pages: &Pages, models: &[Model]) {
+    for (tree, model) in trees.iter().zip(models) {
+        let expected: Vec<_> = model.iter().map(|(k, v)| (join(k), v.clone())).collect();
+        assert!(
+            entries(tree, pages).unwrap() == expected,
+            "tree {}",
+            tree.kind().id
+        );
+        assert_eq!(tree.len(), model.len() as u64);
+        let weight: u64 = model.iter().map(|(k, v)| weigh(&k.0, v)).sum();
+        assert_eq!(tree.weight(), weight);
+        let mut cursor = tree.cursor(pages);
+        let mut more = cursor.last().unwrap();
+        for (key, _) in expected.iter().rev() {
+            assert!(more && cursor.key() == key);
+            more = cursor.prev().unwrap();
+        }
+        assert!(!more);
+    }
+}
+
+#[test]
+fn trees_agree_with_maps_through_checkpoints_views_and_reopening() {
+    arbtest::arbtest(|u| {
+        let mut run = Run::new();
+        while !u.is_empty() {
+            run.step(u)?;
+        }
+        run.finish();
+        run.compare();
+        run.bench.check().unwrap();
+        Ok(())
+    })
+    .size_min(2000)
+    .size_max(60_000)
+    .budget_ms(4_000);
+}

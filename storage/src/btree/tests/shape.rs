@@ -1,0 +1,162 @@
+//! What the trees look like after typical work, and what they cost.
+
+use super::*;
+
+fn pages_of(bench: &mut Bench) -> u64 {
+    bench.checkpoint(b"").unwrap();
+    let stats = bench.file.stats();
+    (stats.file_bytes - stats.free_bytes) / 4096
+}
+
+#[test]
+fn rows_that_come_in_order_fill_their_pages() {
+    let (mut bench, _) = Bench::open(&disk()).unwrap();
+    for i in 0..20_000u64 {
+        bench.insert(1, &i.to_be_bytes(), &[7; 300]);
+    }
+    let tight = 20_000 * (300 + 8 + 8) / 4096;
+    let pages = pages_of(&mut bench);
+    assert!(pages < tight * 106 / 100, "{pages} pages for {tight}");
+}
+
+#[test]
+fn removing_most_rows_gives_their_pages_back() {
+    let (mut bench, _) = Bench::open(&disk()).unwrap();
+    for i in 0..20_000u64 {
+        bench.insert(1, &i.to_be_bytes(), &[7; 300]);
+    }
+    let full = pages_of(&mut bench);
+    for i in (0..20_000u64).filter(|i| i % 4 != 0) {
+        bench.remove(1, &i.to_be_bytes());
+    }
+    let sparse = pages_of(&mut bench);
+    assert!(sparse < full * 45 / 100, "{sparse} pages of {full}");
+    (0..20_000u64)
+        .step_by(4)
+        .for_each(|i| assert!(bench.remove(1, &i.to_be_bytes())));
+    assert!(bench.trees[1].is_empty() && bench.trees[1].root.is_none());
+    // Two metas to outlive, then two more for the last free list at the old end of the file.
+    for _ in 0..8 {
+        bench.checkpoint(b"").unwrap();
+    }
+    assert!(
+        bench.file.stats().file_bytes < 300_000,
+        "{:?}",
+        bench.file.stats()
+    );
+    bench.check().unwrap();
+}
+
+#[test]
+fn overwriting_the_same_keys_does_not_grow_the_file() {
+    let (mut bench, _) = Bench::open(&disk()).unwrap();
+    let mut longest = 0;
+    for round in 0..30u64 {
+        for i in 0..2000u64 {
+            bench.insert(2, &(i * 7919 % 2000).to_be_bytes(), &[round as u8; 60]);
+        }
+        bench.checkpoint(b"").unwrap();
+        bench.release(100);
+        if round == 6 {
+            longest = bench.file.stats().file_bytes;
+        }
+    }
+    assert!(
+        bench.file.stats().file_bytes <= longest,
+        "{:?}",
+        bench.file.stats()
+    );
+    bench.check().unwrap();
+}
+
+#[test]
+fn huge_keys_and_values_live_beside_small_ones() {
+    let (mut bench, _) = Bench::open(&disk()).unwrap();
+    let huge = |i: u8, len: usize| vec![i; len];
+    for i in 1..6u8 {
+        bench.insert(2, &[i, 0], b"small");
+        bench.insert(2, &huge(i, 1_500_000), b"huge key");
+        bench.insert(2, &[i, 255], &huge(i, 3_000_000));
+        bench.insert(0, &huge(i, 100_000), &huge(i, 100_000));
+    }
+    bench.checkpoint(b"").unwrap();
+    bench.release(5);
+    bench.check().unwrap();
+    let pages = bench.file.pages().clone();
+    for i in 1..6u8 {
+        let found = bench.trees[2]
+            .get(&pages, &huge(i, 1_500_000))
+            .unwrap()
+            .unwrap();
+        assert_eq!(&*found, b"huge key");
+        let found = bench.trees[2].get(&pages, &[i, 255]).unwrap().unwrap();
+        assert!(*found == huge(i, 3_000_000));
+    }
+    // A small neighbour must not carry a big one along.
+    let before = bench.file.stats().dirty_bytes;
+    bench.insert(2, &[3, 254], b"small");
+    let cost = bench.file.stats().dirty_bytes - before;
+    assert!(cost < 8_000_000, "{cost} bytes dirty");
+    for i in 1..6u8 {
+        assert!(bench.remove(2, &huge(i, 1_500_000)) && bench.remove(2, &[i, 255]));
+        assert!(bench.remove(0, &huge(i, 100_000)));
+    }
+    bench.checkpoint(b"").unwrap();
+    bench.check().unwrap();
+}
+
+#[test]
+fn nothing_is_dirty_after_a_checkpoint_and_nothing_in_memory_after_release() {
+    let (mut bench, _) = Bench::open(&disk()).unwrap();
+    for i in 0..5000u64 {
+        bench.insert(2, &i.to_be_bytes(), &[1; 60]);
+    }
+    assert!(bench.file.stats().dirty_bytes > 300_000);
+    let job = bench.begin(b"");
+    bench.insert(2, b"meanwhile", b"");
+    let done = job.run().unwrap();
+    bench.file.finish_checkpoint(done);
+    let stats = bench.file.stats();
+    assert!(
+        stats.dirty_bytes < 20_000 && stats.memory_bytes > 300_000,
+        "{stats:?}"
+    );
+    bench.release(3);
+    let stats = bench.file.stats();
+    assert_eq!(stats.memory_bytes, stats.dirty_bytes);
+    assert!(bench.file.take_retired().is_some());
+    bench.check().unwrap();
+    assert_eq!(bench.trees[2].len(), 5001);
+}
+
+#[test]
+fn view_keeps_its_pages_until_it_is_dropped() {
+    let (mut bench, _) = Bench::open(&disk()).unwrap();
+    for i in 0..1000u64 {
+        bench.insert(2, &i.to_be_bytes(), &[1; 60]);
+    }
+    bench.checkpoint(b"").unwrap();
+    bench.release(100);
+    let view = (bench.trees[2].clone(), bench.file.pages().clone());
+    for round in 2..8u8 {
+        overwrite(&mut bench, round);
+    }
+    let rows = entries(&view.0, &view.1).unwrap();
+    assert!(rows.len() == 1000 && rows.iter().all(|(_, value)| value[0] == 1));
+    let held = bench.file.stats();
+    drop(view);
+    for round in 0..8u8 {
+        overwrite(&mut bench, round);
+    }
+    let after = bench.file.stats();
+    assert!(after.file_bytes < held.file_bytes, "{after:?} {held:?}");
+    bench.check().unwrap();
+}
+
+fn overwrite(bench: &mut Bench, round: u8) {
+    for i in 0..1000u64 {
+        bench.insert(2, &i.to_be_bytes(), &[round; 60]);
+    }
+    bench.checkpoint(b"").unwrap();
+    bench.release(100);
+}
