@@ -1,1 +1,333 @@
-//! Under way.
+//! The log, as etcd writes it: one JSON object a line, or a console line, through `tracing`.
+//!
+//! Requests never wait for a log: lines go into a bounded queue that one thread writes out; when
+//! the reader of stderr stands still, lines are dropped and counted. [`flush`] waits, for a while.
+//!
+//! A field's text is a JSON string unless it comes from [`json`], which carries a list or a map.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "logging is part of the shell: clock, thread, files"
+)]
+
+use std::fmt::{self, Write as _};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use serde::Serialize;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+mod sampler;
+
+#[cfg(test)]
+mod tests;
+
+use crate::config::{LogConfig, LogFormat};
+use sampler::Sampler;
+
+/// Lines waiting to be written. At some 300 bytes each, about 2 MB when it is full.
+const QUEUE_LINES_MAX: usize = 8192;
+
+/// How long [`flush`] waits for somebody to read what is left.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
+
+/// An event with this target is logged with level "fatal".
+pub const FATAL: &str = "fatal";
+
+/// Marks a field's text as JSON. Checked when the line is made, so that no text can forge it.
+const JSON_MARK: char = '\u{1}';
+
+static WRITER: OnceLock<Writer> = OnceLock::new();
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+enum Job {
+    Line(String),
+    Flush(Sender<()>),
+}
+
+struct Writer(Sender<Job>);
+
+/// Starts logging for the rest of the process; a second call changes nothing. The error names the
+/// output that cannot be opened.
+pub fn init(config: &LogConfig) -> Result<(), String> {
+    let mut outputs: Vec<Box<dyn Write + Send>> = Vec::new();
+    for name in &config.outputs {
+        outputs.push(match name.as_str() {
+            "default" | "stderr" => Box::new(io::stderr()),
+            "stdout" => Box::new(io::stdout()),
+            path => {
+                let file = OpenOptions::new().create(true).append(true).open(path);
+                Box::new(file.map_err(|error| format!("open sink {path:?}: open {path}: {error}"))?)
+            }
+        });
+    }
+    let (sender, receiver) = bounded(QUEUE_LINES_MAX);
+    if WRITER.set(Writer(sender)).is_err() {
+        return Ok(());
+    }
+    std::thread::Builder::new()
+        .name("log-writer".into())
+        .spawn(move || write_lines(&receiver, outputs))
+        .map_err(|error| format!("start the log writer: {error}"))?;
+    let level = match config.level.as_str() {
+        "debug" => LevelFilter::DEBUG,
+        "info" => LevelFilter::INFO,
+        "warn" => LevelFilter::WARN,
+        _ => LevelFilter::ERROR,
+    };
+    let lines = Lines {
+        format: config.format,
+        level,
+        sampler: Sampler::default(),
+    };
+    let subscriber = tracing_subscriber::registry().with(lines);
+    let _ = tracing::subscriber::set_global_default(subscriber);
+    std::panic::set_hook(Box::new(|panic| {
+        tracing::error!(target: FATAL, thread = std::thread::current().name(), "panic: {panic}");
+        flush();
+    }));
+    Ok(())
+}
+
+/// Waits until what was logged so far is written, unless nobody reads it.
+pub fn flush() {
+    let Some(Writer(sender)) = WRITER.get() else {
+        return;
+    };
+    let (done, written) = bounded(1);
+    if sender
+        .send_timeout(Job::Flush(done), FLUSH_PATIENCE)
+        .is_ok()
+    {
+        let _ = written.recv_timeout(FLUSH_PATIENCE);
+    }
+}
+
+/// A field that is a list or a map: `urls = %json(&urls)`.
+pub fn json(value: &impl Serialize) -> impl fmt::Display {
+    let text = serde_json::to_string(value).unwrap_or_else(|_| "null".into());
+    format!("{JSON_MARK}{text}")
+}
+
+/// The queue's other end: writes each line to every output, and says when some were lost.
+fn write_lines(jobs: &Receiver<Job>, mut outputs: Vec<Box<dyn Write + Send>>) {
+    let mut told = 0;
+    for job in jobs {
+        let line = match job {
+            Job::Flush(done) => {
+                for output in &mut outputs {
+                    let _ = output.flush();
+                }
+                let _ = done.send(());
+                continue;
+            }
+            Job::Line(line) => line,
+        };
+        for output in &mut outputs {
+            // A full disk or a closed pipe must not stop the server.
+            let _ = output.write_all(line.as_bytes());
+        }
+        let dropped = DROPPED.load(Ordering::Relaxed);
+        if dropped > told && jobs.is_empty() {
+            tracing::warn!(lines = dropped - told, "log lines were dropped");
+            told = dropped;
+        }
+    }
+}
+
+/// Turns events into lines.
+struct Lines {
+    format: LogFormat,
+    level: LevelFilter,
+    sampler: Sampler,
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn register_callsite(
+        &self,
+        metadata: &'static Metadata<'static>,
+    ) -> tracing::subscriber::Interest {
+        match wanted(metadata, self.level) {
+            true => tracing::subscriber::Interest::always(),
+            false => tracing::subscriber::Interest::never(),
+        }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        wanted(metadata, self.level)
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let Some(Writer(sender)) = WRITER.get() else {
+            return;
+        };
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        if !self.sampler.admit(event.metadata(), now.as_secs()) {
+            return;
+        }
+        if sender
+            .try_send(Job::Line(line(event, self.format, now)))
+            .is_err()
+        {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Libraries speak up only when something is wrong.
+fn wanted(metadata: &Metadata<'_>, level: LevelFilter) -> bool {
+    let own = ["server", "stele", "storage", "raft", FATAL];
+    let library = !own.contains(&metadata.target().split("::").next().unwrap_or_default());
+    metadata.is_event()
+        && *metadata.level() <= level
+        && (!library || *metadata.level() <= Level::WARN)
+}
+
+fn line(event: &Event<'_>, format: LogFormat, now: Duration) -> String {
+    let metadata = event.metadata();
+    let level = match *metadata.level() {
+        Level::ERROR if metadata.target() == FATAL => "fatal",
+        Level::ERROR => "error",
+        Level::WARN => "warn",
+        Level::INFO => "info",
+        _ => "debug",
+    };
+    let mut fields = Fields::default();
+    event.record(&mut fields);
+    let mut line = String::with_capacity(256);
+    let time = timestamp(now);
+    let caller = Caller(
+        metadata.file().unwrap_or("unknown"),
+        metadata.line().unwrap_or(0),
+    );
+    match format {
+        LogFormat::Json => {
+            let _ = write!(
+                line,
+                "{{\"level\":\"{level}\",\"ts\":\"{time}\",\"caller\":\"{caller}\",\"msg\":"
+            );
+            quote(&mut line, &fields.message);
+            line.push_str(&fields.rest);
+            line.push_str("}\n");
+        }
+        LogFormat::Console => {
+            let _ = write!(
+                line,
+                "{time}\t{level}\t{caller}\t{}",
+                fields.message.replace('\n', " ")
+            );
+            if let Some(rest) = fields.rest.strip_prefix(',') {
+                let _ = write!(line, "\t{{{rest}}}");
+            }
+            line.push('\n');
+        }
+    }
+    line
+}
+
+/// The last two parts of a path and the line: enough to find the place, and short.
+struct Caller(&'static str, u32);
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = self
+            .0
+            .rmatch_indices('/')
+            .nth(1)
+            .map_or(0, |(at, _)| at + 1);
+        write!(f, "{}:{}", &self.0[start..], self.1)
+    }
+}
+
+/// `,"name":value` for each field but the message.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    rest: String,
+}
+
+impl Fields {
+    fn name(&mut self, field: &Field) {
+        self.rest.push(',');
+        quote(&mut self.rest, field.name());
+        self.rest.push(':');
+    }
+
+    fn raw(&mut self, field: &Field, value: impl fmt::Display) {
+        self.name(field);
+        let _ = write!(self.rest, "{value}");
+    }
+}
+
+impl Visit for Fields {
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.raw(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.raw(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.raw(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        match value.is_finite() {
+            true => self.raw(field, value),
+            false => self.raw(field, "null"),
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.message.push_str(value);
+            return;
+        }
+        self.name(field);
+        match value.strip_prefix(JSON_MARK) {
+            Some(json) if serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok() => {
+                self.rest.push_str(json);
+            }
+            _ => quote(&mut self.rest, value),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+}
+
+fn quote(out: &mut String, text: &str) {
+    match serde_json::to_string(text) {
+        Ok(quoted) => out.push_str(&quoted),
+        Err(_) => out.push_str("\"\""),
+    }
+}
+
+/// `2026-11-21T01:20:00.121503Z`, from the time since 1970.
+fn timestamp(now: Duration) -> String {
+    let (days, seconds) = (now.as_secs() / 86_400, now.as_secs() % 86_400);
+    // Civil date from a day number, counted in eras of 400 years that begin on 1 March of year 0,
+    // so that the leap day is a year's last.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let micros = now.subsec_micros();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+}

@@ -1,0 +1,55 @@
+//! Keeps one place in the code from filling the log: the first hundred lines of a second, then
+//! every hundredth, as etcd does it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tracing::Metadata;
+
+const SLOTS: usize = 256;
+const FIRST: u64 = 100;
+const EVERY: u64 = 100;
+
+/// Bits of a slot that hold the second; the rest counts.
+const SECOND_SHIFT: u32 = 24;
+
+#[derive(Debug)]
+pub(super) struct Sampler(Box<[AtomicU64]>);
+
+impl Default for Sampler {
+    fn default() -> Self {
+        Sampler((0..SLOTS).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Sampler {
+    /// Whether a line of this place may be written. Places that share a slot share its allowance,
+    /// and two threads that meet at the turn of a second may lose a count: neither matters.
+    pub(super) fn admit(&self, place: &Metadata<'_>, second: u64) -> bool {
+        let hash = place.line().unwrap_or(0) as usize * 31 + place.file().map_or(0, str::len);
+        self.admit_slot(hash % SLOTS, second)
+    }
+
+    fn admit_slot(&self, slot: usize, second: u64) -> bool {
+        let slot = &self.0[slot];
+        let old = slot.load(Relaxed);
+        let count = match old >> SECOND_SHIFT == second {
+            true => (old & ((1 << SECOND_SHIFT) - 1)) + 1,
+            false => 1,
+        };
+        slot.store(second << SECOND_SHIFT | count, Relaxed);
+        count <= FIRST || count.is_multiple_of(EVERY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_thinned_and_the_next_second_starts_afresh() {
+        let sampler = Sampler::default();
+        let admitted = (0..1000).filter(|_| sampler.admit_slot(1, 7)).count() as u64;
+        assert_eq!(admitted, FIRST + (1000 - FIRST) / EVERY);
+        assert!(sampler.admit_slot(1, 8));
+    }
+}
