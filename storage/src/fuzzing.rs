@@ -5,3 +5,8 @@
 pub fn mvcc_model(program: &[u8]) {
     crate::mvcc::agree_with_model(program);
 }
+
+/// Bytes as a segment file, or as damage done to a valid log, which is then recovered.
+pub fn wal_recover(data: &[u8]) {
+    crate::wal::recover_anything(data);
+}

@@ -11,6 +11,8 @@
 //!
 //! Dropping a segment waits until the next one's head is durable: what it repeats is then safe.
 
+#[cfg(any(test, fuzzing))]
+mod fuzz;
 mod record;
 mod recover;
 mod sector;
@@ -23,6 +25,8 @@ use std::sync::Arc;
 
 use crate::vfs::{File, Vfs};
 use crate::{Error, Result};
+#[cfg(any(test, fuzzing))]
+pub(crate) use fuzz::recover_anything;
 use record::Head;
 use recover::Segment;
 use sector::Framer;

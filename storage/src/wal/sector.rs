@@ -195,6 +195,11 @@ impl Framer {
 fn seal(sector: &mut [u8], sequence: u64, first: u8) {
     sector[DATA_BYTES] = first;
     sector[DATA_BYTES + 1..CRC_AT].copy_from_slice(&sequence.to_le_bytes()[..3]);
+    reseal(sector);
+}
+
+/// Makes the checksum fit what is in the sector.
+pub(super) fn reseal(sector: &mut [u8]) {
     let crc = crc32c::crc32c(&sector[..CRC_AT]);
     sector[CRC_AT..SECTOR_BYTES].copy_from_slice(&crc.to_le_bytes());
 }

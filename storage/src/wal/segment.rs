@@ -41,6 +41,9 @@ pub(super) const SPARES_MAX: usize = 2;
 /// Zeros are written and synced in such slices, so that a log sync beside them waits for one only.
 const ZERO_SLICE_BYTES: usize = 1 << 20;
 
+/// Numbers in names stay below, so that counting up never overflows.
+const NUMBERS_MAX: u64 = 1 << 62;
+
 static ZEROS: [u8; ZERO_SLICE_BYTES] = [0; ZERO_SLICE_BYTES];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +114,9 @@ pub(super) enum Name {
 impl Name {
     /// `None` for what is not the log's.
     pub(super) fn parse(name: &str) -> Option<Name> {
-        let hex = |text: &str| match text.len() {
-            16 => u64::from_str_radix(text, 16).ok(),
-            _ => None,
+        let hex = |text: &str| {
+            let number = u64::from_str_radix(text, 16).ok()?;
+            (text.len() == 16 && number < NUMBERS_MAX).then_some(number)
         };
         let stem = name.strip_suffix(".wal")?;
         let (left, right) = stem.split_once('-')?;
@@ -317,11 +320,18 @@ mod tests {
             sequence: 0x1f,
             bytes: 64 << 20,
         };
-        for name in [segment, Name::Spare(3), Name::Preparing(u64::MAX)] {
+        for name in [segment, Name::Spare(3), Name::Preparing(NUMBERS_MAX - 1)] {
             let text = name.path(dir).display().to_string();
             assert_eq!(Name::parse(&text), Some(name));
         }
-        for name in ["", "x", "1-2.wal", "spare-.wal", "0000000000000000.wal"] {
+        for name in [
+            "",
+            "x",
+            "1-2.wal",
+            "spare-.wal",
+            "0000000000000000.wal",
+            "spare-ffffffffffffffff.wal",
+        ] {
             assert_eq!(Name::parse(name), None);
         }
     }

@@ -85,10 +85,9 @@ fn blank(vfs: &SimVfs, path: &Path, sectors: std::ops::Range<usize>) {
 /// Rewrites a sector with a checksum that fits again: damage no checksum of sectors sees.
 fn forge(vfs: &SimVfs, path: &Path, sector: usize, f: impl FnOnce(&mut [u8])) {
     edit(vfs, path, |bytes| {
-        let sector = &mut bytes[sector * SECTOR..(sector + 1) * SECTOR];
-        f(sector);
-        let crc = crc32c::crc32c(&sector[..508]).to_le_bytes();
-        sector[508..].copy_from_slice(&crc);
+        let bytes = &mut bytes[sector * SECTOR..(sector + 1) * SECTOR];
+        f(bytes);
+        sector::reseal(bytes);
     });
 }
 
