@@ -370,3 +370,39 @@ fn the_real_file_system_serves_as_well() {
         assert!(wal.size_bytes() > 3_000_000);
     }
 }
+
+#[test]
+fn carried_state_lost_at_the_head_of_a_segment_is_repeated_before_older_ones_go() {
+    let vfs = SimVfs::new(1);
+    let (mut wal, _) = open(&vfs, SMALL).unwrap();
+    wal.append_carried(STATE, 1, &[b"who I am"]);
+    // The fourth entry begins a second segment, which is never synced.
+    (1..=4).for_each(|n| wal.append(ENTRY, n, &[&payload(n, 1000)]));
+    wal.write().unwrap();
+    drop(wal);
+    let image = vfs.process_killed();
+    let names = image.list(Path::new(DIR)).unwrap();
+    let second = names
+        .iter()
+        .find(|name| name.starts_with("0000000000000002"));
+    let second = Path::new(DIR).join(second.unwrap());
+    // Of it only the header survives.
+    let mut bytes = image.contents(&second).unwrap();
+    bytes[sector::SECTOR_BYTES..].fill(0);
+    image.install(&second, &bytes);
+
+    let (mut wal, seen) = open(&image, SMALL).unwrap();
+    assert_eq!(seen.appended.len(), 4);
+    // Nothing may go before the repetition is durable.
+    wal.drop_before(100).unwrap();
+    let (_, seen) = open(&image.power_cut(1), SMALL).unwrap();
+    assert_eq!(seen.appended.len(), 4);
+    wal.append(ENTRY, 4, &[b"again"]);
+    wal.write().unwrap();
+    wal.sync().unwrap();
+    wal.drop_before(100).unwrap();
+    drop(wal);
+    let (_, seen) = open(&image.power_cut(2), SMALL).unwrap();
+    assert_eq!(seen.appended, [(ENTRY, 4, b"again".to_vec())]);
+    assert_eq!(seen.state, Some((STATE, 1, b"who I am".to_vec())));
+}
