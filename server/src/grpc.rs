@@ -1,4 +1,9 @@
 //! The services, one file each: check the request, hand it on, give the answer its header.
 
+pub mod auth;
 pub mod check;
+pub mod cluster;
+pub mod health;
 pub mod kv;
+pub mod lock;
+pub mod maintenance;

@@ -185,6 +185,10 @@ impl Node {
         self.0.shared.leader.load(Ordering::Relaxed) == self.0.identity.member_id
     }
 
+    pub fn has_leader(&self) -> bool {
+        self.0.shared.leader.load(Ordering::Relaxed) != 0
+    }
+
     /// Changes and lease questions under way.
     pub fn in_flight(&self) -> usize {
         self.0.admission.in_flight()

@@ -1,65 +1,15 @@
-//! Signals, and the readiness message to the init system.
+//! What the process owes its parent: ending by the signal that stopped it, and a word when it is
+//! ready.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use tokio::signal::unix::{SignalKind, signal};
-
-/// A request to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
-    Interrupt,
-    Terminate,
-}
-
-impl Signal {
-    pub fn name(self) -> &'static str {
-        match self {
-            Signal::Interrupt => "interrupt",
-            Signal::Terminate => "terminated",
-        }
-    }
-
-    fn number(self) -> i32 {
-        match self {
-            Signal::Interrupt => SignalKind::interrupt().as_raw_value(),
-            Signal::Terminate => SignalKind::terminate().as_raw_value(),
-        }
-    }
-}
-
-/// Watches for signals from now on.
-pub struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    /// Needs a tokio runtime around it.
-    pub fn install() -> io::Result<Signals> {
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    /// The next one; logs it.
-    pub async fn next(&mut self) -> Signal {
-        let signal = tokio::select! {
-            _ = self.interrupt.recv() => Signal::Interrupt,
-            _ = self.terminate.recv() => Signal::Terminate,
-        };
-        tracing::info!(signal = signal.name(), "received signal; shutting down");
-        signal
-    }
-}
-
 /// Ends the process by the signal that stopped it, so that its parent sees 130 or 143. As the
 /// first process of a container there is no default action to fall back on: it ends with 0.
-pub fn exit_by(signal: Signal) -> ! {
+pub fn exit_by(signal: i32) -> ! {
     if std::process::id() != 1 {
-        let _ = signal_hook::low_level::emulate_default_handler(signal.number());
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
     }
     std::process::exit(0)
 }

@@ -1,0 +1,199 @@
+//! `etcdserverpb.Maintenance`, as far as one member goes.
+
+use std::sync::Arc;
+
+use etcd_api::etcdserverpb as pb;
+use pb::alarm_request::AlarmAction;
+use pb::downgrade_request::DowngradeAction;
+use tonic::{Request as Call, Response, Status};
+
+use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
+use crate::error::Error;
+use crate::event::Outcome;
+use crate::metrics::Metrics;
+use crate::node::Node;
+use crate::request::Request;
+
+/// The cluster's version as responses tell it: without the patch.
+const CLUSTER_VERSION_SHORT: &str = "3.7";
+
+/// The only version a cluster could be downgraded to.
+const DOWNGRADE_TARGET: (u64, u64) = (3, 6);
+
+pub struct MaintenanceService {
+    node: Node,
+    metrics: Arc<Metrics>,
+}
+
+impl MaintenanceService {
+    pub fn new(node: Node, metrics: Arc<Metrics>) -> MaintenanceService {
+        MaintenanceService { node, metrics }
+    }
+}
+
+#[tonic::async_trait]
+impl pb::maintenance_server::Maintenance for MaintenanceService {
+    async fn alarm(
+        &self,
+        call: Call<pb::AlarmRequest>,
+    ) -> Result<Response<pb::AlarmResponse>, Status> {
+        let request = call.into_inner();
+        let none = pb::AlarmType::None as i32;
+        // etcd itself goes down over an unknown action; its clients never send one.
+        let action = AlarmAction::try_from(request.action)
+            .map_err(|_| Status::invalid_argument("etcdserver: unknown alarm action"))?;
+        let (header, alarms) = match action {
+            AlarmAction::Get => {
+                let alarms = self.node.alarms()?;
+                let asked = |alarm: &pb::AlarmMember| [none, alarm.alarm].contains(&request.alarm);
+                (
+                    self.node.header_now(),
+                    alarms.into_iter().filter(asked).collect(),
+                )
+            }
+            AlarmAction::Activate if request.alarm == none => (self.node.header_now(), Vec::new()),
+            AlarmAction::Activate | AlarmAction::Deactivate => {
+                let applied = self.node.propose(Request::Alarm(request)).await?;
+                let Outcome::Alarm(alarms) = applied.outcome else {
+                    unreachable!("an alarm was answered with {:?}", applied.outcome)
+                };
+                (self.node.header(applied.revision), alarms)
+            }
+        };
+        Ok(Response::new(pb::AlarmResponse {
+            header: Some(header),
+            alarms,
+        }))
+    }
+
+    async fn status(
+        &self,
+        _: Call<pb::StatusRequest>,
+    ) -> Result<Response<pb::StatusResponse>, Status> {
+        let status = self.node.status()?;
+        Ok(Response::new(pb::StatusResponse {
+            header: Some(self.node.header_now()),
+            version: ETCD_VERSION.into(),
+            db_size: status.db_size,
+            leader: status.leader,
+            raft_index: status.raft_index,
+            raft_term: status.term,
+            raft_applied_index: status.applied_index,
+            errors: status.errors,
+            db_size_in_use: status.db_size_in_use,
+            is_learner: false,
+            storage_version: CLUSTER_VERSION.into(),
+            db_size_quota: status.quota,
+            downgrade_info: Some(pb::DowngradeInfo::default()),
+        }))
+    }
+
+    async fn defragment(
+        &self,
+        _: Call<pb::DefragmentRequest>,
+    ) -> Result<Response<pb::DefragmentResponse>, Status> {
+        self.metrics.defrag_inflight.set(1);
+        let done = self.node.defragment().await;
+        self.metrics.defrag_inflight.set(0);
+        done?;
+        Ok(Response::new(pb::DefragmentResponse { header: None }))
+    }
+
+    /// etcd hashes its database file, which says nothing here: this is the digest of all history.
+    async fn hash(&self, _: Call<pb::HashRequest>) -> Result<Response<pb::HashResponse>, Status> {
+        let hash = self.node.hash_kv(0).await?;
+        let header = Some(self.node.header(hash.current_revision));
+        Ok(Response::new(pb::HashResponse {
+            header,
+            hash: hash.hash,
+        }))
+    }
+
+    async fn hash_kv(
+        &self,
+        call: Call<pb::HashKvRequest>,
+    ) -> Result<Response<pb::HashKvResponse>, Status> {
+        let hash = self.node.hash_kv(call.into_inner().revision).await?;
+        Ok(Response::new(pb::HashKvResponse {
+            header: Some(self.node.header(hash.current_revision)),
+            hash: hash.hash,
+            compact_revision: hash.compact_revision,
+            hash_revision: hash.hash_revision,
+        }))
+    }
+
+    type SnapshotStream = tokio_stream::Pending<Result<pb::SnapshotResponse, Status>>;
+
+    async fn snapshot(
+        &self,
+        _: Call<pb::SnapshotRequest>,
+    ) -> Result<Response<Self::SnapshotStream>, Status> {
+        Err(Status::unimplemented(
+            "etcdserver: snapshots are not supported by Stele yet",
+        ))
+    }
+
+    async fn move_leader(
+        &self,
+        call: Call<pb::MoveLeaderRequest>,
+    ) -> Result<Response<pb::MoveLeaderResponse>, Status> {
+        if !self.node.is_leader() {
+            return Err(Error::NotLeader.into());
+        }
+        match call.into_inner().target_id == self.node.identity().member_id {
+            true => Ok(Response::new(pb::MoveLeaderResponse { header: None })),
+            false => Err(Error::BadLeaderTransferee.into()),
+        }
+    }
+
+    async fn downgrade(
+        &self,
+        call: Call<pb::DowngradeRequest>,
+    ) -> Result<Response<pb::DowngradeResponse>, Status> {
+        let request = call.into_inner();
+        let action = DowngradeAction::try_from(request.action).map_err(|_| Error::UnknownMethod)?;
+        if action != DowngradeAction::Cancel {
+            check_target(&request.version)?;
+            return Err(Status::unimplemented(
+                "etcdserver: downgrades are not supported by Stele yet",
+            ));
+        }
+        Ok(Response::new(pb::DowngradeResponse {
+            header: Some(self.node.header_now()),
+            version: CLUSTER_VERSION_SHORT.into(),
+        }))
+    }
+}
+
+fn check_target(version: &str) -> Result<(), Status> {
+    let parts: Option<Vec<u64>> = version.split('.').map(|part| part.parse().ok()).collect();
+    match parts.as_deref() {
+        Some([major, minor] | [major, minor, _]) if (*major, *minor) == DOWNGRADE_TARGET => Ok(()),
+        Some([_, _] | [_, _, _]) => Err(Status::invalid_argument(
+            "etcdserver: invalid downgrade target version",
+        )),
+        _ => Err(Status::invalid_argument(
+            "etcdserver: wrong downgrade target version format",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn downgrade_targets_are_checked() {
+        let text = |version| check_target(version).map_err(|status| status.message().to_string());
+        assert_eq!(text("3.6"), Ok(()));
+        assert_eq!(text("3.6.0"), Ok(()));
+        assert_eq!(
+            text("3.5"),
+            Err("etcdserver: invalid downgrade target version".into())
+        );
+        for version in ["", "x", "3", "3.6.0.1"] {
+            let expected = "etcdserver: wrong downgrade target version format";
+            assert_eq!(text(version), Err(expected.into()));
+        }
+    }
+}

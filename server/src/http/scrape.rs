@@ -1,0 +1,55 @@
+//! What the server is at the moment somebody asks for metrics.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use etcd_api::etcdserverpb::AlarmType;
+use storage::mvcc::KeyRange;
+
+use crate::config::Config;
+use crate::metrics::Scrape;
+use crate::node::Node;
+
+pub(super) fn scrape(node: &Node, config: &Config) -> Scrape {
+    let view = node.view();
+    let shared = node.shared();
+    let alarms = node.alarms().unwrap_or_default();
+    let decided = node.cluster_version().ok().flatten();
+    Scrape {
+        member_id: node.identity().member_id,
+        leader: shared.leader.load(Relaxed),
+        leader_changes: shared.leader_changes.load(Relaxed),
+        current_revision: view.revision(),
+        compact_revision: view.compacted(),
+        keys: view
+            .count(KeyRange::from_wire(b"\0", b"\0"), 0)
+            .unwrap_or_default(),
+        db_bytes: shared.db_bytes.load(Relaxed),
+        db_bytes_in_use: shared.db_bytes_in_use.load(Relaxed),
+        // This one at least.
+        open_views: 1,
+        committed: shared.committed.load(Relaxed),
+        applied: shared.applied.load(Relaxed),
+        pending: node.in_flight() as u64,
+        quota_bytes: node.limits().quota_bytes,
+        cluster_version: decided
+            .as_deref()
+            .and_then(|version| version.rsplit_once('.'))
+            .map(|(minor, _)| minor.to_string()),
+        alarms: alarms
+            .iter()
+            .filter_map(|alarm| {
+                let kind = AlarmType::try_from(alarm.alarm).ok()?;
+                Some((alarm.member_id, kind.as_str_name().to_string()))
+            })
+            .collect(),
+        gates: config.feature_gates.clone(),
+        extensive: config.extensive_metrics,
+    }
+}
+
+/// Files this process may have open; 0 when unlimited.
+pub(super) fn open_files_max() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile)
+        .current
+        .unwrap_or(0)
+}

@@ -1,0 +1,209 @@
+//! The bodies of gRPC calls on their way in and out: counted, limited in size, and watched for
+//! the status they end with. Messages are told apart by their five-byte prefix; nothing is copied.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use tonic::Status;
+
+use super::call::Ended;
+use crate::metrics::Metrics;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Compression flag and big-endian length.
+const PREFIX_BYTES: usize = 5;
+
+/// Follows messages through a stream of bytes cut anywhere.
+#[derive(Debug, Default)]
+struct Messages {
+    prefix: [u8; PREFIX_BYTES],
+    /// Bytes of the prefix seen.
+    seen: usize,
+    /// Bytes of the message still to come.
+    rest: usize,
+}
+
+impl Messages {
+    /// Calls `begun` with the length of each message that begins in `data`; stops on its error.
+    fn feed<E>(
+        &mut self,
+        mut data: &[u8],
+        mut begun: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while !data.is_empty() {
+            if self.rest > 0 {
+                let skip = self.rest.min(data.len());
+                self.rest -= skip;
+                data = &data[skip..];
+                continue;
+            }
+            let take = (PREFIX_BYTES - self.seen).min(data.len());
+            self.prefix[self.seen..self.seen + take].copy_from_slice(&data[..take]);
+            self.seen += take;
+            data = &data[take..];
+            if self.seen == PREFIX_BYTES {
+                let [_, length @ ..] = self.prefix;
+                self.rest = u32::from_be_bytes(length) as usize;
+                self.seen = 0;
+                begun(self.rest)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A request's body. A message over the limit fails the call before it is read.
+pub(super) struct RequestBody<B> {
+    inner: B,
+    messages: Messages,
+    metrics: Arc<Metrics>,
+    method: usize,
+    max_message_bytes: usize,
+}
+
+impl<B> RequestBody<B> {
+    pub(super) fn new(
+        inner: B,
+        metrics: Arc<Metrics>,
+        method: usize,
+        max_message_bytes: usize,
+    ) -> Self {
+        RequestBody {
+            inner,
+            messages: Messages::default(),
+            metrics,
+            method,
+            max_message_bytes,
+        }
+    }
+}
+
+impl<B> Body for RequestBody<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let body = self.get_mut();
+        let frame = match ready!(Pin::new(&mut body.inner).poll_frame(context)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+            None => return Poll::Ready(None),
+        };
+        let Some(data) = frame.data_ref() else {
+            return Poll::Ready(Some(Ok(frame)));
+        };
+        let (metrics, method, max) = (&body.metrics, body.method, body.max_message_bytes);
+        let fed = body.messages.feed(data, |bytes| {
+            if bytes > max {
+                return Err(Status::resource_exhausted(format!(
+                    "grpc: received message larger than max ({bytes} vs. {max})"
+                )));
+            }
+            metrics.calls.of(method).received.inc();
+            metrics.client_received_bytes.add(bytes as u64);
+            Ok(())
+        });
+        Poll::Ready(Some(fed.map(|()| frame).map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// A response's body. Its end, or its being dropped before, ends the call.
+pub(super) struct ResponseBody {
+    inner: tonic::body::Body,
+    messages: Messages,
+    ended: Ended,
+}
+
+impl ResponseBody {
+    pub(super) fn new(inner: tonic::body::Body, ended: Ended) -> Self {
+        ResponseBody {
+            inner,
+            messages: Messages::default(),
+            ended,
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let body = self.get_mut();
+        let frame = ready!(Pin::new(&mut body.inner).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            if let Some(data) = frame.data_ref() {
+                let ended = &mut body.ended;
+                let _ = body.messages.feed(data, |bytes| {
+                    ended.sent(bytes);
+                    Ok::<(), std::convert::Infallible>(())
+                });
+            } else if let Some(trailers) = frame.trailers_ref() {
+                body.ended.with(status_code(trailers).unwrap_or(2));
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// `grpc-status`, if it is there.
+pub(super) fn status_code(headers: &HeaderMap) -> Option<usize> {
+    headers.get("grpc-status")?.to_str().ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_found_however_they_are_cut() {
+        let mut bytes = Vec::new();
+        for length in [0usize, 3, 300, 0] {
+            bytes.push(0);
+            bytes.extend((length as u32).to_be_bytes());
+            bytes.extend(vec![7; length]);
+        }
+        for cut in 1..bytes.len() {
+            let (mut messages, mut lengths) = (Messages::default(), Vec::new());
+            for part in bytes.chunks(cut) {
+                let fed = messages.feed(part, |length| {
+                    lengths.push(length);
+                    Ok::<(), ()>(())
+                });
+                assert_eq!(fed, Ok(()));
+            }
+            assert_eq!(lengths, [0, 3, 300, 0], "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! One gRPC call from its head to its end: what is checked before a service sees it, what is
+//! counted and logged when it is over, and the wording of errors that gRPC's own layer makes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, HeaderValue, Method as Verb, Response, StatusCode, header};
+use tonic::Status;
+
+use crate::config;
+use crate::error::Error;
+use crate::metrics::{CODES, CallType, METHODS, Metrics, Operation, Service};
+use crate::node::Node;
+
+/// A handler puts this into its response when a transaction only read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadonlyTxn;
+
+/// Status code of a call whose client went away.
+const CANCELED: usize = 1;
+
+/// What etcd's gRPC layer says to bytes that are no message.
+const MALFORMED: &str =
+    "grpc: error unmarshalling request: proto: cannot parse invalid wire-format data";
+
+/// How the text of the decoder's own error begins, as it stands in a header.
+const DECODER_TEXT: &[u8] = b"failed%20to%20decode%20Protobuf";
+
+/// What must hold for any call. The response is for requests that are not gRPC at all.
+pub(super) fn check_http<B>(request: &http::Request<B>) -> Result<(), Box<Response<()>>> {
+    let headers = request.headers();
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .map_or("", |kind| kind.to_str().unwrap_or(""));
+    let refused = |status: StatusCode, grpc: Status| {
+        let mut response = grpc.into_http::<()>();
+        *response.status_mut() = status;
+        Err(Box::new(response))
+    };
+    let rest = kind.strip_prefix("application/grpc");
+    if !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';'])) {
+        let text = format!("invalid gRPC request content-type {kind:?}");
+        return refused(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Status::invalid_argument(text),
+        );
+    }
+    if request.method() != Verb::POST {
+        let text = format!(
+            "http2Server.operateHeaders parsed a :method field: {} which should be POST",
+            request.method()
+        );
+        return refused(StatusCode::METHOD_NOT_ALLOWED, Status::internal(text));
+    }
+    Ok(())
+}
+
+/// The error for a path that is no method.
+pub(super) fn unknown(path: &str) -> Status {
+    let Some((service, method)) = path.trim_start_matches('/').rsplit_once('/') else {
+        return Status::unimplemented(format!("malformed method name: {path:?}"));
+    };
+    match METHODS.iter().any(|known| known.service.name() == service) {
+        true => Status::unimplemented(format!("unknown method {method} for service {service}")),
+        false => Status::unimplemented(format!("unknown service {service}")),
+    }
+}
+
+/// etcd's rules for what clients say about themselves.
+pub(super) fn check_metadata(
+    headers: &HeaderMap,
+    streaming: bool,
+    node: &Node,
+    metrics: &Metrics,
+) -> Result<(), Error> {
+    let version = match headers.get("client-api-version") {
+        None => "unknown",
+        Some(value) => {
+            std::str::from_utf8(value.as_bytes()).map_err(|_| Error::InvalidClientApiVersion)?
+        }
+    };
+    metrics.client_request(streaming, version);
+    let wants_leader = headers
+        .get("hasleader")
+        .is_some_and(|value| value == "true");
+    match wants_leader && !node.has_leader() {
+        true => Err(Error::NoLeader),
+        false => Ok(()),
+    }
+}
+
+/// Gives an error that the decoder made etcd's words.
+pub(super) fn reword(headers: &mut HeaderMap) {
+    const MESSAGE: &str = "grpc-message";
+    if headers
+        .get(MESSAGE)
+        .is_some_and(|text| text.as_bytes().starts_with(DECODER_TEXT))
+    {
+        // Spaces and printable ASCII need no escape in this header.
+        headers.insert(MESSAGE, HeaderValue::from_static(MALFORMED));
+    }
+}
+
+/// Counts a call when it is over. Dropped without a status, the client left.
+pub(super) struct Ended {
+    metrics: Arc<Metrics>,
+    method: usize,
+    limits: CallLimits,
+    started: Instant,
+    code: Option<usize>,
+    readonly: bool,
+    sent_messages: u64,
+    sent_bytes: u64,
+}
+
+/// What of the configuration matters to calls.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallLimits {
+    /// Calls that take longer are logged; zero: none are.
+    pub(super) slow: Duration,
+    pub(super) extensive: bool,
+}
+
+impl Ended {
+    pub(super) fn new(
+        metrics: Arc<Metrics>,
+        method: usize,
+        limits: CallLimits,
+        started: Instant,
+    ) -> Ended {
+        Ended {
+            metrics,
+            method,
+            limits,
+            started,
+            code: None,
+            readonly: false,
+            sent_messages: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    pub(super) fn with(&mut self, code: usize) {
+        self.code.get_or_insert(code);
+    }
+
+    pub(super) fn readonly(&mut self) {
+        self.readonly = true;
+    }
+
+    pub(super) fn sent(&mut self, bytes: usize) {
+        self.sent_messages += 1;
+        self.sent_bytes += bytes as u64;
+        self.metrics.calls.of(self.method).sent.inc();
+        self.metrics.client_sent_bytes.add(bytes as u64);
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let method = &METHODS[self.method];
+        let call = self.metrics.calls.of(self.method);
+        let code = self.code.unwrap_or(CANCELED);
+        call.handled(code);
+        let elapsed = self.started.elapsed();
+        if self.limits.extensive {
+            call.handling.observe(elapsed);
+        }
+        let success = code == 0;
+        if let Some(operation) = method.operation {
+            let operation = if self.readonly {
+                Operation::ReadonlyTxn
+            } else {
+                operation
+            };
+            self.metrics
+                .request_duration
+                .of(operation, success)
+                .observe(elapsed);
+            if operation == Operation::Range {
+                self.metrics.range_duration[usize::from(success)].observe(elapsed);
+            }
+        }
+        let slow = !self.limits.slow.is_zero() && elapsed > self.limits.slow;
+        if slow && method.call_type == CallType::Unary && method.service < Service::Election {
+            tracing::warn!(
+                "time spent" = config::duration(elapsed),
+                "response type" = method.path,
+                "response count" = self.sent_messages,
+                "response size" = self.sent_bytes,
+                code = CODES.get(code).copied().unwrap_or("Unknown"),
+                "request stats"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_paths_get_etcds_words() {
+        let cases = [
+            (
+                "/etcdserverpb.KV/Foo",
+                "unknown method Foo for service etcdserverpb.KV",
+            ),
+            ("/x.Y/Foo", "unknown service x.Y"),
+            ("/foo", "malformed method name: \"/foo\""),
+            (
+                "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+                "unknown service grpc.reflection.v1.ServerReflection",
+            ),
+        ];
+        for (path, text) in cases {
+            let status = unknown(path);
+            assert_eq!(
+                (status.code(), status.message()),
+                (tonic::Code::Unimplemented, text)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_grpc_is_refused() {
+        let request = |verb, kind: &'static str| {
+            http::Request::builder()
+                .method(verb)
+                .header(header::CONTENT_TYPE, kind)
+                .body(())
+                .map(|request| check_http(&request).map_err(|response| response.status().as_u16()))
+                .unwrap()
+        };
+        assert_eq!(request(Verb::POST, "application/grpc"), Ok(()));
+        assert_eq!(request(Verb::POST, "application/grpc+proto"), Ok(()));
+        assert_eq!(request(Verb::POST, "application/json"), Err(415));
+        assert_eq!(request(Verb::POST, "application/grpcx"), Err(415));
+        assert_eq!(request(Verb::GET, "application/grpc"), Err(405));
+    }
+}

@@ -1,0 +1,137 @@
+//! From a path to the service that answers it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Instant;
+
+use etcd_api::{etcdserverpb as pb, health, raw};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tonic::Status;
+use tower_service::Service as _;
+
+use super::body::{RequestBody, ResponseBody, status_code};
+use super::call::{self, CallLimits, Ended, ReadonlyTxn};
+use crate::config::Config;
+use crate::grpc::auth::AuthService;
+use crate::grpc::cluster::ClusterService;
+use crate::grpc::health::HealthService;
+use crate::grpc::kv::KvService;
+use crate::grpc::lock;
+use crate::grpc::maintenance::MaintenanceService;
+use crate::metrics::{self, CallType, METHODS, Metrics, Service};
+use crate::node::Node;
+
+type Servers = (
+    raw::kv_server::KvServer<KvService>,
+    pb::cluster_server::ClusterServer<ClusterService>,
+    pb::maintenance_server::MaintenanceServer<MaintenanceService>,
+    pb::auth_server::AuthServer<AuthService>,
+    health::health_server::HealthServer<HealthService>,
+);
+
+/// Cheap to clone: every call gets its own.
+#[derive(Clone)]
+pub(super) struct Router {
+    node: Node,
+    metrics: Arc<Metrics>,
+    limits: CallLimits,
+    max_message_bytes: usize,
+    servers: Arc<Servers>,
+}
+
+impl Router {
+    pub(super) fn new(node: Node, config: &Config, metrics: Arc<Metrics>) -> Router {
+        // Sizes are checked by `RequestBody`, in etcd's words.
+        let servers = (
+            raw::kv_server::KvServer::new(KvService::new(node.clone()))
+                .max_decoding_message_size(usize::MAX),
+            pb::cluster_server::ClusterServer::new(ClusterService::new(node.clone()))
+                .max_decoding_message_size(usize::MAX),
+            pb::maintenance_server::MaintenanceServer::new(MaintenanceService::new(
+                node.clone(),
+                Arc::clone(&metrics),
+            ))
+            .max_decoding_message_size(usize::MAX),
+            pb::auth_server::AuthServer::new(AuthService::new(node.clone()))
+                .max_decoding_message_size(usize::MAX),
+            health::health_server::HealthServer::new(HealthService)
+                .max_decoding_message_size(usize::MAX),
+        );
+        Router {
+            node,
+            limits: CallLimits {
+                slow: config.warning_unary_request_duration,
+                extensive: config.extensive_metrics,
+            },
+            max_message_bytes: config.max_message_bytes(),
+            metrics,
+            servers: Arc::new(servers),
+        }
+    }
+
+    /// Answers one call. Its end is counted when the response's body has gone out.
+    pub(super) async fn answer(
+        self,
+        request: Request<Incoming>,
+    ) -> Result<Response<tonic::body::Body>, Infallible> {
+        if let Err(response) = call::check_http(&request) {
+            return Ok(response.map(|()| tonic::body::Body::empty()));
+        }
+        let path = request.uri().path();
+        let Some(index) = metrics::find_method(path) else {
+            return Ok(call::unknown(path).into_http());
+        };
+        let method = &METHODS[index];
+        self.metrics.calls.of(index).started.inc();
+        let mut ended = Ended::new(Arc::clone(&self.metrics), index, self.limits, now());
+        let streaming = method.call_type != CallType::Unary;
+        let checked = call::check_metadata(request.headers(), streaming, &self.node, &self.metrics);
+        let mut response = match checked {
+            Err(error) => Status::from(error).into_http(),
+            Ok(()) => {
+                let request = request.map(|body| {
+                    let metrics = Arc::clone(&self.metrics);
+                    RequestBody::new(body, metrics, index, self.max_message_bytes)
+                });
+                self.dispatch(method.service, request).await
+            }
+        };
+        if response.extensions().get::<ReadonlyTxn>().is_some() {
+            ended.readonly();
+        }
+        if let Some(code) = status_code(response.headers()) {
+            call::reword(response.headers_mut());
+            ended.with(code);
+        }
+        Ok(response.map(|body| tonic::body::Body::new(ResponseBody::new(body, ended))))
+    }
+
+    async fn dispatch(
+        &self,
+        service: Service,
+        request: Request<RequestBody<Incoming>>,
+    ) -> Response<tonic::body::Body> {
+        let (kv, cluster, maintenance, auth, health) = &*self.servers;
+        let Ok(response) = match service {
+            Service::Kv => kv.clone().call(request).await,
+            Service::Cluster => cluster.clone().call(request).await,
+            Service::Maintenance => maintenance.clone().call(request).await,
+            Service::Auth => auth.clone().call(request).await,
+            Service::Health => health.clone().call(request).await,
+            Service::Lease | Service::Watch => {
+                Ok(Status::unimplemented("not supported by Stele yet").into_http())
+            }
+            Service::Election | Service::Lock => Ok(lock::missing(service).into_http()),
+        };
+        response
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "calls are timed where they enter, in the shell"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
