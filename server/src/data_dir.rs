@@ -46,8 +46,9 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Opens `config.data_dir`, or founds a new cluster in it.
-    pub fn open(vfs: Arc<dyn Vfs>, config: &Config) -> Result<DataDir, Unusable> {
+    /// Opens `config.data_dir`, or founds a new cluster in it. `seed` is unlike that of any other
+    /// start.
+    pub fn open(vfs: Arc<dyn Vfs>, config: &Config, seed: u64) -> Result<DataDir, Unusable> {
         let member_dir = config.data_dir.join("member");
         refuse_etcd(&*vfs, &member_dir)?;
         let (log_dir, store_dir) = (member_dir.join("log"), member_dir.join("store"));
@@ -63,7 +64,8 @@ impl DataDir {
         let store = Store::open(Arc::clone(&vfs), &store_dir, Default::default())?;
         let applied = store.root().applied();
         let applied = Position { term: applied.term, index: applied.index };
-        let (mut log, opened) = LogWriter::open(vfs, &log_dir, applied, Default::default())?;
+        let options = raft::durable::Options { seed, ..Default::default() };
+        let (mut log, opened) = LogWriter::open(vfs, &log_dir, applied, options)?;
         let (member_id, cluster_id, recovered, is_new) = match opened.metadata {
             Some(metadata) => {
                 let (member_id, cluster_id) = decode_metadata(&metadata)
@@ -78,7 +80,8 @@ impl DataDir {
                     .find(|member| member.name == config.name)
                     .map_or(0, |member| member.id);
                 let recovered = raft::bootstrap(&changes(&founders));
-                log.found(encode_metadata(member_id, cluster_id), &recovered)?;
+                log.set_metadata(&encode_metadata(member_id, cluster_id));
+                log.bootstrap(&recovered)?;
                 (member_id, cluster_id, recovered, true)
             }
         };

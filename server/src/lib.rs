@@ -3,8 +3,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod applier;
 pub mod compactor;
 pub mod config;
+pub mod data_dir;
 pub mod encode;
 pub mod error;
 pub mod event;
@@ -19,6 +21,7 @@ pub mod node;
 pub mod request;
 pub mod serve;
 pub mod signals;
+pub mod runtime;
 pub mod state;
 pub mod watch;
 

@@ -281,6 +281,11 @@ fn run_log(mut log: LogWriter, inbox: Receiver<LogEvent>, member: Sender<MemberE
             };
             result.unwrap_or_else(|error| fatal("failed to write the log", &error));
         }
+        if let Some(job) = log.prepare_next() {
+            spawn("log-segment", move || {
+                job.run().unwrap_or_else(|error| fatal("failed to prepare the log", &error));
+            });
+        }
         if let Some(ticket) = newest {
             log.sync().unwrap_or_else(|error| fatal("failed to sync the log", &error));
             let _ = member.send(MemberEvent::Durable { ticket });

@@ -1,0 +1,188 @@
+//! One server from its start to its stop: opens what it needs in order, says so in the log, and
+//! closes in the opposite order. The lines and their order are those that tools wait for.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_api::{etcdserverpb as pb, membershippb};
+use storage::vfs::Vfs;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::compactor::Compactor;
+use crate::config::{CLUSTER_VERSION, Config, ETCD_VERSION};
+use crate::data_dir::{DataDir, Unusable};
+use crate::error::Error;
+use crate::event::LeaseCall;
+use crate::node::Node;
+use crate::request::Request;
+use crate::runtime::{self, Clock, Running};
+use crate::serve::{BindError, Listeners};
+
+/// Calls in progress get this long to end once a stop was asked for.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Leases in one checkpoint entry at the stop.
+const LEASES_PER_ENTRY: usize = 10_000;
+
+/// The server could not begin.
+#[derive(Debug)]
+pub enum StartError {
+    Bind(BindError),
+    DataDir(Unusable),
+    Publish(Error),
+    Runtime(std::io::Error),
+}
+
+/// Runs a server until a signal asks it to stop; returns the signal's number.
+pub fn run(config: Config, vfs: Arc<dyn Vfs>) -> Result<i32, StartError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(runtime_threads())
+        .thread_name("runtime")
+        .enable_all()
+        .build()
+        .map_err(StartError::Runtime)?;
+    let signal = runtime.block_on(serve(Arc::new(config), vfs))?;
+    runtime.shutdown_timeout(GRACE);
+    Ok(signal)
+}
+
+/// On a small machine a second thread for connections takes from the actors more than it gives.
+fn runtime_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
+}
+
+async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError> {
+    let listeners = Listeners::bind(&config).await.map_err(StartError::Bind)?;
+    let seed = runtime::unix_time().as_nanos() as u64;
+    let data = DataDir::open(vfs, &config, seed).map_err(StartError::DataDir)?;
+    log_start(&config, &data);
+    let running = runtime::start(data, &config).map_err(StartError::DataDir)?;
+    publish(&running.node, &config).await.map_err(StartError::Publish)?;
+
+    let (stop, stopping) = tokio::sync::watch::channel(false);
+    let serving = tokio::spawn(listeners.serve(running.node.clone(), Arc::clone(&config), stopping));
+    tracing::info!("ready to serve client requests");
+    let compacting = tokio::spawn(compact_by_itself(running.node.clone(), Arc::clone(&config)));
+
+    let signal = wait_for_signal().await;
+    compacting.abort();
+    let _ = stop.send(true);
+    tracing::info!(name = config.name, "closing etcd server");
+    if tokio::time::timeout(GRACE, serving).await.is_err() {
+        tracing::warn!("some clients did not end their calls in time; closing their connections");
+    }
+    checkpoint_leases(&running.node).await;
+    let _ = tokio::task::spawn_blocking(move || Running::stop(running)).await;
+    tracing::info!(name = config.name, "closed etcd server");
+    Ok(signal)
+}
+
+fn log_start(config: &Config, data: &DataDir) {
+    let applied = data.store.root().applied().index;
+    tracing::info!(
+        "etcd-version" = ETCD_VERSION,
+        "stele-version" = env!("CARGO_PKG_VERSION"),
+        "data-dir" = %config.data_dir.display(),
+        name = config.name,
+        "cluster-id" = format!("{:x}", data.cluster_id),
+        "member-id" = format!("{:x}", data.member_id),
+        "cluster-size" = config.initial_cluster.len(),
+        "is-new" = data.is_new,
+        "applied-index" = applied,
+        "entries-to-replay" = data.recovered.entries.iter().filter(|e| e.index > applied).count(),
+        "quota-backend-bytes" = config.quota_backend_bytes.unwrap_or(0),
+        "opened the data directory"
+    );
+}
+
+/// Tells the cluster, through the log, who this member is and which version they all speak. That
+/// these entries are applied also says that everything before them is.
+async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
+    let identity = node.identity();
+    let request = Request::ClusterMemberAttrSet(membershippb::ClusterMemberAttrSetRequest {
+        member_id: identity.member_id,
+        member_attributes: Some(membershippb::Attributes {
+            name: identity.name.clone(),
+            client_urls: identity.client_urls.clone(),
+        }),
+    });
+    node.propose(request).await?;
+    tracing::info!(
+        "local-member-id" = format!("{:x}", identity.member_id),
+        "cluster-id" = format!("{:x}", identity.cluster_id),
+        "local-member-attributes" = format!("{{Name:{} ClientURLs:{:?}}}", config.name, identity.client_urls),
+        "published local member to cluster through raft"
+    );
+    if node.cluster_version()?.as_deref() != Some(CLUSTER_VERSION) {
+        tracing::info!("cluster-version" = CLUSTER_VERSION, "set initial cluster version");
+        let ver = CLUSTER_VERSION.to_owned();
+        node.propose(Request::ClusterVersionSet(membershippb::ClusterVersionSetRequest { ver }))
+            .await?;
+    }
+    Ok(())
+}
+
+async fn wait_for_signal() -> i32 {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        runtime::fatal("failed to listen for signals", &"the system refused");
+    };
+    let (name, number) = tokio::select! {
+        _ = terminate.recv() => ("terminated", SignalKind::terminate().as_raw_value()),
+        _ = interrupt.recv() => ("interrupt", SignalKind::interrupt().as_raw_value()),
+    };
+    tracing::info!(signal = name, "received signal; shutting down");
+    number
+}
+
+/// Lets a restart go on where the leases are now.
+async fn checkpoint_leases(node: &Node) {
+    let Ok((answer, _)) = node.lease(LeaseCall::CheckpointAll).await else { return };
+    for rows in answer.checkpoints.chunks(LEASES_PER_ENTRY) {
+        let checkpoints = rows
+            .iter()
+            .map(|&(id, remaining_ttl)| pb::LeaseCheckpoint { id, remaining_ttl })
+            .collect();
+        let request = Request::LeaseCheckpoint(pb::LeaseCheckpointRequest { checkpoints });
+        if let Err(error) = node.propose(request).await {
+            tracing::warn!(%error, "leases will run for longer than they have left");
+            return;
+        }
+    }
+}
+
+async fn compact_by_itself(node: Node, config: Arc<Config>) {
+    let clock = Clock::start();
+    let Some(mut compactor) = Compactor::new(config.auto_compaction, clock.now()) else { return };
+    loop {
+        tokio::time::sleep(compactor.next().saturating_sub(clock.now())).await;
+        let Some(revision) = compactor.turn(clock.now(), node.view().revision()) else { continue };
+        if !node.is_leader() {
+            continue;
+        }
+        let request = pb::CompactionRequest { revision, physical: false };
+        match node.propose(Request::Compaction(request)).await {
+            Ok(_) => tracing::info!(revision, "completed auto compaction"),
+            // Someone else was faster, and further.
+            Err(Error::Compacted) => {}
+            Err(error) => tracing::warn!(revision, %error, "failed auto compaction"),
+        }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Bind(error) => error.fmt(f),
+            StartError::DataDir(error) => error.fmt(f),
+            StartError::Publish(error) => {
+                write!(f, "failed to publish this member to its cluster: {error}")
+            }
+            StartError::Runtime(error) => write!(f, "failed to start the runtime: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
