@@ -139,6 +139,18 @@ impl Root {
         })
     }
 
+    /// The same, with the changes that a compaction has made invisible but not removed yet. For a
+    /// reader that follows the store at its newest revision and must not miss what was compacted
+    /// at once; whoever calls [`Store::compact_step`](super::Store::compact_step) waits for it.
+    pub fn recent_changes(
+        &self,
+        from: i64,
+        through: i64,
+        f: &mut dyn FnMut(Change<'_>) -> Result<Flow>,
+    ) -> Result<()> {
+        self.rows(from, through, &mut |revision, row| f(change(revision, row)))
+    }
+
     /// The newest version of `key` older than main revision `before`; `None` when there is none,
     /// it is a deletion, or `before - 1` is compacted.
     pub fn previous<R>(

@@ -1,0 +1,190 @@
+//! Watch responses as gRPC messages in the bytes of an HTTP body.
+//!
+//! A response is a header that is the same for all of one revision, a few numbers, and events that
+//! were encoded once for everyone; so it is put together by copying, and large events are not even
+//! copied. Each message has gRPC's prefix: one byte zero (not compressed), four bytes of length.
+
+use std::collections::VecDeque;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use prost::encoding::{encode_varint, encoded_len_varint};
+
+use super::event::Event;
+use super::{OUT_BYTES, SHARE_BYTES};
+
+/// What every response's header says besides the revision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    pub cluster_id: u64,
+    pub member_id: u64,
+    pub raft_term: u64,
+}
+
+/// The fields of a response other than header and events.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fields<'a> {
+    pub(super) watch_id: i64,
+    pub(super) created: bool,
+    pub(super) canceled: bool,
+    pub(super) compact_revision: i64,
+    pub(super) cancel_reason: &'a str,
+    pub(super) fragment: bool,
+}
+
+/// Responses on their way out.
+#[derive(Debug, Default)]
+pub struct Out {
+    head: Head,
+    /// The header as a field, for this revision.
+    header: Option<(i64, Vec<u8>)>,
+    /// Done; sent before `tail`.
+    frames: VecDeque<Bytes>,
+    frame_bytes: usize,
+    tail: BytesMut,
+}
+
+impl Out {
+    /// Says what the headers from here on say.
+    pub fn set_head(&mut self, head: Head) {
+        if self.head != head {
+            self.head = head;
+            self.header = None;
+        }
+    }
+
+    /// Enough is waiting for the connection: put nothing more in for now.
+    pub fn is_full(&self) -> bool {
+        self.frame_bytes + self.tail.len() >= OUT_BYTES
+    }
+
+    /// Bytes to send; message borders do not matter.
+    pub fn next_frame(&mut self) -> Option<Bytes> {
+        if let Some(frame) = self.frames.pop_front() {
+            self.frame_bytes -= frame.len();
+            return Some(frame);
+        }
+        let tail = self.tail.split();
+        (!tail.is_empty()).then(|| tail.freeze())
+    }
+
+    pub(super) fn control(&mut self, revision: i64, fields: &Fields<'_>) {
+        self.start(revision, fields, 0);
+    }
+
+    /// A response with these events, which are not empty.
+    pub(super) fn events<'a>(
+        &mut self,
+        revision: i64,
+        fields: &Fields<'_>,
+        events: impl Iterator<Item = &'a Event> + Clone,
+    ) {
+        let len = events.clone().map(|event| event.bytes.len()).sum();
+        self.start(revision, fields, len);
+        for event in events {
+            if event.bytes.len() >= SHARE_BYTES {
+                self.end_frame();
+                self.push_frame(event.bytes.clone());
+            } else {
+                self.tail.put_slice(&event.bytes);
+            }
+        }
+    }
+
+    /// Length of a response without its events.
+    pub(super) fn frame_len(&mut self, revision: i64, fields: &Fields<'_>) -> usize {
+        self.header(revision).len() + fields.len()
+    }
+
+    fn start(&mut self, revision: i64, fields: &Fields<'_>, events_len: usize) {
+        let len = self.frame_len(revision, fields) + events_len;
+        self.tail.put_u8(0);
+        // The contract leaves a response of one revision whole, however large; gRPC's length
+        // ends at 4 GiB.
+        let len = u32::try_from(len).expect("a revision's events stay below 4 GiB");
+        self.tail.put_u32(len);
+        let (_, header) = self.header.as_ref().expect("was just encoded");
+        self.tail.put_slice(header);
+        fields.put(&mut self.tail);
+    }
+
+    fn header(&mut self, revision: i64) -> &[u8] {
+        if self
+            .header
+            .as_ref()
+            .is_none_or(|(known, _)| *known != revision)
+        {
+            let numbers = [
+                self.head.cluster_id,
+                self.head.member_id,
+                revision as u64,
+                self.head.raft_term,
+            ];
+            let mut inner = Vec::with_capacity(40);
+            for (place, number) in numbers.into_iter().enumerate() {
+                put_number(&mut inner, place as u8 + 1, number);
+            }
+            let mut field = vec![1 << 3 | 2];
+            encode_varint(inner.len() as u64, &mut field);
+            field.extend_from_slice(&inner);
+            self.header = Some((revision, field));
+        }
+        let (_, header) = self.header.as_ref().expect("was just encoded");
+        header
+    }
+
+    fn end_frame(&mut self) {
+        if !self.tail.is_empty() {
+            let frame = self.tail.split().freeze();
+            self.push_frame(frame);
+        }
+    }
+
+    fn push_frame(&mut self, frame: Bytes) {
+        self.frame_bytes += frame.len();
+        self.frames.push_back(frame);
+    }
+}
+
+impl Fields<'_> {
+    fn len(&self) -> usize {
+        let number = |n: i64| {
+            if n == 0 {
+                0
+            } else {
+                1 + encoded_len_varint(n as u64)
+            }
+        };
+        let flag = |set: bool| if set { 2 } else { 0 };
+        let reason = self.cancel_reason.len();
+        number(self.watch_id)
+            + flag(self.created)
+            + flag(self.canceled)
+            + number(self.compact_revision)
+            + if reason == 0 {
+                0
+            } else {
+                1 + encoded_len_varint(reason as u64) + reason
+            }
+            + flag(self.fragment)
+    }
+
+    fn put(&self, buf: &mut BytesMut) {
+        put_number(buf, 2, self.watch_id as u64);
+        put_number(buf, 3, u64::from(self.created));
+        put_number(buf, 4, u64::from(self.canceled));
+        put_number(buf, 5, self.compact_revision as u64);
+        if !self.cancel_reason.is_empty() {
+            buf.put_u8(6 << 3 | 2);
+            encode_varint(self.cancel_reason.len() as u64, buf);
+            buf.put_slice(self.cancel_reason.as_bytes());
+        }
+        put_number(buf, 7, u64::from(self.fragment));
+    }
+}
+
+fn put_number(buf: &mut impl BufMut, field: u8, number: u64) {
+    if number != 0 {
+        buf.put_u8(field << 3);
+        encode_varint(number, buf);
+    }
+}

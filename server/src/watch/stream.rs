@@ -1,0 +1,810 @@
+//! One client's Watch call as a state machine: requests in, responses out.
+//!
+//! Whoever runs it calls [`Stream::request`] for each message of the client while
+//! [`Stream::accepts`] says so, [`Stream::pump`] whenever there may be something to do,
+//! [`Stream::next_read`] for history to be read on whatever thread suits, and [`Stream::tick`] when
+//! the progress interval has passed.
+//!
+//! **A watcher's way.** One that begins now or later joins the hub first, and is announced when the
+//! hub has answered: from then on nothing can escape it. One that begins in the past is announced
+//! at once and `Behind`; reads of history move it on until one reaches the newest revision; it asks
+//! to join, and the hub answers up to which revision it has handed over already. The little between
+//! its own reading and that (the *gap*) is read while the mailbox waits, then the watcher is
+//! `Live`. `Detached` in the mailbox makes every live watcher `Behind` again.
+//!
+//! **One batch at a time.** Events are distributed to their watchers, and nothing else is taken
+//! from mailbox or history before all of them are encoded. So answers that stand behind events
+//! in the mailbox stay behind them on the wire, and what is held in memory is one mailbox, one
+//! read of history, and [`super::OUT_BYTES`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use etcd_api::etcdserverpb::watch_request::RequestUnion;
+use etcd_api::etcdserverpb::{WatchCreateRequest, WatchRequest};
+use storage::mvcc::Reader;
+
+use super::event::{Event, Wants};
+use super::history::{HistoryDone, HistoryRead, Outcome, ReadFor};
+use super::inbox::{Ask, HubEvent, HubHandle, Join, StreamId};
+use super::index::Span;
+use super::mailbox::{Delivery, Item, Mailbox};
+use super::response::{Fields, Out};
+use super::{HISTORY_REVISIONS, RESPONSE_BYTES};
+
+/// The id in responses that are for no watcher of their own.
+const NO_WATCH_ID: i64 = -1;
+
+const COMPACTED: &str = "etcdserver: mvcc: required revision has been compacted";
+const EMPTY_RANGE: &str = "mvcc: watcher range is empty";
+const DUPLICATE_ID: &str = "mvcc: duplicate watch ID provided on the WatchStream";
+
+const FILTER_NO_PUT: i32 = 0;
+const FILTER_NO_DELETE: i32 = 1;
+
+#[derive(Clone, Copy, Debug)]
+pub struct StreamOptions {
+    /// A response of this size is cut into fragments if the client allows it.
+    pub fragment_bytes: usize,
+}
+
+/// Why a stream ended by itself.
+#[derive(Debug)]
+pub enum Ended {
+    ServerStopped,
+    /// History cannot be read.
+    Failed(storage::Error),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Stream {
+    id: StreamId,
+    hub: HubHandle,
+    reader: Reader,
+    options: StreamOptions,
+    mailbox: Arc<Mailbox>,
+    /// Taken out of the mailbox and not looked at yet.
+    queue: VecDeque<Item>,
+    slots: Vec<Option<Watcher>>,
+    free: Vec<u32>,
+    by_id: BTreeMap<i64, u32>,
+    /// Where the search for a free id begins; never goes back, as in etcd.
+    next_id: i64,
+    next_serial: u64,
+    /// A question to the hub is open; requests wait so that answers keep their order.
+    asking: bool,
+    /// Watchers in `Behind`, and possibly others that no longer are.
+    behind: VecDeque<u32>,
+    /// Watchers being filled in up to a revision; the mailbox waits.
+    gap: Option<(Vec<u32>, i64)>,
+    reading: bool,
+    /// A finished read, until the batch before it is out.
+    done: Option<HistoryDone>,
+    batch: Batch,
+    ended: Option<Ended>,
+}
+
+/// Events on their way to the client.
+#[derive(Debug, Default)]
+struct Batch {
+    events: Vec<Event>,
+    store_revision: i64,
+    /// Watchers with something in `pending`.
+    ready: VecDeque<u32>,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    id: i64,
+    serial: u64,
+    span: Span,
+    wants: Wants,
+    phase: Phase,
+    /// Events before this are not for it, or it has them. Kept up only while it is not live.
+    next: i64,
+    /// As the client asked: zero or a revision it must not be told of before.
+    start: i64,
+    fragment: bool,
+    progress_notify: bool,
+    /// No events since the last tick.
+    idle: bool,
+    /// Places in the batch's events.
+    pending: Vec<u32>,
+    /// How many of `pending` are out already.
+    sent: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Asked the hub and not announced yet.
+    Creating,
+    /// Reads history.
+    Behind,
+    /// Asked the hub, and has everything up to its last read.
+    Joining,
+    /// Joined; the gap is being read.
+    Filling,
+    Live,
+    /// Fell behind a compaction. Its id stays taken until the client cancels it, as in etcd.
+    Compacted,
+    /// Canceled; the slot is free when the hub says so.
+    Leaving,
+}
+
+impl Stream {
+    pub fn new(hub: HubHandle, reader: Reader, options: StreamOptions) -> Stream {
+        let mailbox = Arc::new(Mailbox::default());
+        let id = hub.open(mailbox.clone());
+        Stream {
+            id,
+            hub,
+            reader,
+            options,
+            mailbox,
+            queue: VecDeque::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_id: BTreeMap::new(),
+            next_id: 0,
+            next_serial: 0,
+            asking: false,
+            behind: VecDeque::new(),
+            gap: None,
+            reading: false,
+            done: None,
+            batch: Batch::default(),
+            ended: None,
+        }
+    }
+
+    /// Where to wait for more when [`Stream::pump`] has nothing to do.
+    pub fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    /// Whether the next request may come.
+    pub fn accepts(&self) -> bool {
+        !self.asking && self.ended.is_none()
+    }
+
+    /// Set when there will be no more responses.
+    pub fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref()
+    }
+
+    /// One message of the client.
+    pub fn request(&mut self, request: WatchRequest, out: &mut Out) {
+        assert!(self.accepts(), "requests wait for the answer before them");
+        match request.request_union {
+            Some(RequestUnion::CreateRequest(request)) => self.create(&request, out),
+            Some(RequestUnion::CancelRequest(request)) => self.cancel(request.watch_id, out),
+            Some(RequestUnion::ProgressRequest(_)) if !self.by_id.is_empty() => {
+                self.asking = true;
+                self.ask(Ask::Stream);
+            }
+            Some(RequestUnion::ProgressRequest(_)) => {}
+            // Something of a later version, or nothing at all.
+            None => {}
+        }
+    }
+
+    /// The progress interval has passed.
+    pub fn tick(&mut self) {
+        let mut watchers = self.slots.iter().flatten();
+        if watchers.any(|watcher| watcher.progress_notify) {
+            self.ask(Ask::Idle);
+        }
+    }
+
+    /// Encodes what is there, until `out` is full or nothing is left.
+    pub fn pump(&mut self, out: &mut Out) {
+        while !out.is_full() && self.ended.is_none() {
+            if let Some(slot) = self.batch.ready.front().copied() {
+                if self.respond(slot, out) {
+                    self.batch.ready.pop_front();
+                }
+                continue;
+            }
+            self.batch.events.clear();
+            if let Some(done) = self.done.take() {
+                self.take_history(done, out);
+                continue;
+            }
+            if self.gap.is_some() {
+                return;
+            }
+            match self.next_item() {
+                Some(item) => self.take_item(item, out),
+                None => return,
+            }
+        }
+    }
+
+    /// History to be read now, if any: at most one read is out at a time, and the next one comes
+    /// only after this one's events went out. Give the result to [`Stream::read_done`].
+    pub fn next_read(&mut self) -> Option<HistoryRead> {
+        if self.reading || self.done.is_some() || self.ended.is_some() {
+            return None;
+        }
+        let (slots, through) = match &self.gap {
+            Some((slots, through)) => (slots.clone(), Some(*through)),
+            None => (self.next_group(), None),
+        };
+        let watchers: Vec<ReadFor> = slots
+            .into_iter()
+            .filter_map(|slot| {
+                let watcher = self.slots[slot as usize].as_ref()?;
+                Some(ReadFor {
+                    slot,
+                    serial: watcher.serial,
+                    span: watcher.span.clone(),
+                    next: watcher.next,
+                    wants: watcher.wants,
+                })
+            })
+            .collect();
+        let from = watchers.iter().map(|watcher| watcher.next).min()?;
+        self.reading = true;
+        Some(HistoryRead {
+            reader: self.reader.clone(),
+            watchers,
+            from,
+            through,
+        })
+    }
+
+    pub fn read_done(&mut self, done: HistoryDone) {
+        assert!(std::mem::take(&mut self.reading), "no read was out");
+        self.done = Some(done);
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        let stream = self.id;
+        self.hub.send(HubEvent::Progress { stream, ask });
+    }
+
+    fn next_item(&mut self) -> Option<Item> {
+        if self.queue.is_empty() {
+            self.mailbox.take(&mut self.queue);
+        }
+        self.queue.pop_front()
+    }
+}
+
+/// Requests.
+impl Stream {
+    fn create(&mut self, request: &WatchCreateRequest, out: &mut Out) {
+        let current = self.reader.view().revision();
+        let refuse = |out: &mut Out, reason: &str| {
+            let fields = Fields {
+                watch_id: NO_WATCH_ID,
+                created: true,
+                canceled: true,
+                cancel_reason: reason,
+                ..Fields::default()
+            };
+            out.control(current, &fields);
+        };
+        if request.start_revision < 0 {
+            return refuse(out, COMPACTED);
+        }
+        let Some(span) = Span::from_wire(&request.key, &request.range_end) else {
+            return refuse(out, EMPTY_RANGE);
+        };
+        let id = match request.watch_id {
+            0 => self.free_id(),
+            taken if self.by_id.contains_key(&taken) => return refuse(out, DUPLICATE_ID),
+            id => id,
+        };
+        let is_past = request.start_revision > 0 && request.start_revision <= current;
+        self.next_serial += 1;
+        let watcher = Watcher {
+            id,
+            serial: self.next_serial,
+            span,
+            wants: Wants {
+                no_put: request.filters.contains(&FILTER_NO_PUT),
+                no_delete: request.filters.contains(&FILTER_NO_DELETE),
+                prev_kv: request.prev_kv,
+            },
+            phase: if is_past {
+                Phase::Behind
+            } else {
+                Phase::Creating
+            },
+            next: request.start_revision,
+            start: request.start_revision,
+            fragment: request.fragment,
+            progress_notify: request.progress_notify,
+            idle: true,
+            pending: Vec::new(),
+            sent: 0,
+        };
+        let slot = self.place(watcher);
+        self.by_id.insert(id, slot);
+        if is_past {
+            self.behind.push_back(slot);
+            out.control(current, &created(id));
+        } else {
+            self.asking = true;
+            self.join(vec![slot]);
+        }
+    }
+
+    fn free_id(&mut self) -> i64 {
+        while self.by_id.contains_key(&self.next_id) {
+            self.next_id += 1;
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        id
+    }
+
+    fn place(&mut self, watcher: Watcher) -> u32 {
+        match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(watcher);
+                slot
+            }
+            None => {
+                self.slots.push(Some(watcher));
+                (self.slots.len() - 1) as u32
+            }
+        }
+    }
+
+    fn cancel(&mut self, id: i64, out: &mut Out) {
+        let Some(slot) = self.by_id.remove(&id) else {
+            return;
+        };
+        let watcher = self.watcher(slot);
+        watcher.phase = Phase::Leaving;
+        watcher.progress_notify = false;
+        watcher.pending.clear();
+        watcher.sent = 0;
+        let stream = self.id;
+        self.hub.send(HubEvent::Leave { stream, slot });
+        let fields = Fields {
+            watch_id: id,
+            canceled: true,
+            ..Fields::default()
+        };
+        out.control(self.reader.view().revision(), &fields);
+    }
+
+    /// Asks the hub to take these in, from their `next` on.
+    fn join(&mut self, slots: Vec<u32>) {
+        let joins = slots.into_iter().map(|slot| {
+            let watcher = self.slots[slot as usize].as_ref().expect("is in use");
+            Join {
+                slot,
+                span: watcher.span.clone(),
+                next: watcher.next,
+                wants: watcher.wants,
+            }
+        });
+        let joins = joins.collect();
+        let stream = self.id;
+        self.hub.send(HubEvent::Join { stream, joins });
+    }
+
+    fn watcher(&mut self, slot: u32) -> &mut Watcher {
+        self.slots[slot as usize].as_mut().expect("is in use")
+    }
+}
+
+/// The mailbox.
+impl Stream {
+    fn take_item(&mut self, item: Item, out: &mut Out) {
+        match item {
+            Item::Events(delivery) => self.take_events(delivery),
+            Item::Joined { slots, through } => self.take_joined(slots, through, out),
+            Item::Behind { slots } => {
+                for slot in slots {
+                    self.take_behind(slot, out);
+                }
+            }
+            Item::Left { slot } => {
+                self.slots[slot as usize] = None;
+                self.free.push(slot);
+            }
+            Item::Detached { through } => self.take_detached(through),
+            Item::Progress {
+                revision,
+                ask: Ask::Stream,
+            } => {
+                self.asking = false;
+                let mut watchers = self.by_id.values();
+                let slots = &self.slots;
+                if watchers.all(|slot| {
+                    slots[*slot as usize]
+                        .as_ref()
+                        .is_some_and(|watcher| watcher.is_at(revision))
+                }) {
+                    let fields = Fields {
+                        watch_id: NO_WATCH_ID,
+                        ..Fields::default()
+                    };
+                    out.control(revision, &fields);
+                }
+            }
+            Item::Progress {
+                revision,
+                ask: Ask::Idle,
+            } => {
+                for watcher in self.slots.iter_mut().flatten() {
+                    if watcher.progress_notify && watcher.idle && watcher.is_at(revision) {
+                        let fields = Fields {
+                            watch_id: watcher.id,
+                            ..Fields::default()
+                        };
+                        out.control(revision, &fields);
+                    }
+                    watcher.idle = true;
+                }
+            }
+            Item::Closed => self.ended = Some(Ended::ServerStopped),
+        }
+    }
+
+    /// Takes this delivery and those right behind it into one batch: what waits together leaves
+    /// together.
+    fn take_events(&mut self, delivery: Delivery) {
+        self.add_events(delivery);
+        while let Some(Item::Events(_)) = self.queue.front() {
+            if let Some(Item::Events(delivery)) = self.queue.pop_front() {
+                self.add_events(delivery);
+            }
+        }
+    }
+
+    fn add_events(&mut self, mut delivery: Delivery) {
+        let base = self.batch.events.len() as u32;
+        self.batch.events.append(&mut delivery.events);
+        self.batch.store_revision = delivery.store_revision;
+        for hit in delivery.hits {
+            self.add_hit(hit.slot, base + hit.event, Phase::Live);
+        }
+    }
+
+    /// Adds to what a watcher is to be sent, if it is still in the phase the event was meant for.
+    fn add_hit(&mut self, slot: u32, event: u32, phase: Phase) {
+        let Some(watcher) = &mut self.slots[slot as usize] else {
+            return;
+        };
+        if watcher.phase == phase {
+            if watcher.pending.is_empty() {
+                self.batch.ready.push_back(slot);
+            }
+            watcher.pending.push(event);
+        }
+    }
+
+    fn take_behind(&mut self, slot: u32, out: &mut Out) {
+        let current = self.reader.view().revision();
+        let watcher = self.watcher(slot);
+        if watcher.phase == Phase::Leaving {
+            return;
+        }
+        if watcher.phase == Phase::Creating {
+            out.control(current, &created(watcher.id));
+            self.asking = false;
+        }
+        self.watcher(slot).phase = Phase::Behind;
+        self.behind.push_back(slot);
+    }
+
+    fn take_joined(&mut self, slots: Vec<u32>, through: i64, out: &mut Out) {
+        let mut filling = Vec::new();
+        let mut is_answer = false;
+        for slot in slots {
+            let watcher = self.watcher(slot);
+            if watcher.phase == Phase::Creating {
+                out.control(through, &created(watcher.id));
+                is_answer = true;
+                if watcher.start == 0 {
+                    watcher.next = through + 1;
+                }
+                // Its future may have come before the hub was asked.
+                watcher.phase = Phase::Joining;
+            }
+            match watcher.phase {
+                Phase::Joining if watcher.next > through => watcher.phase = Phase::Live,
+                Phase::Joining => {
+                    watcher.phase = Phase::Filling;
+                    filling.push(slot);
+                }
+                Phase::Leaving => {}
+                other => unreachable!("joined while {other:?}"),
+            }
+        }
+        if is_answer {
+            self.asking = false;
+        }
+        if !filling.is_empty() {
+            self.gap = Some((filling, through));
+        }
+    }
+
+    fn take_detached(&mut self, through: i64) {
+        for (slot, watcher) in self.slots.iter_mut().enumerate() {
+            if let Some(watcher) = watcher
+                && watcher.phase == Phase::Live
+            {
+                watcher.phase = Phase::Behind;
+                watcher.next = watcher.next.max(through + 1);
+                self.behind.push_back(slot as u32);
+            }
+        }
+    }
+}
+
+/// History.
+impl Stream {
+    /// The watcher that has waited longest, and those that stand close to it: one read serves all.
+    /// In turn, so that one with a long way to go does not keep the others waiting.
+    fn next_group(&mut self) -> Vec<u32> {
+        let slots = &self.slots;
+        let is_behind = |slot: &u32| {
+            slots[*slot as usize]
+                .as_ref()
+                .is_some_and(|watcher| watcher.phase == Phase::Behind)
+        };
+        self.behind.retain(is_behind);
+        let Some(first) = self.behind.front() else {
+            return Vec::new();
+        };
+        let from = slots[*first as usize]
+            .as_ref()
+            .map_or(0, |watcher| watcher.next);
+        let near = from..from.saturating_add(HISTORY_REVISIONS);
+        let mut group = Vec::new();
+        self.behind.retain(|slot| {
+            let joins_in = slots[*slot as usize]
+                .as_ref()
+                .is_some_and(|watcher| near.contains(&watcher.next));
+            if joins_in {
+                group.push(*slot);
+            }
+            !joins_in
+        });
+        group.sort_unstable();
+        group.dedup();
+        group
+    }
+
+    fn take_history(&mut self, done: HistoryDone, out: &mut Out) {
+        let HistoryDone {
+            watchers,
+            is_gap,
+            outcome,
+        } = done;
+        let phase = if is_gap {
+            Phase::Filling
+        } else {
+            Phase::Behind
+        };
+        match outcome {
+            Outcome::Failed(error) => self.ended = Some(Ended::Failed(error)),
+            Outcome::Compacted { revision } => {
+                self.take_compacted(&watchers, revision, phase, out);
+            }
+            Outcome::Read {
+                events,
+                hits,
+                through,
+                store_revision,
+            } => {
+                // Watchers may have been canceled, and their slots given away, meanwhile.
+                let known: Vec<bool> = watchers.iter().map(|of| self.is_still(of, phase)).collect();
+                self.batch.events = events;
+                self.batch.store_revision = store_revision;
+                for (place, event) in hits {
+                    if known[place as usize] {
+                        self.add_hit(watchers[place as usize].slot, event, phase);
+                    }
+                }
+                let mut slots: Vec<u32> = Vec::with_capacity(watchers.len());
+                for (of, known) in watchers.iter().zip(known) {
+                    if known {
+                        slots.push(of.slot);
+                        let watcher = self.watcher(of.slot);
+                        watcher.next = watcher.next.max(through + 1);
+                    }
+                }
+                if is_gap {
+                    self.move_gap(through);
+                } else if through == store_revision {
+                    for slot in &slots {
+                        self.watcher(*slot).phase = Phase::Joining;
+                    }
+                    if !slots.is_empty() {
+                        self.join(slots);
+                    }
+                } else {
+                    self.behind.extend(slots);
+                }
+            }
+        }
+    }
+
+    /// Ends the gap when it has been read.
+    fn move_gap(&mut self, through: i64) {
+        let is_filled = |(_, end): &mut (Vec<u32>, i64)| *end <= through;
+        if let Some((slots, _)) = self.gap.take_if(is_filled) {
+            for slot in slots {
+                if let Some(watcher) = &mut self.slots[slot as usize]
+                    && watcher.phase == Phase::Filling
+                {
+                    watcher.phase = Phase::Live;
+                }
+            }
+        }
+    }
+
+    fn take_compacted(&mut self, of: &[ReadFor], compacted: i64, phase: Phase, out: &mut Out) {
+        for of in of {
+            if !self.is_still(of, phase) {
+                continue;
+            }
+            let watcher = self.watcher(of.slot);
+            if watcher.next < compacted {
+                watcher.phase = Phase::Compacted;
+                let fields = Fields {
+                    watch_id: watcher.id,
+                    canceled: true,
+                    compact_revision: compacted,
+                    ..Fields::default()
+                };
+                out.control(0, &fields);
+            } else if phase == Phase::Behind {
+                self.behind.push_back(of.slot);
+            }
+        }
+        // Nothing is left to fill in for those that are gone, and the rest goes on.
+        let slots = &self.slots;
+        let is_over = |(gap, _): &mut (Vec<u32>, i64)| {
+            gap.retain(|slot| {
+                slots[*slot as usize]
+                    .as_ref()
+                    .is_some_and(|watcher| watcher.phase == Phase::Filling)
+            });
+            gap.is_empty()
+        };
+        self.gap.take_if(is_over);
+    }
+
+    fn is_still(&self, of: &ReadFor, phase: Phase) -> bool {
+        self.slots[of.slot as usize]
+            .as_ref()
+            .is_some_and(|watcher| watcher.serial == of.serial && watcher.phase == phase)
+    }
+}
+
+/// Responses.
+impl Stream {
+    /// Sends one watcher's events, or as many of them as fit into one response. True when it has
+    /// nothing left.
+    fn respond(&mut self, slot: u32, out: &mut Out) -> bool {
+        let Stream {
+            slots,
+            batch,
+            options,
+            ..
+        } = self;
+        // Canceled after its events were distributed: its slot is empty or has none.
+        let Some(watcher) = &mut slots[slot as usize] else {
+            return true;
+        };
+        if watcher.pending.is_empty() {
+            return true;
+        }
+        let rest = &watcher.pending[watcher.sent..];
+        let mut taken = 0;
+        let mut bytes = 0;
+        for place in rest {
+            let event = &batch.events[*place as usize];
+            // Never within a revision.
+            let may_end =
+                taken > 0 && batch.events[rest[taken - 1] as usize].revision != event.revision;
+            if may_end && bytes + event.bytes.len() > RESPONSE_BYTES {
+                break;
+            }
+            taken += 1;
+            bytes += event.bytes.len();
+        }
+        let events = &rest[..taken];
+        let revision = batch.store_revision;
+        if watcher.fragment {
+            respond_in_fragments(
+                watcher.id,
+                revision,
+                events,
+                batch,
+                options.fragment_bytes,
+                out,
+            );
+        } else {
+            let fields = Fields {
+                watch_id: watcher.id,
+                ..Fields::default()
+            };
+            let events = events.iter().map(|place| &batch.events[*place as usize]);
+            out.events(revision, &fields, events);
+        }
+        watcher.idle = false;
+        watcher.sent += taken;
+        if watcher.sent < watcher.pending.len() {
+            return false;
+        }
+        watcher.pending.clear();
+        watcher.sent = 0;
+        true
+    }
+}
+
+fn created(watch_id: i64) -> Fields<'static> {
+    Fields {
+        watch_id,
+        created: true,
+        ..Fields::default()
+    }
+}
+
+/// Each part as large as it can be below the limit, but at least one event; all but the last say
+/// that more follows.
+fn respond_in_fragments(
+    watch_id: i64,
+    revision: i64,
+    events: &[u32],
+    batch: &Batch,
+    limit: usize,
+    out: &mut Out,
+) {
+    let whole = Fields {
+        watch_id,
+        ..Fields::default()
+    };
+    let part = Fields {
+        watch_id,
+        fragment: true,
+        ..Fields::default()
+    };
+    let event = |place: &u32| &batch.events[*place as usize];
+    let bytes: usize = events.iter().map(|place| event(place).bytes.len()).sum();
+    if out.frame_len(revision, &whole) + bytes < limit || events.len() < 2 {
+        return out.events(revision, &whole, events.iter().map(event));
+    }
+    let frame = out.frame_len(revision, &part);
+    let mut rest = events;
+    while !rest.is_empty() {
+        let mut bytes = frame;
+        let mut taken = 0;
+        for place in rest {
+            bytes += event(place).bytes.len();
+            if taken > 0 && bytes >= limit {
+                break;
+            }
+            taken += 1;
+        }
+        let (now, later) = rest.split_at(taken);
+        let fields = if later.is_empty() { &whole } else { &part };
+        out.events(revision, fields, now.iter().map(event));
+        rest = later;
+    }
+}
+
+impl Watcher {
+    /// Whether it has been given everything that concerns it up to `revision`, and was not asked
+    /// to keep silent until later.
+    fn is_at(&self, revision: i64) -> bool {
+        self.phase == Phase::Live && self.start <= revision
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.hub.send(HubEvent::Close { stream: self.id });
+    }
+}

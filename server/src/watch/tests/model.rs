@@ -1,0 +1,1 @@
+//! Random streams against what they should have seen; see the rig.
