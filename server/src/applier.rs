@@ -9,7 +9,9 @@ use raft::Now;
 use storage::mvcc::{CheckpointJob, Reader, View};
 
 use crate::error::Error;
-use crate::event::{Applied, ApplyEvent, Committed, LeaseAnswer, LeaseCall, Outcome, Reply, ReplySlot};
+use crate::event::{
+    Applied, ApplyEvent, Committed, LeaseAnswer, LeaseCall, Outcome, Reply, ReplySlot,
+};
 use crate::lessor::Lessor;
 use crate::request::Request;
 use crate::state::{self, Effects, State};
@@ -73,7 +75,11 @@ impl Applier {
     /// `now` is when the leases found in the store begin to run.
     pub fn new(state: State, mut lessor: Lessor, now: Now) -> Result<Applier, Error> {
         let rows = state::leases(state.store.root())?;
-        lessor.restore(rows.iter().map(|row| (row.id, row.granted_ttl, row.remaining_ttl)), now);
+        lessor.restore(
+            rows.iter()
+                .map(|row| (row.id, row.granted_ttl, row.remaining_ttl)),
+            now,
+        );
         Ok(Applier {
             reader: state.store.reader(),
             state,
@@ -98,7 +104,11 @@ impl Applier {
         if self.compacting || (!self.backlog.is_empty() && !self.stalled()) {
             return Some(now);
         }
-        if self.leading { self.lessor.next_wake() } else { None }
+        if self.leading {
+            self.lessor.next_wake()
+        } else {
+            None
+        }
     }
 
     /// Takes all of `events`. An error is final: the store is in no state to go on.
@@ -123,7 +133,9 @@ impl Applier {
             }
         }
         while !self.stalled() {
-            let Some(committed) = self.backlog.pop_front() else { break };
+            let Some(committed) = self.backlog.pop_front() else {
+                break;
+            };
             self.apply(now, committed, effects)?;
         }
         self.compact(effects)?;
@@ -146,8 +158,15 @@ impl Applier {
         committed: Committed,
         effects: &mut ApplyEffects,
     ) -> Result<(), Error> {
-        let Committed { entry, request, reply } = committed;
-        let position = storage::mvcc::Applied { index: entry.index, term: entry.term };
+        let Committed {
+            entry,
+            request,
+            reply,
+        } = committed;
+        let position = storage::mvcc::Applied {
+            index: entry.index,
+            term: entry.term,
+        };
         effects.applied = Some(entry.index);
         if entry.index <= self.state.store.root().applied().index {
             return Ok(()); // Replayed from the log, and in the checkpoint already.
@@ -211,7 +230,10 @@ impl Applier {
         let root = self.state.store.root();
         if revision > root.compacted() && revision <= root.revision() {
             self.state.store.publish();
-            effects.hash.push(HashJob { view: self.reader.view(), revision });
+            effects.hash.push(HashJob {
+                view: self.reader.view(),
+                revision,
+            });
         }
     }
 
@@ -232,44 +254,81 @@ impl Applier {
                 None => Ok(LeaseAnswer::default()),
                 Some(renewal) if renewal.checkpointed => {
                     effects.proposals.push(checkpoint_request(vec![(id, 0)]));
-                    self.waiting_renewals.entry(id).or_default().push((slot, renewal.ttl));
+                    self.waiting_renewals
+                        .entry(id)
+                        .or_default()
+                        .push((slot, renewal.ttl));
                     return;
                 }
-                Some(renewal) => Ok(LeaseAnswer { ttl: renewal.ttl, ..Default::default() }),
+                Some(renewal) => Ok(LeaseAnswer {
+                    ttl: renewal.ttl,
+                    ..Default::default()
+                }),
             },
             LeaseCall::TimeToLive { id, keys } => self.time_to_live(now, id, keys),
             LeaseCall::Leases => {
-                let leases = self.lessor.list(now).into_iter().map(|lease| lease.id).collect();
-                Ok(LeaseAnswer { leases, ..Default::default() })
+                let leases = self
+                    .lessor
+                    .list(now)
+                    .into_iter()
+                    .map(|lease| lease.id)
+                    .collect();
+                Ok(LeaseAnswer {
+                    leases,
+                    ..Default::default()
+                })
             }
             LeaseCall::CheckpointAll => {
                 let checkpoints = self.lessor.checkpoint_all(now);
-                Ok(LeaseAnswer { checkpoints, ..Default::default() })
+                Ok(LeaseAnswer {
+                    checkpoints,
+                    ..Default::default()
+                })
             }
         };
-        effects.replies.push((slot, self.answer(answer.map(Outcome::Lease))));
+        effects
+            .replies
+            .push((slot, self.answer(answer.map(Outcome::Lease))));
     }
 
     fn time_to_live(&self, now: Now, id: i64, keys: bool) -> Result<LeaseAnswer, Error> {
         let Some(lease) = self.lessor.remaining(id, now) else {
-            return Ok(LeaseAnswer { ttl: -1, ..Default::default() });
+            return Ok(LeaseAnswer {
+                ttl: -1,
+                ..Default::default()
+            });
         };
         let root = self.state.store.root();
         Ok(LeaseAnswer {
             ttl: lease.remaining.as_secs() as i64,
             granted_ttl: lease.granted_ttl,
-            keys: if keys { state::lease_keys(root, id)? } else { Vec::new() },
+            keys: if keys {
+                state::lease_keys(root, id)?
+            } else {
+                Vec::new()
+            },
             ..Default::default()
         })
     }
 
     /// A checkpoint of zero takes an earlier one back; whoever renewed the lease may hear of it.
     fn finish_renewals(&mut self, request: &Request, effects: &mut ApplyEffects) {
-        let Request::LeaseCheckpoint(request) = request else { return };
+        let Request::LeaseCheckpoint(request) = request else {
+            return;
+        };
         for checkpoint in request.checkpoints.iter().filter(|c| c.remaining_ttl == 0) {
-            for (slot, ttl) in self.waiting_renewals.remove(&checkpoint.id).unwrap_or_default() {
-                let answer = LeaseAnswer { ttl, ..Default::default() };
-                effects.replies.push((slot, self.answer(Ok(Outcome::Lease(answer)))));
+            for (slot, ttl) in self
+                .waiting_renewals
+                .remove(&checkpoint.id)
+                .unwrap_or_default()
+            {
+                let answer = LeaseAnswer {
+                    ttl,
+                    ..Default::default()
+                };
+                effects
+                    .replies
+                    .push((slot, self.answer(Ok(Outcome::Lease(answer)))));
             }
         }
     }
@@ -277,7 +336,9 @@ impl Applier {
     fn run_lessor(&mut self, now: Now, effects: &mut ApplyEffects) {
         let expired = self.lessor.expired(now, LEASES_PER_TURN);
         effects.proposals.extend(
-            expired.into_iter().map(|id| Request::LeaseRevoke(pb::LeaseRevokeRequest { id })),
+            expired
+                .into_iter()
+                .map(|id| Request::LeaseRevoke(pb::LeaseRevokeRequest { id })),
         );
         let checkpoints = self.lessor.checkpoints(now, LEASES_PER_TURN);
         if !checkpoints.is_empty() {

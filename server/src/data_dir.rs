@@ -53,7 +53,8 @@ impl DataDir {
         refuse_etcd(&*vfs, &member_dir)?;
         let (log_dir, store_dir) = (member_dir.join("log"), member_dir.join("store"));
         for dir in [&log_dir, &store_dir] {
-            vfs.create_dir_all(dir).map_err(storage::Error::io("create", dir))?;
+            vfs.create_dir_all(dir)
+                .map_err(storage::Error::io("create", dir))?;
         }
         let lock_path = member_dir.join("lock");
         let lock = vfs.lock(&lock_path).map_err(|error| match error.kind() {
@@ -63,13 +64,19 @@ impl DataDir {
 
         let store = Store::open(Arc::clone(&vfs), &store_dir, Default::default())?;
         let applied = store.root().applied();
-        let applied = Position { term: applied.term, index: applied.index };
-        let options = raft::durable::Options { seed, ..Default::default() };
+        let applied = Position {
+            term: applied.term,
+            index: applied.index,
+        };
+        let options = raft::durable::Options {
+            seed,
+            ..Default::default()
+        };
         let (mut log, opened) = LogWriter::open(vfs, &log_dir, applied, options)?;
         let (member_id, cluster_id, recovered, is_new) = match opened.metadata {
             Some(metadata) => {
-                let (member_id, cluster_id) = decode_metadata(&metadata)
-                    .ok_or_else(|| Unusable::Foreign(log_dir.clone()))?;
+                let (member_id, cluster_id) =
+                    decode_metadata(&metadata).ok_or_else(|| Unusable::Foreign(log_dir.clone()))?;
                 (member_id, cluster_id, opened.recovered, false)
             }
             None => {
@@ -85,7 +92,15 @@ impl DataDir {
                 (member_id, cluster_id, recovered, true)
             }
         };
-        Ok(DataDir { store, log, recovered, member_id, cluster_id, is_new, lock })
+        Ok(DataDir {
+            store,
+            log,
+            recovered,
+            member_id,
+            cluster_id,
+            is_new,
+            lock,
+        })
     }
 
     /// Those who vote as of the store's newest entry. Before the first checkpoint the store knows
@@ -117,7 +132,10 @@ const FOUNDING_TERM: u64 = 1;
 fn refuse_etcd(vfs: &dyn Vfs, member_dir: &Path) -> Result<(), Unusable> {
     let traces = [member_dir.join("snap").join("db"), member_dir.join("wal")];
     for trace in traces {
-        if vfs.exists(&trace).map_err(storage::Error::io("look for", &trace))? {
+        if vfs
+            .exists(&trace)
+            .map_err(storage::Error::io("look for", &trace))?
+        {
             return Err(Unusable::OfEtcd(trace));
         }
     }
@@ -129,9 +147,18 @@ fn founders(config: &Config) -> Vec<MemberInfo> {
         let mut peer_urls: Vec<String> = urls.iter().map(Url::to_string).collect();
         peer_urls.sort();
         let id = member_id(&peer_urls, &config.initial_cluster_token);
-        MemberInfo { id, peer_urls, name: name.to_owned(), ..Default::default() }
+        MemberInfo {
+            id,
+            peer_urls,
+            name: name.to_owned(),
+            ..Default::default()
+        }
     };
-    config.initial_cluster.iter().map(|m| member(&m.name, &m.peer_urls)).collect()
+    config
+        .initial_cluster
+        .iter()
+        .map(|m| member(&m.name, &m.peer_urls))
+        .collect()
 }
 
 /// etcd's: the first eight bytes of a hash over the sorted peer URLs and the token.
@@ -153,12 +180,17 @@ fn hash_id(bytes: &[u8]) -> u64 {
 
 fn changes(founders: &[MemberInfo]) -> Vec<(u64, Bytes)> {
     let json = |member| serde_json::to_vec(member).expect("members are plain data");
-    founders.iter().map(|member| (member.id, json(member).into())).collect()
+    founders
+        .iter()
+        .map(|member| (member.id, json(member).into()))
+        .collect()
 }
 
 /// Member id and cluster id, 8 bytes each, big endian.
 fn encode_metadata(member_id: u64, cluster_id: u64) -> Bytes {
-    [member_id.to_be_bytes(), cluster_id.to_be_bytes()].concat().into()
+    [member_id.to_be_bytes(), cluster_id.to_be_bytes()]
+        .concat()
+        .into()
 }
 
 fn decode_metadata(bytes: &[u8]) -> Option<(u64, u64)> {
@@ -199,7 +231,11 @@ impl fmt::Display for Unusable {
                 trace.display()
             ),
             Unusable::Foreign(dir) => {
-                write!(f, "{} does not say whose log it is; restore it from a copy", dir.display())
+                write!(
+                    f,
+                    "{} does not say whose log it is; restore it from a copy",
+                    dir.display()
+                )
             }
         }
     }

@@ -14,14 +14,15 @@ pub mod grpc;
 pub mod hashes;
 pub mod http;
 pub mod lessor;
+pub mod lifecycle;
 pub mod logging;
 pub mod member;
 pub mod metrics;
 pub mod node;
 pub mod request;
+pub mod runtime;
 pub mod serve;
 pub mod signals;
-pub mod runtime;
 pub mod state;
 pub mod watch;
 

@@ -14,6 +14,7 @@ use crate::config::{CLUSTER_VERSION, Config, ETCD_VERSION};
 use crate::data_dir::{DataDir, Unusable};
 use crate::error::Error;
 use crate::event::LeaseCall;
+use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::request::Request;
 use crate::runtime::{self, Clock, Running};
@@ -57,12 +58,18 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError
     let seed = runtime::unix_time().as_nanos() as u64;
     let data = DataDir::open(vfs, &config, seed).map_err(StartError::DataDir)?;
     log_start(&config, &data);
-    let running = runtime::start(data, &config).map_err(StartError::DataDir)?;
-    publish(&running.node, &config).await.map_err(StartError::Publish)?;
+    let metrics = Arc::new(Metrics::default());
+    let running =
+        runtime::start(data, &config, Arc::clone(&metrics)).map_err(StartError::DataDir)?;
+    publish(&running.node, &config)
+        .await
+        .map_err(StartError::Publish)?;
 
     let (stop, stopping) = tokio::sync::watch::channel(false);
-    let serving = tokio::spawn(listeners.serve(running.node.clone(), Arc::clone(&config), stopping));
+    let (node, for_serving) = (running.node.clone(), Arc::clone(&config));
+    let serving = tokio::spawn(listeners.serve(node, for_serving, metrics, stopping));
     tracing::info!("ready to serve client requests");
+    crate::signals::notify_ready();
     let compacting = tokio::spawn(compact_by_itself(running.node.clone(), Arc::clone(&config)));
 
     let signal = wait_for_signal().await;
@@ -111,22 +118,31 @@ async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
     tracing::info!(
         "local-member-id" = format!("{:x}", identity.member_id),
         "cluster-id" = format!("{:x}", identity.cluster_id),
-        "local-member-attributes" = format!("{{Name:{} ClientURLs:{:?}}}", config.name, identity.client_urls),
+        "local-member-attributes" = format!(
+            "{{Name:{} ClientURLs:{:?}}}",
+            config.name, identity.client_urls
+        ),
         "published local member to cluster through raft"
     );
     if node.cluster_version()?.as_deref() != Some(CLUSTER_VERSION) {
-        tracing::info!("cluster-version" = CLUSTER_VERSION, "set initial cluster version");
+        tracing::info!(
+            "cluster-version" = CLUSTER_VERSION,
+            "set initial cluster version"
+        );
         let ver = CLUSTER_VERSION.to_owned();
-        node.propose(Request::ClusterVersionSet(membershippb::ClusterVersionSetRequest { ver }))
-            .await?;
+        node.propose(Request::ClusterVersionSet(
+            membershippb::ClusterVersionSetRequest { ver },
+        ))
+        .await?;
     }
     Ok(())
 }
 
 async fn wait_for_signal() -> i32 {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
         runtime::fatal("failed to listen for signals", &"the system refused");
     };
     let (name, number) = tokio::select! {
@@ -139,7 +155,9 @@ async fn wait_for_signal() -> i32 {
 
 /// Lets a restart go on where the leases are now.
 async fn checkpoint_leases(node: &Node) {
-    let Ok((answer, _)) = node.lease(LeaseCall::CheckpointAll).await else { return };
+    let Ok((answer, _)) = node.lease(LeaseCall::CheckpointAll).await else {
+        return;
+    };
     for rows in answer.checkpoints.chunks(LEASES_PER_ENTRY) {
         let checkpoints = rows
             .iter()
@@ -155,14 +173,21 @@ async fn checkpoint_leases(node: &Node) {
 
 async fn compact_by_itself(node: Node, config: Arc<Config>) {
     let clock = Clock::start();
-    let Some(mut compactor) = Compactor::new(config.auto_compaction, clock.now()) else { return };
+    let Some(mut compactor) = Compactor::new(config.auto_compaction, clock.now()) else {
+        return;
+    };
     loop {
         tokio::time::sleep(compactor.next().saturating_sub(clock.now())).await;
-        let Some(revision) = compactor.turn(clock.now(), node.view().revision()) else { continue };
+        let Some(revision) = compactor.turn(clock.now(), node.view().revision()) else {
+            continue;
+        };
         if !node.is_leader() {
             continue;
         }
-        let request = pb::CompactionRequest { revision, physical: false };
+        let request = pb::CompactionRequest {
+            revision,
+            physical: false,
+        };
         match node.propose(Request::Compaction(request)).await {
             Ok(_) => tracing::info!(revision, "completed auto compaction"),
             // Someone else was faster, and further.

@@ -6,7 +6,10 @@
 //!                                                 └─────► hub ──► watch streams
 //! ```
 
-#![expect(clippy::disallowed_methods, reason = "the shell reads the clock and starts threads")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the shell reads the clock and starts threads"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,6 +29,7 @@ use crate::event::{ApplyEvent, LogEvent, MemberEvent, Proposal, Reply, ReplySlot
 use crate::hashes::Hashes;
 use crate::lessor::Lessor;
 use crate::member::{Member, MemberEffects};
+use crate::metrics::Metrics;
 use crate::node::{Identity, Inner, Limits, Node, RequestIds, Shared};
 use crate::state::State;
 use crate::watch::{Hub, HubHandle};
@@ -48,7 +52,9 @@ impl Clock {
 }
 
 pub fn unix_time() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 /// A member at work. `stop` ends it in order; dropping it leaves its threads to the process's end.
@@ -62,7 +68,7 @@ pub struct Running {
 
 /// Starts the actors on an opened data directory. Must be called within a tokio runtime: replies
 /// are delivered by a task of it.
-pub fn start(data: DataDir, config: &Config) -> Result<Running, Unusable> {
+pub fn start(data: DataDir, config: &Config, metrics: Arc<Metrics>) -> Result<Running, Unusable> {
     let clock = Clock::start();
     let voters = data.voters()?;
     let raft_config = raft::Config {
@@ -86,7 +92,10 @@ pub fn start(data: DataDir, config: &Config) -> Result<Running, Unusable> {
     let hashes = Arc::new(Hashes::default());
     tokio::spawn(deliver(replies_rx));
 
-    let request_ids = Arc::new(RequestIds::new(data.member_id, unix_time().as_millis() as u64));
+    let request_ids = Arc::new(RequestIds::new(
+        data.member_id,
+        unix_time().as_millis() as u64,
+    ));
     let links = Links {
         clock,
         member: member_tx.clone(),
@@ -98,14 +107,17 @@ pub fn start(data: DataDir, config: &Config) -> Result<Running, Unusable> {
         hashes: Arc::clone(&hashes),
         request_ids: Arc::clone(&request_ids),
         member_id: data.member_id,
+        metrics,
     };
-    let (log, for_log) = (data.log, links.member.clone());
+    let (log, for_log) = (data.log, links.clone());
     let for_apply = links.clone();
     let threads = vec![
-        spawn("watch", move || run_hub(clock, hub)),
+        spawn("watch", move || run_hub(hub)),
         spawn("apply", move || run_applier(applier, apply_rx, for_apply)),
         spawn("log", move || run_log(log, log_rx, for_log)),
-        spawn("member", move || run_member(Member::new(raft), member_rx, links)),
+        spawn("member", move || {
+            run_member(Member::new(raft), member_rx, links)
+        }),
     ];
     let node = Node::new(Inner {
         reader,
@@ -118,7 +130,11 @@ pub fn start(data: DataDir, config: &Config) -> Result<Running, Unusable> {
             cluster_id: data.cluster_id,
             member_id: data.member_id,
             name: config.name.clone(),
-            client_urls: config.advertise_client_urls.iter().map(|url| url.to_string()).collect(),
+            client_urls: config
+                .advertise_client_urls
+                .iter()
+                .map(|url| url.to_string())
+                .collect(),
         },
         limits: Limits {
             max_request_bytes: config.max_request_bytes,
@@ -129,7 +145,13 @@ pub fn start(data: DataDir, config: &Config) -> Result<Running, Unusable> {
         admission: Node::new_admission(),
         request_ids,
     });
-    Ok(Running { node, member: member_tx, apply: apply_tx, threads, _lock: data.lock })
+    Ok(Running {
+        node,
+        member: member_tx,
+        apply: apply_tx,
+        threads,
+        _lock: data.lock,
+    })
 }
 
 impl Running {
@@ -168,6 +190,7 @@ struct Links {
     hashes: Arc<Hashes>,
     request_ids: Arc<RequestIds>,
     member_id: u64,
+    metrics: Arc<Metrics>,
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
@@ -219,14 +242,19 @@ fn run_member(mut member: Member, inbox: Receiver<MemberEvent>, links: Links) {
             let _ = links.log.send(LogEvent::Write(write));
         }
         let status = member.status();
-        links.shared.committed.store(status.commit, Ordering::Relaxed);
+        links
+            .shared
+            .committed
+            .store(status.commit, Ordering::Relaxed);
         if let Some(change) = effects.role_change.take() {
             let leads = change.role == RoleKind::Leader;
             let _ = links.apply.send(ApplyEvent::Leading(leads));
             note_role(&links, &change);
         }
         if !effects.committed.is_empty() {
-            let _ = links.apply.send(ApplyEvent::Committed(std::mem::take(&mut effects.committed)));
+            let _ = links.apply.send(ApplyEvent::Committed(std::mem::take(
+                &mut effects.committed,
+            )));
         }
         if !effects.replies.is_empty() {
             let _ = links.replies.send(std::mem::take(&mut effects.replies));
@@ -235,7 +263,9 @@ fn run_member(mut member: Member, inbox: Receiver<MemberEvent>, links: Links) {
             let _ = links.log.send(LogEvent::Stop);
             return;
         }
-        let wait = member.wake_at().map(|at| at.saturating_sub(links.clock.now()));
+        let wait = member
+            .wake_at()
+            .map(|at| at.saturating_sub(links.clock.now()));
         if !receive(&inbox, wait, &mut events) {
             return;
         }
@@ -257,12 +287,15 @@ fn note_role(links: &Links, change: &RoleChange) {
     if change.leader != previous && change.leader != 0 {
         links.shared.leader_changes.fetch_add(1, Ordering::Relaxed);
         let leader = format!("{:x}", change.leader);
-        tracing::info!("raft.node: {id} elected leader {leader} at term {}", change.term);
+        tracing::info!(
+            "raft.node: {id} elected leader {leader} at term {}",
+            change.term
+        );
     }
 }
 
 /// One sync per batch: while it runs, the next batch gathers in the inbox.
-fn run_log(mut log: LogWriter, inbox: Receiver<LogEvent>, member: Sender<MemberEvent>) {
+fn run_log(mut log: LogWriter, inbox: Receiver<LogEvent>, links: Links) {
     let mut events = Vec::new();
     while receive(&inbox, None, &mut events) {
         let mut newest = None;
@@ -283,17 +316,26 @@ fn run_log(mut log: LogWriter, inbox: Receiver<LogEvent>, member: Sender<MemberE
         }
         if let Some(job) = log.prepare_next() {
             spawn("log-segment", move || {
-                job.run().unwrap_or_else(|error| fatal("failed to prepare the log", &error));
+                job.run()
+                    .unwrap_or_else(|error| fatal("failed to prepare the log", &error));
             });
         }
         if let Some(ticket) = newest {
-            log.sync().unwrap_or_else(|error| fatal("failed to sync the log", &error));
-            let _ = member.send(MemberEvent::Durable { ticket });
+            let began = links.clock.now();
+            log.sync()
+                .unwrap_or_else(|error| fatal("failed to sync the log", &error));
+            links.metrics.wal_fsync.observe(links.clock.now() - began);
+            let _ = links.member.send(MemberEvent::Durable { ticket });
         }
         if stop {
             return;
         }
     }
+}
+
+fn run_hub(mut hub: Hub) {
+    hub.run()
+        .unwrap_or_else(|error| fatal("failed to read the changes to be watched", &error));
 }
 
 fn run_applier(mut applier: Applier, inbox: Receiver<ApplyEvent>, links: Links) {
@@ -317,8 +359,14 @@ fn run_applier(mut applier: Applier, inbox: Receiver<ApplyEvent>, links: Links) 
 
 fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
     let stats = applier.stats();
-    links.shared.db_bytes.store(stats.file_bytes + stats.dirty_bytes, Ordering::Relaxed);
-    links.shared.db_bytes_in_use.store(stats.in_use_bytes + stats.dirty_bytes, Ordering::Relaxed);
+    links
+        .shared
+        .db_bytes
+        .store(stats.file_bytes + stats.dirty_bytes, Ordering::Relaxed);
+    links
+        .shared
+        .db_bytes_in_use
+        .store(stats.in_use_bytes + stats.dirty_bytes, Ordering::Relaxed);
     for job in effects.hash.drain(..) {
         links.hashes.begin(job.revision);
         let hashes = Arc::clone(&links.hashes);
@@ -331,7 +379,9 @@ fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
         links.hub.advanced(revision);
     }
     for (index, change) in effects.conf_changes.drain(..) {
-        let _ = links.member.send(MemberEvent::ConfChanged { index, change });
+        let _ = links
+            .member
+            .send(MemberEvent::ConfChanged { index, change });
     }
     if let Some(index) = effects.applied.take() {
         links.shared.applied.store(index, Ordering::Relaxed);
@@ -342,7 +392,11 @@ fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
     }
     for request in effects.proposals.drain(..) {
         let data = request.encode(links.request_ids.next());
-        let _ = links.member.send(MemberEvent::Propose(Proposal { request, data, reply: None }));
+        let _ = links.member.send(MemberEvent::Propose(Proposal {
+            request,
+            data,
+            reply: None,
+        }));
     }
     if let Some(index) = effects.drop_log_before.take() {
         let _ = links.log.send(LogEvent::DropBefore { index });

@@ -19,7 +19,9 @@ fn created(rig: &mut Rig, client: &mut Client, request: WatchCreateRequest) -> i
     client.create(request);
     rig.settle(client);
     let place = client.received.iter().position(|response| response.created);
-    let response = client.received.remove(place.expect("the watch was announced"));
+    let response = client
+        .received
+        .remove(place.expect("the watch was announced"));
     assert!(!response.canceled, "{}", response.cancel_reason);
     response.watch_id
 }
