@@ -111,7 +111,7 @@ pub fn flush() {
 }
 
 /// A field that is a list or a map: `urls = %json(&urls)`.
-pub fn json(value: &impl Serialize) -> impl fmt::Display {
+pub fn json(value: &impl Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_else(|_| "null".into());
     format!("{JSON_MARK}{text}")
 }
