@@ -23,6 +23,9 @@ use crate::serve::{BindError, Listeners};
 /// Calls in progress get this long to end once a stop was asked for.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// How often a starting member asks whether there is a leader.
+const ELECTION_POLL: Duration = Duration::from_millis(2);
+
 /// Leases in one checkpoint entry at the stop.
 const LEASES_PER_ENTRY: usize = 10_000;
 
@@ -114,7 +117,13 @@ async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
             client_urls: identity.client_urls.clone(),
         }),
     });
-    node.propose(request).await?;
+    // The first election may still be under way.
+    while let Err(error) = node.propose(request.clone()).await {
+        match error {
+            Error::NoLeader => tokio::time::sleep(ELECTION_POLL).await,
+            error => return Err(error),
+        }
+    }
     tracing::info!(
         "local-member-id" = format!("{:x}", identity.member_id),
         "cluster-id" = format!("{:x}", identity.cluster_id),
