@@ -93,11 +93,14 @@ impl LogWriter {
         };
         let (wal, recovery) = Wal::open(vfs, dir, wal_options, &mut |record| replay.take(&record))?;
         let metadata = replay.metadata.take();
-        let (recovered, made_up) = replay.settle(applied)?;
+        let term_on_disk = replay.hard_state.term;
+        let (recovered, voided) = replay.settle(applied)?;
         let last = recovered.base.index + recovered.entries.len() as Index;
         let mut writer = LogWriter { wal, last };
-        if made_up {
+        if voided {
             writer.reset(applied);
+        }
+        if voided || recovered.hard_state.term != term_on_disk {
             writer.hard_state(&recovered.hard_state);
             writer.sync()?;
         }
@@ -306,7 +309,7 @@ impl Replay {
         }
     }
 
-    /// The decision table at the top. The flag: a reset has to be made up for.
+    /// The decision table at the top. The flag: all entries are void.
     fn settle(mut self, applied: Position) -> Result<(Recovered, bool)> {
         let begin = self.base.unwrap_or(applied.index);
         if begin > applied.index {
@@ -331,23 +334,20 @@ impl Replay {
             return Err(self.corrupt(what));
         }
         if state.term < newest.term {
-            if !self.entries.is_empty() {
-                let what = format!("the log is of term {}, not {}", newest.term, state.term);
-                return Err(self.corrupt(what));
-            }
-            // The store is of a term this log never saw.
+            // The record was torn off behind the entries it came with, or the store is of a term
+            // this log never saw. A vote in that term would have been durable before anybody
+            // heard of it: there was none.
             state.term = newest.term;
             state.vote = NOBODY;
         }
         state.commit = state.commit.clamp(applied.index, newest.index);
-        let made_up = !continues || state.term != self.hard_state.term;
         let recovered = Recovered {
             hard_state: state,
             base,
             entries: mem::take(&mut self.entries).into(),
             applied: applied.index,
         };
-        Ok((recovered, made_up))
+        Ok((recovered, !continues))
     }
 
     /// The position before the first entry. Its term, when unknown, is that of the first entry's
@@ -355,6 +355,9 @@ impl Replay {
     fn base_position(&mut self, base: Index, applied: Position) -> Position {
         if base == applied.index {
             return applied;
+        }
+        if base == 0 {
+            return Position::default();
         }
         if let Some(term) = self.term_at(base) {
             return Position { term, index: base };
@@ -399,3 +402,5 @@ fn parse_entry(record: &Record<'_>) -> Option<Entry> {
     })
 }
 
+#[cfg(test)]
+mod tests;

@@ -317,3 +317,5 @@ impl Log {
     }
 }
 
+#[cfg(test)]
+mod tests;

@@ -153,3 +153,5 @@ impl Inflight {
     }
 }
 
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,5 @@
-//! Tests of whole members: a cluster in one thread, driven by hand (`paper`, `single`), by text
-//! scripts, or by chance.
+//! Tests of whole members: a cluster in one thread, driven by hand (`single`) or by chance.
 
 mod cluster;
+mod random;
 mod single;

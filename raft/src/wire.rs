@@ -16,4 +16,3 @@ pub use parts::{
     decode_snapshot, encode_conf_change, encode_conf_change_v2, encode_conf_state, encode_entry,
     encode_hard_state, encode_snapshot,
 };
-

@@ -108,6 +108,7 @@ pub(super) struct Cluster {
     /// Everything ever applied anywhere, with the machine's hash after it.
     chosen: BTreeMap<Index, (Position, u64)>,
     leaders: BTreeMap<Term, NodeId>,
+    pub(super) installs: usize,
 }
 
 impl Cluster {
@@ -116,6 +117,21 @@ impl Cluster {
         let mut cluster = Cluster::default();
         for id in voters {
             cluster.add(Config::new(*id, voters.to_vec(), 1));
+        }
+        cluster
+    }
+
+    /// As servers start a cluster: the members are the first entries of every log.
+    pub(super) fn bootstrapped(voters: &[NodeId]) -> Cluster {
+        let members: Vec<_> = voters.iter().map(|id| (*id, Bytes::new())).collect();
+        let mut cluster = Cluster::default();
+        for id in voters {
+            let recovered = crate::bootstrap(&members);
+            cluster.add(Config::new(*id, vec![], 1));
+            let disk = &mut cluster.node(*id).disk;
+            disk.entries = recovered.entries;
+            disk.hard_state = recovered.hard_state;
+            cluster.start(*id);
         }
         cluster
     }
@@ -361,6 +377,7 @@ impl Cluster {
     }
 
     pub(super) fn install(&mut self, id: NodeId, snapshot: &Snapshot, report: bool) {
+        self.installs += 1;
         let hash = u64::from_le_bytes(snapshot.data.as_ref().try_into().unwrap());
         assert_eq!(
             self.chosen[&snapshot.position.index],

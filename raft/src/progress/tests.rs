@@ -1,0 +1,100 @@
+use super::*;
+
+fn replicating(matched: Index, next: Index) -> Progress {
+    let mut progress = Progress::new(matched + 1);
+    progress.acknowledged(matched, 0);
+    for last in matched + 1..next {
+        progress.sent(last, 10);
+    }
+    progress
+}
+
+#[test]
+fn a_probe_waits_for_its_answer() {
+    let mut progress = Progress::new(5);
+    progress.sent(9, 100);
+    assert_eq!(progress.flow, Flow::Probe { paused: true });
+    assert_eq!(progress.next, 5);
+    progress.acknowledged(9, 0);
+    assert_eq!(
+        (progress.flow, progress.matched, progress.next),
+        (Flow::Replicate, 9, 10)
+    );
+}
+
+#[test]
+fn a_refused_probe_steps_back_to_the_hint() {
+    let mut progress = Progress::new(50);
+    progress.sent(60, 0);
+    assert!(progress.refused(49, 20));
+    assert_eq!(
+        (progress.flow, progress.next),
+        (Flow::Probe { paused: false }, 21)
+    );
+    // The same refusal again answers nothing that was asked.
+    assert!(!progress.refused(49, 20));
+    // A hint that is no step back is one all the same.
+    assert!(progress.refused(20, 90));
+    assert_eq!(progress.next, 20);
+}
+
+#[test]
+fn a_refusal_while_replicating_starts_over_behind_what_matched() {
+    let mut progress = replicating(3, 8);
+    assert!(!progress.refused(2, 0));
+    assert!(progress.refused(6, 4));
+    assert_eq!(
+        (progress.flow, progress.next),
+        (Flow::Probe { paused: false }, 4)
+    );
+}
+
+#[test]
+fn old_answers_change_nothing() {
+    let mut progress = replicating(7, 9);
+    progress.acknowledged(5, 0);
+    assert_eq!((progress.matched, progress.next), (7, 9));
+}
+
+#[test]
+fn the_window_fills_by_count_and_by_bytes_and_one_answer_frees_many() {
+    let few = Limits {
+        inflight_messages: 3,
+        ..Limits::default()
+    };
+    let small = Limits {
+        inflight_bytes: 25,
+        ..Limits::default()
+    };
+    let mut progress = replicating(0, 3);
+    assert!(!progress.inflight.is_full(&few) && !progress.inflight.is_full(&small));
+    progress.sent(3, 10);
+    assert!(progress.inflight.is_full(&few) && progress.inflight.is_full(&small));
+    progress.acknowledged(2, 0);
+    assert_eq!(
+        (progress.inflight.queue.len(), progress.inflight.bytes),
+        (1, 10)
+    );
+}
+
+#[test]
+fn a_snapshot_ends_when_the_log_goes_on_from_what_is_held() {
+    let mut progress = replicating(3, 4);
+    progress.await_snapshot();
+    progress.flow = Flow::Snapshot { sent: Some(40) };
+    progress.acknowledged(9, 30);
+    assert_eq!(progress.flow, Flow::Snapshot { sent: Some(40) });
+    progress.acknowledged(40, 30);
+    assert_eq!((progress.flow, progress.next), (Flow::Replicate, 41));
+}
+
+#[test]
+fn a_probe_after_a_snapshot_begins_behind_it() {
+    let mut progress = replicating(3, 4);
+    progress.flow = Flow::Snapshot { sent: Some(40) };
+    progress.probe();
+    assert_eq!(progress.next, 41);
+    progress.flow = Flow::Snapshot { sent: None };
+    progress.probe();
+    assert_eq!(progress.next, 4);
+}
