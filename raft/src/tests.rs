@@ -1,5 +1,6 @@
-//! Tests of whole members: a cluster in one thread, driven by hand (`single`) or by chance.
+//! Tests of whole members: a cluster in one thread, driven by hand (`paper`, `single`) or by chance.
 
 mod cluster;
+mod paper;
 mod random;
 mod single;

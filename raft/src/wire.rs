@@ -16,3 +16,6 @@ pub use parts::{
     decode_snapshot, encode_conf_change, encode_conf_change_v2, encode_conf_state, encode_entry,
     encode_hard_state, encode_snapshot,
 };
+
+#[cfg(test)]
+mod tests;
