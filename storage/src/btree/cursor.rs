@@ -38,12 +38,12 @@ impl<'a> Cursor<'a> {
 
     /// To the first entry.
     pub(crate) fn first(&mut self) -> Result<bool> {
-        self.from_root(Edge::First)
+        self.descend_from_root(Edge::First)
     }
 
     /// To the last entry.
     pub(crate) fn last(&mut self) -> Result<bool> {
-        self.from_root(Edge::Last)
+        self.descend_from_root(Edge::Last)
     }
 
     /// To the first entry whose key is `>= key`. Cheap when it lies in the leaf the cursor is in.
@@ -162,7 +162,7 @@ impl<'a> Cursor<'a> {
         Ok(true)
     }
 
-    fn from_root(&mut self, edge: Edge) -> Result<bool> {
+    fn descend_from_root(&mut self, edge: Edge) -> Result<bool> {
         self.path.clear();
         let Some(view) = self.tree.view(self.pages)? else {
             return Ok(false);
