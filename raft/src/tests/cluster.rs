@@ -405,21 +405,18 @@ impl Cluster {
     /// Time passes; whoever has something due does it.
     pub(super) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
-        loop {
-            let due = |id: &NodeId| self.raft(*id).wake_at().map(|at| (at.max(self.now), *id));
-            let next = self.up().iter().filter_map(due).min();
-            match next {
-                Some((at, id)) if at <= end => {
-                    self.now = at;
-                    self.step(id, Input::Tick);
-                    return self.pass(end - at);
-                }
-                _ => {
-                    self.now = end;
-                    return;
-                }
+        let due = |cluster: &Cluster, id: NodeId| {
+            let at = cluster.raft(id).wake_at()?;
+            Some((at.max(cluster.now), id))
+        };
+        while let Some((at, id)) = self.up().into_iter().filter_map(|id| due(self, id)).min() {
+            if at > end {
+                break;
             }
+            self.now = at;
+            self.step(id, Input::Tick);
         }
+        self.now = end;
     }
 
     /// Makes `id` the leader, all others following.

@@ -113,7 +113,7 @@ impl Run {
                 id,
                 Input::SnapshotSent {
                     to: id % 5 + 1,
-                    ok: id % 2 == 0,
+                    ok: id.is_multiple_of(2),
                 },
             ),
             98 => self
