@@ -5,5 +5,7 @@ pub mod check;
 pub mod cluster;
 pub mod health;
 pub mod kv;
+pub mod lease;
 pub mod lock;
 pub mod maintenance;
+pub mod watch;

@@ -136,6 +136,16 @@ impl Node {
         self.0.reader.view()
     }
 
+    /// For those who read again and again.
+    pub fn reader(&self) -> Reader {
+        self.0.reader.clone()
+    }
+
+    /// A number no one else gets, as etcd lays it out.
+    pub fn unique_id(&self) -> u64 {
+        self.0.request_ids.next()
+    }
+
     pub async fn lease(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
         let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
         self.0

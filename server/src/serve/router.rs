@@ -17,8 +17,10 @@ use crate::grpc::auth::AuthService;
 use crate::grpc::cluster::ClusterService;
 use crate::grpc::health::HealthService;
 use crate::grpc::kv::KvService;
+use crate::grpc::lease::LeaseService;
 use crate::grpc::lock;
 use crate::grpc::maintenance::MaintenanceService;
+use crate::grpc::watch::WatchService;
 use crate::metrics::{self, CallType, METHODS, Metrics, Service};
 use crate::node::Node;
 
@@ -28,6 +30,8 @@ type Servers = (
     pb::maintenance_server::MaintenanceServer<MaintenanceService>,
     pb::auth_server::AuthServer<AuthService>,
     health::health_server::HealthServer<HealthService>,
+    pb::lease_server::LeaseServer<LeaseService>,
+    WatchService,
 );
 
 /// Cheap to clone: every call gets its own.
@@ -57,6 +61,13 @@ impl Router {
                 .max_decoding_message_size(usize::MAX),
             health::health_server::HealthServer::new(HealthService)
                 .max_decoding_message_size(usize::MAX),
+            pb::lease_server::LeaseServer::new(LeaseService::new(node.clone()))
+                .max_decoding_message_size(usize::MAX),
+            WatchService::new(
+                node.clone(),
+                config.max_message_bytes(),
+                config.watch_progress_notify_interval,
+            ),
         );
         Router {
             node,
@@ -112,16 +123,15 @@ impl Router {
         service: Service,
         request: Request<RequestBody<Incoming>>,
     ) -> Response<tonic::body::Body> {
-        let (kv, cluster, maintenance, auth, health) = &*self.servers;
+        let (kv, cluster, maintenance, auth, health, lease, watch) = &*self.servers;
         let Ok(response) = match service {
             Service::Kv => kv.clone().call(request).await,
             Service::Cluster => cluster.clone().call(request).await,
             Service::Maintenance => maintenance.clone().call(request).await,
             Service::Auth => auth.clone().call(request).await,
             Service::Health => health.clone().call(request).await,
-            Service::Lease | Service::Watch => {
-                Ok(Status::unimplemented("not supported by Stele yet").into_http())
-            }
+            Service::Lease => lease.clone().call(request).await,
+            Service::Watch => Ok(watch.call(request)),
             Service::Election | Service::Lock => Ok(lock::missing(service).into_http()),
         };
         response

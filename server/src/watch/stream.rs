@@ -168,6 +168,11 @@ impl Stream {
         !self.asking && self.ended.is_none()
     }
 
+    /// The mailbox waits until history has been read.
+    pub fn waits_for_history(&self) -> bool {
+        self.gap.is_some()
+    }
+
     /// Set when there will be no more responses.
     pub fn ended(&self) -> Option<&Ended> {
         self.ended.as_ref()
