@@ -1,1 +1,130 @@
-fn main() {}
+//! The `stele` binary: reads its command line, starts logging, runs a server, and ends as etcd
+//! would. Called by the name `etcd` it does the same.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use server::config::{self, Config, ETCD_VERSION, Exit, LogConfig, Note};
+use server::logging::{self, FATAL, json};
+use server::{lifecycle, signals};
+use storage::vfs::os::OsVfs;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let program = args.next().unwrap_or_default();
+    let args: Vec<String> = args.collect();
+    let variables: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| name.starts_with("ETCD_"))
+        .collect();
+    match config::parse(&args, &variables, &|path| std::fs::read_to_string(path)) {
+        Ok(config) => run(config, program),
+        Err(exit) => refuse(exit),
+    }
+}
+
+fn run(config: Config, program: String) -> ExitCode {
+    if let Err(error) = logging::init(&config.log) {
+        return fail("failed to start logging", &error);
+    }
+    announce(&config, program);
+    match lifecycle::run(config, Arc::new(OsVfs)) {
+        Ok(signal) => {
+            logging::flush();
+            signals::exit_by(signal)
+        }
+        Err(error) => fail("discovery failed", &error.to_string()),
+    }
+}
+
+/// What a person or a tool looks for at the top of the log.
+fn announce(config: &Config, program: String) {
+    let mut command = vec![program];
+    command.extend(config.args.iter().cloned());
+    tracing::info!(args = %json(&command), "Running: ");
+    for note in &config.notes {
+        match note {
+            Note::Text(text) => tracing::warn!("{text}"),
+            Note::UnknownVariable(variable) => tracing::warn!(
+                "environment-variable" = variable,
+                "unrecognized environment variable"
+            ),
+        }
+    }
+    let members: Vec<String> = config
+        .initial_cluster
+        .iter()
+        .flat_map(|member| {
+            member
+                .peer_urls
+                .iter()
+                .map(|url| format!("{}={url}", member.name))
+        })
+        .collect();
+    tracing::info!(
+        "etcd-version" = ETCD_VERSION,
+        "stele-version" = env!("CARGO_PKG_VERSION"),
+        "max-cpu-available" = std::thread::available_parallelism().map_or(1, usize::from),
+        name = config.name,
+        "data-dir" = %config.data_dir.display(),
+        "cluster-size" = config.initial_cluster.len(),
+        "heartbeat-interval" = config::duration(config.heartbeat_interval),
+        "election-timeout" = config::duration(config.election_timeout),
+        "snapshot-count" = config.snapshot_count,
+        "snapshot-catchup-entries" = config.snapshot_catchup_entries,
+        "initial-advertise-peer-urls" = urls(&config.initial_advertise_peer_urls),
+        "listen-peer-urls" = urls(&config.listen_peer_urls),
+        "advertise-client-urls" = urls(&config.advertise_client_urls),
+        "listen-client-urls" = urls(&config.listen_client_urls),
+        "listen-metrics-urls" = urls(&config.listen_metrics_urls),
+        "initial-cluster" = members.join(","),
+        "initial-cluster-token" = config.initial_cluster_token,
+        "quota-backend-bytes" = config.quota_backend_bytes.unwrap_or(0),
+        "max-request-bytes" = config.max_request_bytes,
+        "max-concurrent-streams" = config.max_concurrent_streams,
+        "pre-vote" = config.pre_vote,
+        "v2-deprecation" = "write-only",
+        "starting an etcd server"
+    );
+}
+
+fn urls(urls: &[config::Url]) -> String {
+    urls.iter()
+        .map(config::Url::as_str)
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+/// Ends without having started, as etcd's exit codes have it.
+fn refuse(exit: Exit) -> ExitCode {
+    let (what, error) = match exit {
+        Exit::Print {
+            stdout,
+            stderr,
+            code,
+        } => {
+            // Nobody is left to tell when the terminal has gone.
+            let _ = std::io::stdout().write_all(stdout.as_bytes());
+            let _ = std::io::stderr().write_all(stderr.as_bytes());
+            return ExitCode::from(code);
+        }
+        Exit::Invalid(invalid) if invalid.starting => ("discovery failed", invalid.reason),
+        Exit::Invalid(invalid) => ("failed to verify flags", invalid.reason),
+        Exit::Shadowed { variable } => (SHADOWED, variable),
+    };
+    if let Err(error) = logging::init(&LogConfig::default()) {
+        eprintln!("{error}");
+    }
+    fail(what, &error)
+}
+
+/// etcd's words, its two closing brackets included.
+const SHADOWED: &str = "conflicting environment variable is shadowed by corresponding \
+                        command-line flag (either unset environment variable or disable flag))";
+
+fn fail(what: &str, error: &str) -> ExitCode {
+    tracing::error!(target: FATAL, error, "{what}");
+    logging::flush();
+    ExitCode::FAILURE
+}
