@@ -15,6 +15,7 @@ use crate::event::{
 use crate::lessor::Lessor;
 use crate::request::Request;
 use crate::state::{self, Effects, State};
+use crate::watch::HubHandle;
 
 /// Bytes of changed pages in memory that start a checkpoint.
 const DIRTY_BYTES_TO_CHECKPOINT: u64 = 32 << 20;
@@ -24,6 +25,9 @@ const DIRTY_BYTES_MAX: u64 = 96 << 20;
 const LOG_BYTES_TO_CHECKPOINT: u64 = 192 << 20;
 /// Rows that one step of a compaction removes; entries are applied between steps.
 const COMPACT_STEP_ROWS: usize = 256;
+/// How long the removal of compacted rows waits before it looks again whether the hub has read
+/// them; usually it has within some microseconds.
+const HUB_PATIENCE: Now = Now::from_millis(1);
 /// Leases revoked per turn, and lease checkpoints per entry.
 const LEASES_PER_TURN: usize = 500;
 
@@ -31,6 +35,7 @@ pub struct Applier {
     state: State,
     reader: Reader,
     lessor: Lessor,
+    hub: HubHandle,
     leading: bool,
     /// Committed entries that wait for memory; see `DIRTY_BYTES_MAX`.
     backlog: VecDeque<Committed>,
@@ -73,7 +78,12 @@ pub struct HashJob {
 
 impl Applier {
     /// `now` is when the leases found in the store begin to run.
-    pub fn new(state: State, mut lessor: Lessor, now: Now) -> Result<Applier, Error> {
+    pub fn new(
+        state: State,
+        mut lessor: Lessor,
+        hub: HubHandle,
+        now: Now,
+    ) -> Result<Applier, Error> {
         let rows = state::leases(state.store.root())?;
         lessor.restore(
             rows.iter()
@@ -84,6 +94,7 @@ impl Applier {
             reader: state.store.reader(),
             state,
             lessor,
+            hub,
             leading: false,
             backlog: VecDeque::new(),
             checkpoint_running: false,
@@ -101,6 +112,9 @@ impl Applier {
 
     /// When to call again though nothing arrives.
     pub fn wake_at(&self, now: Now) -> Option<Now> {
+        if self.compacting && self.is_ahead_of_hub() {
+            return Some(now + HUB_PATIENCE);
+        }
         if self.compacting || (!self.backlog.is_empty() && !self.stalled()) {
             return Some(now);
         }
@@ -351,6 +365,9 @@ impl Applier {
         if !self.compacting {
             return Ok(());
         }
+        if self.is_ahead_of_hub() {
+            return Ok(());
+        }
         let progress = self.state.store.compact_step(COMPACT_STEP_ROWS)?;
         if progress.done {
             self.compacting = false;
@@ -359,6 +376,12 @@ impl Applier {
             }
         }
         Ok(())
+    }
+
+    /// The hub has not read all that a compaction is about to remove: watches that were never
+    /// behind would miss it.
+    fn is_ahead_of_hub(&self) -> bool {
+        self.hub.seen() < self.state.store.root().compacted()
     }
 
     fn stalled(&self) -> bool {

@@ -81,13 +81,13 @@ pub fn start(data: DataDir, config: &Config, metrics: Arc<Metrics>) -> Result<Ru
     let lessor = Lessor::new(config.election_timeout);
     let state = State::new(data.store, min_lease_ttl(config.election_timeout))?;
     let reader = state.store.reader();
-    let applier = Applier::new(state, lessor, clock.now())?;
+    let (hub, hub_handle) = Hub::new(reader.clone());
+    let applier = Applier::new(state, lessor, hub_handle.clone(), clock.now())?;
 
     let (member_tx, member_rx) = unbounded();
     let (log_tx, log_rx) = unbounded();
     let (apply_tx, apply_rx) = unbounded();
     let (replies_tx, replies_rx) = unbounded_channel();
-    let (hub, hub_handle) = Hub::new(reader.clone());
     let shared = Arc::new(Shared::default());
     let hashes = Arc::new(Hashes::default());
     tokio::spawn(deliver(replies_rx));

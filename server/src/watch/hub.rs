@@ -395,6 +395,8 @@ impl Hub {
 
     fn stop(&mut self) {
         self.stopped = true;
+        // Nobody is watching any more: nothing has to wait for it.
+        self.inbox.set_seen(i64::MAX);
         for stream in self.streams.iter().flatten() {
             self.wakers.extend(stream.mailbox.answer(Item::Closed));
         }
