@@ -161,6 +161,7 @@ impl Client {
             busy = true;
         }
         self.stream.pump(&mut self.out);
+        busy |= self.stream.accepts() && !self.requests.is_empty();
         if self.read.is_none() {
             self.read = self.stream.next_read();
             busy |= self.read.is_some();
