@@ -186,7 +186,7 @@ impl Tree {
                     return Err(error);
                 }
             },
-            None => w.node(Image::new(self.kind.id, 0, UNIT), Vec::new()),
+            None => w.node(Image::new(&self.kind, 0, UNIT), Vec::new()),
         };
         match self.root.insert(Link::Memory(link)) {
             Link::Memory(node) => Ok(node),
@@ -202,9 +202,9 @@ impl Tree {
         let level = left.page().level() + 1;
         let cells = cell_len(0, CHILD_BYTES) + cell_len(split.bound.len(), CHILD_BYTES);
         let len = round_up(HEADER + 2 * SLOT + cells);
-        let mut image = Image::new(self.kind.id, level, len);
-        image.push(&[], &child_value(weight - split.weight, NOWHERE));
-        image.push(&split.bound, &child_value(split.weight, NOWHERE));
+        let mut image = Image::new(&self.kind, level, len);
+        image.insert(0, &[], &child_value(weight - split.weight, NOWHERE));
+        image.insert(1, &split.bound, &child_value(split.weight, NOWHERE));
         let root = w.node(image, vec![Some(left), Some(split.node)]);
         self.root = Some(Link::Memory(root));
     }

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::page::{
-    CHILD_BYTES, HEADER, MAGIC, Page, PageRef, SLOT, UNIT, VERSION, at, cell_len, u32_at,
-    write_cell,
+    CHILD_BYTES, HEADER, MAGIC, Page, PageRef, SLOT, UNIT, VERSION, at, cell_len, hint, shared,
+    u32_at, write_cell,
 };
+use super::tree::TreeKind;
 
 /// The page of a node in memory, always a whole number of units long.
 #[derive(Clone, Debug)]
@@ -37,7 +38,43 @@ pub(super) const NOWHERE: PageRef = PageRef {
 
 impl Image {
     /// An empty page of `len` bytes.
-    pub(super) fn new(tree: u8, level: u8, len: usize) -> Image {
+    pub(super) fn new(kind: &TreeKind, level: u8, len: usize) -> Image {
+        Image::with(kind.id, kind.order.code(), level, len)
+    }
+
+    /// An empty page of `len` bytes for the entries `range` of another one.
+    fn like(page: Page<'_>, range: Range<usize>, len: usize) -> Image {
+        let order = page.order();
+        let mut image = Image::with(page.tree(), order.code(), page.level(), len);
+        let first = range.start + page.first();
+        if first < range.end {
+            image.expect(page.key(first), page.key(range.end - 1));
+        }
+        image
+    }
+
+    /// The entries `range` of another page (a branch's first one loses its bound), packed tightly.
+    pub(super) fn part(page: Page<'_>, range: Range<usize>, len: usize) -> Image {
+        let mut image = Image::like(page, range.clone(), len);
+        for i in range.clone() {
+            if i == range.start && page.level() > 0 {
+                image.push(&[], page.value(i));
+            } else {
+                image.push_cell(page.cell(i), page.key(i));
+            }
+        }
+        image
+    }
+
+    /// An empty page will get keys between these two: what both begin with, all do.
+    pub(super) fn expect(&mut self, first: &[u8], last: &[u8]) {
+        assert_eq!(self.page().count(), 0);
+        let order = self.page().order();
+        let skip = shared(order.user_key(first), order.user_key(last));
+        self.set(at::SKIP, skip as u32);
+    }
+
+    fn with(tree: u8, order: u8, level: u8, len: usize) -> Image {
         assert!(len >= UNIT && len.is_multiple_of(UNIT));
         let len_u32 = u32::try_from(len).expect("a node below 4 GiB");
         let mut bytes = vec![0; len];
@@ -45,6 +82,7 @@ impl Image {
         bytes[at::VERSION] = VERSION;
         bytes[at::TREE] = tree;
         bytes[at::LEVEL] = level;
+        bytes[at::ORDER] = order;
         let mut image = Image { bytes };
         image.set(at::UNITS, len_u32 / UNIT as u32);
         image.set(at::HEAP, len_u32);
@@ -85,12 +123,48 @@ impl Image {
     #[inline]
     pub(super) fn insert(&mut self, index: usize, key: &[u8], value: &[u8]) {
         let len = cell_len(key.len(), value.len());
-        let cell = self.make_cell(index, len);
+        let hint = self.hint_for(index, key);
+        let cell = self.make_cell(index, len, hint);
         write_cell(&mut self.bytes[cell], key, value);
     }
 
+    /// The hint of a key to be inserted, after making room for it in what the page skips.
     #[inline]
-    fn make_cell(&mut self, index: usize, len: usize) -> Range<usize> {
+    fn hint_for(&mut self, index: usize, key: &[u8]) -> u32 {
+        let page = self.page();
+        if index < page.first() {
+            return 0;
+        }
+        let user = page.order().user_key(key);
+        let (skip, bounded) = (page.skip(), page.count().saturating_sub(page.first()));
+        if bounded >= 2 {
+            let other = page.key(index.min(page.count() - 1));
+            if user.len() >= skip && user[..skip] == other[..skip] {
+                return hint(user, skip);
+            }
+        }
+        let skip = match bounded {
+            0 => 0,
+            _ => shared(user, page.order().user_key(page.key(page.count() - 1))),
+        };
+        let hint = hint(user, skip);
+        self.skip(skip);
+        hint
+    }
+
+    /// Makes all hints anew.
+    #[cold]
+    fn skip(&mut self, skip: usize) {
+        self.set(at::SKIP, skip as u32);
+        for i in self.page().first()..self.page().count() {
+            let page = self.page();
+            let hint = hint(page.order().user_key(page.key(i)), skip);
+            self.set(HEADER + SLOT * i + 4, hint);
+        }
+    }
+
+    #[inline]
+    fn make_cell(&mut self, index: usize, len: usize, hint: u32) -> Range<usize> {
         let page = self.page();
         let (count, heap) = (page.count(), page.heap());
         assert!(index <= count && page.free() >= len + SLOT);
@@ -99,20 +173,33 @@ impl Image {
         self.bytes.copy_within(slot..end, slot + SLOT);
         let start = heap - len;
         self.set(slot, start as u32);
+        self.set(slot + 4, hint);
         self.set(at::HEAP, start as u32);
         self.set(at::COUNT, count as u32 + 1);
         start..heap
     }
 
-    /// Appends an entry.
+    /// Appends an entry; its key must be one of those expected.
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) {
-        self.insert(self.page().count(), key, value);
+        let hint = self.hint_of_next(key);
+        let cell = self.make_cell(self.page().count(), cell_len(key.len(), value.len()), hint);
+        write_cell(&mut self.bytes[cell], key, value);
     }
 
-    /// Appends a cell of another page.
-    pub(super) fn push_cell(&mut self, cell: &[u8]) {
-        let place = self.make_cell(self.page().count(), cell.len());
+    /// Appends a cell of another page, of which `key` is the key.
+    pub(super) fn push_cell(&mut self, cell: &[u8], key: &[u8]) {
+        let hint = self.hint_of_next(key);
+        let place = self.make_cell(self.page().count(), cell.len(), hint);
         self.bytes[place].copy_from_slice(cell);
+    }
+
+    #[inline]
+    fn hint_of_next(&self, key: &[u8]) -> u32 {
+        let page = self.page();
+        if page.count() < page.first() {
+            return 0;
+        }
+        hint(page.order().user_key(key), page.skip())
     }
 
     pub(super) fn remove(&mut self, index: usize) {
@@ -150,26 +237,14 @@ impl Image {
     /// The same entries, tightly packed in a page of `len` bytes.
     pub(super) fn packed(&self, len: usize) -> Image {
         let page = self.page();
-        let mut image = Image::new(page.tree(), page.level(), len);
-        for i in 0..page.count() {
-            image.push_cell(page.cell(i));
-        }
-        image
+        Image::part(page, 0..page.count(), len)
     }
 
     /// Takes the bound from the first entry of a branch.
     pub(super) fn unbind_first(&mut self) {
         let page = self.page();
-        if page.count() == 0 || page.key(0).is_empty() {
-            return;
-        }
-        let mut value = [0; CHILD_BYTES];
-        value.copy_from_slice(page.value(0));
-        self.remove(0);
-        // Removing gave back at least as much as the shorter cell takes, perhaps as dead bytes.
-        if !self.has_room(0, CHILD_BYTES) {
+        if page.count() > 0 && !page.key(0).is_empty() {
             *self = self.packed(self.len());
         }
-        self.insert(0, &[], &value);
     }
 }

@@ -70,7 +70,7 @@ fn merge(kind: &TreeKind, w: &mut Writer, parent: &mut Node, left: usize, forced
     let sibling = parent.children.remove(right).expect("loaded above");
     parent.image.remove(right);
     let node = w.own(parent.children[left].as_mut().expect("loaded above"));
-    let image = joined(node.page(), sibling.page(), &bound, used);
+    let image = joined(kind, node.page(), sibling.page(), &bound, used);
     w.set_image(node, image);
     node.children.extend_from_slice(&sibling.children);
     w.detach(sibling);
@@ -97,14 +97,25 @@ fn used(kind: &TreeKind, w: &Writer, parent: &Node, index: usize) -> Option<usiz
 }
 
 /// All entries of two nodes in one.
-fn joined(left: Page<'_>, right: Page<'_>, bound: &[u8], used: usize) -> Image {
-    let mut image = Image::new(left.tree(), left.level(), round_up(used));
-    (0..left.count()).for_each(|i| image.push_cell(left.cell(i)));
+fn joined(kind: &TreeKind, left: Page<'_>, right: Page<'_>, bound: &[u8], used: usize) -> Image {
+    let mut image = Image::new(kind, left.level(), round_up(used));
+    let first = if left.first() < left.count() {
+        left.key(left.first())
+    } else {
+        bound
+    };
+    let last = if right.first() < right.count() {
+        right.key(right.count() - 1)
+    } else {
+        bound
+    };
+    image.expect(first, last);
+    (0..left.count()).for_each(|i| image.push_cell(left.cell(i), left.key(i)));
     for i in 0..right.count() {
         if i == 0 && right.level() > 0 {
             image.push(bound, right.value(0));
         } else {
-            image.push_cell(right.cell(i));
+            image.push_cell(right.cell(i), right.key(i));
         }
     }
     image
@@ -121,10 +132,7 @@ fn part(kind: &TreeKind, w: &mut Writer, parent: &mut Node, index: usize) {
             .clone()
             .map(|i| SLOT + page.cell(i).len())
             .sum::<usize>();
-        let mut image = Image::new(page.tree(), page.level(), round_up(HEADER + bytes));
-        range.for_each(|i| image.push_cell(page.cell(i)));
-        image.unbind_first();
-        image
+        Image::part(page, range, round_up(HEADER + bytes))
     });
     let weights = [0..cut, cut..count].map(|range| page.weigh(kind, range));
     w.set_image(node, left);

@@ -5,8 +5,8 @@
 //! +--------+------+------+-- ... --+--------+------+------+--- ... ---+------+
 //! | header | slot | slot |         |  free  | cell | cell |           | cell |
 //! +--------+------+------+-- ... --+--------+------+------+--- ... ---+------+
-//!            slots in key order, 4 bytes:     cells in any order, dead bytes between them
-//!            offset of the cell
+//!            slots in key order, 8 bytes:     cells in any order, dead bytes between them
+//!            offset of the cell, key hint
 //! ```
 //!
 //! | offset | size | name | meaning |
@@ -15,7 +15,7 @@
 //! | 4 | 1 | version | of this format: 1 |
 //! | 5 | 1 | tree | which tree of the file the node belongs to |
 //! | 6 | 1 | level | 0 for a leaf, else one more than its children |
-//! | 7 | 1 | | zero |
+//! | 7 | 1 | order | of the keys: 0 bytes, 1 user key then revision suffix |
 //! | 8 | 4 | count | slots |
 //! | 12 | 4 | units | length of the run, in units of 4096 bytes |
 //! | 16 | 4 | heap | where the cells begin |
@@ -23,15 +23,20 @@
 //! | 24 | 4 | key id | of encryption at rest; zero: not sealed |
 //! | 28 | 12 | nonce | zero while not sealed |
 //! | 40 | 16 | tag | zero while not sealed |
-//! | 56 | 8 | | zero |
+//! | 56 | 4 | skip | bytes that all (user) keys of the page begin with, those that hints leave out |
+//! | 60 | 4 | | zero |
 //!
 //! A cell is `key length u16, value length u16, key, value`; a key length of `0xffff` means that
 //! both lengths follow as `u32` (anything longer than 65534 / 65535 bytes). Integers are little
 //! endian. The checksum of the page (crc32c of all its bytes) stands in its parent.
 //!
+//! A hint is the four bytes of the key after the skipped ones, big endian, zeros for missing ones;
+//! of a key with a revision suffix, those before the suffix. Hints ascend with the keys, so that a
+//! search compares hints, which lie close together, and looks at very few cells.
+//!
 //! The value of a branch entry, 24 bytes: weight below the child `u64`, the child's first unit
 //! `u64`, units `u32`, crc `u32`. The key is a lower bound of the child's keys; that of the first
-//! entry is empty and means "no bound".
+//! entry is empty and means "no bound"; its hint is zero, and skipping does not concern it.
 
 use std::cmp::Ordering;
 
@@ -51,6 +56,7 @@ pub(super) mod at {
     pub(crate) const VERSION: usize = 4;
     pub(crate) const TREE: usize = 5;
     pub(crate) const LEVEL: usize = 6;
+    pub(crate) const ORDER: usize = 7;
     pub(crate) const COUNT: usize = 8;
     pub(crate) const UNITS: usize = 12;
     pub(crate) const HEAP: usize = 16;
@@ -58,19 +64,20 @@ pub(super) mod at {
     pub(crate) const KEY_ID: usize = 24;
     pub(crate) const NONCE: usize = 28;
     pub(crate) const TAG: usize = 40;
-    pub(crate) const SPARE: usize = 56;
+    pub(crate) const SKIP: usize = 56;
+    pub(crate) const SPARE: usize = 60;
 }
 
 pub(super) const HEADER: usize = 64;
-pub(super) const SLOT: usize = 4;
+pub(super) const SLOT: usize = 8;
 pub(super) const CHILD_BYTES: usize = 24;
 const LENGTHS: usize = 4;
 const LENGTHS_LONG: usize = 12;
 const LONG: u16 = u16::MAX;
 
 const _: () = {
-    assert!(at::KEY_ID + 4 == at::NONCE && at::NONCE + 12 == at::TAG && at::TAG + 16 == at::SPARE);
-    assert!(at::SPARE + 8 == HEADER && at::DEAD + 4 == at::KEY_ID);
+    assert!(at::KEY_ID + 4 == at::NONCE && at::NONCE + 12 == at::TAG && at::TAG + 16 == at::SKIP);
+    assert!(at::SKIP + 4 == at::SPARE && at::SPARE + 4 == HEADER && at::DEAD + 4 == at::KEY_ID);
     assert!(CHILD_BYTES == 8 + 8 + 4 + 4);
     assert!(LENGTHS_LONG == LENGTHS + 4 + 4);
 };
@@ -153,9 +160,25 @@ impl KeyOrder {
         }
     }
 
+    /// The part of a key that hints are made of.
+    #[inline]
+    pub(super) fn user_key(self, key: &[u8]) -> &[u8] {
+        match self {
+            KeyOrder::Bytes => key,
+            KeyOrder::KeyThenRevision => &key[..key.len() - SUFFIX_BYTES],
+        }
+    }
+
+    /// Its number in page headers.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            KeyOrder::Bytes => 0,
+            KeyOrder::KeyThenRevision => 1,
+        }
+    }
+
     /// A short key with `left < key <= right`, for a branch.
     pub(super) fn separator(self, left: &[u8], right: &[u8]) -> Vec<u8> {
-        let shared = |a: &[u8], b: &[u8]| a.iter().zip(b).take_while(|(x, y)| x == y).count();
         match self {
             KeyOrder::Bytes => right[..shared(left, right) + 1].to_vec(),
             KeyOrder::KeyThenRevision => {
@@ -169,6 +192,23 @@ impl KeyOrder {
             }
         }
     }
+}
+
+/// How many bytes both begin with.
+pub(super) fn shared(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// The hint of a key, of which `user` is the part before any suffix.
+#[inline]
+pub(super) fn hint(user: &[u8], skip: usize) -> u32 {
+    let rest = user.get(skip..).unwrap_or(&[]);
+    if let Some(bytes) = rest.first_chunk() {
+        return u32::from_be_bytes(*bytes);
+    }
+    let mut bytes = [0; 4];
+    bytes[..rest.len()].copy_from_slice(rest);
+    u32::from_be_bytes(bytes)
 }
 
 impl<'a> Page<'a> {
@@ -198,6 +238,30 @@ impl<'a> Page<'a> {
     #[inline]
     pub(super) fn dead(self) -> usize {
         u32_at(self.0, at::DEAD) as usize
+    }
+
+    #[inline]
+    pub(super) fn skip(self) -> usize {
+        u32_at(self.0, at::SKIP) as usize
+    }
+
+    #[inline]
+    pub(super) fn order(self) -> KeyOrder {
+        match self.0[at::ORDER] {
+            0 => KeyOrder::Bytes,
+            _ => KeyOrder::KeyThenRevision,
+        }
+    }
+
+    /// The first entry with a bound.
+    #[inline]
+    pub(super) fn first(self) -> usize {
+        usize::from(self.level() > 0)
+    }
+
+    #[inline]
+    fn hint(self, index: usize) -> u32 {
+        u32_at(self.0, HEADER + SLOT * index + 4)
     }
 
     /// Bytes between the last slot and the first cell.
@@ -275,32 +339,52 @@ impl<'a> Page<'a> {
     /// The slot of `key`, or where it would have to be inserted.
     #[inline]
     pub(super) fn search(self, order: KeyOrder, key: &[u8]) -> Result<usize, usize> {
-        let (mut low, mut high) = (0, self.count());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match order.compare(self.key(middle), key) {
-                Ordering::Less => low = middle + 1,
-                Ordering::Equal => return Ok(middle),
-                Ordering::Greater => high = middle,
-            }
-        }
-        Err(low)
+        self.search_from(0, order, key)
     }
 
     /// The child of a branch whose keys may contain `key`.
     #[inline]
     pub(super) fn child_for(self, order: KeyOrder, key: &[u8]) -> usize {
         // Entry 0 has no bound: it takes what is less than all others.
-        let (mut low, mut high) = (1, self.count());
+        match self.search_from(1, order, key) {
+            Ok(index) => index,
+            Err(index) => index - 1,
+        }
+    }
+
+    #[inline]
+    fn search_from(self, first: usize, order: KeyOrder, key: &[u8]) -> Result<usize, usize> {
+        let count = self.count();
+        let (mut low, mut high) = (first, count);
+        if low >= high {
+            return Err(low);
+        }
+        let user = order.user_key(key);
+        let skip = self.skip();
+        let hint = hint(user, skip);
         while low < high {
             let middle = low + (high - low) / 2;
-            if order.compare(self.key(middle), key) == Ordering::Greater {
-                high = middle;
-            } else {
-                low = middle + 1;
+            let ordering = match self.hint(middle).cmp(&hint) {
+                Ordering::Equal => order.compare(self.key(middle), key),
+                other => other,
+            };
+            match ordering {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok(middle),
+                Ordering::Greater => high = middle,
             }
         }
-        low - 1
+        if skip > 0 {
+            // All keys of the page begin alike, so any of them tells whether this one does too;
+            // one beside the place found is likely to be needed anyway. If not, hints said nothing.
+            let neighbour = self.key(low.min(count - 1));
+            match user[..skip.min(user.len())].cmp(&neighbour[..skip]) {
+                Ordering::Less => return Err(first),
+                Ordering::Equal => {}
+                Ordering::Greater => return Err(count),
+            }
+        }
+        Err(low)
     }
 
     /// Sum of the weights of the entries in `range`.
@@ -352,13 +436,30 @@ pub(super) fn validate(bytes: &[u8], kind: &TreeKind, level: u8) -> Result<(), F
             if key != 0 {
                 return Err((offset, "first branch entry with a bound"));
             }
-        } else if kind.order == KeyOrder::KeyThenRevision && key < SUFFIX_BYTES {
-            return Err((offset, "key without a revision"));
+        } else {
+            validate_key(page, kind, i).map_err(|what| (slot, what))?;
         }
         live += start - offset + key + value;
     }
     if live + page.dead() != bytes.len() - heap {
         return Err((at::DEAD, "cells do not fill the heap"));
+    }
+    Ok(())
+}
+
+/// Entry `i` has a bound and lies in the page.
+fn validate_key(page: Page<'_>, kind: &TreeKind, i: usize) -> Result<(), &'static str> {
+    let key = page.key(i);
+    if kind.order == KeyOrder::KeyThenRevision && key.len() < SUFFIX_BYTES {
+        return Err("key without a revision");
+    }
+    let (user, skip) = (kind.order.user_key(key), page.skip());
+    // The first bounded entry was looked at before all others.
+    if user.len() < skip || user[..skip] != page.key(page.first())[..skip] {
+        return Err("key that begins unlike others");
+    }
+    if hint(user, skip) != page.hint(i) {
+        return Err("hint of another key");
     }
     Ok(())
 }

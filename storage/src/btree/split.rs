@@ -81,10 +81,14 @@ impl<'a> With<'a> {
     }
 
     /// A node of the entries in `range`; a branch's first one loses its bound.
-    fn image(self, range: Range<usize>, target: usize) -> Image {
+    fn image(self, kind: &TreeKind, range: Range<usize>, target: usize) -> Image {
         let used = HEADER + range.clone().map(|i| self.bytes(i)).sum::<usize>();
         let len = image_len(used, round_up(used), target);
-        let mut image = Image::new(self.page.tree(), self.page.level(), len);
+        let mut image = Image::new(kind, self.page.level(), len);
+        let first = range.start + self.page.first();
+        if first < range.end {
+            image.expect(self.key(first), self.key(range.end - 1));
+        }
         for i in range.clone() {
             let unbound = self.page.level() > 0 && i == range.start;
             let key = if unbound { &[] } else { self.key(i) };
@@ -187,13 +191,13 @@ fn split_leaf(
     };
     let count = with.count();
     let bound = kind.order.separator(with.key(cut - 1), with.key(cut));
-    let right = with.image(cut..count, kind.leaf_bytes);
+    let right = with.image(kind, cut..count, kind.leaf_bytes);
     let left = if cut == count - 1 && index == cut {
         // Nothing moved: only give back the units that stayed empty.
         let tight = round_up(node.page().used());
         (tight < node.image.len()).then(|| node.image.packed(tight))
     } else {
-        Some(with.image(0..cut, kind.leaf_bytes))
+        Some(with.image(kind, 0..cut, kind.leaf_bytes))
     };
     if let Some(left) = left {
         w.set_image(node, left);
@@ -218,9 +222,7 @@ fn split_for_retry(kind: &TreeKind, w: &mut Writer, node: &mut Node, index: usiz
             .clone()
             .map(|i| SLOT + page.cell(i).len())
             .sum::<usize>();
-        let mut image = Image::new(page.tree(), 0, round_up(HEADER + bytes));
-        range.for_each(|i| image.push_cell(page.cell(i)));
-        image
+        Image::part(page, range, round_up(HEADER + bytes))
     });
     let bound = kind.order.separator(page.key(index - 1), page.key(index));
     let weight = page.weigh(kind, index..page.count());
@@ -258,8 +260,8 @@ fn split_branch(
         even_cut(with)
     };
     let bound = with.key(cut).to_vec();
-    let left = with.image(0..cut, BRANCH_BYTES);
-    let right = with.image(cut..count, BRANCH_BYTES);
+    let left = with.image(kind, 0..cut, BRANCH_BYTES);
+    let right = with.image(kind, cut..count, BRANCH_BYTES);
     w.set_image(node, left);
     node.children.insert(index, child);
     let children = node.children.split_off(cut);
