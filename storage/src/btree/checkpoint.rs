@@ -18,8 +18,9 @@ use super::tree::Tree;
 use crate::vfs::File;
 use crate::{Error, Result};
 
-/// Bytes written at once: between two writes, the log gets its turn at the disk.
-const SLICE_BYTES: usize = 1 << 20;
+/// Bytes written at once. Small, because the page cache keeps what a large write brought in one
+/// piece, and later writes of a single page in it dirty, and are charged for, all of it.
+const SLICE_BYTES: usize = 16 << 10;
 
 /// Bytes between two syncs, so that a sync of the log never waits for much more than that.
 const SYNC_BYTES: usize = 16 << 20;

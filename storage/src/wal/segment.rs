@@ -44,6 +44,10 @@ const ZERO_SLICE_BYTES: usize = 1 << 20;
 /// Numbers in names stay below, so that counting up never overflows.
 const NUMBERS_MAX: u64 = 1 << 62;
 
+/// Zeros are written page by page: after a large write the page cache holds the file in large
+/// pieces, and from then on the smallest record dirties, and is charged for, a whole one.
+const ZERO_WRITE_BYTES: usize = 4096;
+
 static ZEROS: [u8; ZERO_SLICE_BYTES] = [0; ZERO_SLICE_BYTES];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,10 +259,11 @@ impl Spares {
         let mut at = if zeroed { 0 } else { bytes };
         while at < bytes {
             let slice = ZEROS.len().min((bytes - at) as usize);
-            let zeros = &ZEROS[..slice];
-            file.write_at(zeros, at).map_err(Error::io("write", path))?;
+            for piece in ZEROS[..slice].chunks(ZERO_WRITE_BYTES) {
+                file.write_at(piece, at).map_err(Error::io("write", path))?;
+                at += piece.len() as u64;
+            }
             file.sync_data().map_err(Error::io("sync", path))?;
-            at += slice as u64;
         }
         file.sync_data().map_err(Error::io("sync", path))
     }
