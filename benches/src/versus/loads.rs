@@ -47,6 +47,10 @@ pub(super) struct Load {
     pub(super) default: bool,
 }
 
+/// The generator's keys begin with a varint of even numbers: 64 different first bytes, 128 second
+/// ones. Four of the latter are one key in 2048: ten of what is there at first, twice that later.
+const TXN_RANGE: ([u8; 2], [u8; 2]) = ([0x80, 0x80], [0x80, 0x84]);
+
 const WATCH_STREAMS: u64 = 10;
 const WATCHERS_PER_STREAM: u64 = 100;
 /// Puts a second while watch latency is measured: far from the limit of either side.
@@ -92,7 +96,7 @@ impl Load {
             ),
             other(
                 "txn-mixed-100",
-                "half puts, half ranges of 10 of ~300 keys, in transactions, 100 clients",
+                "half puts, half ranges of ten keys, in transactions, 100 clients",
                 Kind::TxnMixed,
                 40_000,
                 20_000,
@@ -171,11 +175,9 @@ impl Load {
             Kind::TxnMixed => {
                 args.extend(strings(&["txn-mixed", "--total", &total, "--limit", "10"]));
                 args.extend(sizes());
-                // The generator's keys begin with a varint, its first byte one of 64: a range over
-                // one of them holds 1/64 of the keys.
                 args.push(OsString::from("--end-key"));
-                args.push(OsString::from_vec(vec![0x81]));
-                args.push(OsString::from_vec(vec![0x80]));
+                args.push(OsString::from_vec(TXN_RANGE.1.to_vec()));
+                args.push(OsString::from_vec(TXN_RANGE.0.to_vec()));
             }
             Kind::Watch => {
                 let streams = WATCH_STREAMS.to_string();

@@ -28,6 +28,8 @@ pub(super) struct Options {
     pub(super) out: PathBuf,
     /// Data directories are made here.
     pub(super) dir: PathBuf,
+    /// Further flags for Stele alone.
+    pub(super) stele_flags: Vec<String>,
     etcd: Option<PathBuf>,
     stele: Option<PathBuf>,
     benchmark: Option<PathBuf>,
@@ -119,6 +121,7 @@ pub(super) fn parse(
             load.conns = conns.min(load.clients);
         }
     }
+    let stele_flags = matches.get_many::<String>("stele-flag");
     let sides = matches.get_many::<Side>("sides");
     let default_out = || testkit::target_dir().join("versus");
     Ok(Command::Measure(Options {
@@ -137,6 +140,7 @@ pub(super) fn parse(
         floor_threads: matches.get_one("floor-threads").copied().unwrap_or(1),
         out: path("out").unwrap_or_else(default_out),
         dir: path("dir").unwrap_or_else(std::env::temp_dir),
+        stele_flags: stele_flags.map_or_else(Vec::new, |flags| flags.cloned().collect()),
         etcd: path("etcd"),
         stele: path("stele"),
         benchmark: path("benchmark"),
@@ -184,6 +188,12 @@ fn command() -> clap::Command {
             "etcd's benchmark; built from its Go module when not given",
         ))
         .arg(path("stele", "Stele; built with cargo when not given"))
+        .arg(
+            Arg::new("stele-flag")
+                .long("stele-flag")
+                .help("One more flag for Stele, as --stele-flag=--name=value")
+                .action(ArgAction::Append),
+        )
         .args(floor_flags())
 }
 

@@ -78,11 +78,16 @@ const COLUMNS: [Column; 7] = [
 impl Record {
     pub(super) fn new(options: &Options, programs: &Programs) -> Record {
         let cpus = std::thread::available_parallelism().map_or(0, |cpus| cpus.get());
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let proc = |name: &str| {
+            let text = fs::read_to_string(Path::new("/proc").join(name));
+            text.unwrap_or_default().trim().to_owned()
+        };
         let about = json!({
             "cpus": cpus,
-            "kernel": kernel.trim(),
+            "kernel": proc("sys/kernel/osrelease"),
+            "load_average_before": proc("loadavg"),
             "rounds": options.rounds,
+            "stele_flags": options.stele_flags,
             "floor_threads": options.floor_threads,
             "versions": versions(options, programs),
         });

@@ -66,8 +66,14 @@ pub(super) fn run(side: Side, load: &Load, programs: &Programs, options: &Option
         .tempdir_in(&options.dir)?;
     let program = programs.server(side);
     let mut launch = Launch::program(program).data_dir(scratch.path().join("data"));
-    if side == Side::Floor {
-        launch = launch.flag(format!("--floor={}", options.floor_threads));
+    match side {
+        Side::Etcd => {}
+        Side::Stele => {
+            for flag in &options.stele_flags {
+                launch = launch.flag(flag);
+            }
+        }
+        Side::Floor => launch = launch.flag(format!("--floor={}", options.floor_threads)),
     }
     let mut server = launch.start()?;
     let endpoint = format!("127.0.0.1:{}", server.client_port());
