@@ -37,6 +37,9 @@ pub struct Applier {
     lessor: Lessor,
     hub: HubHandle,
     leading: bool,
+    /// Entries through here were in the log when this run began. Their compactions leave no
+    /// digest: etcd's do not survive a restart either.
+    replayed_through: u64,
     /// Committed entries that wait for memory; see `DIRTY_BYTES_MAX`.
     backlog: VecDeque<Committed>,
     checkpoint_running: bool,
@@ -82,6 +85,7 @@ impl Applier {
         state: State,
         mut lessor: Lessor,
         hub: HubHandle,
+        replayed_through: u64,
         now: Now,
     ) -> Result<Applier, Error> {
         let rows = state::leases(state.store.root())?;
@@ -96,6 +100,7 @@ impl Applier {
             lessor,
             hub,
             leading: false,
+            replayed_through,
             backlog: VecDeque::new(),
             checkpoint_running: false,
             log_bytes: 0,
@@ -220,7 +225,9 @@ impl Applier {
         effects: &mut ApplyEffects,
     ) -> Result<Outcome, Error> {
         if let Request::Compaction(compaction) = request {
-            self.keep_hash_before(compaction.revision, effects);
+            if position.index > self.replayed_through {
+                self.keep_hash_before(compaction.revision, effects);
+            }
         }
         let mut did = Effects::default();
         let result = self.state.apply(position, request, &mut did);

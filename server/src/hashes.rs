@@ -48,7 +48,9 @@ impl Hashes {
         });
     }
 
-    /// Computes what `begin` announced; `root` is from before the compaction.
+    /// Computes what `begin` announced; `root` is from before the compaction. A compaction at 0 has
+    /// the digest of no rows, and from then on etcd answers with that when asked for the current
+    /// one.
     pub fn finish(&self, root: &Root, revision: i64) {
         let hash = compute(root, revision);
         let mut kept = self.kept.lock();
@@ -72,25 +74,27 @@ impl Hashes {
             self.finished.wait(&mut kept);
         }
         drop(kept);
-        compute(root, revision)
+        let current_revision = root.revision();
+        if revision > 0 && revision < root.compacted() {
+            return Err(Error::Compacted);
+        }
+        if revision > current_revision {
+            return Err(Error::FutureRevision);
+        }
+        compute(
+            root,
+            if revision == 0 {
+                current_revision
+            } else {
+                revision
+            },
+        )
     }
 }
 
-fn compute(root: &Root, revision: i64) -> Result<KvHash, Error> {
-    let current_revision = root.revision();
-    let at = if revision == 0 {
-        current_revision
-    } else {
-        revision
-    };
-    if revision > 0 && revision < root.compacted() {
-        return Err(Error::Compacted);
-    }
-    if revision > current_revision {
-        return Err(Error::FutureRevision);
-    }
+fn compute(root: &Root, at: i64) -> Result<KvHash, Error> {
     let mut digest = HashKv::new();
-    root.hash_rows(at, &mut |change| match change {
+    let mut feed = |change: Change<'_>| match change {
         Change::Put { revision, item } => digest.put(
             revision.main,
             revision.sub,
@@ -104,11 +108,14 @@ fn compute(root: &Root, revision: i64) -> Result<KvHash, Error> {
             },
         ),
         Change::Delete { revision, key } => digest.tombstone(revision.main, revision.sub, key),
-    })?;
+    };
+    if at > 0 {
+        root.hash_rows(at, &mut feed)?;
+    }
     Ok(KvHash {
         hash: digest.finish(),
         compact_revision: root.compacted(),
         hash_revision: at,
-        current_revision,
+        current_revision: root.revision(),
     })
 }

@@ -77,12 +77,14 @@ pub fn start(data: DataDir, config: &Config, metrics: Arc<Metrics>) -> Result<Ru
         pre_vote: config.pre_vote,
         ..raft::Config::new(data.member_id, voters, unix_time().as_nanos() as u64)
     };
+    let last_in_log = data.recovered.entries.last().map_or(0, |entry| entry.index);
     let raft = Raft::new(raft_config, data.recovered, clock.now());
     let lessor = Lessor::new(config.election_timeout);
     let state = State::new(data.store, min_lease_ttl(config.election_timeout))?;
     let reader = state.store.reader();
     let (hub, hub_handle) = Hub::new(reader.clone());
-    let applier = Applier::new(state, lessor, hub_handle.clone(), clock.now())?;
+    let told = hub_handle.clone();
+    let applier = Applier::new(state, lessor, told, last_in_log, clock.now())?;
 
     let (member_tx, member_rx) = unbounded();
     let (log_tx, log_rx) = unbounded();

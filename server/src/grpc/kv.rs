@@ -162,7 +162,7 @@ fn is_large(root: &storage::mvcc::Root, request: &pb::RangeRequest) -> Result<bo
 }
 
 /// Sends a range part by part, all of one view. Parts start small, so that the first one comes at
-/// once, and grow or shrink towards half the size of the largest request.
+/// once, and grow or shrink towards the size of the largest request.
 fn stream_range(
     node: &Node,
     request: pb::RangeRequest,
@@ -170,52 +170,59 @@ fn stream_range(
 ) -> Result<(), Error> {
     let view = node.view();
     let at = kv::revision_to_read(&view, request.revision)?;
-    let target = node.limits().max_request_bytes / 2;
-    let keys = KeyRange::from_wire(&request.key, &request.range_end);
+    let target = node.limits().max_request_bytes;
     let part_of = |response| {
         Ok(raw::RangeStreamResponse {
             range_response: Some(response),
         })
     };
 
-    let mut rows_left = if request.limit > 0 {
-        request.limit
-    } else {
+    let limit = if request.limit == 0 {
         i64::MAX
+    } else {
+        request.limit
     };
-    let mut rows = STREAM_FIRST_ROWS;
     let mut part_request = pb::RangeRequest {
         revision: at,
-        ..request.clone()
+        ..request
     };
+    part_request.limit = STREAM_FIRST_ROWS.min(limit);
+    let mut sent = 0;
     loop {
-        part_request.limit = rows.min(rows_left);
         let part = kv::part(&view, &part_request)?;
-        rows_left -= part.rows.len() as i64;
-        if request.count_only || !part.more || rows_left == 0 {
-            let last = raw::RangeResponse {
-                header: Some(node.header(view.revision())),
-                kvs: part.rows,
-                more: !request.count_only && part.more,
-                count: view.count(keys, at)? as i64,
-            };
-            send(part_of(last));
-            return Ok(());
-        }
+        sent += part.rows.len() as i64;
+        let more = part.more;
         let bytes: usize = part.rows.iter().map(|row| row.len()).sum();
-        let response = raw::RangeResponse {
+        let mut response = raw::RangeResponse {
             kvs: part.rows,
             ..Default::default()
         };
-        if !send(part_of(response)) {
+        part_request.key = if more {
+            part.next_key
+        } else {
+            part_request.key
+        };
+        let last = !more || sent == limit;
+        if last {
+            response.header = Some(node.header(view.revision()));
+            response.more = more;
+            let rest = KeyRange::from_wire(&part_request.key, &part_request.range_end);
+            let left = more || part_request.count_only;
+            response.count = sent
+                + if left {
+                    view.count(rest, at)? as i64
+                } else {
+                    0
+                };
+        }
+        if !send(part_of(response)) || last {
             return Ok(());
         }
-        // The next part begins right after this one's last key.
-        part_request.key = part.next_key;
-        if bytes < target {
-            rows *= 2;
-        } else if bytes > 2 * target * 2 {
-            rows = (rows / 2).max(1);
+        if bytes < target / 2 {
+            part_request.limit *= 2;
+        } else if bytes > target * 2 {
+            part_request.limit = (part_request.limit / 2).max(1);
         }
+        part_request.limit = part_request.limit.min(limit - sent);
     }
 }

@@ -75,12 +75,12 @@ pub struct Part {
     pub rows: Vec<Bytes>,
     /// The range goes on after this part.
     pub more: bool,
-    /// Where it goes on.
+    /// Where it goes on, if it does.
     pub next_key: Bytes,
 }
 
-/// Reads the next `request.limit` rows, at least one. A target other than the key sorts each part
-/// by itself, as etcd does.
+/// Reads the next `request.limit` rows (not positive: all). A target other than the key sorts each
+/// part by itself, and the next one begins after the last row of that order: so etcd does it.
 pub fn part(root: &Root, request: &pb::RangeRequest) -> Result<Part, Error> {
     let mut part = Part {
         rows: Vec::new(),
@@ -90,7 +90,10 @@ pub fn part(root: &Root, request: &pb::RangeRequest) -> Result<Part, Error> {
     if request.count_only {
         return Ok(part);
     }
-    let limit = usize::try_from(request.limit).unwrap_or(usize::MAX).max(1);
+    let limit = match usize::try_from(request.limit) {
+        Ok(0) | Err(_) => usize::MAX,
+        Ok(limit) => limit,
+    };
     let mut kvs = Vec::new();
     visit(
         root,
@@ -101,11 +104,14 @@ pub fn part(root: &Root, request: &pb::RangeRequest) -> Result<Part, Error> {
             kvs.push(to_key_value(item));
         },
     )?;
+    sort(request, &mut kvs);
     if kvs.len() > limit {
         part.more = true;
-        part.next_key = kvs.pop().expect("more rows than the limit").key;
+        kvs.truncate(limit);
     }
-    sort(request, &mut kvs);
+    if let Some(last) = kvs.last() {
+        part.next_key = [&last.key[..], &[0]].concat().into();
+    }
     let mut rows = Rows::default();
     rows.push_all(request, &kvs);
     part.rows = rows.encoded;

@@ -1,0 +1,239 @@
+//! Real etcd and the server under test are asked the same things in the same order; every answer,
+//! error and watch event has to be the same.
+//!
+//! `STELE_DIFF_OPS` operations (5,000 unless told) from the seed `STELE_DIFF_SEED`, with a restart
+//! of both servers every `STELE_DIFF_RESTART` operations (0: none).
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test around real processes reads the clock"
+)]
+
+mod generate;
+mod normal;
+mod op;
+mod side;
+mod stream;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use testkit::{Server, Tools};
+
+use crate::subject;
+use generate::Generator;
+use op::{Answer, Op, shown};
+use side::Side;
+use stream::Stream;
+
+/// Operations shown before the one that differs.
+const SHOWN_BEFORE: usize = 8;
+const LOG_LINES_SHOWN: usize = 12;
+/// How long the events of a stream that tells no progress may lag behind the other server's.
+const EVENTS_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_errors_and_watch_events_equal_real_etcds() {
+    let Some(tools) = Tools::or_skip("the differential run") else {
+        return;
+    };
+    let ops = subject::number("STELE_DIFF_OPS", 5_000) as usize;
+    let seed = subject::number("STELE_DIFF_SEED", 1);
+    let restart_every = subject::number("STELE_DIFF_RESTART", 2_000) as usize;
+    // The reference need not survive a power cut, and is faster when it does not try.
+    let reference = Server::start_etcd(&tools, &["--unsafe-no-fsync"]);
+    let subject = subject::launch()
+        .start()
+        .unwrap_or_else(|error| panic!("{error}"));
+    let mut run = Run {
+        reference: Side::new(reference).await,
+        subject: Side::new(subject).await,
+        generator: Generator::new(seed, restart_every),
+        recent: VecDeque::new(),
+        tally: BTreeMap::new(),
+        started: Instant::now(),
+        ttl_slack: 1,
+    };
+    for number in 1..=ops {
+        if let Err(difference) = run.step().await {
+            run.report(seed, number, restart_every, &difference);
+        }
+    }
+    let last = run.generator.drain();
+    if let Err(difference) = run.ask(last).await {
+        run.report(seed, ops + 1, restart_every, &difference);
+    }
+    run.summary(ops, seed);
+}
+
+struct Run {
+    reference: Side,
+    subject: Side,
+    generator: Generator,
+    recent: VecDeque<Op>,
+    tally: BTreeMap<&'static str, Tally>,
+    started: Instant,
+    /// Seconds by which remaining times may differ. A restart starts leases anew or does not.
+    ttl_slack: i64,
+}
+
+/// What became of one kind of operation.
+#[derive(Default)]
+struct Tally {
+    answered: usize,
+    refused: usize,
+    took: Duration,
+}
+
+impl Run {
+    async fn step(&mut self) -> Result<(), String> {
+        let op = self.generator.next();
+        self.ask(op).await
+    }
+
+    async fn ask(&mut self, op: Op) -> Result<(), String> {
+        let asked = Instant::now();
+        let (mut a, mut b) = tokio::join!(self.reference.run(&op), self.subject.run(&op));
+        normal::answer(&op, &mut a);
+        normal::answer(&op, &mut b);
+        normal::pair(&mut a, &mut b, self.ttl_slack);
+        self.count(&op, &a, asked.elapsed());
+        self.generator.learn(&op, &a);
+        if self.recent.len() > SHOWN_BEFORE {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(op.clone());
+        if a != b {
+            return Err(format!("etcd:  {}\nStele: {}", shown(&a), shown(&b)));
+        }
+        match op {
+            Op::Drain { revision } => self.compare_streams(revision).await?,
+            Op::Restart { .. } => self.ttl_slack = self.started.elapsed().as_secs() as i64 + 2,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Compares what the watches have said. The streams were settled just before, so that what is
+    /// missing now is missing; only a stream that tells no progress is given time.
+    async fn compare_streams(&mut self, revision: i64) -> Result<(), String> {
+        let streams = self.reference.streams.iter().zip(&self.subject.streams);
+        for (slot, (a, b)) in streams.enumerate() {
+            let (Some(a), Some(b)) = (a, b) else { continue };
+            let until = Instant::now() + EVENTS_WITHIN;
+            loop {
+                match compare_stream(a, b)? {
+                    None => break,
+                    Some(lag) if a.tells_progress(revision) || Instant::now() > until => {
+                        return Err(format!("stream {slot}: {lag}"));
+                    }
+                    Some(_) => tokio::time::sleep(LOOK_AGAIN_AFTER).await,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, op: &Op, answer: &Answer, took: Duration) {
+        let counts = self.tally.entry(op.name()).or_default();
+        counts.took += took;
+        match answer {
+            Answer::Error { .. } => counts.refused += 1,
+            _ => counts.answered += 1,
+        }
+    }
+
+    fn summary(&self, ops: usize, seed: u64) {
+        let seconds = self.started.elapsed().as_secs_f64();
+        println!("{ops} operations from seed {seed} in {seconds:.0} s, no difference;");
+        println!(
+            "revision {}, compacted {}",
+            self.generator.revision, self.generator.compacted
+        );
+        for (
+            kind,
+            Tally {
+                answered,
+                refused,
+                took,
+            },
+        ) in &self.tally
+        {
+            println!("{kind:>16} {answered:>8} answered {refused:>8} refused in {took:.0?}");
+        }
+    }
+
+    fn report(&self, seed: u64, number: usize, restart_every: usize, difference: &str) -> ! {
+        println!("the operations before:");
+        for op in self.recent.iter().take(self.recent.len().saturating_sub(1)) {
+            println!("  {}", shown(op));
+        }
+        let op = self.recent.back().map(shown).unwrap_or_default();
+        for (whose, side) in [("etcd", &self.reference), ("Stele", &self.subject)] {
+            let log = side.server.log();
+            let tail: Vec<&str> = log.lines().rev().take(LOG_LINES_SHOWN).collect();
+            println!(
+                "the last lines of {whose}'s log, newest first:\n{}",
+                tail.join("\n")
+            );
+        }
+        panic!(
+            "operation {number} of seed {seed} differs\n{op}\n{difference}\nreplay with \
+             STELE_DIFF_SEED={seed} STELE_DIFF_OPS={number} STELE_DIFF_RESTART={restart_every} \
+             cargo test -p stele --test it differential"
+        );
+    }
+}
+
+/// Takes what both sides have of each watch; `Some` tells which has said more so far.
+fn compare_stream(a: &Stream, b: &Stream) -> Result<Option<String>, String> {
+    let (mut a, mut b) = (a.collected(), b.collected());
+    if a.broken.is_some() || b.broken.is_some() {
+        return Err(format!(
+            "a stream is broken: etcd {:?}, Stele {:?}",
+            a.broken, b.broken
+        ));
+    }
+    if a.control != b.control {
+        return Err(format!(
+            "control messages: etcd {:?}, Stele {:?}",
+            a.control, b.control
+        ));
+    }
+    let mut lag = None;
+    let ids: Vec<i64> = a.watches.keys().copied().collect();
+    if !b.watches.keys().eq(ids.iter()) {
+        return Err(format!(
+            "watches: etcd {ids:?}, Stele {:?}",
+            b.watches.keys()
+        ));
+    }
+    for id in ids {
+        let (Some(a), Some(b)) = (a.watches.get_mut(&id), b.watches.get_mut(&id)) else {
+            continue;
+        };
+        for (a, b) in a.iter_mut().zip(b.iter_mut()) {
+            let common = a.events.len().min(b.events.len());
+            for (place, (x, y)) in a.events.iter().zip(&b.events).enumerate() {
+                if x != y {
+                    let (x, y) = (shown(x), shown(y));
+                    return Err(format!(
+                        "watch {id}, event {place}:\netcd:  {x}\nStele: {y}"
+                    ));
+                }
+            }
+            a.events.drain(..common);
+            b.events.drain(..common);
+            if a.events.len() != b.events.len() {
+                let (more, next) = match a.events.first() {
+                    Some(event) => ("etcd", event),
+                    None => ("Stele", &b.events[0]),
+                };
+                lag = Some(format!("watch {id}: only {more} told {}", shown(next)));
+            }
+        }
+        a.retain(|watch| !watch.canceled);
+        b.retain(|watch| !watch.canceled);
+    }
+    Ok(lag)
+}
