@@ -144,7 +144,7 @@ impl Applier {
                 ApplyEvent::Lease(call, slot) => self.answer_lease(now, call, slot, effects),
                 ApplyEvent::CheckpointDone(done) => {
                     self.checkpoint_running = false;
-                    let needed_from = self.state.store.finish_checkpoint(done?);
+                    let needed_from = self.state.store.finish_checkpoint((*done)?);
                     effects.drop_log_before = Some(needed_from + 1);
                 }
                 ApplyEvent::Leading(leading) => self.leading = leading,
@@ -224,16 +224,14 @@ impl Applier {
         request: &Request,
         effects: &mut ApplyEffects,
     ) -> Result<Outcome, Error> {
-        if let Request::Compaction(compaction) = request {
-            if position.index > self.replayed_through {
-                self.keep_hash_before(compaction.revision, effects);
-            }
+        if let Request::Compaction(compaction) = request
+            && position.index > self.replayed_through
+        {
+            self.keep_hash_before(compaction.revision, effects);
         }
         let mut did = Effects::default();
         let result = self.state.apply(position, request, &mut did);
-        if result.is_err() {
-            return result;
-        }
+        result.as_ref().map_err(Error::clone)?;
         if let Some(row) = did.granted {
             self.lessor.grant(row.id, row.granted_ttl, now);
         }

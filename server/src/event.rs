@@ -152,7 +152,7 @@ pub struct Committed {
 pub enum ApplyEvent {
     Committed(Vec<Committed>),
     Lease(LeaseCall, ReplySlot),
-    CheckpointDone(Result<CheckpointDone, storage::Error>),
+    CheckpointDone(Box<Result<CheckpointDone, storage::Error>>),
     /// Leadership won or lost: only a leader lets leases expire.
     Leading(bool),
     Stop,

@@ -406,7 +406,7 @@ fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
     if let Some(job) = effects.checkpoint.take() {
         let apply = links.apply.clone();
         spawn("checkpoint", move || {
-            let _ = apply.send(ApplyEvent::CheckpointDone(job.run()));
+            let _ = apply.send(ApplyEvent::CheckpointDone(Box::new(job.run())));
         });
     }
 }

@@ -220,7 +220,7 @@ fn alarm(
         Ok(AlarmAction::Activate) => {
             if !raised.contains(&wanted) {
                 write.set(Bucket::Alarm, &encode_alarm(&wanted), b"")?;
-                raised.push(wanted.clone());
+                raised.push(wanted);
             }
             Ok(vec![wanted])
         }
