@@ -218,7 +218,7 @@ impl Stream {
                 self.take_history(done, out);
                 continue;
             }
-            if self.gap.is_some() {
+            if self.gap_is_open() {
                 return;
             }
             match self.next_item() {
@@ -634,6 +634,20 @@ impl Stream {
                 }
             }
         }
+    }
+
+    /// Whether someone still needs the gap. Those whose watch was canceled meanwhile do not: a gap
+    /// that waited for them would hold up the whole stream for ever.
+    fn gap_is_open(&mut self) -> bool {
+        let watchers = &self.slots;
+        self.gap.take_if(|(slots, _)| {
+            slots.retain(|slot| {
+                let watcher = watchers[*slot as usize].as_ref();
+                watcher.is_some_and(|watcher| watcher.phase == Phase::Filling)
+            });
+            slots.is_empty()
+        });
+        self.gap.is_some()
     }
 
     /// Ends the gap when it has been read.

@@ -2,6 +2,8 @@
 //!
 //! `STELE_TEST_PROGRAM=etcd` runs the same tests against real etcd, which proves the tests.
 
+mod clients;
+mod crash;
 mod differential;
 mod rng;
 mod subject;

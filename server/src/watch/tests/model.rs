@@ -280,20 +280,28 @@ impl Watching {
 
 #[test]
 fn watches_are_ordered_unique_complete_and_atomic_whoever_gets_his_turn_when() {
-    arbtest::arbtest(|u| {
-        let mut world = World::new();
-        let steps = u.int_in_range(1..=600)?;
-        for _ in 0..steps {
-            if u.is_empty() {
-                break;
-            }
-            world.step(u)?;
+    arbtest::arbtest(run)
+        .size_min(1 << 10)
+        .size_max(1 << 14)
+        .budget_ms(3_000);
+}
+
+/// The stream used to wait for the gap of a watch that nobody had any more.
+#[test]
+fn a_watch_canceled_while_its_gap_is_read_does_not_hold_up_its_stream() {
+    arbtest::arbtest(run).seed(0x57e6_3646_0000_4000);
+}
+
+fn run(u: &mut Unstructured<'_>) -> Result<()> {
+    let mut world = World::new();
+    let steps = u.int_in_range(1..=600)?;
+    for _ in 0..steps {
+        if u.is_empty() {
+            break;
         }
-        world.settle();
-        world.check();
-        Ok(())
-    })
-    .size_min(1 << 10)
-    .size_max(1 << 14)
-    .budget_ms(3_000);
+        world.step(u)?;
+    }
+    world.settle();
+    world.check();
+    Ok(())
 }
