@@ -10,6 +10,8 @@ pub mod data_dir;
 pub mod encode;
 pub mod error;
 pub mod event;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod grpc;
 pub mod hashes;
 pub mod http;

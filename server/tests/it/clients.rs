@@ -1,10 +1,6 @@
 //! Clients that others wrote, against the server as it is: etcd's own Go client with its
 //! concurrency package, and the Rust crate `etcd-client`. The scenarios are programs of their own
 //! (`tests/clients/`); they ask for a restart of the server by a line on their output.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a test around real processes starts them"
-)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -79,7 +75,7 @@ fn drive(mut scenario: Command, server: &mut Server) {
     let lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
     let mut said = Vec::new();
     for line in lines {
-        let line = line.unwrap();
+        let line = line.expect("the scenario writes text");
         if line == "restart" {
             server.kill_and_restart();
             // It may have given up meanwhile; its exit status tells.
@@ -87,7 +83,7 @@ fn drive(mut scenario: Command, server: &mut Server) {
         }
         said.push(line);
     }
-    let status = child.wait().unwrap();
+    let status = child.wait().expect("a child can be waited for");
     assert!(
         status.success(),
         "{status}: {}\n{}",

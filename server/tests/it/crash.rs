@@ -1,9 +1,5 @@
 //! `kill -9` at random moments under write load: nothing acknowledged is lost, no transaction is
 //! torn, revisions never go back. `STELE_CRASH_ROUNDS` rounds (5 unless told).
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a test around real processes reads the clock"
-)]
 
 use std::time::Duration;
 

@@ -124,7 +124,7 @@ impl Run {
             return Err(format!("etcd:  {}\nStele: {}", shown(&a), shown(&b)));
         }
         match op {
-            Op::Drain { revision } => self.compare_streams(revision).await?,
+            Op::Drain { .. } => self.compare_streams().await?,
             Op::Restart { .. } => self.ttl_slack = self.started.elapsed().as_secs() as i64 + 2,
             _ => {}
         }
@@ -133,7 +133,7 @@ impl Run {
 
     /// Compares what the watches have said. The streams were settled just before, so that what is
     /// missing now is missing; only a stream that tells no progress is given time.
-    async fn compare_streams(&mut self, revision: i64) -> Result<(), String> {
+    async fn compare_streams(&mut self) -> Result<(), String> {
         let streams = self.reference.streams.iter().zip(&self.subject.streams);
         for (slot, (a, b)) in streams.enumerate() {
             let (Some(a), Some(b)) = (a, b) else { continue };
