@@ -1,9 +1,15 @@
 //! Black-box tests: the program is started as a user starts it and seen from outside only.
 //!
 //! `STELE_TEST_PROGRAM=etcd` runs the same tests against real etcd, which proves the tests.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a panic is how a test reports, in its helpers too"
+)]
 
+mod bad_input;
 mod clients;
 mod crash;
 mod differential;
 mod rng;
 mod subject;
+mod tidy;

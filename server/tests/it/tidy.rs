@@ -1,0 +1,185 @@
+//! House rules that no compiler checks: how long a file may be, who may depend on whom, where
+//! tokio may be named.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+use testkit::workspace_root;
+
+const LINES_MAX: usize = 800;
+
+/// Who may use whom, `dev` standing for tests alone. Every other edge between crates of the
+/// workspace is against the architecture.
+const EDGES: [(&str, &str, &str); 12] = [
+    ("raft", "storage", ""),
+    ("stele", "storage", ""),
+    ("stele", "raft", ""),
+    ("stele", "etcd-api", ""),
+    ("stele", "etcd-files", ""),
+    ("stele", "testkit", "dev"),
+    ("testkit", "etcd-api", ""),
+    ("benches", "storage", ""),
+    ("benches", "raft", ""),
+    ("benches", "stele", ""),
+    ("benches", "etcd-api", ""),
+    ("benches", "testkit", ""),
+];
+
+/// Crates that know no threads, sockets or clocks, and so no tokio.
+const WITHOUT_TOKIO: [&str; 3] = ["storage", "raft", "etcd-files"];
+
+/// Modules of the server that belong to its shell; the others are plain Rust.
+const SHELL: [&str; 10] = [
+    "main",
+    "lifecycle",
+    "runtime",
+    "serve",
+    "grpc",
+    "http",
+    "peer",
+    "tls",
+    "node",
+    "event",
+];
+
+#[test]
+fn no_file_has_more_than_800_lines() {
+    let long: Vec<_> = sources()
+        .into_iter()
+        .map(|(path, text)| (text.lines().count(), path))
+        .filter(|(lines, _)| *lines > LINES_MAX)
+        .collect();
+    assert!(long.is_empty(), "split these: {long:?}");
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    // Written in two parts so that this file does not find itself.
+    let words = [concat!("FIX", "ME"), concat!("#[ign", "ore")];
+    let mut found = Vec::new();
+    for (path, text) in sources() {
+        for (place, line) in text.lines().enumerate() {
+            if words.iter().any(|word| line.contains(word)) {
+                found.push(format!("{}:{}: {line}", path.display(), place + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// A `matches!` whose answer nobody reads checks nothing, and no lint says so.
+#[test]
+fn no_matches_is_thrown_away() {
+    let mut found = Vec::new();
+    for (path, text) in sources() {
+        let mut before = "";
+        for (place, line) in text.lines().enumerate() {
+            let trimmed = line.trim();
+            let statement = before.is_empty() || before.ends_with([';', '{', '}']);
+            if statement && trimmed.starts_with("matches!(") && trimmed.ends_with(");") {
+                found.push(format!("{}:{}: {trimmed}", path.display(), place + 1));
+            }
+            before = trimmed;
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn crates_depend_on_each_other_one_way_only() {
+    let metadata = MetadataCommand::new()
+        .manifest_path(workspace_root().join("Cargo.toml"))
+        .no_deps()
+        .exec()
+        .unwrap();
+    let ours: BTreeSet<&str> = metadata.packages.iter().map(|p| p.name.as_str()).collect();
+    let mut wrong = Vec::new();
+    for package in &metadata.packages {
+        for dependency in &package.dependencies {
+            let (from, to) = (package.name.as_str(), dependency.name.as_str());
+            let dev = dependency.kind == DependencyKind::Development;
+            let allowed = EDGES
+                .iter()
+                .any(|(user, used, kind)| (*user, *used) == (from, to) && (kind.is_empty() || dev));
+            if ours.contains(to) && !allowed {
+                wrong.push(format!("{from} must not depend on {to}"));
+            }
+            if WITHOUT_TOKIO.contains(&from) && ["tokio", "tonic", "hyper"].contains(&to) {
+                wrong.push(format!("{from} does no I/O and must not depend on {to}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(
+        ours.contains("stele") && ours.contains("storage"),
+        "{ours:?}"
+    );
+}
+
+#[test]
+fn only_the_servers_shell_names_tokio() {
+    let root = workspace_root().join("server").join("src");
+    let mut wrong = Vec::new();
+    for (path, text) in sources() {
+        let Ok(inside) = path.strip_prefix(&root) else {
+            continue;
+        };
+        let module = inside.iter().next().unwrap_or_default();
+        let module = Path::new(module).file_stem().unwrap_or_default();
+        if SHELL.iter().any(|shell| module == *shell) || is_test(inside) {
+            continue;
+        }
+        let code = text
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default());
+        if code.clone().any(|line| line.contains("tokio")) {
+            wrong.push(inside.to_path_buf());
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "tokio belongs to the shell, not to {wrong:?}"
+    );
+}
+
+fn is_test(path: &Path) -> bool {
+    path.iter()
+        .any(|part| part == "tests" || part == "tests.rs")
+}
+
+/// Every source file of the repository that a person wrote, with its text.
+fn sources() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![workspace_root()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if path.is_dir() {
+                // Builds, version control, data of servers tried out by hand.
+                let skipped = ["target", "generated"].contains(&name.as_str());
+                if !skipped && !name.starts_with('.') && !name.ends_with(".etcd") {
+                    folders.push(path);
+                }
+            } else if [".rs", ".go", ".proto"]
+                .iter()
+                .any(|end| name.ends_with(end))
+            {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(
+        found.len() > 50,
+        "the sources were not found: {}",
+        found.len()
+    );
+    found
+}
