@@ -6,6 +6,7 @@
     reason = "a panic is how a test reports, in its helpers too"
 )]
 
+mod bad_disk;
 mod bad_input;
 mod clients;
 mod crash;
