@@ -12,5 +12,6 @@ mod clients;
 mod crash;
 mod differential;
 mod rng;
+mod slow_watch;
 mod subject;
 mod tidy;
