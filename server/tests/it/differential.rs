@@ -21,7 +21,7 @@ use testkit::{Server, Tools};
 
 use crate::subject;
 use generate::Generator;
-use op::{Answer, Op, shown};
+use op::{Answer, NO_ANSWER, Op, shown};
 use side::Side;
 use stream::Stream;
 
@@ -120,7 +120,9 @@ impl Run {
             self.recent.pop_front();
         }
         self.recent.push_back(op.clone());
-        if a != b {
+        // Two servers that are both silent agree on nothing.
+        let silent = matches!(&a, Answer::Error { code, .. } if *code == NO_ANSWER);
+        if a != b || silent {
             return Err(format!("etcd:  {}\nStele: {}", shown(&a), shown(&b)));
         }
         match op {

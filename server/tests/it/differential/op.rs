@@ -91,6 +91,9 @@ impl Op {
     }
 }
 
+/// The code of an answer that did not come in time; no gRPC code is negative.
+pub(crate) const NO_ANSWER: i32 = -1;
+
 /// What came back. Two equal answers mean that the servers agree.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
