@@ -101,9 +101,14 @@ impl Stream {
         .await;
     }
 
-    /// The next `count` control messages.
+    /// The next `count` control messages, or the one that refuses what was asked for. Which ids
+    /// of canceled watches may be used again is the servers' affair, so a refusal can come
+    /// unforeseen.
     pub(crate) async fn control(&self, count: usize) -> Result<Vec<WatchResponse>, Status> {
-        let arrived = self.wait(|collected| collected.control.len() >= count);
+        let refused = |message: &WatchResponse| message.created && message.canceled;
+        let arrived = self.wait(|collected| {
+            collected.control.len() >= count || collected.control.iter().any(refused)
+        });
         if tokio::time::timeout(MESSAGE_WITHIN, arrived).await.is_err() {
             return Err(Status::deadline_exceeded("a control message is missing"));
         }
