@@ -21,6 +21,7 @@ pub mod logging;
 pub mod member;
 pub mod metrics;
 pub mod node;
+pub mod offline;
 pub mod request;
 pub mod runtime;
 pub mod serve;

@@ -1,7 +1,9 @@
 //! The `stele` binary: reads its command line, starts logging, runs a server, and ends as etcd
-//! would. Called by the name `etcd` it does the same.
+//! would. Called by the name `etcd` it does the same; `stele utl`, or the name `etcdutl`, works on
+//! files instead.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -14,6 +16,9 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let program = args.next().unwrap_or_default();
     let args: Vec<String> = args.collect();
+    if let Some((name, args)) = utl_command(&program, &args) {
+        return utl(name, args);
+    }
     let variables: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| name.starts_with("ETCD_"))
@@ -22,6 +27,24 @@ fn main() -> ExitCode {
         Ok(config) => run(config, program),
         Err(exit) => refuse(exit),
     }
+}
+
+/// The name to go by and the arguments, when the tool for files is asked for.
+fn utl_command<'a>(program: &str, args: &'a [String]) -> Option<(&'static str, &'a [String])> {
+    if Path::new(program)
+        .file_name()
+        .is_some_and(|name| name == "etcdutl")
+    {
+        return Some(("etcdutl", args));
+    }
+    let (first, rest) = args.split_first()?;
+    (first == "utl").then_some(("stele utl", rest))
+}
+
+fn utl(name: &'static str, args: &[String]) -> ExitCode {
+    let (mut out, mut err) = (std::io::stdout().lock(), std::io::stderr().lock());
+    let code = utl::run(name, args, &server::offline::Offline, &mut out, &mut err);
+    ExitCode::from(code)
 }
 
 fn run(config: Config, program: String) -> ExitCode {

@@ -1,0 +1,230 @@
+//! The command line: which commands and flags there are, and which function runs each.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::{Engine, Failure, Import, Restore};
+
+/// The version of etcd whose tool this is.
+const ETCD_VERSION: &str = "3.7.3";
+const API_VERSION: &str = "3.7";
+
+pub(crate) fn command(program: &'static str) -> Command {
+    Command::new(program)
+        .no_binary_name(true)
+        .about("Works on files of etcd and Stele while no server has them open")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(false)
+        .arg(
+            value("write-out", "simple")
+                .short('w')
+                .global(true)
+                .help("set the output format (fields, json, protobuf, simple, table)"),
+        )
+        .arg(
+            value("timeout", "10s")
+                .global(true)
+                .help("taken for etcdutl's sake; files are never waited for"),
+        )
+        .subcommand(snapshot())
+        .subcommand(import())
+        .subcommand(Command::new("version").about("Prints the version of etcdutl"))
+}
+
+fn snapshot() -> Command {
+    Command::new("snapshot")
+        .about("Manages etcd node snapshots")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(restore())
+}
+
+fn restore() -> Command {
+    Command::new("restore")
+        .about("Restores an etcd member snapshot to a data directory of Stele")
+        .arg(files())
+        .arg(value("data-dir", "").help("Path to the output data directory"))
+        .arg(value("wal-dir", "").help("Refused: Stele keeps its log in the data directory"))
+        .arg(
+            value("initial-cluster", "default=http://localhost:2380")
+                .help("Initial cluster configuration for restore bootstrap"),
+        )
+        .arg(
+            value("initial-cluster-token", "etcd-cluster")
+                .help("Initial cluster token for the etcd cluster during restore bootstrap"),
+        )
+        .arg(
+            value("initial-advertise-peer-urls", "http://localhost:2380")
+                .help("List of this member's peer URLs to advertise to the rest of the cluster"),
+        )
+        .arg(value("name", "default").help("Human-readable name for this member"))
+        .arg(
+            flag("skip-hash-check").help(
+                "Ignore snapshot integrity hash value (required if copied from data directory)",
+            ),
+        )
+        .arg(
+            value("initial-memory-map-size", "0")
+                .value_parser(clap::value_parser!(u64))
+                .help("Taken for etcdutl's sake"),
+        )
+        .arg(
+            value("bump-revision", "0")
+                .value_parser(clap::value_parser!(u64))
+                .help("How much to increase the latest revision after restore"),
+        )
+        .arg(flag("mark-compacted").help(
+            "Mark the latest revision after restore as the point of scheduled compaction \
+             (required if --bump-revision > 0, disallowed otherwise)",
+        ))
+}
+
+fn import() -> Command {
+    Command::new("import")
+        .about("Takes a data directory of a stopped etcd over into one of Stele")
+        .arg(
+            Arg::new("file")
+                .value_name("etcd data dir")
+                .num_args(0..)
+                .value_parser(clap::value_parser!(PathBuf)),
+        )
+        .arg(value("data-dir", "").help("Path to the output data directory"))
+        .arg(
+            value("wal-dir", "").help("Path to etcd's WAL directory, if it is not in its data dir"),
+        )
+        .arg(flag("force-new-cluster").help(
+            "Take one member of a cluster of several over as a cluster of one; the others must \
+             never run again",
+        ))
+}
+
+pub(crate) fn dispatch(
+    matches: &ArgMatches,
+    engine: &dyn Engine,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    match matches.subcommand() {
+        Some(("snapshot", matches)) => match matches.subcommand() {
+            Some(("restore", matches)) => engine
+                .restore(&restore_plan(matches)?)
+                .map_err(Failure::error),
+            _ => unreachable!("clap asks for a subcommand"),
+        },
+        Some(("import", matches)) => {
+            let told = engine
+                .import(&import_plan(matches)?)
+                .map_err(Failure::error)?;
+            say(out, &told)
+        }
+        Some(("version", _)) => say(
+            out,
+            &format!("etcdutl version: {ETCD_VERSION}\nAPI version: {API_VERSION}"),
+        ),
+        _ => unreachable!("clap asks for a subcommand"),
+    }
+}
+
+fn restore_plan(matches: &ArgMatches) -> Result<Restore, Failure> {
+    let snapshot = one_file(matches, "snapshot restore")?;
+    let (bump_revision, mark_compacted) = (
+        number(matches, "bump-revision"),
+        is_set(matches, "mark-compacted"),
+    );
+    if (bump_revision > 0) != mark_compacted {
+        // etcdutl's words, the flag's wrong name included.
+        return Err(Failure::bad_args(
+            "--mark-compacted required if --revision-bump > 0",
+        ));
+    }
+    if !text(matches, "wal-dir").is_empty() {
+        return Err(Failure::bad_args(
+            "--wal-dir is not supported: Stele keeps its log in the data directory",
+        ));
+    }
+    let name = text(matches, "name");
+    let data_dir = match text(matches, "data-dir") {
+        dir if dir.is_empty() => format!("{name}.etcd"),
+        dir => dir,
+    };
+    Ok(Restore {
+        snapshot,
+        data_dir: data_dir.into(),
+        name,
+        initial_cluster: text(matches, "initial-cluster"),
+        initial_cluster_token: text(matches, "initial-cluster-token"),
+        initial_advertise_peer_urls: text(matches, "initial-advertise-peer-urls"),
+        skip_hash_check: is_set(matches, "skip-hash-check"),
+        bump_revision,
+        mark_compacted,
+    })
+}
+
+fn import_plan(matches: &ArgMatches) -> Result<Import, Failure> {
+    let etcd_data_dir = one_file(matches, "import")?;
+    let data_dir = text(matches, "data-dir");
+    if data_dir.is_empty() {
+        return Err(Failure::bad_args("required flag(s) \"data-dir\" not set"));
+    }
+    let wal_dir = text(matches, "wal-dir");
+    Ok(Import {
+        etcd_data_dir,
+        etcd_wal_dir: (!wal_dir.is_empty()).then(|| wal_dir.into()),
+        data_dir: data_dir.into(),
+        force_new_cluster: is_set(matches, "force-new-cluster"),
+    })
+}
+
+/// The files a command is about. Their number is checked by the command, in etcdutl's words.
+fn files() -> Arg {
+    Arg::new("file")
+        .value_name("filename")
+        .num_args(0..)
+        .value_parser(clap::value_parser!(PathBuf))
+}
+
+fn value(name: &'static str, default: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .default_value(default)
+        .action(ArgAction::Set)
+}
+
+/// `--name`, or `--name=true` and `--name=false` as Go has it.
+fn flag(name: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_value("false")
+        .default_missing_value("true")
+        .value_parser(clap::value_parser!(bool))
+}
+
+fn one_file(matches: &ArgMatches, command: &str) -> Result<PathBuf, Failure> {
+    let mut files = matches.get_many::<PathBuf>("file").unwrap_or_default();
+    match (files.next(), files.next()) {
+        (Some(file), None) => Ok(file.clone()),
+        _ => Err(Failure::bad_args(format!(
+            "{command} requires exactly one argument"
+        ))),
+    }
+}
+
+fn text(matches: &ArgMatches, name: &str) -> String {
+    matches.get_one::<String>(name).cloned().unwrap_or_default()
+}
+
+fn number(matches: &ArgMatches, name: &str) -> u64 {
+    matches.get_one::<u64>(name).copied().unwrap_or_default()
+}
+
+fn is_set(matches: &ArgMatches, name: &str) -> bool {
+    matches.get_one::<bool>(name).copied().unwrap_or_default()
+}
+
+fn say(out: &mut dyn Write, text: &str) -> Result<(), Failure> {
+    writeln!(out, "{text}").map_err(Failure::error)
+}

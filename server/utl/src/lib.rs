@@ -1,0 +1,112 @@
+//! `stele utl`: etcdutl's commands, under its flags and with its output, and what it has not:
+//! taking over a data directory of etcd. Also there under the name `etcdutl`.
+//!
+//! It knows etcd's files and how to talk about them. What becomes of a snapshot in a data
+//! directory of Stele is the server's knowledge, asked for through [`Engine`].
+
+#![forbid(unsafe_code)]
+
+mod command;
+
+use std::fmt;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+
+/// What the commands need of the server: it alone knows its data directories.
+pub trait Engine {
+    /// Founds a cluster in a new data directory whose data is a snapshot's.
+    fn restore(&self, plan: &Restore) -> Result<(), String>;
+    /// Founds a data directory that goes on where one of etcd stopped; returns what to tell.
+    fn import(&self, plan: &Import) -> Result<String, String>;
+}
+
+/// `snapshot restore`, every flag with its default filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restore {
+    pub snapshot: PathBuf,
+    pub data_dir: PathBuf,
+    pub name: String,
+    pub initial_cluster: String,
+    pub initial_cluster_token: String,
+    pub initial_advertise_peer_urls: String,
+    pub skip_hash_check: bool,
+    /// 0: revisions stay as they are.
+    pub bump_revision: u64,
+    pub mark_compacted: bool,
+}
+
+/// `import`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    pub etcd_data_dir: PathBuf,
+    pub etcd_wal_dir: Option<PathBuf>,
+    pub data_dir: PathBuf,
+    /// Take one member's data out of a cluster of several, and let the others go.
+    pub force_new_cluster: bool,
+}
+
+/// Why a command failed: the text goes behind `Error: `, the code ends the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub text: String,
+    pub code: u8,
+}
+
+/// etcdutl's exit codes.
+pub const EXIT_ERROR: u8 = 1;
+pub const EXIT_BAD_FEATURE: u8 = 4;
+pub const EXIT_BAD_ARGS: u8 = 128;
+
+impl Failure {
+    pub fn error(text: impl fmt::Display) -> Failure {
+        Failure {
+            text: text.to_string(),
+            code: EXIT_ERROR,
+        }
+    }
+
+    pub fn bad_args(text: impl fmt::Display) -> Failure {
+        Failure {
+            text: text.to_string(),
+            code: EXIT_BAD_ARGS,
+        }
+    }
+}
+
+/// Runs one command line (without the program's name) and returns the exit code.
+pub fn run(
+    program: &'static str,
+    args: &[String],
+    engine: &dyn Engine,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> u8 {
+    let matches = match command::command(program).try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) => {
+            let text = error.render();
+            // Nobody is left to tell when the terminal has gone.
+            let _ = match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                    let _ = write!(out, "{text}");
+                    return 0;
+                }
+                _ => write!(err, "{}", capitalized(&text.to_string())),
+            };
+            return EXIT_ERROR;
+        }
+    };
+    match command::dispatch(&matches, engine, out) {
+        Ok(()) => 0,
+        Err(failure) => {
+            let _ = writeln!(err, "Error: {}", failure.text);
+            failure.code
+        }
+    }
+}
+
+fn capitalized(text: &str) -> String {
+    text.replacen("error:", "Error:", 1)
+}
