@@ -1,40 +1,16 @@
 //! The HashKV digest: one CRC32C over a history, equal on every member that holds the same rows.
 //!
 //! etcd hashes the raw rows of its `key` bucket, so an engine with another layout has to re-create
-//! those bytes. A row is a revision key followed by a record:
-//!
-//! ```text
-//! revision key   main i64 big endian (8) | '_' | sub i64 big endian (8) | 't' on a tombstone only
-//! record         protobuf KeyValue, fields ascending, zero fields left out; a tombstone has only its key
-//! ```
+//! those bytes: a revision key and a record per row, as [`crate::schema`] lays them out.
 //!
 //! Which rows belong to a digest (the compaction rules) is the caller's knowledge. The rows must
 //! come in revision order.
 
+use crate::schema::RevisionKey;
+pub use crate::schema::Row;
+
 /// The three bytes every digest starts with: the name of etcd's bucket.
 const BUCKET: &[u8] = b"key";
-
-/// Length of a revision key without the tombstone mark.
-const REVISION_KEY_BYTES: usize = 17;
-
-// Protobuf tags of mvccpb.KeyValue: field number << 3 | wire type (0 varint, 2 bytes).
-const TAG_KEY: u8 = 1 << 3 | 2;
-const TAG_CREATE_REVISION: u8 = 2 << 3;
-const TAG_MOD_REVISION: u8 = 3 << 3;
-const TAG_VERSION: u8 = 4 << 3;
-const TAG_VALUE: u8 = 5 << 3 | 2;
-const TAG_LEASE: u8 = 6 << 3;
-
-/// A key at one revision, as etcd stores it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row<'a> {
-    pub key: &'a [u8],
-    pub value: &'a [u8],
-    pub create_revision: i64,
-    pub mod_revision: i64,
-    pub version: i64,
-    pub lease: i64,
-}
 
 /// A digest under way. Feed rows in revision order, then ask for [`HashKv::finish`].
 #[derive(Clone, Debug)]
@@ -62,16 +38,10 @@ impl HashKv {
 
     /// Adds the put made at revision `(main, sub)`.
     pub fn put(&mut self, main: i64, sub: i64, row: &Row<'_>) {
-        self.head.clear();
         self.tail.clear();
-        revision_key(&mut self.head, main, sub);
-        bytes_head(&mut self.head, TAG_KEY, row.key);
-        self.head.extend_from_slice(row.key);
-        int(&mut self.head, TAG_CREATE_REVISION, row.create_revision);
-        int(&mut self.head, TAG_MOD_REVISION, row.mod_revision);
-        int(&mut self.head, TAG_VERSION, row.version);
-        bytes_head(&mut self.head, TAG_VALUE, row.value);
-        int(&mut self.tail, TAG_LEASE, row.lease);
+        self.begin(main, sub, false);
+        row.encode_head(&mut self.head);
+        row.encode_tail(&mut self.tail);
         // The value may be a megabyte: it is hashed where it lies, never copied.
         self.crc = crc32c::crc32c_append(self.crc, &self.head);
         self.crc = crc32c::crc32c_append(self.crc, row.value);
@@ -80,49 +50,28 @@ impl HashKv {
 
     /// Adds the deletion of `key` made at revision `(main, sub)`.
     pub fn tombstone(&mut self, main: i64, sub: i64, key: &[u8]) {
-        self.head.clear();
-        revision_key(&mut self.head, main, sub);
-        self.head.push(b't');
-        bytes_head(&mut self.head, TAG_KEY, key);
-        self.head.extend_from_slice(key);
+        self.begin(main, sub, true);
+        let row = Row {
+            key,
+            ..Row::default()
+        };
+        row.encode_head(&mut self.head);
         self.crc = crc32c::crc32c_append(self.crc, &self.head);
     }
 
     pub fn finish(self) -> u32 {
         self.crc
     }
-}
 
-fn revision_key(out: &mut Vec<u8>, main: i64, sub: i64) {
-    let start = out.len();
-    out.extend_from_slice(&main.to_be_bytes());
-    out.push(b'_');
-    out.extend_from_slice(&sub.to_be_bytes());
-    debug_assert_eq!(out.len() - start, REVISION_KEY_BYTES);
-}
-
-/// Tag and length of a bytes field; nothing at all when it is empty.
-fn bytes_head(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
-    if !bytes.is_empty() {
-        out.push(tag);
-        varint(out, bytes.len() as u64);
+    fn begin(&mut self, main: i64, sub: i64, tombstone: bool) {
+        self.head.clear();
+        let key = RevisionKey {
+            main,
+            sub,
+            tombstone,
+        };
+        key.encode(&mut self.head);
     }
-}
-
-fn int(out: &mut Vec<u8>, tag: u8, value: i64) {
-    if value != 0 {
-        out.push(tag);
-        // Negative numbers (lease ids may be) take all ten bytes, as in every protobuf int64.
-        varint(out, value as u64);
-    }
-}
-
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 #[cfg(test)]
@@ -198,13 +147,5 @@ mod tests {
         assert_eq!(hash.clone().finish(), 1853456669);
         put(&mut hash, (8, 0), "z", "9", 8, 1, 0);
         assert_eq!(hash.finish(), 2916648670);
-    }
-
-    #[test]
-    fn a_negative_lease_takes_ten_bytes() {
-        let mut out = Vec::new();
-        int(&mut out, TAG_LEASE, -1);
-        assert_eq!(out.len(), 11);
-        assert_eq!(out.last(), Some(&1));
     }
 }

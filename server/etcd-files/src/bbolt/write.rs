@@ -1,0 +1,356 @@
+//! Writing a bbolt file front to back, in memory bounded by one path of pages.
+//!
+//! The metas come first and say where the root is and how many pages there are, so everything is
+//! read twice: [`Layout::of`] only counts, [`Layout::write`] runs the same code with bytes. Pages
+//! get their numbers in the order in which they fill up, a branch right behind its last child.
+//!
+//! The result is compact: leaves are filled from left to right, nothing is free. What bbolt asks
+//! for beyond its format is kept: a branch has two children at least (bbolt asserts it when it
+//! deletes), and small buckets lie within their parent's leaf.
+
+use std::io::{self, Write};
+
+use super::*;
+
+/// Buckets up to a quarter page live in the root's leaf, as bbolt has it.
+const INLINE_BYTES_MAX: usize = PAGE_BYTES / 4;
+
+/// Entries of one page; bbolt keeps 0xFFFF for itself.
+const PAGE_ENTRIES_MAX: usize = 0xFFFE;
+
+/// What a file is made from: buckets in bytewise order of their names, and each one's rows in
+/// order of their keys. It is read twice and must be the same both times.
+pub trait Content {
+    type Error: From<io::Error>;
+
+    fn buckets(&self) -> &[&'static str];
+
+    /// Calls `row` with each key and its value, which comes in parts.
+    fn rows(&self, bucket: &str, row: &mut RowSink<'_, Self::Error>) -> Result<(), Self::Error>;
+}
+
+/// Takes one row: a key that is not empty, a value in parts.
+pub type RowSink<'a, E> = dyn FnMut(&[u8], &[&[u8]]) -> Result<(), E> + 'a;
+
+/// How large a file will be and where its root lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    root: u64,
+    pages: u64,
+}
+
+impl Layout {
+    /// Reads everything once, to count.
+    pub fn of<C: Content>(content: &C) -> Result<Layout, C::Error> {
+        let mut pages = Pages::new(None);
+        let root = write_buckets(content, &mut pages)?;
+        Ok(Layout {
+            root,
+            pages: pages.next,
+        })
+    }
+
+    pub fn file_bytes(&self) -> u64 {
+        self.pages * PAGE_BYTES as u64
+    }
+
+    /// Writes the file: exactly [`Layout::file_bytes`] bytes.
+    pub fn write<C: Content>(&self, content: &C, out: &mut dyn Write) -> Result<(), C::Error> {
+        for id in 0..META_PAGES {
+            out.write_all(&self.meta(id))?;
+        }
+        let mut pages = Pages::new(Some(out));
+        let root = write_buckets(content, &mut pages)?;
+        if root != self.root || pages.next != self.pages {
+            return Err(io::Error::other("the content changed between two readings of it").into());
+        }
+        Ok(())
+    }
+
+    fn meta(&self, id: u64) -> Vec<u8> {
+        let mut page = header(id, FLAG_META, 0, 0);
+        for number in [MAGIC, VERSION, PAGE_BYTES as u32, 0] {
+            page.extend_from_slice(&number.to_le_bytes());
+        }
+        // The first page is the newer one, as in a snapshot that etcd sends.
+        let txid = META_PAGES - id;
+        for number in [self.root, 0, NO_FREE_LIST, self.pages, txid] {
+            page.extend_from_slice(&number.to_le_bytes());
+        }
+        let sum = fnv1a(&page[HEADER_BYTES..HEADER_BYTES + META_SUMMED_BYTES]);
+        page.extend_from_slice(&sum.to_le_bytes());
+        page.resize(PAGE_BYTES, 0);
+        page
+    }
+}
+
+/// Writes all buckets and the tree of their names; returns the page of its root.
+fn write_buckets<C: Content>(content: &C, pages: &mut Pages<'_>) -> Result<u64, C::Error> {
+    let mut root = Tree::new(ENTRY_BUCKET);
+    let mut before = "";
+    for &name in content.buckets() {
+        assert!(before < name, "buckets come in order of their names");
+        before = name;
+        let mut tree = Tree::new(0);
+        content.rows(name, &mut |key, value| Ok(tree.push(pages, key, value)?))?;
+        let value = tree.finish_bucket(pages)?;
+        root.push(pages, name.as_bytes(), &[&value])?;
+    }
+    Ok(root.finish(pages)?)
+}
+
+/// Gives out page numbers and takes finished pages; without an output it only counts.
+struct Pages<'a> {
+    out: Option<&'a mut dyn Write>,
+    next: u64,
+}
+
+impl<'a> Pages<'a> {
+    fn new(out: Option<&'a mut dyn Write>) -> Pages<'a> {
+        Pages {
+            out,
+            next: META_PAGES,
+        }
+    }
+
+    /// Writes one page and what it runs over into, padded; returns its number.
+    fn put(&mut self, flags: u16, entries: &Entries) -> io::Result<u64> {
+        let id = self.next;
+        let size = HEADER_BYTES + entries.bytes;
+        let run = size.div_ceil(PAGE_BYTES);
+        self.next += run as u64;
+        if let Some(out) = &mut self.out {
+            let count = entries.spans.len();
+            out.write_all(&header(id, flags, count, run - 1))?;
+            out.write_all(&entries.table())?;
+            out.write_all(&entries.data)?;
+            out.write_all(&[0; PAGE_BYTES][..run * PAGE_BYTES - size])?;
+        }
+        Ok(id)
+    }
+}
+
+/// The entries of one page to be.
+#[derive(Default)]
+struct Entries {
+    /// Leaf: flags, key length, value length. Branch: child, key length.
+    spans: Vec<Span>,
+    /// Keys and values in order; lengths alone are kept while only counting.
+    data: Vec<u8>,
+    /// What the entries take, headers of theirs included.
+    bytes: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Span {
+    Leaf { flags: u32, key: u32, value: u32 },
+    Branch { child: u64, key: u32 },
+}
+
+impl Entries {
+    fn size_of(key: usize, value: usize) -> usize {
+        ELEMENT_BYTES + key + value
+    }
+
+    fn fits(&self, size: usize) -> bool {
+        HEADER_BYTES + self.bytes + size <= PAGE_BYTES && self.spans.len() < PAGE_ENTRIES_MAX
+    }
+
+    /// The table of entries: each names the distance from itself to its key.
+    fn table(&self) -> Vec<u8> {
+        let mut table = Vec::with_capacity(self.spans.len() * ELEMENT_BYTES);
+        let mut data_before = 0;
+        for (place, span) in self.spans.iter().enumerate() {
+            let position = ((self.spans.len() - place) * ELEMENT_BYTES + data_before) as u32;
+            match *span {
+                Span::Leaf { flags, key, value } => {
+                    for number in [flags, position, key, value] {
+                        table.extend_from_slice(&number.to_le_bytes());
+                    }
+                    data_before += (key + value) as usize;
+                }
+                Span::Branch { child, key } => {
+                    table.extend_from_slice(&position.to_le_bytes());
+                    table.extend_from_slice(&key.to_le_bytes());
+                    table.extend_from_slice(&child.to_le_bytes());
+                    data_before += key as usize;
+                }
+            }
+        }
+        table
+    }
+
+    fn clear(&mut self) {
+        self.spans.clear();
+        self.data.clear();
+        self.bytes = 0;
+    }
+}
+
+/// One tree under way, built from its left edge: the leaf being filled, and the branch being
+/// filled on each level above.
+struct Tree {
+    flags: u32,
+    leaf: Entries,
+    /// The first key of the leaf being filled: what its parent will call it.
+    first_key: Vec<u8>,
+    branches: Vec<Branch>,
+}
+
+/// The branch page being filled on one level.
+#[derive(Default)]
+struct Branch {
+    /// First key and page of each child.
+    children: Vec<(Vec<u8>, u64)>,
+    bytes: usize,
+}
+
+impl Tree {
+    fn new(flags: u32) -> Tree {
+        Tree {
+            flags,
+            leaf: Entries::default(),
+            first_key: Vec::new(),
+            branches: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, pages: &mut Pages<'_>, key: &[u8], value: &[&[u8]]) -> io::Result<()> {
+        let value_bytes: usize = value.iter().map(|part| part.len()).sum();
+        let size = Entries::size_of(key.len(), value_bytes);
+        if !self.leaf.spans.is_empty() && !self.leaf.fits(size) {
+            self.close_leaf(pages)?;
+        }
+        if self.leaf.spans.is_empty() {
+            self.first_key.clear();
+            self.first_key.extend_from_slice(key);
+        }
+        let too_long = |_| io::Error::other("a key or value of more than 4 GiB");
+        self.leaf.spans.push(Span::Leaf {
+            flags: self.flags,
+            key: u32::try_from(key.len()).map_err(too_long)?,
+            value: u32::try_from(value_bytes).map_err(too_long)?,
+        });
+        self.leaf.bytes += size;
+        // While only counting, bytes are kept as long as the bucket may turn out an inline one:
+        // its image is part of the root's leaf.
+        if pages.out.is_some() || self.may_be_inline() {
+            self.leaf.data.extend_from_slice(key);
+            value
+                .iter()
+                .for_each(|part| self.leaf.data.extend_from_slice(part));
+        }
+        Ok(())
+    }
+
+    fn may_be_inline(&self) -> bool {
+        self.branches.is_empty() && HEADER_BYTES + self.leaf.bytes <= INLINE_BYTES_MAX
+    }
+
+    fn close_leaf(&mut self, pages: &mut Pages<'_>) -> io::Result<()> {
+        let id = pages.put(FLAG_LEAF, &self.leaf)?;
+        self.leaf.clear();
+        let key = std::mem::take(&mut self.first_key);
+        self.add_child(pages, 0, key, id)
+    }
+
+    /// Puts a child into the branch being filled on `level`. When that is full, all its children
+    /// but the last become a page, so that two are left whatever comes.
+    fn add_child(
+        &mut self,
+        pages: &mut Pages<'_>,
+        level: usize,
+        key: Vec<u8>,
+        id: u64,
+    ) -> io::Result<()> {
+        if level == self.branches.len() {
+            self.branches.push(Branch::default());
+        }
+        let branch = &mut self.branches[level];
+        let size = Entries::size_of(key.len(), 0);
+        let full = HEADER_BYTES + branch.bytes + size > PAGE_BYTES
+            || branch.children.len() >= PAGE_ENTRIES_MAX;
+        let mut closed = None;
+        if full && branch.children.len() > 2 {
+            let last = branch.children.split_off(branch.children.len() - 1);
+            closed = Some(std::mem::replace(&mut branch.children, last));
+            branch.bytes = branch.measured();
+        }
+        branch.children.push((key, id));
+        branch.bytes += size;
+        match closed {
+            Some(children) => self.close_branch(pages, level, children),
+            None => Ok(()),
+        }
+    }
+
+    fn close_branch(
+        &mut self,
+        pages: &mut Pages<'_>,
+        level: usize,
+        children: Vec<(Vec<u8>, u64)>,
+    ) -> io::Result<()> {
+        let mut entries = Entries::default();
+        for (key, child) in &children {
+            entries.spans.push(Span::Branch {
+                child: *child,
+                key: key.len() as u32,
+            });
+            entries.bytes += Entries::size_of(key.len(), 0);
+            entries.data.extend_from_slice(key);
+        }
+        let id = pages.put(FLAG_BRANCH, &entries)?;
+        let first = children.into_iter().next();
+        let (key, _) = first.expect("a branch has children");
+        self.add_child(pages, level + 1, key, id)
+    }
+
+    /// Closes what is open, from the leaf up; returns the root's page.
+    fn finish(mut self, pages: &mut Pages<'_>) -> io::Result<u64> {
+        if self.branches.is_empty() || !self.leaf.spans.is_empty() {
+            self.close_leaf(pages)?;
+        }
+        let mut level = 0;
+        loop {
+            let children = std::mem::take(&mut self.branches[level].children);
+            if let ([(_, only)], true) = (&children[..], level + 1 == self.branches.len()) {
+                return Ok(*only);
+            }
+            self.close_branch(pages, level, children)?;
+            level += 1;
+        }
+    }
+
+    /// Like `finish`, but as a bucket's value: a page's number, or the whole image.
+    fn finish_bucket(self, pages: &mut Pages<'_>) -> io::Result<Vec<u8>> {
+        let mut value = Vec::with_capacity(BUCKET_BYTES);
+        if self.may_be_inline() {
+            value.extend_from_slice(&[0; BUCKET_BYTES]);
+            value.extend_from_slice(&header(0, FLAG_LEAF, self.leaf.spans.len(), 0));
+            value.extend_from_slice(&self.leaf.table());
+            value.extend_from_slice(&self.leaf.data);
+            return Ok(value);
+        }
+        value.extend_from_slice(&self.finish(pages)?.to_le_bytes());
+        value.resize(BUCKET_BYTES, 0);
+        Ok(value)
+    }
+}
+
+impl Branch {
+    fn measured(&self) -> usize {
+        self.children
+            .iter()
+            .map(|(key, _)| Entries::size_of(key.len(), 0))
+            .sum()
+    }
+}
+
+fn header(id: u64, flags: u16, count: usize, overflow: usize) -> Vec<u8> {
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    header.extend_from_slice(&id.to_le_bytes());
+    header.extend_from_slice(&flags.to_le_bytes());
+    header.extend_from_slice(&(count as u16).to_le_bytes());
+    header.extend_from_slice(&(overflow as u32).to_le_bytes());
+    header
+}

@@ -1,0 +1,119 @@
+//! The little of protobuf that etcd's files need: writing varints and bytes, taking a message apart
+//! into its fields. Reading never panics.
+
+/// One field of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    Varint(u64),
+    Bytes(&'a [u8]),
+    /// Fixed 32 and 64 bits: etcd's files have none that matter.
+    Fixed,
+}
+
+impl<'a> Value<'a> {
+    pub fn varint(self) -> Option<u64> {
+        match self {
+            Value::Varint(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Value::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+/// Calls `f` with each field's number and value, in order; `None` when the bytes are no message or
+/// `f` says so.
+pub fn fields<'a>(
+    mut bytes: &'a [u8],
+    mut f: impl FnMut(u64, Value<'a>) -> Option<()>,
+) -> Option<()> {
+    while !bytes.is_empty() {
+        let tag = take_varint(&mut bytes)?;
+        let value = match tag & 7 {
+            0 => Value::Varint(take_varint(&mut bytes)?),
+            1 => take(&mut bytes, 8).map(|_| Value::Fixed)?,
+            2 => {
+                let len = usize::try_from(take_varint(&mut bytes)?).ok()?;
+                Value::Bytes(take(&mut bytes, len)?)
+            }
+            5 => take(&mut bytes, 4).map(|_| Value::Fixed)?,
+            _ => return None,
+        };
+        if tag >> 3 == 0 {
+            return None;
+        }
+        f(tag >> 3, value)?;
+    }
+    Some(())
+}
+
+fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = bytes.split_at_checked(len)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// An integer field; nothing at all when it is zero, as proto3 has it.
+pub fn put_int(out: &mut Vec<u8>, field: u8, value: i64) {
+    if value != 0 {
+        out.push(field << 3);
+        // Negative numbers (lease ids may be) take all ten bytes, as in every protobuf int64.
+        put_varint(out, value as u64);
+    }
+}
+
+/// Tag and length of a bytes field; nothing at all when it is empty.
+pub fn put_bytes_head(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+    if !bytes.is_empty() {
+        out.push(field << 3 | 2);
+        put_varint(out, bytes.len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_negative_number_takes_ten_bytes() {
+        let mut out = Vec::new();
+        put_int(&mut out, 6, -1);
+        assert_eq!(out.len(), 11);
+        assert_eq!(out.last(), Some(&1));
+    }
+
+    #[test]
+    fn any_bytes_are_fields_or_none() {
+        arbtest::arbtest(|u| {
+            let bytes: Vec<u8> = u.arbitrary()?;
+            let _ = fields(&bytes, |_, _| Some(()));
+            Ok(())
+        });
+    }
+}
