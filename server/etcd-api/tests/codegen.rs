@@ -107,6 +107,7 @@ fn generate(out: &Path, set: &FileDescriptorSet) -> io::Result<()> {
 fn configure(out: &Path) -> tonic_prost_build::Builder {
     tonic_prost_build::configure()
         .bytes(".")
+        .codec_path("crate::codec::ProtoCodec")
         .emit_rerun_if_changed(false)
         .out_dir(out)
 }

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use etcd_api::codec::ProtoCodec;
 use etcd_api::etcdserverpb::{WatchRequest, WatchResponse};
 use http::{HeaderMap, HeaderValue, header};
 use http_body::{Body, Frame};
@@ -19,7 +20,6 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_stream::Stream as _;
 use tonic::codec::Codec;
 use tonic::{Status, Streaming};
-use tonic_prost::ProstCodec;
 
 use crate::error::Error;
 use crate::node::Node;
@@ -53,7 +53,7 @@ impl WatchService {
         B: Body + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let decoder = ProstCodec::<WatchResponse, WatchRequest>::default().decoder();
+        let decoder = ProtoCodec::<WatchResponse, WatchRequest>::default().decoder();
         let requests = Streaming::new_request(decoder, request.into_body(), None, None);
         let reader = self.node.reader();
         let body = WatchBody {

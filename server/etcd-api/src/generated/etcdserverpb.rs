@@ -1215,7 +1215,7 @@ pub mod kv_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static("/etcdserverpb.KV/Range");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("etcdserverpb.KV", "Range"));
@@ -1236,7 +1236,7 @@ pub mod kv_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.KV/RangeStream",
             );
@@ -1257,7 +1257,7 @@ pub mod kv_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static("/etcdserverpb.KV/Put");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("etcdserverpb.KV", "Put"));
@@ -1278,7 +1278,7 @@ pub mod kv_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.KV/DeleteRange",
             );
@@ -1299,7 +1299,7 @@ pub mod kv_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static("/etcdserverpb.KV/Txn");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("etcdserverpb.KV", "Txn"));
@@ -1320,7 +1320,7 @@ pub mod kv_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static("/etcdserverpb.KV/Compact");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("etcdserverpb.KV", "Compact"));
@@ -1485,7 +1485,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RangeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1531,7 +1531,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RangeStreamSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1574,7 +1574,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PutSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1617,7 +1617,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DeleteRangeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1660,7 +1660,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = TxnSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1703,7 +1703,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CompactSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1864,7 +1864,7 @@ pub mod watch_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
             let mut req = request.into_streaming_request();
             req.extensions_mut().insert(GrpcMethod::new("etcdserverpb.Watch", "Watch"));
@@ -2003,7 +2003,7 @@ pub mod watch_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = WatchSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2164,7 +2164,7 @@ pub mod lease_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Lease/LeaseGrant",
             );
@@ -2188,7 +2188,7 @@ pub mod lease_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Lease/LeaseRevoke",
             );
@@ -2214,7 +2214,7 @@ pub mod lease_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Lease/LeaseKeepAlive",
             );
@@ -2238,7 +2238,7 @@ pub mod lease_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Lease/LeaseTimeToLive",
             );
@@ -2262,7 +2262,7 @@ pub mod lease_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Lease/LeaseLeases",
             );
@@ -2432,7 +2432,7 @@ pub mod lease_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = LeaseGrantSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2475,7 +2475,7 @@ pub mod lease_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = LeaseRevokeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2523,7 +2523,7 @@ pub mod lease_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = LeaseKeepAliveSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2568,7 +2568,7 @@ pub mod lease_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = LeaseTimeToLiveSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2611,7 +2611,7 @@ pub mod lease_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = LeaseLeasesSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -2772,7 +2772,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Cluster/MemberAdd",
             );
@@ -2796,7 +2796,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Cluster/MemberRemove",
             );
@@ -2820,7 +2820,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Cluster/MemberUpdate",
             );
@@ -2844,7 +2844,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Cluster/MemberList",
             );
@@ -2868,7 +2868,7 @@ pub mod cluster_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Cluster/MemberPromote",
             );
@@ -3032,7 +3032,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = MemberAddSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3077,7 +3077,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = MemberRemoveSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3122,7 +3122,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = MemberUpdateSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3167,7 +3167,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = MemberListSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3212,7 +3212,7 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = MemberPromoteSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3370,7 +3370,7 @@ pub mod maintenance_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Maintenance/Alarm",
             );
@@ -3391,7 +3391,7 @@ pub mod maintenance_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Maintenance/Status",
             );
@@ -3415,7 +3415,7 @@ pub mod maintenance_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Maintenance/Defragment",
             );
@@ -3436,7 +3436,7 @@ pub mod maintenance_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Maintenance/Hash",
             );
@@ -3457,7 +3457,7 @@ pub mod maintenance_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Maintenance/HashKV",
             );
@@ -3481,7 +3481,7 @@ pub mod maintenance_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Maintenance/Snapshot",
             );
@@ -3505,7 +3505,7 @@ pub mod maintenance_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Maintenance/MoveLeader",
             );
@@ -3529,7 +3529,7 @@ pub mod maintenance_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Maintenance/Downgrade",
             );
@@ -3705,7 +3705,7 @@ pub mod maintenance_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AlarmSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3750,7 +3750,7 @@ pub mod maintenance_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = StatusSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3795,7 +3795,7 @@ pub mod maintenance_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DefragmentSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3838,7 +3838,7 @@ pub mod maintenance_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = HashSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3883,7 +3883,7 @@ pub mod maintenance_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = HashKVSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3929,7 +3929,7 @@ pub mod maintenance_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SnapshotSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -3974,7 +3974,7 @@ pub mod maintenance_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = MoveLeaderSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4019,7 +4019,7 @@ pub mod maintenance_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DowngradeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4180,7 +4180,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/AuthEnable",
             );
@@ -4204,7 +4204,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/AuthDisable",
             );
@@ -4228,7 +4228,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/AuthStatus",
             );
@@ -4252,7 +4252,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/Authenticate",
             );
@@ -4276,7 +4276,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/UserAdd",
             );
@@ -4299,7 +4299,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/UserGet",
             );
@@ -4322,7 +4322,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/UserList",
             );
@@ -4346,7 +4346,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/UserDelete",
             );
@@ -4370,7 +4370,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/UserChangePassword",
             );
@@ -4394,7 +4394,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/UserGrantRole",
             );
@@ -4418,7 +4418,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/UserRevokeRole",
             );
@@ -4442,7 +4442,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/RoleAdd",
             );
@@ -4465,7 +4465,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/RoleGet",
             );
@@ -4488,7 +4488,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/RoleList",
             );
@@ -4512,7 +4512,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/RoleDelete",
             );
@@ -4536,7 +4536,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/RoleGrantPermission",
             );
@@ -4560,7 +4560,7 @@ pub mod auth_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/etcdserverpb.Auth/RoleRevokePermission",
             );
@@ -4808,7 +4808,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AuthEnableSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4851,7 +4851,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AuthDisableSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4894,7 +4894,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AuthStatusSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4937,7 +4937,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AuthenticateSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -4980,7 +4980,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UserAddSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5023,7 +5023,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UserGetSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5066,7 +5066,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UserListSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5111,7 +5111,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UserDeleteSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5156,7 +5156,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UserChangePasswordSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5201,7 +5201,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UserGrantRoleSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5246,7 +5246,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UserRevokeRoleSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5289,7 +5289,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RoleAddSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5332,7 +5332,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RoleGetSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5375,7 +5375,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RoleListSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5420,7 +5420,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RoleDeleteSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5467,7 +5467,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RoleGrantPermissionSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -5514,7 +5514,7 @@ pub mod auth_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RoleRevokePermissionSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

@@ -230,7 +230,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RangeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -277,7 +277,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RangeStreamSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -322,7 +322,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PutSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -370,7 +370,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DeleteRangeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -415,7 +415,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = TxnSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -462,7 +462,7 @@ pub mod kv_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CompactSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -650,7 +650,7 @@ pub mod watch_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = WatchSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

@@ -168,7 +168,7 @@ pub mod election_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/v3electionpb.Election/Campaign",
             );
@@ -192,7 +192,7 @@ pub mod election_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/v3electionpb.Election/Proclaim",
             );
@@ -213,7 +213,7 @@ pub mod election_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/v3electionpb.Election/Leader",
             );
@@ -237,7 +237,7 @@ pub mod election_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/v3electionpb.Election/Observe",
             );
@@ -258,7 +258,7 @@ pub mod election_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/v3electionpb.Election/Resign",
             );
@@ -419,7 +419,7 @@ pub mod election_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CampaignSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -462,7 +462,7 @@ pub mod election_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ProclaimSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -505,7 +505,7 @@ pub mod election_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = LeaderSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -551,7 +551,7 @@ pub mod election_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ObserveSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -594,7 +594,7 @@ pub mod election_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ResignSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

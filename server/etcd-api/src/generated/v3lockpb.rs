@@ -128,7 +128,7 @@ pub mod lock_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static("/v3lockpb.Lock/Lock");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("v3lockpb.Lock", "Lock"));
@@ -146,7 +146,7 @@ pub mod lock_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::codec::ProtoCodec::default();
             let path = http::uri::PathAndQuery::from_static("/v3lockpb.Lock/Unlock");
             let mut req = request.into_request();
             req.extensions_mut().insert(GrpcMethod::new("v3lockpb.Lock", "Unlock"));
@@ -280,7 +280,7 @@ pub mod lock_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = LockSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -323,7 +323,7 @@ pub mod lock_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UnlockSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::codec::ProtoCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
