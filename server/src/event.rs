@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::error::Error;
 use crate::request::Request;
+use crate::workers;
 
 pub type Reply = Result<Applied, Error>;
 
@@ -42,19 +43,27 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct ReplySlot {
     slot: oneshot::Sender<Reply>,
+    /// The worker on which the task waits.
+    home: usize,
     _permit: Permit,
 }
 
 impl ReplySlot {
+    /// For the task that calls this.
     pub fn new(permit: Permit) -> (ReplySlot, oneshot::Receiver<Reply>) {
         let (slot, receiver) = oneshot::channel();
         (
             ReplySlot {
                 slot,
+                home: workers::here(),
                 _permit: permit,
             },
             receiver,
         )
+    }
+
+    pub fn home(&self) -> usize {
+        self.home
     }
 
     pub fn send(self, reply: Reply) {

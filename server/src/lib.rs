@@ -28,6 +28,7 @@ pub mod serve;
 pub mod signals;
 pub mod state;
 pub mod watch;
+pub mod workers;
 
 /// Time since the process started; handed to whoever needs it, read by the shell alone.
 pub type Now = std::time::Duration;

@@ -19,6 +19,7 @@ use crate::node::Node;
 use crate::request::Request;
 use crate::runtime::{self, Clock, Running};
 use crate::serve::{BindError, Listeners};
+use crate::workers::Workers;
 
 /// Calls in progress get this long to end once a stop was asked for.
 const GRACE: Duration = Duration::from_secs(3);
@@ -40,20 +41,10 @@ pub enum StartError {
 
 /// Runs a server until a signal asks it to stop; returns the signal's number.
 pub fn run(config: Config, vfs: Arc<dyn Vfs>) -> Result<i32, StartError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(runtime_threads())
-        .thread_name("runtime")
-        .enable_all()
-        .build()
-        .map_err(StartError::Runtime)?;
+    let runtime = Workers::event_loop().map_err(StartError::Runtime)?;
     let signal = runtime.block_on(serve(Arc::new(config), vfs))?;
     runtime.shutdown_timeout(GRACE);
     Ok(signal)
-}
-
-/// On a small machine a second thread for connections takes from the actors more than it gives.
-fn runtime_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
 }
 
 async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError> {
@@ -62,15 +53,16 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError
     let data = DataDir::open(vfs, &config, seed).map_err(StartError::DataDir)?;
     log_start(&config, &data);
     let metrics = Arc::new(Metrics::default());
-    let running =
-        runtime::start(data, &config, Arc::clone(&metrics)).map_err(StartError::DataDir)?;
+    let workers = Arc::new(Workers::start(Workers::suitable_count()).map_err(StartError::Runtime)?);
+    let running = runtime::start(data, &config, Arc::clone(&metrics), &workers)
+        .map_err(StartError::DataDir)?;
     publish(&running.node, &config)
         .await
         .map_err(StartError::Publish)?;
 
     let (stop, stopping) = tokio::sync::watch::channel(false);
     let (node, for_serving) = (running.node.clone(), Arc::clone(&config));
-    let serving = tokio::spawn(listeners.serve(node, for_serving, metrics, stopping));
+    let serving = tokio::spawn(listeners.serve(node, for_serving, metrics, workers, stopping));
     tracing::info!("ready to serve client requests");
     crate::signals::notify_ready();
     let compacting = tokio::spawn(compact_by_itself(running.node.clone(), Arc::clone(&config)));

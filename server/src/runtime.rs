@@ -2,7 +2,7 @@
 //! each other, and decides nothing.
 //!
 //! ```text
-//!  gRPC tasks ──► member ──► log ──► member ──► apply ──► replies task ──► gRPC tasks
+//!  gRPC tasks ──► member ──► log ──► member ──► apply ──► deliveries ──► gRPC tasks
 //!                                                 └─────► hub ──► watch streams
 //! ```
 
@@ -33,8 +33,9 @@ use crate::metrics::Metrics;
 use crate::node::{Identity, Inner, Limits, Node, RequestIds, Shared};
 use crate::state::State;
 use crate::watch::{Hub, HubHandle};
+use crate::workers::Workers;
 
-/// Answers of one batch, handed to the runtime in one piece: one wake-up, however many clients.
+/// Answers of one batch.
 type Replies = Vec<(ReplySlot, Reply)>;
 
 /// Time since the process began to care.
@@ -66,9 +67,13 @@ pub struct Running {
     _lock: Box<dyn Lock>,
 }
 
-/// Starts the actors on an opened data directory. Must be called within a tokio runtime: replies
-/// are delivered by a task of it.
-pub fn start(data: DataDir, config: &Config, metrics: Arc<Metrics>) -> Result<Running, Unusable> {
+/// Starts the actors on an opened data directory. Their answers are delivered by the workers.
+pub fn start(
+    data: DataDir,
+    config: &Config,
+    metrics: Arc<Metrics>,
+    workers: &Workers,
+) -> Result<Running, Unusable> {
     let clock = Clock::start();
     let voters = data.voters()?;
     let raft_config = raft::Config {
@@ -89,11 +94,8 @@ pub fn start(data: DataDir, config: &Config, metrics: Arc<Metrics>) -> Result<Ru
     let (member_tx, member_rx) = unbounded();
     let (log_tx, log_rx) = unbounded();
     let (apply_tx, apply_rx) = unbounded();
-    let (replies_tx, replies_rx) = unbounded_channel();
     let shared = Arc::new(Shared::default());
     let hashes = Arc::new(Hashes::default());
-    tokio::spawn(deliver(replies_rx));
-
     let request_ids = Arc::new(RequestIds::new(
         data.member_id,
         unix_time().as_millis() as u64,
@@ -104,7 +106,7 @@ pub fn start(data: DataDir, config: &Config, metrics: Arc<Metrics>) -> Result<Ru
         log: log_tx,
         apply: apply_tx.clone(),
         hub: hub_handle.clone(),
-        replies: replies_tx,
+        replies: Deliveries::start(workers),
         shared: Arc::clone(&shared),
         hashes: Arc::clone(&hashes),
         request_ids: Arc::clone(&request_ids),
@@ -187,7 +189,7 @@ struct Links {
     log: Sender<LogEvent>,
     apply: Sender<ApplyEvent>,
     hub: HubHandle,
-    replies: UnboundedSender<Replies>,
+    replies: Deliveries,
     shared: Arc<Shared>,
     hashes: Arc<Hashes>,
     request_ids: Arc<RequestIds>,
@@ -224,8 +226,43 @@ fn receive<T>(inbox: &Receiver<T>, wait: Option<Duration>, events: &mut Vec<T>) 
     true
 }
 
-/// Gives each answer to the task that waits for it. A task of the runtime does it, so that waking
-/// the others costs no system call.
+/// The way of answers back to the tasks that wait for them. On each worker a task hands out what
+/// a batch has for that worker: one wake-up of a thread, however many clients.
+#[derive(Clone)]
+struct Deliveries(Vec<UnboundedSender<Replies>>);
+
+impl Deliveries {
+    fn start(workers: &Workers) -> Deliveries {
+        let start = |worker| {
+            let (sender, batches) = unbounded_channel();
+            workers.spawn(worker, deliver(batches));
+            sender
+        };
+        Deliveries((0..workers.count()).map(start).collect())
+    }
+
+    /// Leaves `replies` empty.
+    fn send(&self, replies: &mut Replies) {
+        if replies.is_empty() {
+            return;
+        }
+        if let [only] = self.0.as_slice() {
+            // Nobody is left to be told once the workers have ended.
+            let _ = only.send(std::mem::take(replies));
+            return;
+        }
+        let mut parts: Vec<Replies> = self.0.iter().map(|_| Vec::new()).collect();
+        for (slot, reply) in replies.drain(..) {
+            parts[slot.home()].push((slot, reply));
+        }
+        for (worker, part) in self.0.iter().zip(parts) {
+            if !part.is_empty() {
+                let _ = worker.send(part);
+            }
+        }
+    }
+}
+
 async fn deliver(mut batches: UnboundedReceiver<Replies>) {
     while let Some(batch) = batches.recv().await {
         for (slot, reply) in batch {
@@ -258,9 +295,7 @@ fn run_member(mut member: Member, inbox: Receiver<MemberEvent>, links: Links) {
                 &mut effects.committed,
             )));
         }
-        if !effects.replies.is_empty() {
-            let _ = links.replies.send(std::mem::take(&mut effects.replies));
-        }
+        links.replies.send(&mut effects.replies);
         if effects.stop {
             let _ = links.log.send(LogEvent::Stop);
             return;
@@ -389,9 +424,7 @@ fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
         links.shared.applied.store(index, Ordering::Relaxed);
         let _ = links.member.send(MemberEvent::Applied { index });
     }
-    if !effects.replies.is_empty() {
-        let _ = links.replies.send(std::mem::take(&mut effects.replies));
-    }
+    links.replies.send(&mut effects.replies);
     for request in effects.proposals.drain(..) {
         let data = request.encode(links.request_ids.next());
         let _ = links.member.send(MemberEvent::Propose(Proposal {

@@ -29,6 +29,7 @@ use crate::http::{Port, Site};
 use crate::logging::json;
 use crate::metrics::Metrics;
 use crate::node::Node;
+use crate::workers::{self, Workers};
 use preface::{PREFACE_PATIENCE, Protocol};
 use router::Router;
 
@@ -115,6 +116,7 @@ impl Listeners {
         node: Node,
         config: Arc<Config>,
         metrics: Arc<Metrics>,
+        workers: Arc<Workers>,
         stopping: watch::Receiver<bool>,
     ) {
         let router = Router::new(node.clone(), &config, Arc::clone(&metrics));
@@ -150,6 +152,7 @@ impl Listeners {
                 config: Arc::clone(&config),
                 port,
                 stopping: stopping.clone(),
+                workers: Arc::clone(&workers),
                 open: open.clone(),
             };
             tokio::spawn(server.accept(listener));
@@ -210,6 +213,7 @@ struct Server {
     site: Arc<Site>,
     config: Arc<Config>,
     port: Port,
+    workers: Arc<Workers>,
     stopping: watch::Receiver<bool>,
     open: mpsc::Sender<()>,
 }
@@ -222,15 +226,30 @@ impl Server {
                 _ = stopped(&mut self.stopping) => return,
             };
             match accepted {
-                Ok((stream, _)) => {
-                    tokio::spawn(self.clone().connection(stream));
-                }
+                Ok((stream, _)) => self.hand_over(stream),
                 Err(error) => {
                     tracing::warn!(%error, "failed to accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
+    }
+
+    /// Gives a connection to the worker whose turn it is.
+    fn hand_over(&self, stream: TcpStream) {
+        let (server, worker) = (self.clone(), self.workers.next());
+        if worker == workers::here() {
+            self.workers.spawn(worker, server.connection(stream));
+            return;
+        }
+        // A socket belongs to one event loop, and is made anew to belong to another.
+        let stream = stream.into_std();
+        self.workers.spawn(worker, async move {
+            match stream.and_then(TcpStream::from_std) {
+                Ok(stream) => server.connection(stream).await,
+                Err(error) => tracing::warn!(%error, "failed to take over a connection"),
+            }
+        });
     }
 
     async fn connection(mut self, stream: TcpStream) {

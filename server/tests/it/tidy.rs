@@ -34,10 +34,11 @@ const EDGES: [(&str, &str, &str); 15] = [
 const WITHOUT_TOKIO: [&str; 4] = ["storage", "raft", "etcd-files", "utl"];
 
 /// Modules of the server that belong to its shell; the others are plain Rust.
-const SHELL: [&str; 10] = [
+const SHELL: [&str; 11] = [
     "main",
     "lifecycle",
     "runtime",
+    "workers",
     "serve",
     "grpc",
     "http",
