@@ -12,6 +12,7 @@
 
 mod compact;
 mod key;
+mod load;
 mod meta;
 #[cfg(any(test, fuzzing))]
 mod model;
@@ -22,6 +23,7 @@ mod tests;
 mod view;
 mod write;
 
+pub use load::{Incoming, Loader, Position};
 #[cfg(any(test, fuzzing))]
 pub(crate) use model::run::agree as agree_with_model;
 pub use store::{CheckpointDone, CheckpointJob, Reader, Store, View};

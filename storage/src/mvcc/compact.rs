@@ -73,6 +73,7 @@ impl Store {
                 }
             }
         };
+        self.root.settled = self.compaction.done;
         Ok(CompactProgress {
             done: self.compaction.done,
             removed,

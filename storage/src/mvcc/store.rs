@@ -61,7 +61,7 @@ pub struct Store {
     /// Something has changed since the last checkpoint was begun.
     pub(super) dirty: bool,
     /// The last checkpoint's nodes have not all been let go of.
-    releasing: bool,
+    pub(super) releasing: bool,
     fallback: Option<String>,
     /// Reused for every row that is put together.
     pub(super) scratch: Vec<u8>,
@@ -77,7 +77,11 @@ impl Store {
             vfs.sync_dir(parent)
                 .map_err(Error::io("sync directory", parent))?;
         }
-        let path: Arc<Path> = dir.join(FILE_NAME).into();
+        Store::open_file(vfs, &dir.join(FILE_NAME))
+    }
+
+    pub(super) fn open_file(vfs: Arc<dyn Vfs>, path: &Path) -> Result<Store> {
+        let path: Arc<Path> = path.into();
         let (file, opened) = PageFile::open(vfs, &path, &KINDS)?;
         let meta = Meta::decode(&opened.user_meta)
             .ok_or_else(|| Error::corrupt(&path, 0, "the store's part of the meta page"))?;
@@ -92,6 +96,7 @@ impl Store {
             path,
             revision: meta.revision,
             compacted: meta.compacted,
+            settled: meta.compaction.done,
             applied: meta.applied,
             census: Arc::new(()),
         };
@@ -106,6 +111,17 @@ impl Store {
             fallback: opened.fallback,
             scratch: Vec::new(),
         })
+    }
+
+    /// Gives the open file the name that the store in `dir` is opened by.
+    pub(super) fn take_place(&mut self, vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+        let path = dir.join(FILE_NAME);
+        vfs.rename(&self.root.path, &path)
+            .map_err(Error::io("rename", &self.root.path))?;
+        vfs.sync_dir(dir)
+            .map_err(Error::io("sync directory", dir))?;
+        self.root.path = path.into();
+        Ok(())
     }
 
     /// Why the newer of the two meta pages was not taken, when it was not.

@@ -37,6 +37,8 @@ pub struct Root {
     pub(super) path: Arc<Path>,
     pub(super) revision: i64,
     pub(super) compacted: i64,
+    /// All that the newest compaction drops has been removed.
+    pub(super) settled: bool,
     pub(super) applied: Applied,
     /// One clone per root that is alive: see [`super::Stats::views`].
     pub(super) census: Arc<()>,
@@ -123,8 +125,8 @@ impl Root {
         Ok(count)
     }
 
-    /// The changes of the main revisions `from..=through` in order, until `f` breaks off. `from`
-    /// is not below the compacted revision.
+    /// The changes of the main revisions `from..=through` in order, until `f` breaks off; of those
+    /// at and below the compacted revision what the compaction keeps.
     pub fn changes(
         &self,
         from: i64,
@@ -132,7 +134,8 @@ impl Root {
         f: &mut dyn FnMut(Change<'_>) -> Result<Flow>,
     ) -> Result<()> {
         self.rows(from, through, &mut |revision, row| {
-            if revision.main <= self.compacted && !self.is_kept(revision, &row)? {
+            let doubtful = !self.settled && revision.main <= self.compacted;
+            if doubtful && !self.is_kept(revision, &row)? {
                 return Ok(ControlFlow::Continue(()));
             }
             f(change(revision, row))

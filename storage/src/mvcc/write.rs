@@ -45,18 +45,10 @@ impl<'a> Write<'a> {
             lease,
         };
         let old_lease = live.map_or(0, |(_, old)| old.lease);
-        self.push(
-            key,
-            value,
-            revision,
-            stamp,
-            old.map(|(revision, _)| revision),
-        )?;
-        if old_lease != lease {
-            self.detach(key, old_lease)?;
-            self.attach(key, lease)?;
-        }
-        Ok(())
+        let old_revision = old.map(|(revision, _)| revision);
+        self.store
+            .push_change(key, value, revision, stamp, old_revision)?;
+        self.store.move_lease(key, old_lease, lease)
     }
 
     /// Deletes every live key of the range, in key order; returns how many. None means that no
@@ -75,8 +67,9 @@ impl<'a> Write<'a> {
                     version: 0,
                     lease: 0,
                 };
-                self.push(key, b"", revision, stamp, Some(old))?;
-                self.detach(key, lease)?;
+                self.store
+                    .push_change(key, b"", revision, stamp, Some(old))?;
+                self.store.move_lease(key, lease, 0)?;
             }
             deleted += chunk.rows.len() as u64;
             if chunk.rows.len() < DELETE_CHUNK_KEYS {
@@ -100,20 +93,12 @@ impl<'a> Write<'a> {
         assert!(store.root.compacted < revision && revision <= store.root.revision);
         store.compaction.extend(store.root.compacted);
         store.root.compacted = revision;
+        store.root.settled = false;
         Ok(())
     }
 
     pub fn set(&mut self, bucket: Bucket, key: &[u8], value: &[u8]) -> Result<()> {
-        let store = &mut *self.store;
-        key::side_key(&mut store.scratch, bucket, key);
-        let Store {
-            root,
-            file,
-            scratch,
-            ..
-        } = store;
-        root.side.insert(file.writer(), scratch, value)?;
-        Ok(())
+        self.store.set_side(bucket, key, value)
     }
 
     pub fn remove(&mut self, bucket: Bucket, key: &[u8]) -> Result<()> {
@@ -145,8 +130,26 @@ impl<'a> Write<'a> {
         revision
     }
 
+    fn live_keys(&self, range: KeyRange<'_>) -> Result<Chunk> {
+        let mut chunk = Chunk::default();
+        self.store
+            .root
+            .walk(range, i64::MAX, &mut |key, revision, stamp| {
+                chunk.bytes.extend_from_slice(key);
+                chunk.rows.push((chunk.bytes.len(), revision, stamp.lease));
+                Ok(if chunk.rows.len() < DELETE_CHUNK_KEYS {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                })
+            })?;
+        Ok(chunk)
+    }
+}
+
+impl Store {
     /// Writes one change into both trees and takes the head mark from the version before it.
-    fn push(
+    fn push_change(
         &mut self,
         key: &[u8],
         value: &[u8],
@@ -159,7 +162,7 @@ impl<'a> Write<'a> {
             file,
             scratch,
             ..
-        } = &mut *self.store;
+        } = self;
         let bytes = StampBytes::new(&stamp, revision);
         let version_key = VersionKey::new(key, revision);
         root.keys
@@ -178,48 +181,57 @@ impl<'a> Write<'a> {
         Ok(())
     }
 
-    fn attach(&mut self, key: &[u8], lease: i64) -> Result<()> {
-        if lease != 0 {
-            let Store {
-                root,
-                file,
-                scratch,
-                ..
-            } = &mut *self.store;
-            key::lease_key(scratch, lease, key);
+    /// Attaches a key to another lease than before; 0 stands for none.
+    fn move_lease(&mut self, key: &[u8], old: i64, new: i64) -> Result<()> {
+        if old == new {
+            return Ok(());
+        }
+        let Store {
+            root,
+            file,
+            scratch,
+            ..
+        } = self;
+        if old != 0 {
+            key::lease_key(scratch, old, key);
+            root.side.remove(file.writer(), scratch)?;
+        }
+        if new != 0 {
+            key::lease_key(scratch, new, key);
             root.side.insert(file.writer(), scratch, b"")?;
         }
         Ok(())
     }
 
-    fn detach(&mut self, key: &[u8], lease: i64) -> Result<()> {
-        if lease != 0 {
-            let Store {
-                root,
-                file,
-                scratch,
-                ..
-            } = &mut *self.store;
-            key::lease_key(scratch, lease, key);
-            root.side.remove(file.writer(), scratch)?;
-        }
-        Ok(())
+    /// One change of another store's history, with the numbers it has there.
+    pub(super) fn load_change(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        revision: Revision,
+        stamp: Stamp,
+    ) -> Result<()> {
+        let old = self.root.head(key)?;
+        let old_lease = match old {
+            Some((_, old)) if !old.is_tombstone() => old.lease,
+            _ => 0,
+        };
+        let old_revision = old.map(|(revision, _)| revision);
+        self.push_change(key, value, revision, stamp, old_revision)?;
+        self.move_lease(key, old_lease, stamp.lease)
     }
 
-    fn live_keys(&self, range: KeyRange<'_>) -> Result<Chunk> {
-        let mut chunk = Chunk::default();
-        self.store
-            .root
-            .walk(range, i64::MAX, &mut |key, revision, stamp| {
-                chunk.bytes.extend_from_slice(key);
-                chunk.rows.push((chunk.bytes.len(), revision, stamp.lease));
-                Ok(if chunk.rows.len() < DELETE_CHUNK_KEYS {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                })
-            })?;
-        Ok(chunk)
+    /// Sets a row of a side table.
+    pub(super) fn set_side(&mut self, bucket: Bucket, key: &[u8], value: &[u8]) -> Result<()> {
+        let Store {
+            root,
+            file,
+            scratch,
+            ..
+        } = self;
+        key::side_key(scratch, bucket, key);
+        root.side.insert(file.writer(), scratch, value)?;
+        Ok(())
     }
 }
 

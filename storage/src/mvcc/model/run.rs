@@ -170,7 +170,7 @@ impl Runner {
         );
     }
 
-    fn store(&mut self) -> &mut Store {
+    pub(crate) fn store(&mut self) -> &mut Store {
         self.store.as_mut().expect(OPENED)
     }
 

@@ -1,0 +1,214 @@
+//! Filling a store with another's history, beside the one in use: rows come with the revisions they
+//! have, nothing is numbered anew. The result takes the place of a store in one rename.
+//!
+//! The file is made under a name that no store is opened by. A crash at any moment leaves the old
+//! store, or the new one whole; the half-made file is cleared away by the next load.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::compact::Compaction;
+use super::key::{HEAD, Stamp, TOMBSTONE};
+use super::{Applied, Bucket, Change, Item, Revision, Store};
+use crate::vfs::Vfs;
+use crate::{Error, Result};
+
+/// The page file while it is being filled.
+const FILE_NAME: &str = "pages.incoming";
+
+/// Changed pages in memory that are written out before more rows are taken.
+const DIRTY_BYTES_MAX: u64 = 48 << 20;
+
+/// Rows between two looks at the memory in use.
+const ROWS_PER_LOOK: u64 = 256;
+
+/// A store being filled.
+#[derive(Debug)]
+pub struct Loader {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    store: Store,
+    newest: Revision,
+    rows: u64,
+}
+
+/// What the rows do not say about the state they make up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub revision: i64,
+    /// -1: never.
+    pub compacted: i64,
+    /// The compaction up to which everything it drops is gone; below `compacted` when the newest
+    /// one was interrupted.
+    pub removed_through: i64,
+    pub applied: Applied,
+}
+
+/// A filled store, durable, not in its place yet.
+#[derive(Debug)]
+pub struct Incoming {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    store: Store,
+}
+
+impl Loader {
+    /// Begins an empty store in `dir`, beside the one that may be there.
+    pub fn create(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Loader> {
+        vfs.create_dir_all(dir)
+            .map_err(Error::io("create directory", dir))?;
+        let path = dir.join(FILE_NAME);
+        if vfs.exists(&path).map_err(Error::io("look for", &path))? {
+            vfs.remove(&path).map_err(Error::io("remove", &path))?;
+        }
+        Ok(Loader {
+            store: Store::open_file(vfs.clone(), &path)?,
+            vfs,
+            dir: dir.to_owned(),
+            newest: Revision::default(),
+            rows: 0,
+        })
+    }
+
+    /// Takes the next row of history. Refuses what cannot follow the rows before it.
+    pub fn push(&mut self, change: Change<'_>) -> Result<()> {
+        let (revision, key) = match change {
+            Change::Put { revision, item } => (revision, item.key),
+            Change::Delete { revision, key } => (revision, key),
+        };
+        let in_order = revision > self.newest && revision.main > 0;
+        if !in_order || !(0..Revision::MAX.sub).contains(&revision.sub) {
+            return Err(self.refused(format!("revision {revision:?} after {:?}", self.newest)));
+        }
+        self.newest = revision;
+        match change {
+            Change::Put { item, .. } if !is_possible(&item, revision) => {
+                return Err(self.refused(format!("impossible numbers at revision {revision:?}")));
+            }
+            Change::Put { item, .. } => {
+                let stamp = Stamp {
+                    flags: HEAD,
+                    create_revision: item.create_revision,
+                    version: item.version,
+                    lease: item.lease,
+                };
+                self.store.load_change(key, item.value, revision, stamp)?;
+            }
+            Change::Delete { .. } => {
+                let stamp = Stamp {
+                    flags: HEAD | TOMBSTONE,
+                    create_revision: 0,
+                    version: 0,
+                    lease: 0,
+                };
+                self.store.load_change(key, b"", revision, stamp)?;
+            }
+        }
+        self.rows += 1;
+        if self.rows.is_multiple_of(ROWS_PER_LOOK)
+            && self.store.stats().dirty_bytes >= DIRTY_BYTES_MAX
+        {
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Sets a row of a side table; not of `LeaseKeys`, which follows the keys.
+    pub fn set(&mut self, bucket: Bucket, key: &[u8], value: &[u8]) -> Result<()> {
+        assert!(bucket != Bucket::LeaseKeys, "kept by the store itself");
+        self.store.set_side(bucket, key, value)
+    }
+
+    /// Makes everything durable.
+    pub fn finish(mut self, position: Position) -> Result<Incoming> {
+        let Position {
+            revision,
+            compacted,
+            removed_through,
+            applied,
+        } = position;
+        if revision < self.newest.main.max(1) || compacted > revision || removed_through > compacted
+        {
+            return Err(self.refused(format!("{position:?} after {:?}", self.newest)));
+        }
+        let root = &mut self.store.root;
+        root.revision = revision;
+        root.compacted = compacted;
+        root.applied = applied;
+        root.settled = removed_through == compacted;
+        self.store.compaction = Compaction {
+            next: Revision {
+                main: removed_through.max(0),
+                sub: 0,
+            },
+            done: removed_through == compacted,
+        };
+        // Twice: both metas must be of the whole, whichever is opened.
+        for _ in 0..2 {
+            self.checkpoint()?;
+        }
+        Ok(Incoming {
+            vfs: self.vfs,
+            dir: self.dir,
+            store: self.store,
+        })
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        self.store.dirty = true;
+        if let Some(job) = self.store.begin_checkpoint() {
+            let done = job.run()?;
+            self.store.finish_checkpoint(done);
+        }
+        // The published root would keep every page replaced since from being used again.
+        self.store.publish();
+        while !self.store.release_step(usize::MAX) {}
+        Ok(())
+    }
+
+    fn refused(&self, what: String) -> Error {
+        Error::corrupt(&self.dir.join(FILE_NAME), 0, what)
+    }
+}
+
+impl Incoming {
+    /// Puts the file in the place of the store in its directory, if there is one, and opens it.
+    /// Nobody has that one open: a store in use is replaced by [`Store::replace`].
+    pub fn install(self) -> Result<Store> {
+        let mut store = self.store;
+        store.take_place(&*self.vfs, &self.dir)?;
+        Ok(store)
+    }
+}
+
+impl Store {
+    /// Goes on with another state, all at once: readers see the old one until this returns and the
+    /// new one from then on. Views of the old one stay good. No checkpoint may be under way.
+    pub fn replace(&mut self, incoming: Incoming) -> Result<()> {
+        assert!(
+            !self.file.checkpoint_running(),
+            "the checkpoint would be of a file that is gone"
+        );
+        let Incoming {
+            vfs,
+            dir,
+            mut store,
+        } = incoming;
+        store.take_place(&*vfs, &dir)?;
+        std::mem::swap(&mut self.root, &mut store.root);
+        std::mem::swap(&mut self.file, &mut store.file);
+        self.compaction = store.compaction;
+        self.dirty = store.dirty;
+        self.releasing = store.releasing;
+        self.publish();
+        Ok(())
+    }
+}
+
+/// What the rows' form on disk can hold.
+fn is_possible(item: &Item<'_>, revision: Revision) -> bool {
+    (0..=revision.main).contains(&item.create_revision) && item.version >= 0
+}

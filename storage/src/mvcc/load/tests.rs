@@ -1,0 +1,209 @@
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::super::model::run::{self, DIR, Input, Runner, compare};
+use super::super::{KeyRange, Root, Write};
+use super::*;
+use crate::vfs::sim::SimVfs;
+
+const SIDE: [Bucket; 2] = [Bucket::Lease, Bucket::Meta];
+
+/// Loads all that `root` holds, beside the store of `vfs`.
+fn load(vfs: &SimVfs, root: &Root) -> Result<Incoming> {
+    let mut loader = Loader::create(Arc::new(vfs.clone()), Path::new(DIR))?;
+    root.changes(0, i64::MAX, &mut |change| {
+        loader.push(change)?;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for bucket in SIDE {
+        let mut rows = Vec::new();
+        root.side_scan(bucket, b"", &mut |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        for (key, value) in rows {
+            loader.set(bucket, &key, &value)?;
+        }
+    }
+    loader.finish(Position {
+        revision: root.revision(),
+        compacted: root.compacted(),
+        removed_through: root.compacted(),
+        applied: root.applied(),
+    })
+}
+
+fn next(store: &mut Store) -> Write<'_> {
+    let applied = store.root().applied();
+    store.write(Applied {
+        index: applied.index + 1,
+        term: applied.term,
+    })
+}
+
+/// A store of 40 keys with versions, a deletion, a lease and a compaction under way.
+fn sample(vfs: &SimVfs) -> Store {
+    let mut store = run::open(vfs).unwrap();
+    for round in 0..3i64 {
+        let mut write = next(&mut store);
+        for key in 0..40 {
+            let key = format!("key{key}");
+            write
+                .put(key.as_bytes(), &[round as u8; 300], round % 2)
+                .unwrap();
+        }
+    }
+    let doomed = KeyRange::from_wire(b"key1", b"");
+    assert_eq!(next(&mut store).delete_range(doomed).unwrap(), 1);
+    next(&mut store).compact(3).unwrap();
+    store.compact_step(10).unwrap();
+    store
+}
+
+#[test]
+fn a_loaded_store_is_like_the_one_it_was_loaded_from() {
+    arbtest::arbtest(|u| {
+        let mut runner = Runner::new(SimVfs::new(1), true);
+        let finished = runner.run(&mut Input(u.bytes(u.len())?));
+        finished.expect("a disk without faults");
+        let model = runner.model.clone();
+        let vfs = SimVfs::new(2);
+        let store = load(&vfs, runner.store().root()).unwrap().install();
+        let opened = run::open(&vfs.process_killed()).unwrap();
+        for store in [store.unwrap(), opened] {
+            compare(store.root(), &model, 0, &mut Input(&[]));
+            compare(
+                store.root(),
+                &model,
+                model.compacted().max(1),
+                &mut Input(&[]),
+            );
+            assert_eq!(store.root().applied(), runner.store().root().applied());
+            store.check().unwrap();
+        }
+        Ok(())
+    })
+    .size_max(4096)
+    .budget_ms(1500);
+}
+
+#[test]
+fn a_store_goes_on_from_what_replaced_its_content() {
+    let other = sample(&SimVfs::new(1));
+    let vfs = SimVfs::new(2);
+    let mut store = run::open(&vfs).unwrap();
+    next(&mut store).put(b"old", b"1", 0).unwrap();
+    store.publish();
+    let (reader, before) = (store.reader(), store.reader().view());
+    store.replace(load(&vfs, other.root()).unwrap()).unwrap();
+    assert_eq!(before.count(KeyRange::ALL, 0).unwrap(), 1);
+    assert_eq!(reader.view().count(KeyRange::ALL, 0).unwrap(), 39);
+    assert_eq!(reader.view().applied(), other.root().applied());
+
+    next(&mut store).put(b"new", b"1", 0).unwrap();
+    next(&mut store).compact(4).unwrap();
+    while !store.compact_step(7).unwrap().done {}
+    let done = store.begin_checkpoint().unwrap().run().unwrap();
+    store.finish_checkpoint(done);
+    store.check().unwrap();
+    let opened = run::open(&vfs.process_killed()).unwrap();
+    assert_eq!(opened.root().count(KeyRange::ALL, 0).unwrap(), 40);
+    assert_eq!(opened.root().compacted(), 4);
+}
+
+#[test]
+fn a_compaction_interrupted_elsewhere_is_finished_here() {
+    let vfs = SimVfs::new(1);
+    let mut loader = Loader::create(Arc::new(vfs.clone()), Path::new(DIR)).unwrap();
+    for main in 2..=5 {
+        let item = Item {
+            key: b"k",
+            value: b"v",
+            create_revision: 2,
+            mod_revision: main,
+            version: main - 1,
+            lease: 0,
+        };
+        let revision = Revision { main, sub: 0 };
+        loader.push(Change::Put { revision, item }).unwrap();
+    }
+    let position = Position {
+        revision: 5,
+        compacted: 4,
+        removed_through: -1,
+        applied: Applied { index: 9, term: 2 },
+    };
+    let mut store = loader.finish(position).unwrap().install().unwrap();
+    while !store.compact_step(1).unwrap().done {}
+    let mut left = Vec::new();
+    store
+        .root()
+        .recent_changes(0, 5, &mut |change| {
+            if let Change::Put { revision, .. } = change {
+                left.push(revision.main);
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+        .unwrap();
+    assert_eq!(left, [4, 5]);
+    store.check().unwrap();
+}
+
+#[test]
+fn rows_that_cannot_follow_each_other_are_refused() {
+    let vfs = SimVfs::new(1);
+    let mut loader = Loader::create(Arc::new(vfs), Path::new(DIR)).unwrap();
+    let delete = |main, sub| Change::Delete {
+        revision: Revision { main, sub },
+        key: b"k",
+    };
+    assert!(loader.push(delete(0, 0)).is_err());
+    loader.push(delete(5, 1)).unwrap();
+    assert!(loader.push(delete(5, 1)).is_err());
+    assert!(loader.push(delete(5, 0)).is_err());
+    assert!(loader.push(delete(6, 1 << 32)).is_err());
+    let revision = Revision { main: 6, sub: 0 };
+    let item = Item {
+        key: b"k",
+        value: b"",
+        create_revision: 7,
+        mod_revision: 6,
+        version: 1,
+        lease: 0,
+    };
+    assert!(loader.push(Change::Put { revision, item }).is_err());
+}
+
+#[test]
+fn a_power_cut_leaves_the_old_store_or_the_new_one_whole() {
+    let other = sample(&SimVfs::new(1));
+    let new = other.root().applied();
+    for calls in 0.. {
+        let vfs = SimVfs::new(3);
+        let mut store = run::open(&vfs).unwrap();
+        next(&mut store).put(b"old", b"1", 0).unwrap();
+        let done = store.begin_checkpoint().unwrap().run().unwrap();
+        store.finish_checkpoint(done);
+        let old = store.root().applied();
+        vfs.fail_after(calls);
+        let replaced = load(&vfs, other.root()).and_then(|incoming| store.replace(incoming));
+        for survival in 0..3 {
+            let cut = vfs.power_cut(survival);
+            let found = run::open(&cut).unwrap_or_else(|e| panic!("cut at call {calls}: {e}"));
+            let applied = found.root().applied();
+            let keys = found.root().count(KeyRange::ALL, 0).unwrap();
+            assert!(
+                (applied == old && keys == 1) || (applied == new && keys == 39),
+                "cut at call {calls}: {applied:?}, {keys} keys"
+            );
+            assert!(replaced.is_err() || applied == new, "the new one was lost");
+            found.check().unwrap();
+            load(&cut, other.root()).unwrap().install().unwrap();
+        }
+        if replaced.is_ok() {
+            assert!(calls > 5, "loading wrote next to nothing");
+            break;
+        }
+    }
+}
