@@ -26,6 +26,7 @@ pub mod request;
 pub mod runtime;
 pub mod serve;
 pub mod signals;
+pub mod snapshot;
 pub mod state;
 pub mod watch;
 pub mod workers;

@@ -15,8 +15,8 @@ use crate::error::Error;
 use crate::event::Outcome;
 use crate::request::Request;
 
-pub use cluster::{MemberInfo, cluster_version, members};
-pub use lease::{LeaseRow, lease_keys, leases};
+pub use cluster::{MemberInfo, cluster_version, member_row, members};
+pub use lease::{LeaseRow, lease_keys, lease_row, leases};
 
 pub struct State {
     pub store: Store,
@@ -235,11 +235,15 @@ fn alarm(
 }
 
 /// Member id and kind, big endian, so that rows sort by member.
-fn encode_alarm(alarm: &pb::AlarmMember) -> [u8; 12] {
+pub fn alarm_key(member: u64, kind: i32) -> [u8; 12] {
     let mut key = [0; 12];
-    key[..8].copy_from_slice(&alarm.member_id.to_be_bytes());
-    key[8..].copy_from_slice(&alarm.alarm.to_be_bytes());
+    key[..8].copy_from_slice(&member.to_be_bytes());
+    key[8..].copy_from_slice(&kind.to_be_bytes());
     key
+}
+
+fn encode_alarm(alarm: &pb::AlarmMember) -> [u8; 12] {
+    alarm_key(alarm.member_id, alarm.alarm)
 }
 
 fn decode_alarm(key: &[u8]) -> pb::AlarmMember {

@@ -103,9 +103,15 @@ fn find(root: &Root, id: u64) -> Result<Option<MemberInfo>, Error> {
 }
 
 fn store(write: &mut Write<'_>, member: &MemberInfo) -> Result<(), Error> {
-    let row = serde_json::to_vec(member).expect("members are plain data");
-    write.set(Bucket::Members, row_key(member.id).as_bytes(), &row)?;
+    let (key, row) = member_row(member);
+    write.set(Bucket::Members, key.as_bytes(), &row)?;
     Ok(())
+}
+
+/// A member as a row: key and value.
+pub fn member_row(member: &MemberInfo) -> (String, Vec<u8>) {
+    let row = serde_json::to_vec(member).expect("members are plain data");
+    (row_key(member.id), row)
 }
 
 fn row_key(id: u64) -> String {

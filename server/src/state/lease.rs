@@ -99,11 +99,17 @@ pub(super) fn checkpoint(
 }
 
 fn store(write: &mut Write<'_>, row: &LeaseRow) -> Result<(), Error> {
+    let (key, value) = lease_row(row);
+    write.set(Bucket::Lease, &key, &value)?;
+    Ok(())
+}
+
+/// A lease as a row: key and value.
+pub fn lease_row(row: &LeaseRow) -> ([u8; 8], [u8; 16]) {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&row.granted_ttl.to_be_bytes());
     value[8..].copy_from_slice(&row.remaining_ttl.to_be_bytes());
-    write.set(Bucket::Lease, &row.id.to_be_bytes(), &value)?;
-    Ok(())
+    (row.id.to_be_bytes(), value)
 }
 
 fn decode(key: &[u8], value: &[u8]) -> LeaseRow {

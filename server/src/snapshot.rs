@@ -1,0 +1,266 @@
+//! A state of the store as etcd's database file, and the other way round. It is what the Snapshot
+//! call sends, what members of etcd send each other, and what `stele utl` restores.
+//!
+//! Out: [`Snapshot::of`] a view counts, [`Snapshot::write`] streams; memory is bounded, the view
+//! stays as it is, nobody waits. In: [`load`] fills a store beside the one in use.
+
+pub mod load;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+
+use etcd_files::bbolt::write::{Content, Layout, RowSink};
+use etcd_files::schema::{self, Alarm, Lease, RevisionKey, Row};
+use storage::mvcc::{Bucket, Change, Root, View};
+
+use crate::error::Error;
+use crate::state;
+
+/// Why a snapshot was not written to its end.
+#[derive(Debug)]
+pub enum WriteError {
+    /// The store could not be read.
+    Data(Error),
+    /// Whoever takes the bytes has gone.
+    Sink(io::Error),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> WriteError {
+        WriteError::Sink(error)
+    }
+}
+
+impl From<storage::Error> for WriteError {
+    fn from(error: storage::Error) -> WriteError {
+        WriteError::Data(error.into())
+    }
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WriteError::Data(error) => error.fmt(f),
+            WriteError::Sink(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+/// A view ready to be written as a database file.
+#[derive(Debug)]
+pub struct Snapshot {
+    content: ViewContent,
+    layout: Layout,
+}
+
+impl Snapshot {
+    /// Reads everything once, to know how long the file will be.
+    pub fn of(view: View) -> Result<Snapshot, WriteError> {
+        let version = storage_version(&view).map_err(WriteError::Data)?;
+        let meta = meta_rows(&view, &version).map_err(WriteError::Data)?;
+        let content = ViewContent {
+            view,
+            meta,
+            version,
+        };
+        let layout = Layout::of(&content)?;
+        Ok(Snapshot { content, layout })
+    }
+
+    pub fn file_bytes(&self) -> u64 {
+        self.layout.file_bytes()
+    }
+
+    /// etcd's version of what is in the file, as `3.7.0`; empty when the cluster has not agreed on
+    /// one.
+    pub fn version(&self) -> &str {
+        &self.content.version
+    }
+
+    /// The log entry that is the newest in it.
+    pub fn applied(&self) -> storage::mvcc::Applied {
+        self.content.view.applied()
+    }
+
+    /// Writes exactly `file_bytes` bytes, in small pieces: `out` should gather them.
+    pub fn write(&self, out: &mut dyn Write) -> Result<(), WriteError> {
+        self.layout.write(&self.content, out)
+    }
+}
+
+type MetaRows = Vec<(&'static [u8], Vec<u8>)>;
+/// What is called with each row of a side table.
+type EachRow<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), WriteError> + 'a;
+
+#[derive(Debug)]
+struct ViewContent {
+    view: View,
+    /// The bucket `meta`, in order of its keys.
+    meta: MetaRows,
+    version: String,
+}
+
+impl Content for ViewContent {
+    type Error = WriteError;
+
+    fn buckets(&self) -> &[&'static str] {
+        &schema::BUCKETS
+    }
+
+    fn rows(&self, bucket: &str, row: &mut RowSink<'_, WriteError>) -> Result<(), WriteError> {
+        match bucket {
+            schema::KEY => self.history(row),
+            schema::META => self
+                .meta
+                .iter()
+                .try_for_each(|(key, value)| row(key, &[value])),
+            schema::LEASE => {
+                for lease in state::leases(&self.view).map_err(WriteError::Data)? {
+                    let value = Lease {
+                        id: lease.id,
+                        ttl: lease.granted_ttl,
+                        remaining_ttl: lease.remaining_ttl,
+                    };
+                    row(&lease.id.to_be_bytes(), &[&value.encode()])?;
+                }
+                Ok(())
+            }
+            schema::ALARM => {
+                let alarms = state::alarms(&self.view).map_err(WriteError::Data)?;
+                let mut keys: Vec<Vec<u8>> = alarms
+                    .iter()
+                    .map(|alarm| Alarm {
+                        member: alarm.member_id,
+                        kind: alarm.alarm,
+                    })
+                    .map(|alarm| alarm.encode())
+                    .collect();
+                keys.sort();
+                keys.iter().try_for_each(|key| row(key, &[]))
+            }
+            name => {
+                let bucket = side_bucket(name);
+                let bucket = bucket.expect("every other bucket of etcd is one of the store's");
+                scan(&self.view, bucket, &mut |key, value| row(key, &[value]))
+            }
+        }
+    }
+}
+
+impl ViewContent {
+    fn history(&self, row: &mut RowSink<'_, WriteError>) -> Result<(), WriteError> {
+        let (mut key, mut head, mut tail) = (Vec::new(), Vec::new(), Vec::new());
+        let mut stopped = None;
+        self.view.changes(0, i64::MAX, &mut |change| {
+            let (revision, tombstone, record) = match change {
+                Change::Put { revision, item } => (revision, false, row_of(&item)),
+                Change::Delete { revision, key } => {
+                    let record = Row {
+                        key,
+                        ..Row::default()
+                    };
+                    (revision, true, record)
+                }
+            };
+            for buffer in [&mut key, &mut head, &mut tail] {
+                buffer.clear();
+            }
+            let revision = RevisionKey {
+                main: revision.main,
+                sub: revision.sub,
+                tombstone,
+            };
+            revision.encode(&mut key);
+            record.encode_head(&mut head);
+            record.encode_tail(&mut tail);
+            Ok(match row(&key, &[&head, record.value, &tail]) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    stopped = Some(error);
+                    ControlFlow::Break(())
+                }
+            })
+        })?;
+        stopped.map_or(Ok(()), Err)
+    }
+}
+
+fn row_of<'a>(item: &storage::mvcc::Item<'a>) -> Row<'a> {
+    Row {
+        key: item.key,
+        value: item.value,
+        create_revision: item.create_revision,
+        mod_revision: item.mod_revision,
+        version: item.version,
+        lease: item.lease,
+    }
+}
+
+/// The side tables whose rows are etcd's own, byte by byte.
+fn side_bucket(name: &str) -> Option<Bucket> {
+    Some(match name {
+        schema::AUTH => Bucket::Auth,
+        schema::AUTH_ROLES => Bucket::AuthRoles,
+        schema::AUTH_USERS => Bucket::AuthUsers,
+        schema::CLUSTER => Bucket::Cluster,
+        schema::MEMBERS => Bucket::Members,
+        schema::MEMBERS_REMOVED => Bucket::MembersRemoved,
+        _ => return None,
+    })
+}
+
+fn scan(root: &Root, bucket: Bucket, f: &mut EachRow<'_>) -> Result<(), WriteError> {
+    let mut stopped = None;
+    root.side_scan(bucket, b"", &mut |key, value| match f(key, value) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            stopped = Some(error);
+            ControlFlow::Break(())
+        }
+    })?;
+    stopped.map_or(Ok(()), Err)
+}
+
+/// Before 3.6 etcd kept no version in its files.
+fn storage_version(view: &Root) -> Result<String, Error> {
+    let version = state::cluster_version(view)?.unwrap_or_default();
+    Ok(if version.starts_with("3.5") {
+        String::new()
+    } else {
+        version
+    })
+}
+
+fn meta_rows(view: &Root, version: &str) -> Result<MetaRows, Error> {
+    let members = state::members(view)?;
+    let ids = |learners| -> Vec<u64> {
+        let of_kind = members.iter().filter(|m| m.is_learner == learners);
+        of_kind.map(|member| member.id).collect()
+    };
+    let applied = view.applied();
+    let conf_state = schema::conf_state(&ids(false), &ids(true));
+    let mut rows = vec![
+        (schema::CONF_STATE, conf_state.into_bytes()),
+        (
+            schema::CONSISTENT_INDEX,
+            applied.index.to_be_bytes().to_vec(),
+        ),
+    ];
+    if view.compacted() >= 0 {
+        // What is not removed yet is left out, so the compaction is finished in the file.
+        let mut revision = Vec::new();
+        RevisionKey::of_compaction(view.compacted()).encode(&mut revision);
+        rows.push((schema::FINISHED_COMPACT_REVISION, revision.clone()));
+        rows.push((schema::SCHEDULED_COMPACT_REVISION, revision));
+    }
+    if !version.is_empty() {
+        rows.push((schema::STORAGE_VERSION, version.as_bytes().to_vec()));
+    }
+    rows.push((schema::TERM, applied.term.to_be_bytes().to_vec()));
+    Ok(rows)
+}
