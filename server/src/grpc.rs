@@ -8,4 +8,5 @@ pub mod kv;
 pub mod lease;
 pub mod lock;
 pub mod maintenance;
+mod snapshot;
 pub mod watch;

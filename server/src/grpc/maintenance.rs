@@ -5,8 +5,11 @@ use std::sync::Arc;
 use etcd_api::etcdserverpb as pb;
 use pb::alarm_request::AlarmAction;
 use pb::downgrade_request::DowngradeAction;
+use tokio::sync::Semaphore;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request as Call, Response, Status};
 
+use super::snapshot;
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::error::Error;
 use crate::event::Outcome;
@@ -23,11 +26,17 @@ const DOWNGRADE_TARGET: (u64, u64) = (3, 6);
 pub struct MaintenanceService {
     node: Node,
     metrics: Arc<Metrics>,
+    /// One permit per snapshot being sent.
+    snapshots: Arc<Semaphore>,
 }
 
 impl MaintenanceService {
     pub fn new(node: Node, metrics: Arc<Metrics>) -> MaintenanceService {
-        MaintenanceService { node, metrics }
+        MaintenanceService {
+            node,
+            metrics,
+            snapshots: Arc::new(Semaphore::new(snapshot::SENDING_MAX)),
+        }
     }
 }
 
@@ -122,15 +131,17 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         }))
     }
 
-    type SnapshotStream = tokio_stream::Pending<Result<pb::SnapshotResponse, Status>>;
+    type SnapshotStream = ReceiverStream<Result<pb::SnapshotResponse, Status>>;
 
+    /// Of this member's state as it is, like etcd's: it may be behind the leader's.
     async fn snapshot(
         &self,
         _: Call<pb::SnapshotRequest>,
     ) -> Result<Response<Self::SnapshotStream>, Status> {
-        Err(Status::unimplemented(
-            "etcdserver: snapshots are not supported by Stele yet",
-        ))
+        let sending = Arc::clone(&self.snapshots).try_acquire_owned();
+        let permit = sending.map_err(|_| Error::TooManyRequests)?;
+        let pieces = snapshot::send(self.node.view(), permit);
+        Ok(Response::new(ReceiverStream::new(pieces)))
     }
 
     async fn move_leader(
