@@ -80,16 +80,9 @@ impl DataDir {
                 (member_id, cluster_id, opened.recovered, false)
             }
             None => {
-                let founders = founders(config);
-                let cluster_id = cluster_id(founders.iter().map(|member| member.id));
-                let member_id = founders
-                    .iter()
-                    .find(|member| member.name == config.name)
-                    .map_or(0, |member| member.id);
-                let recovered = raft::bootstrap(&changes(&founders));
-                log.set_metadata(&encode_metadata(member_id, cluster_id));
-                log.bootstrap(&recovered)?;
-                (member_id, cluster_id, recovered, true)
+                let founding = Founding::of(config);
+                let recovered = founding.write(&mut log)?;
+                (founding.member_id, founding.cluster_id, recovered, true)
             }
         };
         Ok(DataDir {
@@ -126,7 +119,37 @@ impl DataDir {
 }
 
 /// The term of the entries that a cluster begins with, one per founding member.
-const FOUNDING_TERM: u64 = 1;
+pub(crate) const FOUNDING_TERM: u64 = 1;
+
+/// What a new cluster begins with.
+pub(crate) struct Founding {
+    pub members: Vec<MemberInfo>,
+    /// 0 when the configuration does not name this member among them.
+    pub member_id: u64,
+    pub cluster_id: u64,
+}
+
+impl Founding {
+    pub(crate) fn of(config: &Config) -> Founding {
+        let members = founders(config);
+        Founding {
+            member_id: members
+                .iter()
+                .find(|member| member.name == config.name)
+                .map_or(0, |member| member.id),
+            cluster_id: cluster_id(members.iter().map(|member| member.id)),
+            members,
+        }
+    }
+
+    /// Makes the first entries durable in an empty log.
+    pub(crate) fn write(&self, log: &mut LogWriter) -> storage::Result<Recovered> {
+        let recovered = raft::bootstrap(&changes(&self.members));
+        log.set_metadata(&encode_metadata(self.member_id, self.cluster_id));
+        log.bootstrap(&recovered)?;
+        Ok(recovered)
+    }
+}
 
 /// A data directory of etcd holds all that Stele would need, in another form.
 fn refuse_etcd(vfs: &dyn Vfs, member_dir: &Path) -> Result<(), Unusable> {

@@ -1,16 +1,208 @@
 //! Data directories made while no server runs on them: what `stele utl` asks of the server.
+//!
+//! A directory is made under another name and renamed when it is whole: a server never finds half
+//! of one.
 
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use etcd_files::bbolt::read::Database;
+use raft::Position;
+use raft::durable::LogWriter;
+use sha2::{Digest, Sha256};
+use storage::mvcc::Applied;
+use storage::vfs::os::OsVfs;
+use storage::vfs::{File, Open, Vfs};
 use utl::{Engine, Import, Restore};
+
+use crate::config::{self, Config};
+use crate::data_dir;
+use crate::snapshot::load::{FileSource, Plan, load};
+
+/// The digest behind a snapshot.
+const DIGEST_BYTES: u64 = 32;
+/// A database is so many whole sectors long; with the digest it is not.
+const SECTOR_BYTES: u64 = 512;
+const READ_BYTES: usize = 1 << 20;
+
+/// The member directory until it is whole.
+const UNFINISHED: &str = "member.unfinished";
 
 /// Works on the real file system.
 pub struct Offline;
 
 impl Engine for Offline {
-    fn restore(&self, _plan: &Restore) -> Result<(), String> {
-        Err("restoring is not supported by Stele yet".into())
+    fn restore(&self, plan: &Restore) -> Result<(), String> {
+        restore(Arc::new(OsVfs), plan)
     }
 
     fn import(&self, _plan: &Import) -> Result<String, String> {
         Err("importing is not supported by Stele yet".into())
     }
+}
+
+fn restore(vfs: Arc<dyn Vfs>, plan: &Restore) -> Result<(), String> {
+    let config = founding_config(plan)?;
+    refuse_used(&*vfs, &config.data_dir)?;
+    let file = open(&*vfs, &plan.snapshot)?;
+    verify(&*file, &plan.snapshot, plan.skip_hash_check)?;
+    let database = Database::open(FileSource(file)).map_err(|e| named(&plan.snapshot, e))?;
+
+    let founding = data_dir::Founding::of(&config);
+    let place = Place::create(Arc::clone(&vfs), &config.data_dir)?;
+    let bump_revision = i64::try_from(plan.bump_revision).map_err(text)?;
+    let loading = Plan {
+        members: Some(founding.members.clone()),
+        applied: Some(Applied {
+            index: founding.members.len() as u64,
+            term: data_dir::FOUNDING_TERM,
+        }),
+        bump_revision,
+    };
+    let loaded = load(Arc::clone(&vfs), &place.store(), &database, &loading);
+    let incoming = loaded.map_err(|error| named(&plan.snapshot, error))?;
+    drop(incoming.install().map_err(text)?);
+
+    let options = raft::durable::Options::default();
+    let opened = LogWriter::open(vfs, &place.log(), Position::default(), options);
+    let (mut log, _) = opened.map_err(text)?;
+    founding.write(&mut log).map_err(text)?;
+    drop(log);
+    place.finish()
+}
+
+/// The flags that found a cluster, checked as the server checks its own.
+fn founding_config(plan: &Restore) -> Result<Config, String> {
+    let args = [
+        format!("--name={}", plan.name),
+        format!("--data-dir={}", plan.data_dir.display()),
+        format!("--initial-cluster={}", plan.initial_cluster),
+        format!("--initial-cluster-token={}", plan.initial_cluster_token),
+        format!(
+            "--initial-advertise-peer-urls={}",
+            plan.initial_advertise_peer_urls
+        ),
+    ];
+    let no_file = |path: &str| Err(std::io::Error::other(path.to_owned()));
+    config::parse(&args, &[], &no_file).map_err(|exit| match exit {
+        config::Exit::Invalid(invalid) => invalid.reason,
+        config::Exit::Print { stderr, .. } => stderr.lines().next().unwrap_or_default().to_owned(),
+        config::Exit::Shadowed { variable } => variable,
+    })
+}
+
+fn refuse_used(vfs: &dyn Vfs, dir: &Path) -> Result<(), String> {
+    let used = match vfs.exists(dir) {
+        Ok(false) => false,
+        Ok(true) => {
+            // An interrupted try of ours is no reason to stop.
+            let names = vfs.list(dir);
+            let inside = ["member", "proxy"].map(|name| vfs.exists(&dir.join(name)));
+            names.map_or(true, |names| !names.is_empty())
+                || inside.iter().any(|found| !matches!(found, Ok(false)))
+        }
+        Err(_) => true,
+    };
+    if used {
+        return Err(format!(
+            "data-dir {:?} not empty or could not be read",
+            dir.display().to_string()
+        ));
+    }
+    Ok(())
+}
+
+fn open(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>, String> {
+    vfs.open(path, Open::Existing)
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("open {}: no such file or directory", path.display())
+            }
+            _ => format!("open {}: {error}", path.display()),
+        })
+}
+
+/// Compares a snapshot with the digest it ends with.
+fn verify(file: &dyn File, path: &Path, skip: bool) -> Result<(), String> {
+    let len = file.len().map_err(|error| named(path, error))?;
+    if skip {
+        return Ok(());
+    }
+    if len % SECTOR_BYTES != DIGEST_BYTES {
+        return Err("snapshot missing hash but --skip-hash-check=false".into());
+    }
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; READ_BYTES];
+    let (mut at, end) = (0, len - DIGEST_BYTES);
+    while at < end {
+        let part = &mut buffer[..READ_BYTES.min((end - at) as usize)];
+        file.read_at(part, at).map_err(|error| named(path, error))?;
+        digest.update(&*part);
+        at += part.len() as u64;
+    }
+    let mut expected = [0; DIGEST_BYTES as usize];
+    file.read_at(&mut expected, end)
+        .map_err(|error| named(path, error))?;
+    let found: [u8; DIGEST_BYTES as usize] = digest.finalize().into();
+    if found != expected {
+        let list = |bytes: &[u8]| {
+            let bytes: Vec<String> = bytes.iter().map(u8::to_string).collect();
+            bytes.join(" ")
+        };
+        let (expected, found) = (list(&expected), list(&found));
+        return Err(format!("expected sha256 [{expected}], got [{found}]"));
+    }
+    Ok(())
+}
+
+/// A member directory being made.
+struct Place {
+    vfs: Arc<dyn Vfs>,
+    data_dir: PathBuf,
+}
+
+impl Place {
+    fn create(vfs: Arc<dyn Vfs>, data_dir: &Path) -> Result<Place, String> {
+        let place = Place {
+            vfs,
+            data_dir: data_dir.to_owned(),
+        };
+        if place.vfs.exists(&place.unfinished()).map_err(text)? {
+            return Err(format!(
+                "{} is left of an earlier try; remove it first",
+                place.unfinished().display()
+            ));
+        }
+        for dir in [place.store(), place.log()] {
+            place.vfs.create_dir_all(&dir).map_err(text)?;
+        }
+        Ok(place)
+    }
+
+    fn unfinished(&self) -> PathBuf {
+        self.data_dir.join(UNFINISHED)
+    }
+
+    fn store(&self) -> PathBuf {
+        self.unfinished().join("store")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.unfinished().join("log")
+    }
+
+    fn finish(self) -> Result<(), String> {
+        let member = self.data_dir.join("member");
+        self.vfs.rename(&self.unfinished(), &member).map_err(text)?;
+        self.vfs.sync_dir(&self.data_dir).map_err(text)
+    }
+}
+
+fn text(error: impl fmt::Display) -> String {
+    error.to_string()
+}
+
+fn named(path: &Path, error: impl fmt::Display) -> String {
+    format!("{}: {error}", path.display())
 }

@@ -13,5 +13,6 @@ mod crash;
 mod differential;
 mod rng;
 mod slow_watch;
+mod snapshot;
 mod subject;
 mod tidy;

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use crate::file::open_database;
+use crate::print::{Format, print};
+use crate::status::status;
 use crate::{Engine, Failure, Import, Restore};
 
 /// The version of etcd whose tool this is.
@@ -40,6 +43,11 @@ fn snapshot() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(restore())
+        .subcommand(
+            Command::new("status")
+                .about("Gets backend snapshot status of a given file")
+                .arg(files()),
+        )
 }
 
 fn restore() -> Command {
@@ -111,6 +119,13 @@ pub(crate) fn dispatch(
             Some(("restore", matches)) => engine
                 .restore(&restore_plan(matches)?)
                 .map_err(Failure::error),
+            Some(("status", matches)) => {
+                let path = one_file(matches, "snapshot status")?;
+                let database = open_database(&path)?;
+                let format = Format::parse(&text(matches, "write-out"))?;
+                let found = status(&database).map_err(|fault| Failure::error(fault.0))?;
+                print(format, &found, out)
+            }
             _ => unreachable!("clap asks for a subcommand"),
         },
         Some(("import", matches)) => {

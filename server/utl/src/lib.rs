@@ -7,6 +7,9 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod file;
+mod print;
+mod status;
 
 use std::fmt;
 use std::io::Write;
