@@ -17,6 +17,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use parking_lot::Mutex;
 use raft::durable::LogWriter;
 use raft::{Raft, RoleChange, RoleKind};
 use storage::vfs::Lock;
@@ -88,6 +89,7 @@ pub fn start(
     let state = State::new(data.store, min_lease_ttl(config.election_timeout))?;
     let reader = state.store.reader();
     let (hub, hub_handle) = Hub::new(reader.clone());
+    let hub = Arc::new(Mutex::new(hub));
     let told = hub_handle.clone();
     let applier = Applier::new(state, lessor, told, last_in_log, clock.now())?;
 
@@ -105,7 +107,8 @@ pub fn start(
         member: member_tx.clone(),
         log: log_tx,
         apply: apply_tx.clone(),
-        hub: hub_handle.clone(),
+        hub: Arc::clone(&hub),
+        hub_inbox: hub_handle.clone(),
         replies: Deliveries::start(workers),
         shared: Arc::clone(&shared),
         hashes: Arc::clone(&hashes),
@@ -113,10 +116,11 @@ pub fn start(
         member_id: data.member_id,
         metrics,
     };
+    let hub_inbox = hub_handle.clone();
     let (log, for_log) = (data.log, links.clone());
     let for_apply = links.clone();
     let threads = vec![
-        spawn("watch", move || run_hub(hub)),
+        spawn("watch", move || run_hub(&hub, &hub_inbox)),
         spawn("apply", move || run_applier(applier, apply_rx, for_apply)),
         spawn("log", move || run_log(log, log_rx, for_log)),
         spawn("member", move || {
@@ -188,7 +192,8 @@ struct Links {
     member: Sender<MemberEvent>,
     log: Sender<LogEvent>,
     apply: Sender<ApplyEvent>,
-    hub: HubHandle,
+    hub: Arc<Mutex<Hub>>,
+    hub_inbox: HubHandle,
     replies: Deliveries,
     shared: Arc<Shared>,
     hashes: Arc<Hashes>,
@@ -370,9 +375,32 @@ fn run_log(mut log: LogWriter, inbox: Receiver<LogEvent>, links: Links) {
     }
 }
 
-fn run_hub(mut hub: Hub) {
-    hub.run()
-        .unwrap_or_else(|error| fatal("failed to read the changes to be watched", &error));
+fn run_hub(hub: &Mutex<Hub>, inbox: &HubHandle) {
+    loop {
+        inbox.wait();
+        let mut hub = hub.lock();
+        hub.turn().unwrap_or_else(|error| unwatchable(&error));
+        if hub.is_stopped() {
+            return;
+        }
+    }
+}
+
+/// Tells the watchers, here if that is soon done and the hub is free, else by its thread.
+fn advance_hub(revision: i64, links: &Links) {
+    let done = match links.hub.try_lock() {
+        Some(mut hub) => hub
+            .advance_if_brief(revision)
+            .unwrap_or_else(|error| unwatchable(&error)),
+        None => false,
+    };
+    if !done {
+        links.hub_inbox.advanced(revision);
+    }
+}
+
+fn unwatchable(error: &dyn std::fmt::Display) -> ! {
+    fatal("failed to read the changes to be watched", error)
 }
 
 fn run_applier(mut applier: Applier, inbox: Receiver<ApplyEvent>, links: Links) {
@@ -413,7 +441,7 @@ fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
         });
     }
     if let Some(revision) = effects.advanced.take() {
-        links.hub.advanced(revision);
+        advance_hub(revision, links);
     }
     for (index, change) in effects.conf_changes.drain(..) {
         let _ = links

@@ -6,6 +6,10 @@
 //! its watchers stay in the index, and cost one comparison each, until they join again.
 //!
 //! **While nobody watches** the hub follows the revision and reads nothing.
+//!
+//! **Two threads turn it**, one at a time: its own, and the one that applies, which hands over
+//! what is little by itself ([`Hub::advance_if_brief`]): no wake-up between a change and its
+//! events, and like etcd's they leave before the change is acknowledged.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -20,6 +24,9 @@ use super::inbox::{Ask, HubEvent, HubHandle, HubInbox, Join, StreamId};
 use super::index::Index;
 use super::mailbox::{Delivery, Hit, Item, Mailbox};
 use super::{HUB_FLUSH_BYTES, HUB_FLUSH_HITS, JOIN_GAP_REVISIONS};
+
+/// Events that the applying thread may have to hand over by itself: some 50 microseconds.
+const BRIEF_HITS: usize = 256;
 
 /// See the module.
 #[derive(Debug)]
@@ -111,14 +118,20 @@ impl Hub {
         (hub, handle)
     }
 
-    /// Waits for events and handles them until it is told to stop. An error means that the store
-    /// cannot be read: the process has to stop.
-    pub fn run(&mut self) -> Result<()> {
-        while !self.stopped {
-            self.inbox.wait(&mut self.events);
-            self.handle_events()?;
+    /// Hands over what was published since the last time if it is little; otherwise false, and
+    /// nothing is done. An error means that the store cannot be read: the process has to stop.
+    pub fn advance_if_brief(&mut self, revision: i64) -> Result<bool> {
+        let revisions = usize::try_from(revision - self.last).unwrap_or(0);
+        if revisions.saturating_mul(self.live) > BRIEF_HITS {
+            return Ok(false);
         }
-        Ok(())
+        self.advance()?;
+        self.wake();
+        Ok(true)
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
     }
 
     /// Handles what there is without waiting. False when that was nothing.
@@ -144,10 +157,14 @@ impl Hub {
             }
         }
         self.events = events;
+        self.wake();
+        Ok(())
+    }
+
+    fn wake(&mut self) {
         for waker in self.wakers.drain(..) {
             waker.wake();
         }
-        Ok(())
     }
 
     /// Hands over everything that was published since the last time.

@@ -104,7 +104,8 @@ impl HubHandle {
         (handle, inbox)
     }
 
-    /// To be called after every publishing of a root with a new revision. Never waits.
+    /// To be called after every publishing of a root with a new revision that
+    /// [`super::Hub::advance_if_brief`] has not handed over. Never waits.
     pub fn advanced(&self, revision: i64) {
         let mut queue = self.shared.queue.lock();
         queue.advanced = queue.advanced.max(Some(revision));
@@ -123,6 +124,14 @@ impl HubHandle {
         self.send(HubEvent::Stop);
     }
 
+    /// Waits until the hub has something to do; for the hub's thread.
+    pub fn wait(&self) {
+        let mut queue = self.shared.queue.lock();
+        while queue.events.is_empty() && queue.advanced.is_none() {
+            self.shared.filled.wait(&mut queue);
+        }
+    }
+
     pub(super) fn open(&self, mailbox: Arc<Mailbox>) -> StreamId {
         let stream = StreamId(self.shared.streams.fetch_add(1, Ordering::Relaxed));
         self.send(HubEvent::Open { stream, mailbox });
@@ -136,15 +145,6 @@ impl HubHandle {
 }
 
 impl HubInbox {
-    /// Waits until there is something, then takes all of it.
-    pub(super) fn wait(&self, events: &mut Vec<HubEvent>) {
-        let mut queue = self.shared.queue.lock();
-        while queue.events.is_empty() && queue.advanced.is_none() {
-            self.shared.filled.wait(&mut queue);
-        }
-        queue.take(events);
-    }
-
     /// Takes what there is.
     pub(super) fn take(&self, events: &mut Vec<HubEvent>) {
         self.shared.queue.lock().take(events);
