@@ -15,6 +15,7 @@ pub mod fuzzing;
 pub mod grpc;
 pub mod hashes;
 pub mod http;
+pub mod inbox;
 pub mod lessor;
 pub mod lifecycle;
 pub mod logging;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
 use etcd_api::etcdserverpb as pb;
 use storage::mvcc::{Reader, View};
 
@@ -15,6 +14,7 @@ use crate::event::{
     ReplySlot,
 };
 use crate::hashes::{Hashes, KvHash};
+use crate::inbox::Sender;
 use crate::request::Request;
 use crate::state::{self, MemberInfo};
 use crate::watch::HubHandle;
@@ -114,10 +114,7 @@ impl Node {
             data,
             reply: Some(slot),
         };
-        self.0
-            .member
-            .send(MemberEvent::Propose(proposal))
-            .map_err(|_| Error::Stopped)?;
+        post(&self.0.member, MemberEvent::Propose(proposal))?;
         self.wait(reply).await
     }
 
@@ -148,10 +145,7 @@ impl Node {
 
     pub async fn lease(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
         let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
-        self.0
-            .apply
-            .send(ApplyEvent::Lease(call, slot))
-            .map_err(|_| Error::Stopped)?;
+        post(&self.0.apply, ApplyEvent::Lease(call, slot))?;
         let applied = self.wait(reply).await?;
         match applied.outcome {
             Outcome::Lease(answer) => Ok((answer, applied.revision)),
@@ -294,6 +288,17 @@ impl Node {
             Err(_) => Err(Error::Timeout),
         }
     }
+}
+
+/// Sends to an actor, which wakes when the calls that are ready with this one have sent, too.
+fn post<T: Send + 'static>(actor: &Sender<T>, event: T) -> Result<(), Error> {
+    if let Some(wake_up) = actor.post(event).map_err(|_| Error::Stopped)? {
+        tokio::spawn(async move {
+            tokio::task::yield_now().await;
+            drop(wake_up);
+        });
+    }
+    Ok(())
 }
 
 /// Runs what may take long, or may wait for the disk, off the runtime's threads.

@@ -16,7 +16,6 @@ use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use parking_lot::Mutex;
 use raft::durable::LogWriter;
 use raft::{Raft, RoleChange, RoleKind};
@@ -28,6 +27,7 @@ use crate::config::Config;
 use crate::data_dir::{DataDir, Unusable};
 use crate::event::{ApplyEvent, LogEvent, MemberEvent, Proposal, Reply, ReplySlot};
 use crate::hashes::Hashes;
+use crate::inbox::{Inbox, Sender, inbox};
 use crate::lessor::Lessor;
 use crate::member::{Member, MemberEffects};
 use crate::metrics::Metrics;
@@ -93,9 +93,9 @@ pub fn start(
     let told = hub_handle.clone();
     let applier = Applier::new(state, lessor, told, last_in_log, clock.now())?;
 
-    let (member_tx, member_rx) = unbounded();
-    let (log_tx, log_rx) = unbounded();
-    let (apply_tx, apply_rx) = unbounded();
+    let (member_tx, member_rx) = inbox();
+    let (log_tx, log_rx) = inbox();
+    let (apply_tx, apply_rx) = inbox();
     let shared = Arc::new(Shared::default());
     let hashes = Arc::new(Hashes::default());
     let request_ids = Arc::new(RequestIds::new(
@@ -215,22 +215,6 @@ fn min_lease_ttl(election_timeout: Duration) -> i64 {
     (election_timeout.as_millis() * 3).div_ceil(2_000) as i64
 }
 
-/// Waits for the first event, then takes all that are there: batching needs no timer.
-/// False when the inbox has closed.
-fn receive<T>(inbox: &Receiver<T>, wait: Option<Duration>, events: &mut Vec<T>) -> bool {
-    let first = match wait {
-        None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        Some(wait) => inbox.recv_timeout(wait),
-    };
-    match first {
-        Ok(event) => events.push(event),
-        Err(RecvTimeoutError::Timeout) => return true,
-        Err(RecvTimeoutError::Disconnected) => return false,
-    }
-    events.extend(inbox.try_iter());
-    true
-}
-
 /// The way of answers back to the tasks that wait for them. On each worker a task hands out what
 /// a batch has for that worker: one wake-up of a thread, however many clients.
 #[derive(Clone)]
@@ -276,7 +260,7 @@ async fn deliver(mut batches: UnboundedReceiver<Replies>) {
     }
 }
 
-fn run_member(mut member: Member, inbox: Receiver<MemberEvent>, links: Links) {
+fn run_member(mut member: Member, inbox: Inbox<MemberEvent>, links: Links) {
     let (mut events, mut effects) = (Vec::new(), MemberEffects::default());
     loop {
         let now = links.clock.now();
@@ -308,9 +292,7 @@ fn run_member(mut member: Member, inbox: Receiver<MemberEvent>, links: Links) {
         let wait = member
             .wake_at()
             .map(|at| at.saturating_sub(links.clock.now()));
-        if !receive(&inbox, wait, &mut events) {
-            return;
-        }
+        inbox.receive(wait, &mut events);
     }
 }
 
@@ -337,9 +319,10 @@ fn note_role(links: &Links, change: &RoleChange) {
 }
 
 /// One sync per batch: while it runs, the next batch gathers in the inbox.
-fn run_log(mut log: LogWriter, inbox: Receiver<LogEvent>, links: Links) {
+fn run_log(mut log: LogWriter, inbox: Inbox<LogEvent>, links: Links) {
     let mut events = Vec::new();
-    while receive(&inbox, None, &mut events) {
+    loop {
+        inbox.receive(None, &mut events);
         let mut newest = None;
         let mut stop = false;
         for event in events.drain(..) {
@@ -403,7 +386,7 @@ fn unwatchable(error: &dyn std::fmt::Display) -> ! {
     fatal("failed to read the changes to be watched", error)
 }
 
-fn run_applier(mut applier: Applier, inbox: Receiver<ApplyEvent>, links: Links) {
+fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links: Links) {
     let (mut events, mut effects) = (Vec::new(), ApplyEffects::default());
     loop {
         let now = links.clock.now();
@@ -416,9 +399,7 @@ fn run_applier(mut applier: Applier, inbox: Receiver<ApplyEvent>, links: Links) 
         }
         let now = links.clock.now();
         let wait = applier.wake_at(now).map(|at| at.saturating_sub(now));
-        if !receive(&inbox, wait, &mut events) {
-            return;
-        }
+        inbox.receive(wait, &mut events);
     }
 }
 
