@@ -210,7 +210,7 @@ fn changes(founders: &[MemberInfo]) -> Vec<(u64, Bytes)> {
 }
 
 /// Member id and cluster id, 8 bytes each, big endian.
-fn encode_metadata(member_id: u64, cluster_id: u64) -> Bytes {
+pub(crate) fn encode_metadata(member_id: u64, cluster_id: u64) -> Bytes {
     [member_id.to_be_bytes(), cluster_id.to_be_bytes()]
         .concat()
         .into()
@@ -248,10 +248,10 @@ impl fmt::Display for Unusable {
             ),
             Unusable::OfEtcd(trace) => write!(
                 f,
-                "{} belongs to etcd, whose files Stele does not open; to take the data over, start \
-                 Stele on another --data-dir beside the running etcd and copy the keys with \
-                 `etcdctl make-mirror`",
-                trace.display()
+                "{} belongs to etcd; to take its data over, stop that etcd, run `stele utl import \
+                 {} --data-dir NEW`, and start Stele on --data-dir NEW",
+                trace.display(),
+                etcd_data_dir(trace).display()
             ),
             Unusable::Foreign(dir) => {
                 write!(
@@ -262,6 +262,12 @@ impl fmt::Display for Unusable {
             }
         }
     }
+}
+
+/// The directory that `member/snap/db` or `member/wal` was found in.
+fn etcd_data_dir(trace: &Path) -> &Path {
+    let member = trace.ancestors().find(|path| path.ends_with("member"));
+    member.and_then(Path::parent).unwrap_or(trace)
 }
 
 impl std::error::Error for Unusable {}

@@ -3,6 +3,8 @@
 //! A directory is made under another name and renamed when it is whole: a server never finds half
 //! of one.
 
+mod import;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,8 +39,8 @@ impl Engine for Offline {
         restore(Arc::new(OsVfs), plan)
     }
 
-    fn import(&self, _plan: &Import) -> Result<String, String> {
-        Err("importing is not supported by Stele yet".into())
+    fn import(&self, plan: &Import) -> Result<String, String> {
+        import::import(Arc::new(OsVfs), plan)
     }
 }
 

@@ -11,3 +11,4 @@ pub mod fuzzing;
 pub mod hashkv;
 pub mod proto;
 pub mod schema;
+pub mod wal;

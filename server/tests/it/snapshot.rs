@@ -107,6 +107,113 @@ async fn stele_goes_on_from_a_snapshot_of_its_own() {
 }
 
 #[tokio::test]
+async fn stele_takes_over_the_data_directory_of_a_killed_etcd() {
+    let Some(tools) = Tools::or_skip("a data directory of etcd imported") else {
+        return;
+    };
+    let mut source = Server::start_etcd(&tools, &[]);
+    let client = Client::connect(source.url()).await.unwrap();
+    make_history(&client).await;
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("imported");
+    let text = fail(import(source.data_dir(), &dir));
+    assert!(
+        text.contains("stop the etcd that runs on it first"),
+        "{text}"
+    );
+    // Acknowledged, and for the next tenth of a second in etcd's log alone.
+    for number in 0..50 {
+        client
+            .kv()
+            .put(put(&format!("late{number}"), "v", 0))
+            .await
+            .unwrap_err();
+        let request = pb::LeaseGrantRequest {
+            ttl: LEASE_SECONDS,
+            id: 100 + number,
+        };
+        client.lease().lease_grant(request).await.unwrap_err();
+    }
+    client
+        .maintenance()
+        .alarm(alarm(AlarmAction::Deactivate))
+        .await
+        .unwrap();
+    for number in 0..50 {
+        client
+            .kv()
+            .put(put(&format!("late{number}"), "v", 1 + number % LEASES))
+            .await
+            .unwrap();
+    }
+    let revision = 1 + client
+        .kv()
+        .range(all())
+        .await
+        .unwrap()
+        .into_inner()
+        .header
+        .unwrap()
+        .revision;
+    client.kv().put(put("last", "v", 0)).await.unwrap();
+    compact(&client, revision - HISTORY).await;
+    client
+        .maintenance()
+        .alarm(alarm(AlarmAction::Activate))
+        .await
+        .unwrap();
+    source.kill();
+
+    let refused = Launch::program(STELE)
+        .data_dir(source.data_dir())
+        .start()
+        .err()
+        .unwrap();
+    let advice = format!(
+        "stele utl import {} --data-dir NEW",
+        source.data_dir().display()
+    );
+    assert!(refused.log.contains(&advice), "{refused}");
+    let told = succeed(import(source.data_dir(), &dir));
+    assert!(told.starts_with("imported member "), "{told}");
+    let mut stele = Server::start_stele(STELE, &[], Some(&dir));
+    source.start().unwrap();
+    let client = Client::connect(source.url()).await.unwrap();
+    let told = Told::read(&client).await;
+    assert_eq!(told.revision, revision);
+    told.check(&stele).await;
+    assert_eq!(identity(&stele).await, identity(&source).await);
+    stele.kill_and_restart();
+    told.check(&stele).await;
+    write_more(&stele).await;
+    stele.kill_and_restart();
+}
+
+#[tokio::test]
+async fn stele_takes_over_what_a_stopped_etcd_left_after_its_own_restore() {
+    let Some(tools) = Tools::or_skip("a data directory of etcd imported after a stop") else {
+        return;
+    };
+    let source = Server::start_stele(STELE, &[], None);
+    let told = Told::by(&source).await;
+    let place = tempfile::tempdir().unwrap();
+    let file = save(&tools, &source, place.path());
+    let (theirs, ours) = (place.path().join("theirs"), place.path().join("ours"));
+    succeed(restore(Command::new(&tools.etcdutl), &file, &theirs));
+    // Straight from the tool, then after a life as a server.
+    succeed(import(&theirs, &ours));
+    told.check(&Server::start_stele(STELE, &[], Some(&ours)))
+        .await;
+    std::fs::remove_dir_all(&ours).unwrap();
+    let mut etcd = Launch::etcd(&tools).data_dir(&theirs).start().unwrap();
+    told.check(&etcd).await;
+    etcd.terminate();
+    succeed(import(&theirs, &ours));
+    told.check(&Server::start_stele(STELE, &[], Some(&ours)))
+        .await;
+}
+
+#[tokio::test]
 async fn a_client_that_stops_reading_a_snapshot_holds_up_nobody() {
     let server = Server::start_stele(STELE, &[], None);
     let client = Client::connect(server.url()).await.unwrap();
@@ -397,6 +504,26 @@ fn restore(mut command: Command, file: &Path, dir: &Path) -> Command {
     command.args(["snapshot", "restore"]).arg(file);
     command.arg("--data-dir").arg(dir).args(CLUSTER);
     command
+}
+
+fn import(from: &Path, to: &Path) -> Command {
+    let mut command = utl();
+    command.arg("import").arg(from).arg("--data-dir").arg(to);
+    command
+}
+
+/// Cluster and members, their ids and URLs.
+async fn identity(server: &Server) -> (u64, u64, Vec<pb::Member>) {
+    let client = Client::connect(server.url()).await.unwrap();
+    let request = pb::MemberListRequest::default();
+    let answer = client
+        .cluster()
+        .member_list(request)
+        .await
+        .unwrap()
+        .into_inner();
+    let header = answer.header.unwrap();
+    (header.cluster_id, header.member_id, answer.members)
 }
 
 fn succeed(command: impl Into<Ran>) -> String {
