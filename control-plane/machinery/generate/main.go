@@ -1,0 +1,33 @@
+// Command generate writes what the machinery crate knows about Kubernetes' own types and checks
+// itself against: the table of kinds and fields, and golden files made by the real Go code.
+//
+//	go run . schema  > ../src/schema/schema.txt
+//	go run . golden DIR
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: generate schema | golden DIR")
+		os.Exit(2)
+	}
+	switch os.Args[1] {
+	case "schema":
+		writeSchema(os.Stdout)
+	case "golden":
+		writeGolden(os.Args[2])
+	default:
+		fmt.Fprintln(os.Stderr, "unknown part", os.Args[1])
+		os.Exit(2)
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

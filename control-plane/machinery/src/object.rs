@@ -1,0 +1,193 @@
+//! Short ways to what every object has: its metadata. Objects are JSON maps; nothing here checks
+//! them, and what is missing or of the wrong type reads as empty.
+
+use serde_json::{Map, Value};
+
+/// An object: a JSON map with `apiVersion`, `kind` and `metadata`.
+pub type Object = Value;
+
+/// A text at a path of keys; empty when there is none.
+pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
+    at(object, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// An integer at a path of keys.
+pub fn integer(object: &Value, path: &[&str]) -> Option<i64> {
+    at(object, path).and_then(Value::as_i64)
+}
+
+/// What is at a path of keys.
+pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(object, |value, key| value.get(key))
+}
+
+/// Puts a value at a path of keys, making maps on the way; an object of another form is replaced.
+pub fn set(object: &mut Value, path: &[&str], value: Value) {
+    let Some((last, above)) = path.split_last() else {
+        *object = value;
+        return;
+    };
+    let mut place = object;
+    for key in above {
+        place = map_mut(place)
+            .entry(*key)
+            .or_insert_with(|| Value::Object(Map::new()));
+    }
+    map_mut(place).insert((*last).to_owned(), value);
+}
+
+/// Takes away what is at a path of keys.
+pub fn remove(object: &mut Value, path: &[&str]) -> Option<Value> {
+    let (last, above) = path.split_last()?;
+    let place = above
+        .iter()
+        .try_fold(object, |value, key| value.get_mut(key))?;
+    place.as_object_mut()?.remove(*last)
+}
+
+/// The value as a map, which it becomes if it is none.
+pub fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => map,
+        _ => unreachable!("it was just made one"),
+    }
+}
+
+/// `apiVersion`.
+pub fn api_version(object: &Value) -> &str {
+    text(object, &["apiVersion"])
+}
+
+/// `kind`.
+pub fn kind(object: &Value) -> &str {
+    text(object, &["kind"])
+}
+
+/// Sets `apiVersion` and `kind`.
+pub fn set_type(object: &mut Value, api_version: &str, kind: &str) {
+    set(object, &["apiVersion"], api_version.into());
+    set(object, &["kind"], kind.into());
+}
+
+/// `metadata`.
+pub fn metadata(object: &Value) -> Option<&Map<String, Value>> {
+    object.get("metadata")?.as_object()
+}
+
+/// `metadata`, made if missing.
+pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+    map_mut(
+        map_mut(object)
+            .entry("metadata")
+            .or_insert_with(|| Value::Object(Map::new())),
+    )
+}
+
+/// `metadata.name`.
+pub fn name(object: &Value) -> &str {
+    text(object, &["metadata", "name"])
+}
+
+/// `metadata.generateName`.
+pub fn generate_name(object: &Value) -> &str {
+    text(object, &["metadata", "generateName"])
+}
+
+/// `metadata.namespace`.
+pub fn namespace(object: &Value) -> &str {
+    text(object, &["metadata", "namespace"])
+}
+
+/// `metadata.uid`.
+pub fn uid(object: &Value) -> &str {
+    text(object, &["metadata", "uid"])
+}
+
+/// `metadata.resourceVersion` as it is written.
+pub fn resource_version(object: &Value) -> &str {
+    text(object, &["metadata", "resourceVersion"])
+}
+
+/// Sets `metadata.resourceVersion`.
+pub fn set_resource_version(object: &mut Value, revision: i64) {
+    metadata_mut(object).insert("resourceVersion".into(), revision.to_string().into());
+}
+
+/// `metadata.generation`; 0 when there is none.
+pub fn generation(object: &Value) -> i64 {
+    integer(object, &["metadata", "generation"]).unwrap_or(0)
+}
+
+/// `metadata.creationTimestamp`.
+pub fn creation_timestamp(object: &Value) -> &str {
+    text(object, &["metadata", "creationTimestamp"])
+}
+
+/// `metadata.deletionTimestamp`, when the object is being deleted.
+pub fn deletion_timestamp(object: &Value) -> Option<&str> {
+    at(object, &["metadata", "deletionTimestamp"])?.as_str()
+}
+
+/// Whether the object is being deleted.
+pub fn is_deleting(object: &Value) -> bool {
+    deletion_timestamp(object).is_some()
+}
+
+/// `metadata.deletionGracePeriodSeconds`.
+pub fn deletion_grace_seconds(object: &Value) -> Option<i64> {
+    integer(object, &["metadata", "deletionGracePeriodSeconds"])
+}
+
+/// `metadata.labels`.
+pub fn labels(object: &Value) -> Option<&Map<String, Value>> {
+    metadata(object)?.get("labels")?.as_object()
+}
+
+/// One label.
+pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    labels(object)?.get(key)?.as_str()
+}
+
+/// `metadata.annotations`.
+pub fn annotations(object: &Value) -> Option<&Map<String, Value>> {
+    metadata(object)?.get("annotations")?.as_object()
+}
+
+/// One annotation.
+pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    annotations(object)?.get(key)?.as_str()
+}
+
+/// `metadata.finalizers`.
+pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+    items(object, &["metadata", "finalizers"])
+        .iter()
+        .filter_map(Value::as_str)
+}
+
+/// Whether the object has this finalizer.
+pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+    finalizers(object).any(|has| has == finalizer)
+}
+
+/// `metadata.ownerReferences`.
+pub fn owner_references(object: &Value) -> &[Value] {
+    items(object, &["metadata", "ownerReferences"])
+}
+
+/// The owner that is the object's controller.
+pub fn controller(object: &Value) -> Option<&Value> {
+    owner_references(object)
+        .iter()
+        .find(|owner| owner.get("controller").and_then(Value::as_bool) == Some(true))
+}
+
+/// The list at a path of keys; empty when there is none.
+pub fn items<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
+    at(object, path)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}

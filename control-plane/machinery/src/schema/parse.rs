@@ -1,0 +1,228 @@
+//! Reads the text of the table. Knows nothing of where it comes from.
+
+use std::collections::HashMap;
+
+use super::{Field, Kind, ListType, Message, MessageId, Patch, Scope, Subresource, Table, Type};
+
+/// Reads the table; a line that does not read is a bug of the generator.
+pub(super) fn table(text: &'static str) -> Table {
+    let mut names = HashMap::new();
+    for name in text.lines().filter_map(|line| line.strip_prefix("T ")) {
+        let name = name.split(' ').next().unwrap_or_default();
+        let id = MessageId(u32::try_from(names.len()).unwrap_or(u32::MAX));
+        names.insert(name, id);
+    }
+    let mut table = Table {
+        kinds: Vec::new(),
+        messages: Vec::new(),
+        by_gvk: HashMap::new(),
+        by_gvr: HashMap::new(),
+        by_name: names,
+        bodies: HashMap::new(),
+    };
+    let mut version = ("", "", 0);
+    for line in text.lines() {
+        let Some((letter, rest)) = line.split_once(' ') else {
+            continue;
+        };
+        let words: Vec<&'static str> = rest.split(' ').collect();
+        match letter {
+            "V" => version = (word(words[0]), words[1], words[2].parse().unwrap_or(0)),
+            "R" => table.kind(version, &words),
+            "S" => table.subresource(&words),
+            "K" => {
+                let id = table.by_name[words[3]];
+                table
+                    .bodies
+                    .insert((word(words[0]), words[1], words[2]), id);
+            }
+            "T" => table.messages.push(Message {
+                name: words[0],
+                atomic: words[1..].contains(&"atomic"),
+                list: words[1..].contains(&"list"),
+                fields: Vec::new(),
+                by_json: HashMap::new(),
+                by_number: HashMap::new(),
+            }),
+            "F" => {
+                let field = field(&table.by_name, rest);
+                let message = table.messages.last_mut().expect("a field follows its type");
+                message.fields.push(field);
+            }
+            _ => {}
+        }
+    }
+    table.index();
+    table
+}
+
+impl Table {
+    fn kind(&mut self, version: (&'static str, &'static str, u32), words: &[&'static str]) {
+        let (group, version, priority) = version;
+        let kind = Kind {
+            group,
+            version,
+            kind: words[2],
+            plural: words[0],
+            singular: words[1],
+            short_names: list(words[5]),
+            categories: list(words[6]),
+            scope: match words[3] {
+                "Namespaced" => Scope::Namespaced,
+                _ => Scope::Cluster,
+            },
+            verbs: list(words[4]),
+            subresources: Vec::new(),
+            priority,
+            message: self.by_name[words[7]],
+        };
+        let at = self.kinds.len();
+        self.by_gvk.insert((group, version, kind.kind), at);
+        self.by_gvr.insert((group, version, kind.plural), at);
+        self.kinds.push(kind);
+    }
+
+    fn subresource(&mut self, words: &[&'static str]) {
+        let mut of = words[1].split('/');
+        let mut next = || of.next().unwrap_or_default();
+        let sub = Subresource {
+            name: words[0],
+            group: next(),
+            version: next(),
+            kind: next(),
+            verbs: list(words[2]),
+            message: self.by_name[words[3]],
+        };
+        let owner = self.kinds.last_mut();
+        owner
+            .expect("a subresource follows its kind")
+            .subresources
+            .push(sub);
+    }
+
+    /// Spreads embedded messages into the names of those that embed them.
+    fn index(&mut self) {
+        for at in 0..self.messages.len() {
+            let mut by_json = HashMap::new();
+            self.spread(at, &mut Vec::new(), &mut by_json);
+            let message = &mut self.messages[at];
+            message.by_json = by_json;
+            message.by_number = message
+                .fields
+                .iter()
+                .enumerate()
+                .filter(|(_, field)| field.number != 0)
+                .map(|(at, field)| (field.number, place(at)))
+                .collect();
+        }
+    }
+
+    fn spread(
+        &self,
+        message: usize,
+        path: &mut Vec<u16>,
+        into: &mut HashMap<&'static str, Vec<u16>>,
+    ) {
+        for (at, field) in self.messages[message].fields.iter().enumerate() {
+            path.push(place(at));
+            match (&field.kind, field.inline) {
+                (Type::Message(id), true) => self.spread(id.0 as usize, path, into),
+                _ => {
+                    into.insert(field.name, path.clone());
+                }
+            }
+            path.pop();
+        }
+    }
+}
+
+fn field(names: &HashMap<&'static str, MessageId>, line: &'static str) -> Field {
+    let (line, default) = match line.split_once(" default=") {
+        Some((line, default)) => (line, serde_json::from_str(default).ok()),
+        None => (line, None),
+    };
+    let words: Vec<&'static str> = line.split(' ').collect();
+    let mut field = Field {
+        name: words[0],
+        number: words[1].parse().unwrap_or(0),
+        kind: type_of(names, words[2]),
+        pointer: false,
+        omit_empty: false,
+        omit_zero: false,
+        inline: false,
+        required: false,
+        patch: Patch::default(),
+        list: ListType::Unset,
+        list_keys: Vec::new(),
+        default,
+    };
+    for flag in &words[3..] {
+        match flag.split_once('=').unwrap_or((flag, "")) {
+            ("ptr", _) => field.pointer = true,
+            ("omitempty", _) => field.omit_empty = true,
+            ("omitzero", _) => field.omit_zero = true,
+            ("inline", _) => field.inline = true,
+            ("required", _) => field.required = true,
+            ("key", key) => field.patch.merge_key = key,
+            ("keys", keys) => field.list_keys = list(keys),
+            ("list" | "map", "atomic") => field.list = ListType::Atomic,
+            ("list", "set") => field.list = ListType::Set,
+            ("list", "map") => field.list = ListType::Map,
+            ("patch", strategy) => {
+                field.patch.merge = strategy.contains("merge");
+                field.patch.replace = strategy.contains("replace");
+                field.patch.retain_keys = strategy.contains("retainKeys");
+            }
+            _ => {}
+        }
+    }
+    field
+}
+
+fn type_of(names: &HashMap<&'static str, MessageId>, text: &'static str) -> Type {
+    if let Some(item) = text.strip_prefix("[]") {
+        return Type::List(Box::new(type_of(names, item)));
+    }
+    if let Some(item) = text.strip_prefix("map:") {
+        return Type::Map(Box::new(type_of(names, item)));
+    }
+    if let Some(name) = text.strip_prefix("string:") {
+        return Type::String(Some(name));
+    }
+    match text {
+        "string" => Type::String(None),
+        "bool" => Type::Bool,
+        "int32" => Type::Int32,
+        "int64" => Type::Int64,
+        "float64" => Type::Float64,
+        "bytes" => Type::Bytes,
+        "time" => Type::Time,
+        "microtime" => Type::MicroTime,
+        "duration" => Type::Duration,
+        "quantity" => Type::Quantity,
+        "intorstring" => Type::IntOrString,
+        "raw" => Type::Raw,
+        "fieldsv1" => Type::Fields,
+        "json" => Type::Json,
+        "schema-or-array" => Type::SchemaOrArray,
+        "schema-or-bool" => Type::SchemaOrBool,
+        "schema-or-strings" => Type::SchemaOrStrings,
+        name => Type::Message(names[name]),
+    }
+}
+
+fn list(words: &'static str) -> Vec<&'static str> {
+    match words {
+        "-" => Vec::new(),
+        words => words.split(',').collect(),
+    }
+}
+
+fn word(word: &'static str) -> &'static str {
+    if word == "-" { "" } else { word }
+}
+
+/// No type has more than a few dozen fields.
+fn place(at: usize) -> u16 {
+    u16::try_from(at).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,410 @@
+//! The errors of the API: Status objects with the reasons and messages clients test for.
+
+use serde_json::{Value, json};
+
+/// An error answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// The HTTP code.
+    pub code: u16,
+    /// The machine's word for it, such as `NotFound`; may be empty.
+    pub reason: &'static str,
+    /// The text people see.
+    pub message: String,
+    /// What it is about.
+    pub details: Details,
+}
+
+/// What an error is about.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Details {
+    /// The object.
+    pub name: String,
+    /// Its group.
+    pub group: String,
+    /// Its resource, or its kind for [`Status::invalid`].
+    pub kind: String,
+    /// Its uid.
+    pub uid: String,
+    /// The single mistakes.
+    pub causes: Vec<Cause>,
+    /// When to try again; 0 says nothing.
+    pub retry_after_seconds: u32,
+}
+
+/// One mistake.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Cause {
+    /// Such as `FieldValueInvalid`.
+    pub reason: &'static str,
+    /// The text.
+    pub message: String,
+    /// Where, such as `spec.replicas`; may be empty.
+    pub field: String,
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Status {}
+
+impl Status {
+    /// An error of this code, reason and text.
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
+        Status {
+            code,
+            reason,
+            message: message.into(),
+            details: Details::default(),
+        }
+    }
+
+    /// The body of the answer.
+    pub fn to_object(&self) -> Value {
+        let mut object = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message,
+        });
+        if !self.reason.is_empty() {
+            object["reason"] = self.reason.into();
+        }
+        if self.details != Details::default() {
+            object["details"] = self.details.to_object();
+        }
+        object["code"] = self.code.into();
+        object
+    }
+}
+
+impl Details {
+    fn to_object(&self) -> Value {
+        let mut details = json!({});
+        let texts = [
+            ("name", &self.name),
+            ("group", &self.group),
+            ("kind", &self.kind),
+            ("uid", &self.uid),
+        ];
+        for (key, text) in texts {
+            if !text.is_empty() {
+                details[key] = text.as_str().into();
+            }
+        }
+        if !self.causes.is_empty() {
+            details["causes"] = self.causes.iter().map(Cause::to_object).collect();
+        }
+        if self.retry_after_seconds > 0 {
+            details["retryAfterSeconds"] = self.retry_after_seconds.into();
+        }
+        details
+    }
+}
+
+impl Cause {
+    fn to_object(&self) -> Value {
+        let mut cause = json!({});
+        let texts = [
+            ("reason", self.reason),
+            ("message", &self.message),
+            ("field", &self.field),
+        ];
+        for (key, text) in texts {
+            if !text.is_empty() {
+                cause[key] = text.into();
+            }
+        }
+        cause
+    }
+}
+
+/// The answer to a call that succeeded and has no object to show.
+pub fn success(group: &str, resource: &str, name: &str, uid: &str) -> Value {
+    let details = Details {
+        name: name.into(),
+        group: group.into(),
+        kind: resource.into(),
+        uid: uid.into(),
+        ..Details::default()
+    };
+    let mut object = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+    });
+    if details != Details::default() {
+        object["details"] = details.to_object();
+    }
+    object
+}
+
+/// The constructors of the table of errors.
+impl Status {
+    /// The object does not exist.
+    pub fn not_found(group: &str, resource: &str, name: &str) -> Status {
+        let message = format!("{} {name:?} not found", qualified(group, resource));
+        Status::new(404, "NotFound", message).about(group, resource, name)
+    }
+
+    /// No such resource is served.
+    pub fn unknown_path() -> Status {
+        Status::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+    }
+
+    /// An object of this name exists.
+    pub fn already_exists(group: &str, resource: &str, name: &str) -> Status {
+        let message = format!("{} {name:?} already exists", qualified(group, resource));
+        Status::new(409, "AlreadyExists", message).about(group, resource, name)
+    }
+
+    /// The operation collides with another.
+    pub fn conflict(group: &str, resource: &str, name: &str, why: &str) -> Status {
+        let resource_in_group = qualified(group, resource);
+        let message =
+            format!("Operation cannot be fulfilled on {resource_in_group} {name:?}: {why}");
+        Status::new(409, "Conflict", message).about(group, resource, name)
+    }
+
+    /// The object changed since the caller read it.
+    pub fn stale(group: &str, resource: &str, name: &str) -> Status {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        Status::conflict(group, resource, name, why)
+    }
+
+    /// The request itself is wrong.
+    pub fn bad_request(message: impl Into<String>) -> Status {
+        Status::new(400, "BadRequest", message)
+    }
+
+    /// Nobody, or a bad token.
+    pub fn unauthorized() -> Status {
+        Status::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// Not allowed; `why` is the rest of the sentence.
+    pub fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Status {
+        let subject = qualified(group, resource);
+        let message = match (resource, name) {
+            ("", _) => format!("forbidden: {why}"),
+            (_, "") => format!("{subject} is forbidden: {why}"),
+            _ => format!("{subject} {name:?} is forbidden: {why}"),
+        };
+        Status::new(403, "Forbidden", message).about(group, resource, name)
+    }
+
+    /// The namespace of a new object is going away.
+    pub fn namespace_terminating(group: &str, resource: &str, name: &str, ns: &str) -> Status {
+        let why = format!(
+            "unable to create new content in namespace {ns} because it is being terminated"
+        );
+        let message = format!("namespace {ns} is being terminated");
+        let mut status = Status::forbidden(group, resource, name, &why);
+        status.details.causes.push(Cause {
+            reason: "NamespaceTerminating",
+            message,
+            field: "metadata.namespace".into(),
+        });
+        status
+    }
+
+    /// The object breaks rules of its kind.
+    pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Status {
+        let mut texts = causes.iter().map(|cause| match cause.field.as_str() {
+            "" => cause.message.clone(),
+            field => format!("{field}: {}", cause.message),
+        });
+        let errors = match causes.len() {
+            1 => texts.next().unwrap_or_default(),
+            _ => format!("[{}]", texts.collect::<Vec<_>>().join(", ")),
+        };
+        let kind_in_group = qualified(group, kind);
+        let message = format!("{kind_in_group} {name:?} is invalid: {errors}");
+        let mut status = Status::new(422, "Invalid", message).about(group, kind, name);
+        status.details.causes = causes;
+        status
+    }
+
+    /// An eviction would break a disruption budget.
+    pub fn disruption_budget(budget: &str, healthy: i64, desired: i64) -> Status {
+        let text = "Cannot evict pod as it would violate the pod's disruption budget.";
+        let mut status = Status::new(429, "TooManyRequests", text);
+        status.details.causes.push(Cause {
+            reason: "DisruptionBudget",
+            message: format!(
+                "The disruption budget {budget} needs {desired} healthy pods and has {healthy} currently"
+            ),
+            field: String::new(),
+        });
+        status
+    }
+
+    /// Too much at once: try again later.
+    pub fn too_many_requests(message: &str, retry_after_seconds: u32) -> Status {
+        let mut status = Status::new(429, "TooManyRequests", message);
+        status.details.retry_after_seconds = retry_after_seconds;
+        status
+    }
+
+    /// The resource version lies ahead of the store.
+    pub fn future_version(asked: i64, current: i64) -> Status {
+        let message = format!("Too large resource version: {asked}, current: {current}");
+        let mut status = Status::new(504, "Timeout", format!("Timeout: {message}"));
+        status.details.retry_after_seconds = 1;
+        status.details.causes.push(Cause {
+            reason: "ResourceVersionTooLarge",
+            message: "Too large resource version".into(),
+            field: String::new(),
+        });
+        status
+    }
+
+    /// The resource version lies behind what the store remembers.
+    pub fn expired(message: impl Into<String>) -> Status {
+        Status::new(410, "Expired", message)
+    }
+
+    /// The body's media type is not taken.
+    pub fn unsupported_media_type(accepted: &[&str]) -> Status {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            accepted.join(", ")
+        );
+        Status::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// No answer in a media type the client takes.
+    pub fn not_acceptable(accepted: &[&str]) -> Status {
+        let message = format!(
+            "only the following media types are accepted: {}",
+            accepted.join(", ")
+        );
+        Status::new(406, "NotAcceptable", message)
+    }
+
+    /// The resource has no such verb.
+    pub fn method_not_allowed() -> Status {
+        let message = "the server does not allow this method on the requested resource";
+        Status::new(405, "MethodNotAllowed", message)
+    }
+
+    /// The body is larger than the server takes.
+    pub fn too_large(limit: usize) -> Status {
+        let message = format!("Request entity too large: limit is {limit}");
+        Status::new(413, "RequestEntityTooLarge", message)
+    }
+
+    /// The server failed.
+    pub fn internal(why: &str) -> Status {
+        let mut status = Status::new(
+            500,
+            "InternalError",
+            format!("Internal error occurred: {why}"),
+        );
+        status.details.causes.push(Cause {
+            reason: "",
+            message: why.into(),
+            field: String::new(),
+        });
+        status
+    }
+
+    /// The server cannot answer now.
+    pub fn unavailable(why: impl Into<String>) -> Status {
+        Status::new(503, "ServiceUnavailable", why)
+    }
+
+    fn about(mut self, group: &str, kind: &str, name: &str) -> Status {
+        self.details.group = group.into();
+        self.details.kind = kind.into();
+        self.details.name = name.into();
+        self
+    }
+}
+
+/// The mistakes of validation, with the texts of Kubernetes' field errors.
+impl Cause {
+    /// A value that is not allowed. Texts are shown in quotes, other values as JSON.
+    pub fn invalid(field: &str, value: &Value, why: &str) -> Cause {
+        Cause {
+            reason: "FieldValueInvalid",
+            message: format!("Invalid value: {value}: {why}"),
+            field: field.into(),
+        }
+    }
+
+    /// A value that must be given; `why` may be empty.
+    pub fn required(field: &str, why: &str) -> Cause {
+        Cause {
+            reason: "FieldValueRequired",
+            message: join("Required value", why),
+            field: field.into(),
+        }
+    }
+
+    /// A value that must not be given; `why` may be empty.
+    pub fn forbidden(field: &str, why: &str) -> Cause {
+        Cause {
+            reason: "FieldValueForbidden",
+            message: join("Forbidden", why),
+            field: field.into(),
+        }
+    }
+
+    /// A value that occurs twice.
+    pub fn duplicate(field: &str, value: &Value) -> Cause {
+        Cause {
+            reason: "FieldValueDuplicate",
+            message: format!("Duplicate value: {value}"),
+            field: field.into(),
+        }
+    }
+
+    /// A value that is none of the few there are.
+    pub fn not_supported(field: &str, value: &Value, supported: &[&str]) -> Cause {
+        let quoted: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
+        Cause {
+            reason: "FieldValueNotSupported",
+            message: format!(
+                "Unsupported value: {value}: supported values: {}",
+                quoted.join(", ")
+            ),
+            field: field.into(),
+        }
+    }
+
+    /// A value that refers to nothing.
+    pub fn not_found(field: &str, value: &Value) -> Cause {
+        Cause {
+            reason: "FieldValueNotFound",
+            message: format!("Not found: {value}"),
+            field: field.into(),
+        }
+    }
+
+    /// A value that is too long, in bytes.
+    pub fn too_long(field: &str, limit: usize) -> Cause {
+        Cause {
+            reason: "FieldValueTooLong",
+            message: format!("Too long: may not be more than {limit} bytes"),
+            field: field.into(),
+        }
+    }
+}
+
+fn join(what: &str, why: &str) -> String {
+    match why {
+        "" => what.to_owned(),
+        why => format!("{what}: {why}"),
+    }
+}
+
+fn qualified(group: &str, resource: &str) -> String {
+    match group {
+        "" => resource.to_owned(),
+        group => format!("{resource}.{group}"),
+    }
+}
