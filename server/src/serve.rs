@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 
 mod body;
 mod call;
+mod gather;
 mod preface;
 mod router;
 
@@ -30,6 +31,7 @@ use crate::logging::json;
 use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::workers::{self, Workers};
+use gather::Gather;
 use preface::{PREFACE_PATIENCE, Protocol};
 use router::Router;
 
@@ -263,12 +265,13 @@ impl Server {
         let Some((protocol, stream)) = detected else {
             return;
         };
-        let io = TokioIo::new(stream);
         match (protocol, self.port) {
             (Protocol::Http2, Port::Client | Port::Grpc) => {
                 let router = self.router.clone();
                 let service = service_fn(move |request| router.clone().answer(request));
-                let connection = self.http2().serve_connection(io, service);
+                let connection = self
+                    .http2()
+                    .serve_connection(TokioIo::new(Gather::new(stream)), service);
                 drive(connection, &mut self.stopping).await;
             }
             (Protocol::Http1, Port::Client | Port::Http | Port::Metrics | Port::Peer) => {
@@ -278,7 +281,7 @@ impl Server {
                     .timer(TokioTimer::new())
                     .header_read_timeout(PREFACE_PATIENCE)
                     .max_buf_size(HEADER_BYTES_MAX as usize)
-                    .serve_connection(io, service);
+                    .serve_connection(TokioIo::new(stream), service);
                 drive(connection, &mut self.stopping).await;
             }
             // gRPC where only HTTP is served, or the other way round: nothing to say to it.
