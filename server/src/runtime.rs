@@ -366,6 +366,9 @@ fn run_hub(hub: &Mutex<Hub>, inbox: &HubHandle) {
         if hub.is_stopped() {
             return;
         }
+        let rest = hub.rest();
+        drop(hub);
+        inbox.rest(rest);
     }
 }
 

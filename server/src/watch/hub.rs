@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use storage::Result;
 use storage::mvcc::{Change, Reader, View};
@@ -27,6 +28,12 @@ use super::{HUB_FLUSH_BYTES, HUB_FLUSH_HITS, JOIN_GAP_REVISIONS};
 
 /// Events that the applying thread may have to hand over by itself: some 50 microseconds.
 const BRIEF_HITS: usize = 256;
+
+/// The rest after handing over many events, for each of them and at most. What is published
+/// meanwhile comes to a watcher in one response, which costs its client little more than the
+/// response for one event; clients of wide fan-outs are what runs out of CPU first.
+const REST_PER_HIT: Duration = Duration::from_micros(2);
+const REST_MAX: Duration = Duration::from_millis(4);
 
 /// See the module.
 #[derive(Debug)]
@@ -50,6 +57,8 @@ pub struct Hub {
     touched: Vec<u32>,
     pending_bytes: usize,
     pending_hits: usize,
+    /// Events handed over since [`Hub::rest`] was asked last.
+    handed_over: usize,
     /// Streams to wake when the turn is over: once each, however much they were given.
     wakers: Vec<Waker>,
     stopped: bool,
@@ -112,6 +121,7 @@ impl Hub {
             touched: Vec::new(),
             pending_bytes: 0,
             pending_hits: 0,
+            handed_over: 0,
             wakers: Vec::new(),
             stopped: false,
         };
@@ -128,6 +138,15 @@ impl Hub {
         self.advance()?;
         self.wake();
         Ok(true)
+    }
+
+    /// How long its thread had better wait, with new events at hand, after what it did last.
+    pub fn rest(&mut self) -> Duration {
+        let hits = std::mem::take(&mut self.handed_over);
+        match hits <= BRIEF_HITS {
+            true => Duration::ZERO,
+            false => REST_MAX.min(REST_PER_HIT * hits.try_into().unwrap_or(u32::MAX)),
+        }
     }
 
     pub fn is_stopped(&self) -> bool {
@@ -271,7 +290,7 @@ impl Hub {
             self.wakers.extend(waker);
         }
         self.pending_bytes = 0;
-        self.pending_hits = 0;
+        self.handed_over += std::mem::take(&mut self.pending_hits);
     }
 
     fn open(&mut self, id: StreamId, mailbox: Arc<Mailbox>) {

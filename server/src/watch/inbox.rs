@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -81,6 +82,8 @@ struct Queue {
     events: Vec<HubEvent>,
     /// The newest revision said and not taken yet.
     advanced: Option<i64>,
+    /// The hub looks for new events by itself, soon.
+    resting: bool,
 }
 
 /// Anyone's end of the queue.
@@ -109,8 +112,11 @@ impl HubHandle {
     pub fn advanced(&self, revision: i64) {
         let mut queue = self.shared.queue.lock();
         queue.advanced = queue.advanced.max(Some(revision));
+        let resting = queue.resting;
         drop(queue);
-        self.shared.filled.notify_one();
+        if !resting {
+            self.shared.filled.notify_one();
+        }
     }
 
     /// The hub has read all changes up to this revision. Rows a compaction has made invisible may
@@ -130,6 +136,18 @@ impl HubHandle {
         while queue.events.is_empty() && queue.advanced.is_none() {
             self.shared.filled.wait(&mut queue);
         }
+    }
+
+    /// Waits until the hub is asked for something, but not for new events, at most so long.
+    pub fn rest(&self, longest: Duration) {
+        let mut queue = self.shared.queue.lock();
+        if longest.is_zero() {
+            return;
+        }
+        queue.resting = true;
+        let idle = |queue: &mut Queue| queue.events.is_empty();
+        let _ = self.shared.filled.wait_while_for(&mut queue, idle, longest);
+        queue.resting = false;
     }
 
     pub(super) fn open(&self, mailbox: Arc<Mailbox>) -> StreamId {
