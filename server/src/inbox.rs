@@ -55,6 +55,16 @@ impl<T> Sender<T> {
         self.post(event).map(drop)
     }
 
+    /// Sends what can wait: the receiver finds it when it wakes for something else.
+    pub fn send_quietly(&self, event: T) -> Result<(), Closed> {
+        let mut queue = self.0.queue.lock();
+        if queue.closed {
+            return Err(Closed);
+        }
+        queue.events.push(event);
+        Ok(())
+    }
+
     /// Sends, and leaves it to the caller when to wake the receiver, if nobody has to yet.
     pub fn post(&self, event: T) -> Result<Option<WakeUp<T>>, Closed> {
         let mut queue = self.0.queue.lock();

@@ -9,6 +9,9 @@ use crate::error::Error;
 use crate::event::{Committed, MemberEvent, Proposal, Reply, ReplySlot};
 use crate::request::Request;
 
+/// Entries of a write that is not worth a thread of its own.
+const LONE_ENTRIES: usize = 4;
+
 pub struct Member {
     raft: Raft,
     /// Proposals in the log and not yet committed, by position.
@@ -49,6 +52,19 @@ impl Member {
 
     pub fn status(&self) -> raft::Status {
         self.raft.status()
+    }
+
+    /// Whether so little is to be written, and nothing under way, that a hand-over to the log's
+    /// thread would take longer than it saves. With others in the cluster, never: their messages
+    /// must not wait for a sync.
+    pub fn is_lone(&self, write: &raft::Write) -> bool {
+        let status = self.raft.status();
+        let entries = write.entries.len();
+        let all_else_durable = status.durable + entries as u64 == status.last;
+        (1..=LONE_ENTRIES).contains(&entries) && all_else_durable && {
+            let conf = self.raft.conf();
+            conf.voters.len() == 1 && conf.learners.is_empty()
+        }
     }
 
     /// Takes all of `events`. Proposals that arrived together enter the log together.
