@@ -94,7 +94,7 @@ async fn a_data_dir_of_etcd_is_recognized_and_left_as_it_is() {
     assert_eq!(code(&error), Some(1), "{error}");
     assert!(error.log.contains(dir.to_str().unwrap()), "{error}");
     assert!(
-        error.log.contains("belongs to etcd") && error.log.contains("to take the data over"),
+        error.log.contains("belongs to etcd") && error.log.contains("stele utl import"),
         "{error}"
     );
     assert_eq!(listing(&dir), before);
