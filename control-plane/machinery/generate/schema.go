@@ -55,16 +55,16 @@ var versions = []struct {
 
 // special types have a JSON form that their fields do not tell; the reader knows them by name.
 var special = map[reflect.Type]string{
-	reflect.TypeFor[metav1.Time]():                            "time",
-	reflect.TypeFor[metav1.MicroTime]():                       "microtime",
-	reflect.TypeFor[metav1.Duration]():                        "duration",
-	reflect.TypeFor[resource.Quantity]():                      "quantity",
-	reflect.TypeFor[intstr.IntOrString]():                     "intorstring",
-	reflect.TypeFor[runtime.RawExtension]():                   "raw",
-	reflect.TypeFor[metav1.FieldsV1]():                        "fieldsv1",
-	reflect.TypeFor[apiextensions.JSON]():                     "json",
-	reflect.TypeFor[apiextensions.JSONSchemaPropsOrArray]():   "schema-or-array",
-	reflect.TypeFor[apiextensions.JSONSchemaPropsOrBool]():    "schema-or-bool",
+	reflect.TypeFor[metav1.Time]():                                "time",
+	reflect.TypeFor[metav1.MicroTime]():                           "microtime",
+	reflect.TypeFor[metav1.Duration]():                            "duration",
+	reflect.TypeFor[resource.Quantity]():                          "quantity",
+	reflect.TypeFor[intstr.IntOrString]():                         "intorstring",
+	reflect.TypeFor[runtime.RawExtension]():                       "raw",
+	reflect.TypeFor[metav1.FieldsV1]():                            "fieldsv1",
+	reflect.TypeFor[apiextensions.JSON]():                         "json",
+	reflect.TypeFor[apiextensions.JSONSchemaPropsOrArray]():       "schema-or-array",
+	reflect.TypeFor[apiextensions.JSONSchemaPropsOrBool]():        "schema-or-bool",
 	reflect.TypeFor[apiextensions.JSONSchemaPropsOrStringArray](): "schema-or-strings",
 }
 

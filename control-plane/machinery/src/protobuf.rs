@@ -1,8 +1,20 @@
 //! `application/vnd.kubernetes.protobuf`, both ways, for every kind of the table.
+//!
+//! A body is `k8s\0` and a `runtime.Unknown`: the apiVersion and kind, then the bytes of that
+//! message. What is decoded looks as if Go had read the bytes and written JSON, except that
+//! nulls are left out; what is encoded is byte for byte what Go writes. Decoding is bounded in
+//! depth and in the number of messages, so a small body cannot become a large object.
+
+mod decode;
+mod encode;
+#[cfg(test)]
+mod tests;
+mod wire;
 
 use serde_json::Value;
 
-use crate::schema::Message;
+use crate::object;
+use crate::schema::{self, Message};
 
 /// The media type.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
@@ -23,27 +35,79 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Reads a body with its envelope; the kind is the one the envelope names.
-pub fn decode(_body: &[u8]) -> Result<Value, Error> {
-    unimplemented!()
+impl Error {
+    fn new(text: impl Into<String>) -> Error {
+        Error(text.into())
+    }
 }
 
-/// Reads the apiVersion and kind a body's envelope names.
-pub fn decode_type(_body: &[u8]) -> Result<(String, String), Error> {
-    unimplemented!()
+/// Reads a body with its envelope; the kind is the one the envelope names.
+pub fn decode(body: &[u8]) -> Result<Value, Error> {
+    let envelope = wire::Envelope::read(body)?;
+    let (group, version) = schema::split_api_version(envelope.api_version);
+    let message = schema::body(group, version, envelope.kind).ok_or_else(|| {
+        let (kind, version) = (envelope.kind, envelope.api_version);
+        Error::new(format!(
+            "no kind {kind:?} is registered for version {version:?}"
+        ))
+    })?;
+    decode_envelope(&envelope, message)
+}
+
+/// Reads the apiVersion and kind a body's envelope names; they may be empty.
+pub fn decode_type(body: &[u8]) -> Result<(String, String), Error> {
+    let envelope = wire::Envelope::read(body)?;
+    Ok((envelope.api_version.to_owned(), envelope.kind.to_owned()))
 }
 
 /// Reads a body with its envelope as this message, whatever the envelope names.
-pub fn decode_as(_body: &[u8], _message: &'static Message) -> Result<Value, Error> {
-    unimplemented!()
+pub fn decode_as(body: &[u8], message: &'static Message) -> Result<Value, Error> {
+    decode_envelope(&wire::Envelope::read(body)?, message)
+}
+
+/// Reads the bytes of a message without an envelope.
+pub fn decode_message(bytes: &[u8], message: &'static Message) -> Result<Value, Error> {
+    decode::Decoder::new().message(message, bytes)
 }
 
 /// Writes an object, its kind as the object says, with the envelope.
-pub fn encode(_object: &Value) -> Result<Vec<u8>, Error> {
-    unimplemented!()
+pub fn encode(object: &Value) -> Result<Vec<u8>, Error> {
+    let (api_version, kind) = (object::api_version(object), object::kind(object));
+    let (group, version) = schema::split_api_version(api_version);
+    let message = schema::body(group, version, kind)
+        .ok_or_else(|| Error::new(format!("no protobuf form of {kind:?} in {api_version:?}")))?;
+    let raw = encode_message(object, message)?;
+    Ok(wire::Envelope {
+        api_version,
+        kind,
+        raw: &raw,
+    }
+    .write())
+}
+
+/// Writes the bytes of a message without an envelope.
+pub fn encode_message(object: &Value, message: &'static Message) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::new();
+    encode::message(message, object, &mut out, 0)?;
+    Ok(out)
 }
 
 /// Writes one event of a watch: its length, then the event around the encoded object.
-pub fn watch_frame(_event: &str, _encoded: &[u8]) -> Vec<u8> {
-    unimplemented!()
+pub fn watch_frame(event: &str, encoded: &[u8]) -> Vec<u8> {
+    let mut raw = Vec::with_capacity(encoded.len() + 8);
+    wire::put_bytes(&mut raw, 1, encoded);
+    let mut frame = vec![0; 4];
+    wire::put_bytes(&mut frame, 1, event.as_bytes());
+    wire::put_bytes(&mut frame, 2, &raw);
+    let length = u32::try_from(frame.len() - 4).unwrap_or(u32::MAX);
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    frame
+}
+
+fn decode_envelope(envelope: &wire::Envelope, message: &'static Message) -> Result<Value, Error> {
+    let mut object = decode_message(envelope.raw, message)?;
+    if !envelope.kind.is_empty() {
+        object::set_type(&mut object, envelope.api_version, envelope.kind);
+    }
+    Ok(object)
 }

@@ -87,6 +87,8 @@ pub struct Message {
     by_json: HashMap<&'static str, Vec<u16>>,
     /// Protobuf number → field.
     by_number: HashMap<u32, u16>,
+    /// The fields that protobuf sends, by rising number.
+    wire_order: Vec<u16>,
 }
 
 /// One field of a message.
@@ -310,6 +312,12 @@ impl Message {
     pub fn numbered(&self, number: u32) -> Option<&Field> {
         let at = self.by_number.get(&number)?;
         Some(&self.fields[usize::from(*at)])
+    }
+
+    /// The fields that protobuf sends, by rising number.
+    pub fn wire_fields(&self) -> impl Iterator<Item = &Field> {
+        let order = self.wire_order.iter();
+        order.map(|at| &self.fields[usize::from(*at)])
     }
 
     /// The type's name without its package, as Go's messages print it.

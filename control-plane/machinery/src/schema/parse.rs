@@ -43,6 +43,7 @@ pub(super) fn table(text: &'static str) -> Table {
                 fields: Vec::new(),
                 by_json: HashMap::new(),
                 by_number: HashMap::new(),
+                wire_order: Vec::new(),
             }),
             "F" => {
                 let field = field(&table.by_name, rest);
@@ -114,6 +115,14 @@ impl Table {
                 .filter(|(_, field)| field.number != 0)
                 .map(|(at, field)| (field.number, place(at)))
                 .collect();
+            let fields = &message.fields;
+            message.wire_order = (0..fields.len())
+                .map(place)
+                .filter(|at| fields[usize::from(*at)].number != 0)
+                .collect();
+            message
+                .wire_order
+                .sort_by_key(|at| fields[usize::from(*at)].number);
         }
     }
 

@@ -1,0 +1,299 @@
+//! Bytes to JSON, by the table.
+//!
+//! Protobuf leaves out what is empty, Go's JSON shows some of it: once a message is read,
+//! [`Decoder::complete`] adds and drops zero values by the tags of the Go fields.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Number, Value, json};
+
+use super::wire::{Fields, Raw, malformed, utf8};
+use super::{Error, MAGIC};
+use crate::schema::{self, Field, Message, Type};
+use crate::time::{Timestamp, go_duration};
+
+/// 100: Kubernetes' deepest kind, a pod in a cron job, has about 20; a JSON schema may nest.
+const DEPTH_MAX: usize = 100;
+/// A body of the largest size taken could otherwise name a million and a half empty messages,
+/// each of which becomes hundreds of bytes.
+const MESSAGES_MAX: usize = 250_000;
+
+pub(super) struct Decoder {
+    depth: usize,
+    messages: usize,
+}
+
+impl Decoder {
+    pub(super) fn new() -> Decoder {
+        Decoder {
+            depth: 0,
+            messages: 0,
+        }
+    }
+
+    pub(super) fn message(&mut self, of: &'static Message, bytes: &[u8]) -> Result<Value, Error> {
+        self.depth += 1;
+        self.messages += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(Error::new("the message nests too deeply"));
+        }
+        if self.messages > MESSAGES_MAX {
+            return Err(Error::new("the message has too many parts"));
+        }
+        let mut map = Map::new();
+        self.fill(of, bytes, &mut map)?;
+        self.complete(of, &mut map)?;
+        self.depth -= 1;
+        if of.list {
+            return Ok(map.remove("items").unwrap_or_else(|| json!([])));
+        }
+        Ok(Value::Object(map))
+    }
+
+    fn fill(
+        &mut self,
+        of: &'static Message,
+        bytes: &[u8],
+        map: &mut Map<String, Value>,
+    ) -> Result<(), Error> {
+        let mut fields = Fields::new(bytes);
+        while let Some((number, raw)) = fields.next()? {
+            let Some(field) = of.numbered(number) else {
+                continue;
+            };
+            match (&field.kind, raw) {
+                (Type::Message(id), Raw::Bytes(bytes)) if field.inline => {
+                    self.depth += 1;
+                    if self.depth > DEPTH_MAX {
+                        return Err(Error::new("the message nests too deeply"));
+                    }
+                    self.fill(id.get(), bytes, map)?;
+                    self.depth -= 1;
+                }
+                (Type::List(item), raw) => {
+                    let list = map.entry(field.name).or_insert_with(|| json!([]));
+                    let Value::Array(list) = list else {
+                        return Err(malformed(field.name));
+                    };
+                    self.items(item, raw, list)?;
+                }
+                (Type::Map(item), Raw::Bytes(bytes)) => {
+                    let (key, value) = self.entry(item, bytes)?;
+                    let place = map.entry(field.name).or_insert_with(|| json!({}));
+                    let Value::Object(place) = place else {
+                        return Err(malformed(field.name));
+                    };
+                    place.insert(key, value);
+                }
+                (kind, raw) => match self.value(kind, raw)? {
+                    Value::Null => {
+                        map.remove(field.name);
+                    }
+                    value => {
+                        map.insert(field.name.to_owned(), value);
+                    }
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// One item, or several numbers packed together.
+    fn items(&mut self, item: &Type, raw: Raw<'_>, list: &mut Vec<Value>) -> Result<(), Error> {
+        let packed = matches!(item, Type::Bool | Type::Int32 | Type::Int64);
+        match raw {
+            Raw::Bytes(bytes) if packed => {
+                let mut numbers = Fields::new(bytes);
+                while let Some(number) = numbers.next_varint()? {
+                    list.push(self.value(item, Raw::Varint(number))?);
+                }
+            }
+            raw => list.push(self.value(item, raw)?),
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, item: &Type, bytes: &[u8]) -> Result<(String, Value), Error> {
+        let (mut key, mut value) = ("", None);
+        let mut fields = Fields::new(bytes);
+        while let Some((number, raw)) = fields.next()? {
+            match (number, raw) {
+                (1, Raw::Bytes(bytes)) => key = utf8(bytes)?,
+                (2, raw) => value = Some(self.value(item, raw)?),
+                _ => {}
+            }
+        }
+        let value = match value {
+            Some(value) => value,
+            None if *item == Type::Bytes => "".into(),
+            None => self.zero(item)?,
+        };
+        Ok((key.to_owned(), value))
+    }
+
+    fn value(&mut self, kind: &Type, raw: Raw<'_>) -> Result<Value, Error> {
+        Ok(match (kind, raw) {
+            (Type::String(_), Raw::Bytes(bytes)) => utf8(bytes)?.into(),
+            (Type::Bool, Raw::Varint(number)) => (number != 0).into(),
+            // Go keeps the low half of what is too large.
+            (Type::Int32, Raw::Varint(number)) => (number as i32).into(),
+            (Type::Int64, Raw::Varint(number)) => (number as i64).into(),
+            (Type::Float64, Raw::Fixed64(bits)) => {
+                Number::from_f64(f64::from_bits(bits)).map_or(Value::Null, Value::Number)
+            }
+            (Type::Bytes, Raw::Bytes(bytes)) => BASE64.encode(bytes).into(),
+            (Type::Message(id), Raw::Bytes(bytes)) => self.message(id.get(), bytes)?,
+            (special, Raw::Bytes(bytes)) => self.special(special, bytes)?,
+            (_, Raw::Fixed32 | Raw::Varint(_) | Raw::Fixed64(_)) => {
+                return Err(malformed("wire type"));
+            }
+        })
+    }
+
+    fn special(&mut self, kind: &Type, bytes: &[u8]) -> Result<Value, Error> {
+        let mut numbers = [0_u64; 4];
+        let mut texts: [Option<&[u8]>; 4] = [None; 4];
+        let mut many = Vec::new();
+        let mut fields = Fields::new(bytes);
+        while let Some((number, raw)) = fields.next()? {
+            let at = number.min(3) as usize;
+            match raw {
+                Raw::Varint(number) => numbers[at] = number,
+                Raw::Bytes(bytes) if at == 2 => {
+                    texts[at] = Some(bytes);
+                    many.push(bytes);
+                }
+                Raw::Bytes(bytes) => texts[at] = Some(bytes),
+                _ => {}
+            }
+        }
+        let time = Timestamp {
+            seconds: numbers[1] as i64,
+            nanos: numbers[2] as u32,
+        };
+        Ok(match kind {
+            // Go has no bytes at all for the time that is not set.
+            Type::Time | Type::MicroTime if bytes.is_empty() => Value::Null,
+            Type::Time | Type::MicroTime if !in_calendar(time) => return Err(malformed("time")),
+            Type::Time => time.to_seconds().into(),
+            Type::MicroTime => time.to_micros().into(),
+            Type::Duration => go_duration(numbers[1] as i64).into(),
+            Type::Quantity => match texts[1] {
+                None | Some(b"") => "0".into(),
+                Some(text) => utf8(text)?.into(),
+            },
+            Type::IntOrString if numbers[1] == 0 => (numbers[2] as i32).into(),
+            Type::IntOrString => utf8(texts[3].unwrap_or_default())?.into(),
+            Type::Raw | Type::Fields | Type::Json => self.raw(texts[1])?,
+            Type::SchemaOrBool => match texts[2] {
+                Some(schema) => self.schema(schema)?,
+                None => (numbers[1] != 0).into(),
+            },
+            Type::SchemaOrArray if !many.is_empty() => self.schemas(&many)?,
+            Type::SchemaOrStrings if !many.is_empty() => {
+                let names: Result<Vec<&str>, Error> = many.into_iter().map(utf8).collect();
+                names?.into()
+            }
+            _ => match texts[1] {
+                Some(schema) => self.schema(schema)?,
+                None => Value::Null,
+            },
+        })
+    }
+
+    /// An object inside another: JSON, or an envelope of its own.
+    fn raw(&mut self, bytes: Option<&[u8]>) -> Result<Value, Error> {
+        let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) else {
+            return Ok(Value::Null);
+        };
+        if bytes.starts_with(&MAGIC) {
+            self.depth += 1;
+            // The nested reader counts afresh; allow it only where little nests above.
+            if self.depth > DEPTH_MAX / 10 {
+                return Err(Error::new("the message nests too deeply"));
+            }
+            let object = super::decode(bytes);
+            self.depth -= 1;
+            return object;
+        }
+        serde_json::from_slice(bytes).map_err(|error| Error::new(error.to_string()))
+    }
+
+    fn schema(&mut self, bytes: &[u8]) -> Result<Value, Error> {
+        match schema::message("apiextensions/v1.JSONSchemaProps") {
+            Some(of) => self.message(of, bytes),
+            None => Ok(Value::Null),
+        }
+    }
+
+    fn schemas(&mut self, many: &[&[u8]]) -> Result<Value, Error> {
+        let list: Result<Vec<Value>, Error> = many.iter().map(|one| self.schema(one)).collect();
+        list.map(Value::Array)
+    }
+
+    /// Adds the zero values JSON shows and drops those it leaves out.
+    fn complete(
+        &mut self,
+        of: &'static Message,
+        map: &mut Map<String, Value>,
+    ) -> Result<(), Error> {
+        for field in &of.fields {
+            if let (Type::Message(id), true) = (&field.kind, field.inline) {
+                self.complete(id.get(), map)?;
+            } else if !field.pointer {
+                self.complete_field(field, map)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn complete_field(&mut self, field: &Field, map: &mut Map<String, Value>) -> Result<(), Error> {
+        let plain = matches!(
+            field.kind,
+            Type::String(_) | Type::Bool | Type::Int32 | Type::Int64 | Type::Float64
+        );
+        match map.get(field.name) {
+            Some(value) if plain && field.omit_empty && is_zero(value) => {
+                map.remove(field.name);
+            }
+            None if !(plain && field.omit_empty) && !field.omit_zero => {
+                match self.zero(&field.kind)? {
+                    Value::Null => {}
+                    value => {
+                        map.insert(field.name.to_owned(), value);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What JSON shows for a value that is not there; null for what may be left out.
+    fn zero(&mut self, kind: &Type) -> Result<Value, Error> {
+        Ok(match kind {
+            Type::String(_) => "".into(),
+            Type::Bool => false.into(),
+            Type::Int32 | Type::Int64 | Type::IntOrString => 0.into(),
+            Type::Float64 => 0.0.into(),
+            Type::Message(id) => self.message(id.get(), &[])?,
+            Type::Quantity => "0".into(),
+            Type::Duration => "0s".into(),
+            _ => Value::Null,
+        })
+    }
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
+/// The years that RFC 3339 can write.
+fn in_calendar(time: Timestamp) -> bool {
+    (-62_167_219_200..253_402_300_800).contains(&time.seconds) && time.nanos < 1_000_000_000
+}
