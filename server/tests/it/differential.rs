@@ -14,7 +14,7 @@ mod op;
 mod side;
 mod stream;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use testkit::{Server, Tools};
@@ -27,6 +27,9 @@ use stream::Stream;
 
 /// Operations shown before the one that differs.
 const SHOWN_BEFORE: usize = 8;
+/// A run of so many operations has to compare HashKV at so many revisions.
+const LONG_RUN: usize = 50_000;
+const HASHED_IN_LONG_RUN: usize = 100;
 const LOG_LINES_SHOWN: usize = 12;
 /// How long the events of a stream that tells no progress may lag behind the other server's.
 const EVENTS_WITHIN: Duration = Duration::from_secs(10);
@@ -53,6 +56,8 @@ async fn answers_errors_and_watch_events_equal_real_etcds() {
         generator: Generator::new(seed, restart_every),
         recent: VecDeque::new(),
         tally: BTreeMap::new(),
+        hashed: BTreeSet::new(),
+        hashed_compacted: BTreeSet::new(),
         started: Instant::now(),
         ttl_slack: 1,
     };
@@ -74,6 +79,10 @@ struct Run {
     generator: Generator,
     recent: VecDeque<Op>,
     tally: BTreeMap<&'static str, Tally>,
+    /// The revisions at which HashKV was answered, and those of them whose older rows a compaction
+    /// had taken, so that the digest leaves rows out.
+    hashed: BTreeSet<i64>,
+    hashed_compacted: BTreeSet<i64>,
     started: Instant,
     /// Seconds by which remaining times may differ. A restart starts leases anew or does not.
     ttl_slack: i64,
@@ -125,6 +134,12 @@ impl Run {
         if a != b || silent {
             return Err(format!("etcd:  {}\nStele: {}", shown(&a), shown(&b)));
         }
+        if let Answer::HashKv(answer) = &a {
+            self.hashed.insert(answer.hash_revision);
+            if answer.compact_revision > 0 {
+                self.hashed_compacted.insert(answer.hash_revision);
+            }
+        }
         match op {
             Op::Drain { .. } => self.compare_streams().await?,
             Op::Restart { .. } => self.ttl_slack = self.started.elapsed().as_secs() as i64 + 2,
@@ -169,6 +184,17 @@ impl Run {
             "revision {}, compacted {}",
             self.generator.revision, self.generator.compacted
         );
+        println!(
+            "HashKV equal at {} revisions, {} of them of a compacted history;",
+            self.hashed.len(),
+            self.hashed_compacted.len()
+        );
+        if ops >= LONG_RUN {
+            assert!(
+                self.hashed_compacted.len() >= HASHED_IN_LONG_RUN,
+                "HashKV was compared too seldom"
+            );
+        }
         for (
             kind,
             Tally {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
+use etcd_api::etcdserverpb::range_request::{SortOrder, SortTarget};
 use etcd_api::etcdserverpb::request_op::Request;
 
 use super::op::{Answer, Op};
@@ -16,6 +17,8 @@ const LEASES_MAX: usize = 12;
 /// No lease of the run expires by itself: when that happens differs between two servers.
 const TTL_MIN: i64 = 100_000;
 const OPS_PER_TXN_MAX: usize = 128;
+/// Rows in the first chunk that etcd streams.
+const STREAM_FIRST_CHUNK: i64 = 10;
 
 pub(crate) struct Generator {
     pub(crate) rng: Rng,
@@ -56,7 +59,7 @@ impl Generator {
             0..220 => Op::Put(self.put()),
             220..300 => Op::Delete(self.delete()),
             300..560 => Op::Range(self.range()),
-            560..610 => Op::RangeStream(self.range()),
+            560..610 => Op::RangeStream(self.streamed_range()),
             610..820 => Op::Txn(self.txn()),
             820..900 => self.lease_op(),
             900..904 => self.plan_compaction(),
@@ -299,6 +302,24 @@ impl Generator {
             request.max_mod_revision = self.bound();
             request.min_create_revision = self.bound();
             request.max_create_revision = self.bound();
+        }
+        request
+    }
+
+    /// A range for RangeStream. etcd lets a sort target without a sort order pass, then sorts each
+    /// chunk by itself, and goes on behind the key of whichever row came last. Its sort is not
+    /// stable (Go's sort.Slice) beyond a dozen rows, so where that target has ties chance decides
+    /// what the next chunk holds. A first chunk has ten rows and one to look ahead, which Go sorts
+    /// by insertion, stably: only ranges of many chunks have to be asked in key order.
+    fn streamed_range(&mut self) -> pb::RangeRequest {
+        let mut request = self.range();
+        let one_chunk = (1..=STREAM_FIRST_CHUNK).contains(&request.limit)
+            || request.limit < 0
+            || request.range_end.is_empty()
+            || request.count_only;
+        let without_order = request.sort_order == SortOrder::None as i32;
+        if !one_chunk && without_order && SortTarget::try_from(request.sort_target).is_ok() {
+            request.sort_target = SortTarget::Key as i32;
         }
         request
     }
