@@ -1,6 +1,7 @@
-//! Tests of whole members: a cluster in one thread, driven by hand (`paper`, `single`) or by chance.
+//! Tests of whole members: a cluster in one thread, driven by hand (`paper`, `single`), by text (`script`) or by chance.
 
 mod cluster;
 mod paper;
 mod random;
+mod script;
 mod single;
