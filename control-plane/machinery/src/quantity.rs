@@ -1,4 +1,14 @@
 //! Quantities of resources, such as `100m`, `1.5Gi` or `2e3`: read, written, compared, added.
+//!
+//! A quantity is a whole number of billionths; what is finer is rounded away from zero, as in
+//! Go. Unlike Go's, which turns to arbitrary precision, it ends at about 10²⁹ and stays there.
+
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+
+const NANO: i128 = 1_000_000_000;
 
 /// A quantity: a decimal number of at most nine places, and the form it is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +32,13 @@ pub enum Format {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(pub &'static str);
 
+/// The text has not the form of a quantity.
+pub const WRONG_FORM: Error = Error(
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+);
+/// What follows the number is no unit.
+pub const WRONG_SUFFIX: Error = Error("unable to parse quantity's suffix");
+
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.0)
@@ -31,15 +48,51 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Quantity {
+    /// Nothing.
+    pub const ZERO: Quantity = Quantity {
+        nanos: 0,
+        format: Format::DecimalSi,
+    };
+
     /// Reads a quantity.
-    pub fn parse(_text: &str) -> Result<Quantity, Error> {
-        unimplemented!()
+    pub fn parse(text: &str) -> Result<Quantity, Error> {
+        if text.is_empty() {
+            return Err(WRONG_FORM);
+        }
+        let (negative, rest) = match text.as_bytes()[0] {
+            b'-' => (true, &text[1..]),
+            b'+' => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let (whole, rest) = digits(rest);
+        let (fraction, suffix) = match rest.strip_prefix('.') {
+            Some(rest) => digits(rest),
+            None => ("", rest),
+        };
+        let letters = suffix.trim_start_matches(|c: char| "eEinumkKMGTP".contains(c));
+        let exponent = letters.strip_prefix(['-', '+']).unwrap_or(letters);
+        if !exponent.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(WRONG_FORM);
+        }
+        let (unit, format) = unit(suffix).ok_or(WRONG_SUFFIX)?;
+        let nanos = scale(whole, fraction, unit);
+        // Go stops at the largest integer where the unit is a power of two.
+        let limit = if format == Format::BinarySi {
+            i128::from(i64::MAX) * NANO
+        } else {
+            i128::MAX
+        };
+        let nanos = nanos.min(limit);
+        Ok(Quantity {
+            nanos: if negative { -nanos } else { nanos },
+            format,
+        })
     }
 
     /// A whole number.
     pub fn from_integer(value: i64, format: Format) -> Quantity {
         Quantity {
-            nanos: i128::from(value) * 1_000_000_000,
+            nanos: i128::from(value) * NANO,
             format,
         }
     }
@@ -52,24 +105,175 @@ impl Quantity {
         }
     }
 
-    /// The whole units, rounded up.
+    /// The whole units, rounded away from zero, at most what fits.
     pub fn value(self) -> i64 {
-        unimplemented!()
+        fit(away_from_zero(self.nanos, NANO))
     }
 
-    /// The thousandths, rounded up.
+    /// The thousandths, rounded away from zero, at most what fits.
     pub fn milli_value(self) -> i64 {
-        unimplemented!()
+        fit(away_from_zero(self.nanos, 1_000_000))
     }
 
     /// Whether it is nothing.
     pub fn is_zero(self) -> bool {
         self.nanos == 0
     }
+
+    /// The form it is written in.
+    pub fn format(self) -> Format {
+        self.format
+    }
+
+    /// The sum, in the form of the first that is not zero.
+    #[must_use]
+    pub fn plus(self, other: Quantity) -> Quantity {
+        let format = if self.is_zero() {
+            other.format
+        } else {
+            self.format
+        };
+        Quantity {
+            nanos: self.nanos.saturating_add(other.nanos),
+            format,
+        }
+    }
+
+    /// The difference, in the form of the first that is not zero.
+    #[must_use]
+    pub fn minus(self, other: Quantity) -> Quantity {
+        self.plus(Quantity {
+            nanos: -other.nanos,
+            ..other
+        })
+    }
 }
 
-impl std::fmt::Display for Quantity {
-    fn fmt(&self, _f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        unimplemented!()
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Quantity) -> Option<Ordering> {
+        Some(self.nanos.cmp(&other.nanos))
     }
+}
+
+/// The canonical form: no fraction, and the largest unit that allows it.
+impl std::fmt::Display for Quantity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (whole, exact) = (self.nanos / NANO, self.nanos % NANO == 0);
+        if self.format == Format::BinarySi && exact && whole.abs() >= 1024 {
+            let (mut mantissa, mut power) = (whole, 0);
+            while mantissa % 1024 == 0 && power < 6 {
+                mantissa /= 1024;
+                power += 1;
+            }
+            return write!(
+                f,
+                "{mantissa}{}",
+                ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][power]
+            );
+        }
+        let (mut mantissa, mut exponent) = (self.nanos, -9);
+        if mantissa == 0 {
+            return f.write_str("0");
+        }
+        let highest = if self.format == Format::DecimalExponent {
+            30
+        } else {
+            18
+        };
+        while mantissa % 1000 == 0 && exponent < highest {
+            mantissa /= 1000;
+            exponent += 3;
+        }
+        match (self.format, exponent) {
+            (_, 0) => write!(f, "{mantissa}"),
+            (Format::DecimalExponent, exponent) => write!(f, "{mantissa}e{exponent}"),
+            (_, exponent) => {
+                let letter = b"num kMGTPE"[(exponent / 3 + 3) as usize];
+                write!(f, "{mantissa}{}", char::from(letter))
+            }
+        }
+    }
+}
+
+/// What a unit stands for: two to a power, or ten.
+enum Unit {
+    Two(u32),
+    Ten(i64),
+}
+
+fn unit(suffix: &str) -> Option<(Unit, Format)> {
+    let decimal = |power| Some((Unit::Ten(power), Format::DecimalSi));
+    let binary = |power| Some((Unit::Two(power), Format::BinarySi));
+    match suffix {
+        "n" => decimal(-9),
+        "u" => decimal(-6),
+        "m" => decimal(-3),
+        "" => decimal(0),
+        "k" => decimal(3),
+        "M" => decimal(6),
+        "G" => decimal(9),
+        "T" => decimal(12),
+        "P" => decimal(15),
+        "E" => decimal(18),
+        "Ki" => binary(10),
+        "Mi" => binary(20),
+        "Gi" => binary(30),
+        "Ti" => binary(40),
+        "Pi" => binary(50),
+        "Ei" => binary(60),
+        _ => {
+            let power = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+            Some((Unit::Ten(power), Format::DecimalExponent))
+        }
+    }
+}
+
+/// The billionths of `whole.fraction` units. Digits are taken one by one, so that no number of
+/// them overflows: the sum saturates, and what is too small only says whether to round.
+fn scale(whole: &str, fraction: &str, unit: Unit) -> i128 {
+    let (factor, ten) = match unit {
+        Unit::Two(power) => (1_i128 << power, 0),
+        Unit::Ten(power) => (1, power),
+    };
+    let places = ten.saturating_add(9).saturating_sub(fraction.len() as i64);
+    let mut mantissa: i128 = 0;
+    let mut cut: i64 = 0;
+    let mut rest = false;
+    for digit in whole.bytes().chain(fraction.bytes()) {
+        // 18 digits beyond what nanos and Ei need keep the product exact.
+        if mantissa < i128::MAX / factor / 100 {
+            mantissa = mantissa * 10 + i128::from(digit - b'0');
+        } else {
+            cut += 1;
+            rest |= digit != b'0';
+        }
+    }
+    let mut places = places.saturating_add(cut);
+    let mut nanos = mantissa.saturating_mul(factor);
+    while places > 0 && nanos != 0 && nanos != i128::MAX {
+        nanos = nanos.saturating_mul(10);
+        places -= 1;
+    }
+    while places < 0 && nanos != 0 {
+        rest |= nanos % 10 != 0;
+        nanos /= 10;
+        places += 1;
+        if nanos == 0 {
+            rest = true;
+        }
+    }
+    nanos.saturating_add(i128::from(rest))
+}
+
+fn digits(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    text.split_at(end.unwrap_or(text.len()))
+}
+
+fn away_from_zero(nanos: i128, unit: i128) -> i128 {
+    nanos / unit + (nanos % unit).signum()
+}
+
+fn fit(value: i128) -> i64 {
+    i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
 }

@@ -1,6 +1,14 @@
 //! Label and field selectors: read, written, matched.
 
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
+
+use crate::{name, object};
 
 /// Why a selector could not be read, in the words of the Go parser.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +25,12 @@ impl std::error::Error for Error {}
 /// What a requirement asks of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
+    /// Present with the value, written `=`.
+    Equals,
+    /// The same, written `==`.
+    DoubleEquals,
+    /// Absent, or present with another value.
+    NotEquals,
     /// Present with one of the values.
     In,
     /// Absent, or present with none of the values.
@@ -38,8 +52,89 @@ pub struct Requirement {
     pub key: String,
     /// What is asked.
     pub operator: Operator,
-    /// Of which values; sorted.
+    /// Of which values; sorted, each once.
     pub values: Vec<String>,
+}
+
+impl Requirement {
+    /// A requirement that keeps the rules for keys and values.
+    pub fn new(key: &str, operator: Operator, mut values: Vec<String>) -> Result<Self, Error> {
+        values.sort();
+        values.dedup();
+        let wrong = name::qualified_name(key);
+        if !wrong.is_empty() {
+            return Err(invalid("key", key, &wrong.join("; ")));
+        }
+        let list = |values: &[String]| match values {
+            [] => "null".to_owned(),
+            values => serde_json::json!(values).to_string(),
+        };
+        let about = |what: &str| {
+            let values = list(&values);
+            Err(Error(format!("values: Invalid value: {values}: {what}")))
+        };
+        match operator {
+            Operator::In | Operator::NotIn if values.is_empty() => {
+                return about("for 'in', 'notin' operators, values set can't be empty");
+            }
+            Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
+                return about("values set must be empty for exists and does not exist");
+            }
+            Operator::GreaterThan | Operator::LessThan => {
+                if let Some(value) = values.iter().find(|value| value.parse::<i64>().is_err()) {
+                    let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+                    return Err(invalid("values[0]", value, why));
+                }
+            }
+            _ => {}
+        }
+        for (at, value) in values.iter().enumerate() {
+            let wrong = name::label_value(value);
+            if !wrong.is_empty() {
+                let field = format!("values[{at}][{key}]");
+                return Err(invalid(&field, value, &wrong.join("; ")));
+            }
+        }
+        Ok(Requirement {
+            key: key.into(),
+            operator,
+            values,
+        })
+    }
+
+    /// Whether a label of this value, or none, satisfies it.
+    pub fn matches(&self, value: Option<&str>) -> bool {
+        let listed = || value.is_some_and(|value| self.values.iter().any(|one| one == value));
+        let numbers = || {
+            let ours = self.values.first()?.parse::<i64>().ok()?;
+            Some((value?.parse::<i64>().ok()?, ours))
+        };
+        match self.operator {
+            Operator::Equals | Operator::DoubleEquals | Operator::In => listed(),
+            Operator::NotEquals | Operator::NotIn => !listed(),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::GreaterThan => numbers().is_some_and(|(value, ours)| ours < value),
+            Operator::LessThan => numbers().is_some_and(|(value, ours)| value < ours),
+        }
+    }
+}
+
+impl std::fmt::Display for Requirement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (key, values) = (&self.key, self.values.join(","));
+        match self.operator {
+            Operator::Equals => write!(f, "{key}={values}"),
+            Operator::DoubleEquals => write!(f, "{key}=={values}"),
+            Operator::NotEquals => write!(f, "{key}!={values}"),
+            Operator::In => write!(f, "{key} in ({values})"),
+            Operator::NotIn => write!(f, "{key} notin ({values})"),
+            Operator::Exists => f.write_str(key),
+            Operator::DoesNotExist => write!(f, "!{key}"),
+            Operator::GreaterThan => write!(f, "{key}>{values}"),
+            Operator::LessThan => write!(f, "{key}<{values}"),
+        }
+    }
 }
 
 /// A label selector: all of its requirements; none means everything.
@@ -51,35 +146,74 @@ pub struct LabelSelector {
 
 impl LabelSelector {
     /// Reads the form of the query, such as `a=b,c in (d,e),!f`.
-    pub fn parse(_text: &str) -> Result<LabelSelector, Error> {
-        unimplemented!()
+    pub fn parse(text: &str) -> Result<LabelSelector, Error> {
+        parse::labels(text).map(LabelSelector::sorted)
     }
 
-    /// Reads a LabelSelector object (`matchLabels`, `matchExpressions`). `None` is no selector
-    /// at all, which selects nothing.
-    pub fn from_object(_selector: &Value) -> Result<LabelSelector, Error> {
-        unimplemented!()
+    /// Reads a LabelSelector object (`matchLabels`, `matchExpressions`). An empty one selects
+    /// everything; whether a missing one selects nothing is the caller's rule.
+    pub fn from_object(selector: &Value) -> Result<LabelSelector, Error> {
+        let mut requirements = Vec::new();
+        let labels = selector.get("matchLabels").and_then(Value::as_object);
+        for (key, value) in labels.into_iter().flatten() {
+            let value = value.as_str().unwrap_or_default().to_owned();
+            requirements.push(Requirement::new(key, Operator::Equals, vec![value])?);
+        }
+        for expression in object::items(selector, &["matchExpressions"]) {
+            let operator = match object::text(expression, &["operator"]) {
+                "In" => Operator::In,
+                "NotIn" => Operator::NotIn,
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
+                other => {
+                    let text = format!("{other:?} is not a valid label selector operator");
+                    return Err(Error(text));
+                }
+            };
+            let values = object::items(expression, &["values"]).iter();
+            let values = values
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect();
+            let key = object::text(expression, &["key"]);
+            requirements.push(Requirement::new(key, operator, values)?);
+        }
+        Ok(LabelSelector::sorted(requirements))
     }
 
     /// Reads a plain map of labels, as services and replication controllers have.
-    pub fn from_map(_labels: &Map<String, Value>) -> LabelSelector {
-        unimplemented!()
+    pub fn from_map(labels: &Map<String, Value>) -> LabelSelector {
+        let equal = |(key, value): (&String, &Value)| Requirement {
+            key: key.clone(),
+            operator: Operator::Equals,
+            values: vec![value.as_str().unwrap_or_default().to_owned()],
+        };
+        LabelSelector::sorted(labels.iter().map(equal).collect())
     }
 
     /// Whether labels satisfy it.
-    pub fn matches(&self, _labels: Option<&Map<String, Value>>) -> bool {
-        unimplemented!()
+    pub fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
+        self.requirements.iter().all(|one| {
+            let value = labels.and_then(|labels| labels.get(&one.key));
+            one.matches(value.and_then(Value::as_str))
+        })
     }
 
     /// Whether it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
+
+    fn sorted(mut requirements: Vec<Requirement>) -> LabelSelector {
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        LabelSelector { requirements }
+    }
 }
 
 impl std::fmt::Display for LabelSelector {
-    fn fmt(&self, _f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        unimplemented!()
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all: Vec<String> = self.requirements.iter().map(ToString::to_string).collect();
+        f.write_str(&all.join(","))
     }
 }
 
@@ -103,13 +237,15 @@ pub struct FieldSelector {
 
 impl FieldSelector {
     /// Reads the form of the query, such as `spec.nodeName=a,status.phase!=Failed`.
-    pub fn parse(_text: &str) -> Result<FieldSelector, Error> {
-        unimplemented!()
+    pub fn parse(text: &str) -> Result<FieldSelector, Error> {
+        let requirements = parse::fields(text)?;
+        Ok(FieldSelector { requirements })
     }
 
     /// Whether an object satisfies it; `value` gives the text of a field.
-    pub fn matches<'a>(&self, _value: impl Fn(&str) -> std::borrow::Cow<'a, str>) -> bool {
-        unimplemented!()
+    pub fn matches<'a>(&self, value: impl Fn(&str) -> Cow<'a, str>) -> bool {
+        let mut all = self.requirements.iter();
+        all.all(|one| (value(&one.field) == one.value.as_str()) != one.negated)
     }
 
     /// The value the selector demands of this field, if it does.
@@ -123,4 +259,20 @@ impl FieldSelector {
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
+}
+
+impl std::fmt::Display for FieldSelector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, one) in self.requirements.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            let sign = if one.negated { "!=" } else { "=" };
+            write!(f, "{comma}{}{sign}{}", one.field, parse::escape(&one.value))?;
+        }
+        Ok(())
+    }
+}
+
+fn invalid(field: &str, value: &str, why: &str) -> Error {
+    let value = Value::from(value);
+    Error(format!("{field}: Invalid value: {value}: {why}"))
 }

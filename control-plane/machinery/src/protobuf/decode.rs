@@ -256,7 +256,7 @@ impl Decoder {
             Some(value) if plain && field.omit_empty && is_zero(value) => {
                 map.remove(field.name);
             }
-            None if !(plain && field.omit_empty) && !field.omit_zero => {
+            None if !(field.omit_zero || plain && field.omit_empty) => {
                 match self.zero(&field.kind)? {
                     Value::Null => {}
                     value => {
