@@ -5,6 +5,8 @@
 mod cluster;
 pub mod kv;
 mod lease;
+#[cfg(test)]
+mod power;
 pub mod txn;
 
 use etcd_api::etcdserverpb as pb;

@@ -1,0 +1,234 @@
+//! Log and store together: power is cut at every single call of a mixed workload in turn. Whatever
+//! survives opens, holds every entry that was synced, and the log's tail replayed on the store
+//! gives the very state that the same entries give without a cut.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use etcd_api::etcdserverpb as pb;
+use pb::request_op::Request as Op;
+use raft::durable::{LogWriter, Options};
+use raft::{Entry, HardState, Position, Write};
+use storage::mvcc::{Applied, KeyRange, Store, Want};
+use storage::vfs::Vfs;
+use storage::vfs::sim::SimVfs;
+
+use super::{Effects, State, leases};
+use crate::request::Request;
+
+const LOG: &str = "/member/log";
+const STORE: &str = "/member/store";
+const ENTRIES: u64 = 120;
+/// Ways in which unsynced blocks survive, tried after each cut.
+const SURVIVALS: u64 = 4;
+const TERM: u64 = 2;
+
+/// The same request for the same index, always.
+fn request(index: u64) -> Request {
+    let key = |salt: u64| format!("key/{:02}", index.wrapping_mul(salt) % 23).into_bytes();
+    let put = |salt: u64| pb::PutRequest {
+        key: key(salt).into(),
+        value: vec![index as u8; [0, 30, 700, 5_000][index as usize % 4]].into(),
+        lease: if index.is_multiple_of(5) && index > 10 {
+            7
+        } else {
+            0
+        },
+        ..Default::default()
+    };
+    match index % 12 {
+        3 => Request::DeleteRange(pb::DeleteRangeRequest {
+            key: key(7).into(),
+            range_end: if index % 24 == 3 {
+                b"key/1"[..].into()
+            } else {
+                Default::default()
+            },
+            ..Default::default()
+        }),
+        5 => Request::Compaction(pb::CompactionRequest {
+            revision: index as i64 / 2,
+            physical: false,
+        }),
+        8 => Request::LeaseRevoke(pb::LeaseRevokeRequest { id: 7 }),
+        9 | 10 if index < 12 || index % 24 > 12 => {
+            Request::LeaseGrant(pb::LeaseGrantRequest { id: 7, ttl: 100 })
+        }
+        2 | 7 => {
+            let op = |request| pb::RequestOp {
+                request: Some(request),
+            };
+            let nested = pb::TxnRequest {
+                success: vec![op(Op::RequestPut(put(5)))],
+                ..Default::default()
+            };
+            let delete = pb::DeleteRangeRequest {
+                key: b"key/05"[..].into(),
+                ..Default::default()
+            };
+            Request::Txn(pb::TxnRequest {
+                success: vec![
+                    op(Op::RequestDeleteRange(delete)),
+                    op(Op::RequestTxn(nested)),
+                ],
+                ..Default::default()
+            })
+        }
+        _ => Request::Put(put(3)),
+    }
+}
+
+fn entry(index: u64) -> Entry {
+    Entry {
+        term: TERM,
+        index,
+        data: request(index).encode(index),
+        ..Entry::default()
+    }
+}
+
+/// Applies an entry; a request that is refused moves the applied index only.
+fn apply(state: &mut State, entry: &Entry) {
+    let applied = Applied {
+        index: entry.index,
+        term: entry.term,
+    };
+    let request = Request::decode(&entry.data).unwrap();
+    let _ = state.apply(applied, &request, &mut Effects::default());
+}
+
+/// Everything a client can see, and the rows HashKV digests.
+fn seen(state: &State) -> String {
+    let root = state.store.root();
+    let mut text = format!(
+        "{:?} {} {}",
+        root.applied(),
+        root.revision(),
+        root.compacted()
+    );
+    root.range(KeyRange::ALL, 0, Want::Values, &mut |item| {
+        text += &format!("\n{item:?}");
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    root.hash_rows(root.revision(), &mut |change| {
+        text += &format!("\n{change:?}")
+    })
+    .unwrap();
+    text + &format!("\n{:?}", leases(root).unwrap())
+}
+
+struct Machine {
+    log: LogWriter,
+    state: State,
+    /// The newest entry in the log.
+    last: u64,
+}
+
+fn open(vfs: &SimVfs) -> storage::Result<Machine> {
+    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    for dir in [LOG, STORE] {
+        let made = vfs.create_dir_all(Path::new(dir));
+        made.map_err(storage::Error::io("create", Path::new(dir)))?;
+    }
+    let store = Store::open(Arc::clone(&shared), Path::new(STORE), Default::default())?;
+    let Applied { index, term } = store.root().applied();
+    let options = Options {
+        segment_bytes: 16 << 10,
+        ..Options::default()
+    };
+    let (log, opened) = LogWriter::open(shared, Path::new(LOG), Position { term, index }, options)?;
+    let mut state = State::new(store, 1).expect("what opens can be read");
+    let mut last = index;
+    for found in opened.recovered.entries.iter().filter(|e| e.index > index) {
+        assert_eq!(*found, entry(last + 1), "the log holds what it was given");
+        apply(&mut state, found);
+        last += 1;
+    }
+    Ok(Machine { log, state, last })
+}
+
+/// The server's ways, in one thread: batches go to the log and are synced, then applied; now and
+/// then a checkpoint runs while entries go on, the log loses what both checkpoints hold, and what
+/// was compacted goes. `synced` is what clients were told.
+fn work(vfs: &SimVfs, synced: &mut u64) -> storage::Result<()> {
+    let mut machine = open(vfs)?;
+    let mut job = None;
+    while machine.last < ENTRIES {
+        let first = machine.last + 1;
+        let last = (first + first % 3).min(ENTRIES);
+        let entries: Vec<Entry> = (first..=last).map(entry).collect();
+        machine.log.append(&Write {
+            entries: entries.clone(),
+            hard_state: first.is_multiple_of(2).then_some(HardState {
+                term: TERM,
+                vote: 1,
+                commit: first - 1,
+            }),
+            ..Write::default()
+        })?;
+        machine.log.sync()?;
+        *synced = last;
+        machine.last = last;
+        for entry in &entries {
+            apply(&mut machine.state, entry);
+        }
+        let store = &mut machine.state.store;
+        store.publish();
+        store.compact_step(5)?;
+        if let Some(done) = job.take().map(storage::mvcc::CheckpointJob::run) {
+            let behind = store.finish_checkpoint(done?);
+            machine.log.drop_before(behind)?;
+        } else if first % 5 < 3 {
+            job = store.begin_checkpoint();
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn power_cut_at_any_call_of_log_and_store_loses_nothing_synced() {
+    let mut without_cut = vec![String::new()];
+    let mut reference = open(&SimVfs::new(1)).unwrap();
+    for index in 1..=ENTRIES {
+        apply(&mut reference.state, &entry(index));
+        without_cut.push(seen(&reference.state));
+    }
+    let mut cuts = 0;
+    for call in 0.. {
+        let vfs = SimVfs::new(call);
+        vfs.fail_after(call);
+        let mut synced = 0;
+        let finished = work(&vfs, &mut synced).is_ok();
+        for survival in 0..SURVIVALS {
+            let what = format!("call {call}, survival {survival}");
+            let image = vfs.power_cut(survival);
+            let machine = open(&image).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(
+                machine.last >= synced,
+                "{what}: {} < {synced}",
+                machine.last
+            );
+            if machine.last > 0 {
+                let expected = &without_cut[machine.last as usize];
+                assert!(seen(&machine.state) == *expected, "{what}: another state");
+            }
+            let checked = machine.state.store.check();
+            checked.unwrap_or_else(|error| panic!("{what}: {error}"));
+            cuts += 1;
+        }
+        if finished {
+            println!("{call} calls, {cuts} cuts, nothing lost");
+            assert!(
+                call > 200,
+                "the workload wrote next to nothing: {call} calls"
+            );
+            return;
+        }
+        // And life goes on from what was left.
+        let image = vfs.power_cut(call);
+        work(&image, &mut synced).unwrap_or_else(|error| panic!("after call {call}: {error}"));
+        assert!(seen(&open(&image).unwrap().state) == without_cut[ENTRIES as usize]);
+    }
+}
