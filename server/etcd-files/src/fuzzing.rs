@@ -1,13 +1,30 @@
 //! Bodies of the fuzz targets: each takes any bytes and may never panic.
 
+use std::io;
+
 use crate::bbolt::read::{Database, Error};
 use crate::bbolt::seal_metas;
+use crate::bbolt::write::{Content, Layout, RowSink};
 use crate::schema::{Alarm, Lease, RevisionKey, Row};
 
-/// Bytes as a database file, its metas' checksums put right so that what is behind them is
-/// reached: reading ends in rows or in an error.
+/// How often a position in a program of damage is multiplied, so that two bytes reach every page.
+const STRIDE: usize = 3;
+
+/// Bytes as a database file; and as damage to a good one, in threes: a position (2 bytes) and what
+/// to turn over there.
 pub fn bbolt_read(data: &[u8]) {
-    let mut file = data.to_vec();
+    read_anything(data.to_vec());
+    let mut file = small_file();
+    for damage in data.chunks_exact(3) {
+        let at = usize::from(u16::from_le_bytes([damage[0], damage[1]])) * STRIDE % file.len();
+        file[at] ^= damage[2];
+    }
+    read_anything(file);
+}
+
+/// Reading ends in rows or in an error. The metas' checksums are put right first, so that what is
+/// behind them is reached.
+fn read_anything(mut file: Vec<u8>) {
     seal_metas(&mut file);
     let Ok(database) = Database::open(&file[..]) else {
         return;
@@ -24,11 +41,50 @@ pub fn bbolt_read(data: &[u8]) {
             Ok::<(), Error>(())
         });
         assert!(read.is_ok() || !whole, "a checked file can be read");
+        let _ = database.get(&bucket, b"row 007");
     }
+}
+
+/// A bucket within the root's leaf, and one of a branch, leaves and a value of several pages.
+struct Small;
+
+impl Content for Small {
+    type Error = io::Error;
+
+    fn buckets(&self) -> &[&'static str] {
+        &["alarm", "key"]
+    }
+
+    fn rows(&self, bucket: &str, row: &mut RowSink<'_, io::Error>) -> io::Result<()> {
+        if bucket == "alarm" {
+            return row(&[1; 12], &[b""]);
+        }
+        for number in 0..40u8 {
+            let length = if number == 20 { 9_000 } else { 400 };
+            let value = vec![number; length];
+            row(format!("row {number:03}").as_bytes(), &[&value])?;
+        }
+        Ok(())
+    }
+}
+
+fn small_file() -> Vec<u8> {
+    let mut file = Vec::new();
+    let made = Layout::of(&Small).and_then(|layout| layout.write(&Small, &mut file));
+    made.expect("memory takes everything");
+    file
 }
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_file_that_is_damaged_was_good() {
+        let file = super::small_file();
+        let database = super::Database::open(&file[..]).unwrap();
+        database.check().unwrap();
+        assert!(file.len() < super::STRIDE << 16, "damage reaches its end");
+    }
+
     #[test]
     fn any_bytes_are_a_database_or_refused() {
         arbtest::arbtest(|u| {
