@@ -335,6 +335,9 @@ func (t *table) writeType(out io.Writer, name string, goType reflect.Type) {
 		fmt.Fprintf(out, "T %s list\nF items 1 []%s\n", name, t.typeName(goType.Elem()))
 		return
 	}
+	if f, ok := goType.FieldByName("TypeMeta"); ok && f.Anonymous {
+		flags += " typed"
+	}
 	fmt.Fprintf(out, "T %s%s\n", name, flags)
 	for i := range goType.NumField() {
 		t.writeField(out, goType.Field(i), d)

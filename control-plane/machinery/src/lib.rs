@@ -18,3 +18,4 @@ pub mod selector;
 pub mod status;
 pub mod strict;
 pub mod time;
+mod zero;

@@ -79,6 +79,8 @@ pub struct Message {
     pub name: &'static str,
     /// A patch by server-side apply owns it as a whole.
     pub atomic: bool,
+    /// JSON has `apiVersion` and `kind` beside the fields.
+    pub typed: bool,
     /// A named list: one field that JSON shows as a plain array.
     pub list: bool,
     /// The fields as they are declared; embedded ones are not yet spread.

@@ -1,14 +1,27 @@
 //! Reads JSON bodies the way Kubernetes does: by the table, dropping what the kind does not have,
 //! and telling what was dropped or written twice.
+//!
+//! It is one pass over the text, in its order, because the order of the complaints is part of the
+//! answer. Nesting is bounded by serde_json (128).
 
+mod read;
+#[cfg(test)]
+mod tests;
+
+use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 use crate::schema::Message;
+use read::{Context, Place, Seed};
+
+/// The most problems that are told of one body.
+const PROBLEMS_MAX: usize = 100;
 
 /// A body that was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {
-    /// The object, with only the fields its kind has and nothing that is null or empty by `omitempty`.
+    /// The object, with only the fields its kind has, in the form Go would write them but that
+    /// nulls are left out.
     pub object: Value,
     /// What `fieldValidation` is about, each such as `unknown field "spec.foo"`.
     pub problems: Vec<String>,
@@ -26,23 +39,59 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Reads any JSON, with the paths of keys that were written twice (the last one wins).
-pub fn parse(_body: &[u8]) -> Result<(Value, Vec<String>), Error> {
-    unimplemented!()
+/// Reads any JSON, with what was written twice (the last one wins).
+pub fn parse(body: &[u8]) -> Result<(Value, Vec<String>), Error> {
+    let decoded = from_text(body, Place::Any)?;
+    Ok((decoded.object, decoded.problems))
 }
 
 /// Reads a body as this message.
-pub fn decode(_body: &[u8], _message: &'static Message) -> Result<Decoded, Error> {
-    unimplemented!()
+pub fn decode(body: &[u8], message: &'static Message) -> Result<Decoded, Error> {
+    from_text(body, Place::Message(message))
 }
 
-/// Brings a value into the form its message has: checks types, drops unknown fields and empty
-/// ones.
-pub fn conform(_value: Value, _message: &'static Message) -> Result<Decoded, Error> {
-    unimplemented!()
+/// Brings a value into the form its message has: checks types, drops unknown fields, and writes
+/// or leaves out empty ones as Go would.
+pub fn conform(value: Value, message: &'static Message) -> Result<Decoded, Error> {
+    let context = Context::default();
+    let seed = Seed {
+        context: &context,
+        place: Place::Message(message),
+    };
+    let result = seed.deserialize(value);
+    finish(result, context)
 }
 
 /// `strict decoding error: a, b`, as `fieldValidation=Strict` answers.
 pub fn strict_error(problems: &[String]) -> String {
     format!("strict decoding error: {}", problems.join(", "))
+}
+
+fn from_text(body: &[u8], place: Place) -> Result<Decoded, Error> {
+    let context = Context::default();
+    let mut text = serde_json::Deserializer::from_slice(body);
+    let seed = Seed {
+        context: &context,
+        place,
+    };
+    let result = seed.deserialize(&mut text);
+    let result = result.and_then(|object| text.end().map(|()| object));
+    finish(result, context)
+}
+
+fn finish(result: Result<Value, serde_json::Error>, context: Context) -> Result<Decoded, Error> {
+    let (problems, failure) = context.finish();
+    match (result, failure) {
+        (_, Some(text)) => Err(Error(text)),
+        (Ok(object), None) => Ok(Decoded { object, problems }),
+        (Err(error), None) => {
+            let text = match error.is_eof() {
+                true => "unexpected end of JSON input".to_owned(),
+                false => error.to_string(),
+            };
+            Err(Error(format!(
+                "couldn't get version/kind; json parse error: {text}"
+            )))
+        }
+    }
 }

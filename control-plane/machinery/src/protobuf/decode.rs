@@ -1,7 +1,7 @@
 //! Bytes to JSON, by the table.
 //!
 //! Protobuf leaves out what is empty, Go's JSON shows some of it: once a message is read,
-//! [`Decoder::complete`] adds and drops zero values by the tags of the Go fields.
+//! [`zero::complete`] adds and drops zero values by the tags of the Go fields.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -9,8 +9,9 @@ use serde_json::{Map, Number, Value, json};
 
 use super::wire::{Fields, Raw, malformed, utf8};
 use super::{Error, MAGIC};
-use crate::schema::{self, Field, Message, Type};
+use crate::schema::{self, Message, Type};
 use crate::time::{Timestamp, go_duration};
+use crate::zero;
 
 /// 100: Kubernetes' deepest kind, a pod in a cron job, has about 20; a JSON schema may nest.
 const DEPTH_MAX: usize = 100;
@@ -42,7 +43,7 @@ impl Decoder {
         }
         let mut map = Map::new();
         self.fill(of, bytes, &mut map)?;
-        self.complete(of, &mut map)?;
+        zero::complete(of, &mut map);
         self.depth -= 1;
         if of.list {
             return Ok(map.remove("items").unwrap_or_else(|| json!([])));
@@ -126,7 +127,7 @@ impl Decoder {
         let value = match value {
             Some(value) => value,
             None if *item == Type::Bytes => "".into(),
-            None => self.zero(item)?,
+            None => zero::of(item),
         };
         Ok((key.to_owned(), value))
     }
@@ -229,67 +230,6 @@ impl Decoder {
     fn schemas(&mut self, many: &[&[u8]]) -> Result<Value, Error> {
         let list: Result<Vec<Value>, Error> = many.iter().map(|one| self.schema(one)).collect();
         list.map(Value::Array)
-    }
-
-    /// Adds the zero values JSON shows and drops those it leaves out.
-    fn complete(
-        &mut self,
-        of: &'static Message,
-        map: &mut Map<String, Value>,
-    ) -> Result<(), Error> {
-        for field in &of.fields {
-            if let (Type::Message(id), true) = (&field.kind, field.inline) {
-                self.complete(id.get(), map)?;
-            } else if !field.pointer {
-                self.complete_field(field, map)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn complete_field(&mut self, field: &Field, map: &mut Map<String, Value>) -> Result<(), Error> {
-        let plain = matches!(
-            field.kind,
-            Type::String(_) | Type::Bool | Type::Int32 | Type::Int64 | Type::Float64
-        );
-        match map.get(field.name) {
-            Some(value) if plain && field.omit_empty && is_zero(value) => {
-                map.remove(field.name);
-            }
-            None if !(field.omit_zero || plain && field.omit_empty) => {
-                match self.zero(&field.kind)? {
-                    Value::Null => {}
-                    value => {
-                        map.insert(field.name.to_owned(), value);
-                    }
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// What JSON shows for a value that is not there; null for what may be left out.
-    fn zero(&mut self, kind: &Type) -> Result<Value, Error> {
-        Ok(match kind {
-            Type::String(_) => "".into(),
-            Type::Bool => false.into(),
-            Type::Int32 | Type::Int64 | Type::IntOrString => 0.into(),
-            Type::Float64 => 0.0.into(),
-            Type::Message(id) => self.message(id.get(), &[])?,
-            Type::Quantity => "0".into(),
-            Type::Duration => "0s".into(),
-            _ => Value::Null,
-        })
-    }
-}
-
-fn is_zero(value: &Value) -> bool {
-    match value {
-        Value::Bool(value) => !value,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty(),
-        _ => false,
     }
 }
 

@@ -39,6 +39,7 @@ pub(super) fn table(text: &'static str) -> Table {
             "T" => table.messages.push(Message {
                 name: words[0],
                 atomic: words[1..].contains(&"atomic"),
+                typed: words[1..].contains(&"typed"),
                 list: words[1..].contains(&"list"),
                 fields: Vec::new(),
                 by_json: HashMap::new(),

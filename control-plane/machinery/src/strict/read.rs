@@ -1,0 +1,437 @@
+//! The pass over a body: values are read by what the table expects at each place. Knows nothing
+//! of where the text comes from.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::PROBLEMS_MAX;
+use crate::quantity::Quantity;
+use crate::schema::{Message, Type};
+use crate::time::{Timestamp, go_duration, parse_go_duration};
+use crate::zero;
+
+/// What is expected at a place.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// Anything, told only when written twice.
+    Any,
+    /// Anything, with nothing to tell: what lies inside is somebody else's.
+    Foreign,
+    /// An object with these fields.
+    Message(&'static Message),
+    /// A value of this type.
+    Type(&'static Type),
+}
+
+/// Where the pass is, and what it found.
+#[derive(Default)]
+pub(super) struct Context {
+    inner: RefCell<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// The path as problems show it, such as `spec.containers[0]`.
+    path: String,
+    /// The names of fields alone, as Go's type errors show them, such as `spec.containers`.
+    fields: Vec<String>,
+    /// The Go types whose fields these are.
+    owners: Vec<&'static str>,
+    problems: Vec<String>,
+    failure: Option<String>,
+}
+
+impl Context {
+    /// What was found: the problems, and the first value of a wrong type.
+    pub(super) fn finish(self) -> (Vec<String>, Option<String>) {
+        let inner = self.inner.into_inner();
+        (inner.problems, inner.failure)
+    }
+
+    fn problem(&self, what: &str, key: &str) {
+        let mut inner = self.inner.borrow_mut();
+        if inner.problems.len() < PROBLEMS_MAX {
+            let path = join(&inner.path, key);
+            let text = format!("{what} field {}", Value::from(path));
+            // A field that is written three times is told once.
+            if !inner.problems.contains(&text) {
+                inner.problems.push(text);
+            }
+        }
+    }
+
+    fn fail<E: serde::de::Error>(&self, text: String) -> E {
+        self.inner.borrow_mut().failure.get_or_insert(text);
+        E::custom("wrong type")
+    }
+
+    fn wrong_type<E: serde::de::Error>(&self, found: &str, expected: &str) -> E {
+        let place = {
+            let inner = self.inner.borrow();
+            match inner.owners.last() {
+                Some(owner) => format!("Go struct field {owner}.{}", inner.fields.join(".")),
+                None => "Go value".to_owned(),
+            }
+        };
+        self.fail(format!(
+            "json: cannot unmarshal {found} into {place} of type {expected}"
+        ))
+    }
+
+    /// Reads something below a key or index and comes back to where it was.
+    fn below<R>(&self, part: &str, owner: Option<&'static str>, read: impl FnOnce() -> R) -> R {
+        let length = {
+            let mut inner = self.inner.borrow_mut();
+            let length = inner.path.len();
+            inner.path = join(&inner.path, part);
+            if let Some(owner) = owner {
+                inner.fields.push(part.to_owned());
+                inner.owners.push(owner);
+            }
+            length
+        };
+        let result = read();
+        let mut inner = self.inner.borrow_mut();
+        inner.path.truncate(length);
+        if owner.is_some() {
+            inner.fields.pop();
+            inner.owners.pop();
+        }
+        result
+    }
+}
+
+fn join(path: &str, part: &str) -> String {
+    match path.is_empty() || part.starts_with('[') {
+        true => format!("{path}{part}"),
+        false => format!("{path}.{part}"),
+    }
+}
+
+/// Reads one value.
+#[derive(Clone, Copy)]
+pub(super) struct Seed<'c> {
+    pub(super) context: &'c Context,
+    pub(super) place: Place,
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl Seed<'_> {
+    fn wrong<E: serde::de::Error>(&self, found: &str) -> E {
+        let expected = match self.place {
+            Place::Message(message) => go_name(message.name).to_owned(),
+            Place::Type(kind) => go_type(kind),
+            Place::Any | Place::Foreign => String::new(),
+        };
+        self.context.wrong_type(found, &expected)
+    }
+
+    fn kind(&self) -> Option<&'static Type> {
+        match self.place {
+            Place::Type(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    fn text<E: serde::de::Error>(&self, text: &str) -> Result<Value, E> {
+        let Some(kind) = self.kind() else {
+            return match self.place {
+                Place::Message(_) => Err(self.wrong("string")),
+                _ => Ok(text.into()),
+            };
+        };
+        let time = || {
+            Timestamp::parse(text).ok_or_else(|| {
+                let quoted = Value::from(text);
+                self.context.fail(format!(
+                    "parsing time {quoted} as \"2006-01-02T15:04:05Z07:00\": cannot parse {quoted} as \"2006\""
+                ))
+            })
+        };
+        Ok(match kind {
+            Type::String(_) | Type::IntOrString => text.into(),
+            Type::Time => time()?.to_seconds().into(),
+            Type::MicroTime => time()?.to_micros().into(),
+            Type::Quantity => self.quantity(text)?,
+            Type::Duration => match parse_go_duration(text) {
+                Some(nanos) => go_duration(nanos).into(),
+                None => {
+                    let quoted = Value::from(text);
+                    return Err(self
+                        .context
+                        .fail(format!("time: invalid duration {quoted}")));
+                }
+            },
+            Type::Bytes => match BASE64.decode(text) {
+                Ok(_) => text.into(),
+                Err(error) => {
+                    let at = match error {
+                        base64::DecodeError::InvalidByte(at, _) => at,
+                        base64::DecodeError::InvalidLastSymbol(at, _) => at,
+                        _ => text.len(),
+                    };
+                    let text = format!("illegal base64 data at input byte {at}");
+                    return Err(self.context.fail(text));
+                }
+            },
+            kind if is_foreign(kind) => text.into(),
+            _ => return Err(self.wrong("string")),
+        })
+    }
+
+    fn quantity<E: serde::de::Error>(&self, text: &str) -> Result<Value, E> {
+        match Quantity::parse(text.trim()) {
+            Ok(quantity) => Ok(quantity.to_string().into()),
+            Err(error) => Err(self.context.fail(error.to_string())),
+        }
+    }
+
+    fn integer<E: serde::de::Error>(&self, number: i64) -> Result<Value, E> {
+        match self.kind() {
+            Some(Type::Int32 | Type::IntOrString) if i32::try_from(number).is_err() => {
+                Err(self.wrong(&format!("number {number}")))
+            }
+            Some(Type::Int32 | Type::Int64 | Type::IntOrString) => Ok(number.into()),
+            Some(Type::Float64) => Ok((number as f64).into()),
+            Some(Type::Quantity) => self.quantity(&number.to_string()),
+            _ => self.other("number", number.into()),
+        }
+    }
+
+    /// A value where only foreign places take anything.
+    fn other<E: serde::de::Error>(&self, found: &str, value: Value) -> Result<Value, E> {
+        match self.place {
+            Place::Any | Place::Foreign => Ok(value),
+            Place::Type(kind) if is_foreign(kind) => Ok(value),
+            _ => Err(self.wrong(found)),
+        }
+    }
+
+    fn list<'de, A: SeqAccess<'de>>(&self, mut list: A, item: Place) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        loop {
+            let part = format!("[{}]", values.len());
+            let seed = Seed {
+                context: self.context,
+                place: item,
+            };
+            match self
+                .context
+                .below(&part, None, || list.next_element_seed(seed))?
+            {
+                // A null among the items is the zero value.
+                Some(Value::Null) => values.push(match item {
+                    Place::Type(kind) => zero::of(kind),
+                    _ => Value::Null,
+                }),
+                Some(value) => values.push(value),
+                None => return Ok(Value::Array(values)),
+            }
+        }
+    }
+
+    fn map<'de, A: MapAccess<'de>>(&self, mut map: A, item: Place) -> Result<Value, A::Error> {
+        let mut values = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if values.contains_key(&key) && !matches!(item, Place::Foreign) {
+                self.context.problem("duplicate", &key);
+            }
+            let seed = Seed {
+                context: self.context,
+                place: item,
+            };
+            let mut value = self
+                .context
+                .below(&key, None, || map.next_value_seed(seed))?;
+            if let (Place::Type(kind), Value::Null) = (item, &value) {
+                value = zero::of(kind);
+            }
+            values.insert(key, value);
+        }
+        Ok(Value::Object(values))
+    }
+
+    fn message<'de, A: MapAccess<'de>>(
+        &self,
+        mut map: A,
+        message: &'static Message,
+    ) -> Result<Value, A::Error> {
+        let mut values = Map::new();
+        // Null counts as written, though it leaves nothing behind.
+        let mut seen: Vec<String> = Vec::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let of_type = message.typed && (key == "kind" || key == "apiVersion");
+            let place = match message.field(&key) {
+                Some(field) => Place::Type(&field.kind),
+                None if of_type => Place::Type(&Type::String(None)),
+                None => {
+                    self.context.problem("unknown", &key);
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            if seen.contains(&key) {
+                self.context.problem("duplicate", &key);
+            }
+            let seed = Seed {
+                context: self.context,
+                place,
+            };
+            let owner = Some(message.short_name());
+            let value = self
+                .context
+                .below(&key, owner, || map.next_value_seed(seed))?;
+            match value {
+                Value::Null => {
+                    values.remove(&key);
+                }
+                value => {
+                    values.insert(key.clone(), value);
+                }
+            }
+            seen.push(key);
+        }
+        for key in ["kind", "apiVersion"] {
+            if message.typed && values.get(key).is_some_and(|value| value == "") {
+                values.remove(key);
+            }
+        }
+        zero::complete(message, &mut values);
+        Ok(Value::Object(values))
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Value, E> {
+        match self.kind() {
+            Some(Type::Bool) => Ok(value.into()),
+            // Go reads what is no text as a number here.
+            Some(Type::IntOrString) => Err(self.context.wrong_type("bool", "int32")),
+            _ => self.other("bool", value.into()),
+        }
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Value, E> {
+        self.integer(value)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Value, E> {
+        match (i64::try_from(value), self.kind()) {
+            (Ok(value), _) => self.integer(value),
+            (_, Some(Type::Int32 | Type::Int64)) => Err(self.wrong(&format!("number {value}"))),
+            (_, Some(Type::Quantity)) => self.quantity(&value.to_string()),
+            (_, Some(Type::Float64)) => Ok((value as f64).into()),
+            _ => self.other("number", value.into()),
+        }
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        match self.kind() {
+            Some(Type::Float64) => Ok(value.into()),
+            Some(Type::Quantity) => self.quantity(&value.to_string()),
+            Some(Type::Int32 | Type::Int64 | Type::IntOrString) => {
+                Err(self.wrong(&format!("number {value}")))
+            }
+            _ => self.other("number", value.into()),
+        }
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Value, E> {
+        self.text(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Value, A::Error> {
+        match self.place {
+            Place::Any | Place::Foreign => self.list(list, self.place),
+            Place::Message(_) => Err(self.wrong("array")),
+            Place::Type(Type::List(item)) => self.list(list, Place::Type(item)),
+            Place::Type(Type::Message(id)) if id.get().list => {
+                self.list(list, Place::Type(&Type::String(None)))
+            }
+            Place::Type(kind) if is_foreign(kind) => self.list(list, Place::Foreign),
+            Place::Type(_) => Err(self.wrong("array")),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Value, A::Error> {
+        match self.place {
+            Place::Any | Place::Foreign => self.map(map, self.place),
+            Place::Message(message) => self.message(map, message),
+            Place::Type(Type::Map(item)) => self.map(map, Place::Type(item)),
+            Place::Type(Type::Message(id)) if !id.get().list => self.message(map, id.get()),
+            Place::Type(kind) if is_foreign(kind) => self.map(map, Place::Foreign),
+            Place::Type(_) => Err(self.wrong("object")),
+        }
+    }
+
+    fn visit_none<E: serde::de::Error>(self) -> Result<Value, E> {
+        Err(E::custom("no JSON has this"))
+    }
+}
+
+/// What the table does not look into.
+fn is_foreign(kind: &Type) -> bool {
+    matches!(
+        kind,
+        Type::Raw
+            | Type::Fields
+            | Type::Json
+            | Type::SchemaOrArray
+            | Type::SchemaOrBool
+            | Type::SchemaOrStrings
+    )
+}
+
+/// How Go calls a type.
+fn go_type(kind: &Type) -> String {
+    let name = match kind {
+        Type::String(None) => "string",
+        Type::String(Some(name)) => go_name(name),
+        Type::Bool => "bool",
+        Type::Int32 => "int32",
+        Type::Int64 => "int64",
+        Type::Float64 => "float64",
+        Type::Bytes => "[]uint8",
+        Type::Message(id) => go_name(id.get().name),
+        Type::Time => "v1.Time",
+        Type::MicroTime => "v1.MicroTime",
+        Type::Duration => "v1.Duration",
+        Type::Quantity => "resource.Quantity",
+        Type::IntOrString => "intstr.IntOrString",
+        Type::List(item) => return format!("[]{}", go_type(item)),
+        Type::Map(item) => {
+            let mut text = String::from("map[string]");
+            let _ = write!(text, "{}", go_type(item));
+            return text;
+        }
+        _ => "runtime.RawExtension",
+    };
+    name.to_owned()
+}
+
+/// `core/v1.PodSpec` is `v1.PodSpec` in Go.
+fn go_name(name: &'static str) -> &'static str {
+    name.rsplit_once('/').map_or(name, |(_, name)| name)
+}

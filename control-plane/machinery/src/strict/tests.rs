@@ -1,0 +1,69 @@
+use super::*;
+use crate::{object, schema};
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key, without_nulls(value)))
+            .collect(),
+        Value::Array(list) => list.into_iter().map(without_nulls).collect(),
+        value => value,
+    }
+}
+
+#[test]
+fn bodies_are_read_and_refused_as_by_go() {
+    for line in include_str!("../../testdata/decode.jsonl").lines() {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        let text = line["text"].as_str().unwrap().to_owned();
+        let deployment = text.contains("Deployment");
+        let message = match () {
+            () if deployment => schema::message("apps/v1.Deployment"),
+            () if text.contains("ConfigMap") => schema::message("core/v1.ConfigMap"),
+            () if text.contains("Service") => schema::message("core/v1.Service"),
+            () => schema::message("core/v1.Pod"),
+        };
+        let error = match decode(text.as_bytes(), message.unwrap()) {
+            Ok(decoded) => {
+                let object = without_nulls(line["object"].take());
+                assert_eq!(decoded.object, object, "{text}");
+                match decoded.problems.as_slice() {
+                    [] => String::new(),
+                    problems => strict_error(problems),
+                }
+            }
+            Err(error) => error.0,
+        };
+        assert_eq!(line["error"], error, "{text}");
+    }
+}
+
+#[test]
+fn what_go_wrote_is_left_as_it_is() {
+    for line in include_str!("../../testdata/objects.jsonl").lines() {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        let object = without_nulls(line["json"].take());
+        let (group, version) = schema::split_api_version(object::api_version(&object));
+        let message = schema::body(group, version, object::kind(&object)).unwrap();
+        let conformed = conform(object.clone(), message).unwrap();
+        assert_eq!(conformed.problems, [""; 0]);
+        assert_eq!(conformed.object, object);
+    }
+}
+
+#[test]
+fn deep_and_cut_bodies_are_refused() {
+    let message = schema::message("core/v1.Pod").unwrap();
+    let deep = "{\"spec\":".repeat(10_000);
+    assert!(decode(deep.as_bytes(), message).is_err());
+    assert!(parse("[".repeat(10_000).as_bytes()).is_err());
+    assert!(decode(b"{} x", message).is_err() && decode(b"", message).is_err());
+    assert!(
+        decode(b"[]", message)
+            .unwrap_err()
+            .0
+            .contains("Go value of type v1.Pod")
+    );
+}

@@ -1,0 +1,74 @@
+//! Which zero values JSON shows: Go's `omitempty` and pointers, carried over to JSON objects.
+//!
+//! Whatever way an object came in, protobuf or JSON, it then looks as Go would write it, but
+//! that what Go writes as null is left out.
+
+use serde_json::{Map, Value};
+
+use crate::schema::{Field, Message, Type};
+
+/// Adds the zero values that JSON shows for this message and drops those it leaves out.
+pub(crate) fn complete(message: &'static Message, map: &mut Map<String, Value>) {
+    for field in &message.fields {
+        if let (Type::Message(id), true) = (&field.kind, field.inline) {
+            complete(id.get(), map);
+        } else if !field.pointer {
+            complete_field(field, map);
+        }
+    }
+}
+
+/// What JSON shows for a value that is not there; null for what may be left out.
+pub(crate) fn of(kind: &Type) -> Value {
+    match kind {
+        Type::String(_) => "".into(),
+        Type::Bool => false.into(),
+        Type::Int32 | Type::Int64 | Type::IntOrString => 0.into(),
+        Type::Float64 => 0.0.into(),
+        Type::Quantity => "0".into(),
+        Type::Duration => "0s".into(),
+        Type::Message(id) if id.get().list => Value::Null,
+        Type::Message(id) => {
+            let mut map = Map::new();
+            complete(id.get(), &mut map);
+            Value::Object(map)
+        }
+        _ => Value::Null,
+    }
+}
+
+fn complete_field(field: &Field, map: &mut Map<String, Value>) {
+    let omits = field.omit_empty && !is_struct(&field.kind);
+    match map.get(field.name) {
+        Some(value) if omits && is_empty(value) => {
+            map.remove(field.name);
+        }
+        None if !(omits || field.omit_zero) => match of(&field.kind) {
+            Value::Null => {}
+            value => {
+                map.insert(field.name.to_owned(), value);
+            }
+        },
+        _ => {}
+    }
+}
+
+/// Go never calls a struct empty.
+fn is_struct(kind: &Type) -> bool {
+    match kind {
+        Type::Message(id) => !id.get().list,
+        Type::Quantity | Type::IntOrString | Type::Duration | Type::Raw => true,
+        _ => false,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+    }
+}
