@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::mvcc::{Applied, KeyRange, Options, Store, Want};
 use crate::vfs::Vfs;
@@ -14,6 +14,12 @@ pub fn mvcc_model(program: &[u8]) {
     crate::mvcc::agree_with_model(program);
 }
 
+/// As `mvcc_model`, on a disk that fails at some call and loses power: what is left is one of the
+/// last two checkpoints, whole.
+pub fn mvcc_faults(program: &[u8]) {
+    crate::mvcc::survive_power_cut(program);
+}
+
 /// Bytes as a segment file, or as damage done to a valid log, which is then recovered.
 pub fn wal_recover(data: &[u8]) {
     crate::wal::recover_anything(data);
@@ -22,9 +28,12 @@ pub fn wal_recover(data: &[u8]) {
 /// Bytes as damage to a page file: triples of a position (2 bytes) and what to turn over there.
 /// Opening, checking and reading what is left may fail, never panic or run for ever.
 pub fn page_decode(data: &[u8]) {
+    static WHOLE: OnceLock<Vec<u8>> = OnceLock::new();
     let dir = Path::new("/store");
     let file = dir.join("pages");
-    let mut bytes = small_page_file(dir).contents(&file).unwrap_or_default();
+    let mut bytes = WHOLE
+        .get_or_init(|| small_page_file(dir).contents(&file).unwrap_or_default())
+        .clone();
     for damage in data.chunks_exact(3) {
         let at = usize::from(u16::from_le_bytes([damage[0], damage[1]])) * 7 % bytes.len();
         bytes[at] ^= damage[2];

@@ -2,8 +2,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::meta::Meta;
-use super::model::run::{self, DIR, Input, Runner, agree, compare};
-use super::model::{Model, Row, Version};
+use super::model::run::{self, DIR, Input, Runner, agree, found_after};
+use super::model::{Row, Version};
 use super::*;
 use crate::vfs::sim::SimVfs;
 
@@ -428,26 +428,14 @@ fn any_power_cut_leaves_the_state_of_one_of_the_last_two_checkpoints() {
     }
 }
 
-/// Opens what a power cut has left and compares it with the model of the checkpoint it names.
-fn found_after(cut: &SimVfs, runner: &Runner, calls: u64) {
-    let store = run::open(cut).unwrap_or_else(|e| panic!("cut at call {calls}: {e}"));
-    let index = store.root().applied().index;
-    let newest = runner.durable[1];
-    assert!(
-        index >= newest,
-        "cut at call {calls}: {index} is older than the last sync"
-    );
-    let model: &Model = &runner.saved[&index];
-    compare(store.root(), model, 0, &mut Input(&[]));
-    compare(
-        store.root(),
-        model,
-        model.compacted().max(1),
-        &mut Input(&[]),
-    );
-    store
-        .check()
-        .unwrap_or_else(|e| panic!("cut at call {calls}: {e}"));
+#[test]
+fn store_survives_a_power_cut_in_arbitrary_programs() {
+    arbtest::arbtest(|u| {
+        run::survive(u.bytes(u.len())?);
+        Ok(())
+    })
+    .size_max(4096)
+    .budget_ms(2000);
 }
 
 #[test]

@@ -17,6 +17,9 @@ pub(crate) const DIR: &str = "/data/member/store";
 
 const OPENED: &str = "opened before the first step";
 
+/// Calls to the disk among which `survive` chooses; programs of a few kilobytes make that many.
+const CALLS_MAX: u64 = 200;
+
 /// Old views that are held, with the model as it was then.
 const VIEWS_MAX: usize = 3;
 
@@ -116,6 +119,52 @@ pub(crate) fn agree(data: &[u8]) {
     let mut runner = Runner::new(SimVfs::new(1), true);
     runner.run(&mut Input(data)).expect("a disk without faults");
     runner.finish();
+}
+
+/// Runs what is behind the first three bytes on a disk whose power goes at the call that the first
+/// two name, unsynced blocks surviving by the third; panics when what is left is wrong, or when
+/// life does not go on from it.
+pub(crate) fn survive(data: &[u8]) {
+    let (head, program) = data.split_at(data.len().min(3));
+    let [a, b, survival] = [0, 1, 2].map(|place| head.get(place).copied().unwrap_or(0));
+    let call = u64::from(u16::from_be_bytes([a, b])) % CALLS_MAX;
+    let vfs = SimVfs::new(u64::from(survival));
+    vfs.fail_after(call);
+    let mut runner = Runner::new(vfs.clone(), false);
+    // It ends in the error of the call that fails, or it does not come that far.
+    let _ = runner.run(&mut Input(program));
+    let cut = vfs.power_cut(u64::from(survival));
+    found_after(&cut, &runner, call);
+    let mut store = open(&cut).expect("what opened once opens again");
+    let index = store.root().applied().index + 1;
+    store
+        .write(Applied { index, term: 9 })
+        .put(b"after", b"", 0)
+        .expect("power is back");
+    let job = store.begin_checkpoint().expect("something to save");
+    store.finish_checkpoint(job.run().expect("power is back"));
+    drop(store);
+    let store = open(&cut.power_cut(0)).expect("a checkpoint that ended opens");
+    assert_eq!(store.root().applied().index, index);
+    store.check().expect("no page is lost or used twice");
+}
+
+/// Opens what a power cut has left and compares it with the model of the checkpoint it names.
+pub(crate) fn found_after(cut: &SimVfs, runner: &Runner, calls: u64) {
+    let store = open(cut).unwrap_or_else(|e| panic!("cut at call {calls}: {e}"));
+    let index = store.root().applied().index;
+    let newest = runner.durable[1];
+    assert!(
+        index >= newest,
+        "cut at call {calls}: {index} is older than the last sync"
+    );
+    let model: &Model = &runner.saved[&index];
+    compare(store.root(), model, 0, &mut Input(&[]));
+    let oldest = model.compacted().max(1);
+    compare(store.root(), model, oldest, &mut Input(&[]));
+    store
+        .check()
+        .unwrap_or_else(|e| panic!("cut at call {calls}: {e}"));
 }
 
 impl Runner {
