@@ -3,6 +3,8 @@
 //! new ids are in the request already.
 
 mod cluster;
+#[cfg(test)]
+mod frozen;
 pub mod kv;
 mod lease;
 #[cfg(test)]

@@ -10,15 +10,15 @@ use etcd_api::etcdserverpb as pb;
 use pb::request_op::Request as Op;
 use raft::durable::{LogWriter, Options};
 use raft::{Entry, HardState, Position, Write};
-use storage::mvcc::{Applied, KeyRange, Store, Want};
+use storage::mvcc::{Applied, Change, Item, KeyRange, Store, Want};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
-use super::{Effects, State, leases};
+use super::{Effects, State, lease_keys, leases};
 use crate::request::Request;
 
-const LOG: &str = "/member/log";
-const STORE: &str = "/member/store";
+pub(super) const LOG: &str = "/member/log";
+pub(super) const STORE: &str = "/member/store";
 const ENTRIES: u64 = 120;
 /// Ways in which unsynced blocks survive, tried after each cut.
 const SURVIVALS: u64 = 4;
@@ -98,35 +98,60 @@ fn apply(state: &mut State, entry: &Entry) {
     let _ = state.apply(applied, &request, &mut Effects::default());
 }
 
-/// Everything a client can see, and the rows HashKV digests.
-fn seen(state: &State) -> String {
+/// Everything a client can see, and the rows that HashKV digests, in words that stay the same
+/// from version to version.
+pub(super) fn seen(state: &State) -> String {
     let root = state.store.root();
-    let mut text = format!(
-        "{:?} {} {}",
-        root.applied(),
-        root.revision(),
-        root.compacted()
-    );
+    let Applied { index, term } = root.applied();
+    let (revision, compacted) = (root.revision(), root.compacted());
+    let mut text =
+        format!("applied {term}.{index}, revision {revision}, compacted {compacted}\nkeys\n");
     root.range(KeyRange::ALL, 0, Want::Values, &mut |item| {
-        text += &format!("\n{item:?}");
+        text += &told(&item);
         ControlFlow::Continue(())
     })
     .unwrap();
-    root.hash_rows(root.revision(), &mut |change| {
-        text += &format!("\n{change:?}")
+    text += "digested\n";
+    root.hash_rows(revision, &mut |change| match change {
+        Change::Put { revision, item } => {
+            text += &format!("{}.{} {}", revision.main, revision.sub, told(&item));
+        }
+        Change::Delete { revision, key } => {
+            let key = String::from_utf8_lossy(key);
+            text += &format!("{}.{} {key} deleted\n", revision.main, revision.sub);
+        }
     })
     .unwrap();
-    text + &format!("\n{:?}", leases(root).unwrap())
+    for lease in leases(root).unwrap() {
+        let keys = lease_keys(root, lease.id).unwrap();
+        text += &format!("lease {} of {} s: {keys:?}\n", lease.id, lease.granted_ttl);
+    }
+    text
 }
 
-struct Machine {
+/// A row; values repeat one byte here.
+fn told(item: &Item<'_>) -> String {
+    let key = String::from_utf8_lossy(item.key);
+    let byte = item.value.first().copied().unwrap_or(0);
+    assert!(item.value.iter().all(|other| *other == byte));
+    format!(
+        "{key} created {} modified {} version {} lease {} value {} * {byte}\n",
+        item.create_revision,
+        item.mod_revision,
+        item.version,
+        item.lease,
+        item.value.len()
+    )
+}
+
+pub(super) struct Machine {
     log: LogWriter,
-    state: State,
+    pub(super) state: State,
     /// The newest entry in the log.
-    last: u64,
+    pub(super) last: u64,
 }
 
-fn open(vfs: &SimVfs) -> storage::Result<Machine> {
+pub(super) fn open(vfs: &SimVfs) -> storage::Result<Machine> {
     let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
     for dir in [LOG, STORE] {
         let made = vfs.create_dir_all(Path::new(dir));
@@ -152,12 +177,12 @@ fn open(vfs: &SimVfs) -> storage::Result<Machine> {
 /// The server's ways, in one thread: batches go to the log and are synced, then applied; now and
 /// then a checkpoint runs while entries go on, the log loses what both checkpoints hold, and what
 /// was compacted goes. `synced` is what clients were told.
-fn work(vfs: &SimVfs, synced: &mut u64) -> storage::Result<()> {
+pub(super) fn work(vfs: &SimVfs, through: u64, synced: &mut u64) -> storage::Result<()> {
     let mut machine = open(vfs)?;
     let mut job = None;
-    while machine.last < ENTRIES {
+    while machine.last < through {
         let first = machine.last + 1;
-        let last = (first + first % 3).min(ENTRIES);
+        let last = (first + first % 3).min(through);
         let entries: Vec<Entry> = (first..=last).map(entry).collect();
         machine.log.append(&Write {
             entries: entries.clone(),
@@ -200,7 +225,7 @@ fn power_cut_at_any_call_of_log_and_store_loses_nothing_synced() {
         let vfs = SimVfs::new(call);
         vfs.fail_after(call);
         let mut synced = 0;
-        let finished = work(&vfs, &mut synced).is_ok();
+        let finished = work(&vfs, ENTRIES, &mut synced).is_ok();
         for survival in 0..SURVIVALS {
             let what = format!("call {call}, survival {survival}");
             let image = vfs.power_cut(survival);
@@ -228,7 +253,8 @@ fn power_cut_at_any_call_of_log_and_store_loses_nothing_synced() {
         }
         // And life goes on from what was left.
         let image = vfs.power_cut(call);
-        work(&image, &mut synced).unwrap_or_else(|error| panic!("after call {call}: {error}"));
+        work(&image, ENTRIES, &mut synced)
+            .unwrap_or_else(|error| panic!("after call {call}: {error}"));
         assert!(seen(&open(&image).unwrap().state) == without_cut[ENTRIES as usize]);
     }
 }

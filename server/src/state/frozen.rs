@@ -1,0 +1,75 @@
+//! Data directories as earlier versions left them, kept in `server/testdata/frozen/`: each has to
+//! open, check, and hold what is written beside it in `seen.txt`.
+//!
+//! A change of the format adds one (`FREEZE=NAME cargo test -p stele --lib frozen`) and leaves the
+//! others alone: from the first release on, a directory in use is opened by every later version.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test reads and writes the samples it keeps"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use storage::vfs::Vfs;
+use storage::vfs::sim::SimVfs;
+
+use super::power::{LOG, STORE, open, seen, work};
+
+/// Ends while a lease lives, with entries behind the newest checkpoint and two segments of the log.
+const ENTRIES: u64 = 55;
+
+#[test]
+fn frozen_data_directories_open_and_hold_what_they_held() {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/frozen");
+    if let Some(name) = std::env::var_os("FREEZE") {
+        freeze(&samples.join(name));
+    }
+    let mut found = 0;
+    for sample in fs::read_dir(&samples).unwrap() {
+        let sample = sample.unwrap().path();
+        let written = fs::read_to_string(sample.join("seen.txt")).unwrap();
+        let vfs = SimVfs::new(1);
+        for dir in [LOG, STORE] {
+            vfs.create_dir_all(Path::new(dir)).unwrap();
+            for file in fs::read_dir(kept(&sample, dir)).unwrap() {
+                let file = file.unwrap();
+                let bytes = fs::read(file.path()).unwrap();
+                vfs.install(&Path::new(dir).join(file.file_name()), &bytes);
+            }
+        }
+        let what = sample.display();
+        let machine = open(&vfs).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let checked = machine.state.store.check();
+        checked.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(
+            seen(&machine.state) == written,
+            "{what} holds something else"
+        );
+        found += 1;
+    }
+    assert!(found > 0, "no samples in {}", samples.display());
+}
+
+fn freeze(sample: &Path) {
+    assert!(!sample.exists(), "samples are never written again");
+    let vfs = SimVfs::new(1);
+    work(&vfs, ENTRIES, &mut 0).unwrap();
+    let killed = vfs.process_killed();
+    for dir in [LOG, STORE] {
+        let to = kept(sample, dir);
+        fs::create_dir_all(&to).unwrap();
+        for name in killed.list(Path::new(dir)).unwrap() {
+            let bytes = killed.contents(&Path::new(dir).join(&name)).unwrap();
+            fs::write(to.join(name), bytes).unwrap();
+        }
+    }
+    let machine = open(&killed).unwrap();
+    assert_eq!(machine.last, ENTRIES);
+    fs::write(sample.join("seen.txt"), seen(&machine.state)).unwrap();
+}
+
+/// Where the sample keeps a directory of the server.
+fn kept(sample: &Path, dir: &str) -> PathBuf {
+    sample.join(dir.trim_start_matches("/member/"))
+}
