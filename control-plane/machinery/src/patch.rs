@@ -1,8 +1,21 @@
-//! The three patches: JSON patch, merge patch and strategic merge patch.
+//! The three patches: JSON patch, merge patch and strategic merge patch. None of them checks the
+//! result: what a patch makes of an object goes through the same reading as any other body.
 
+mod strategic;
+#[cfg(test)]
+mod tests;
+
+use json_patch::{PatchOperation, jsonptr};
 use serde_json::Value;
 
 use crate::schema::Message;
+
+/// The most operations of one JSON patch.
+const OPERATIONS_MAX: usize = 10_000;
+/// The most bytes that the copies of one JSON patch may add: each could double the object.
+const COPIED_BYTES_MAX: usize = 3 << 20;
+/// How deep a merge patch may nest; bodies that were read from text are never deeper.
+const DEPTH_MAX: usize = 128;
 
 /// Why a patch does not apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,20 +37,48 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// Applies a list of operations (RFC 6902).
-pub fn json(_object: &Value, _patch: &Value) -> Result<Value, Error> {
-    unimplemented!()
+pub fn json(object: &Value, patch: &Value) -> Result<Value, Error> {
+    let operations: Vec<PatchOperation> = serde::Deserialize::deserialize(patch)
+        .map_err(|error: serde_json::Error| Error::Malformed(error.to_string()))?;
+    if operations.len() > OPERATIONS_MAX {
+        let count = operations.len();
+        let text = format!(
+            "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {count}"
+        );
+        return Err(Error::Malformed(text));
+    }
+    let mut object = object.clone();
+    let mut copied = 0;
+    for operation in operations {
+        if let PatchOperation::Copy(copy) = &operation {
+            let from: &jsonptr::Pointer = &copy.from;
+            copied += from
+                .resolve(&object)
+                .map_or(0, |value| value.to_string().len());
+            if copied > COPIED_BYTES_MAX {
+                let text = format!("the copies of the patch exceed {COPIED_BYTES_MAX} bytes");
+                return Err(Error::Malformed(text));
+            }
+        }
+        json_patch::patch(&mut object, &[operation])
+            .map_err(|error| Error::Unprocessable(error.to_string()))?;
+    }
+    Ok(object)
 }
 
 /// Lays a document over the object; null takes away (RFC 7386).
-pub fn merge(_object: &Value, _patch: &Value) -> Value {
-    unimplemented!()
+pub fn merge(object: &Value, patch: &Value) -> Value {
+    let mut object = object.clone();
+    json_patch::merge(&mut object, patch);
+    object
 }
 
 /// Applies a strategic merge patch to an object of this message.
-pub fn strategic(
-    _object: &Value,
-    _patch: &Value,
-    _message: &'static Message,
-) -> Result<Value, Error> {
-    unimplemented!()
+pub fn strategic(object: &Value, patch: &Value, message: &'static Message) -> Result<Value, Error> {
+    let (Value::Object(original), Value::Object(patch)) = (object, patch) else {
+        return Err(Error::Malformed("the patch is no JSON object".into()));
+    };
+    let place = strategic::Place::Message(message);
+    let merged = strategic::merge_map(original.clone(), patch.clone(), place, 0)?;
+    Ok(Value::Object(merged))
 }

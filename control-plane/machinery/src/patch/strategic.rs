@@ -1,0 +1,501 @@
+//! The strategic merge patch: a merge patch that knows which lists to merge and by which key.
+//!
+//! Directives, all beginning with `$`:
+//!
+//! | in a patch | means |
+//! |---|---|
+//! | `$patch: replace` in a map | the map is what the patch says |
+//! | `$patch: delete` in a map | the map becomes empty, or is not added |
+//! | `$patch: replace` in an item of a merged list | the list is the patch's other items |
+//! | `$patch: delete` in an item of a merged list | the item of that key goes |
+//! | `$retainKeys: [..]` in a map | every other key goes first |
+//! | `$deleteFromPrimitiveList/f: [..]` | these values go from the list `f` |
+//! | `$setElementOrder/f: [..]` | the list `f` comes into this order; items it does not name keep their place |
+
+use serde_json::{Map, Value};
+
+use super::{DEPTH_MAX, Error};
+use crate::schema::{Field, Message, Type};
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
+const ELEMENT_ORDER: &str = "$setElementOrder/";
+
+type Object = Map<String, Value>;
+
+/// What is known of the map that is merged.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// It has these fields.
+    Message(&'static Message),
+    /// Free keys, or nothing known.
+    Free,
+}
+
+impl Place {
+    fn field(self, key: &str) -> Result<&'static Field, Error> {
+        let Place::Message(message) = self else {
+            return Err(unfit(
+                "merging an object in json but data type is not struct, instead is: map",
+            ));
+        };
+        message.field(key).ok_or_else(|| {
+            let name = message.short_name();
+            unfit(format!(
+                "unable to find api field in struct {name} for the json field {key:?}"
+            ))
+        })
+    }
+
+    fn below(field: &'static Field) -> Place {
+        match field.message() {
+            Some(message) if matches!(field.kind, Type::Message(_) | Type::List(_)) => {
+                Place::Message(message)
+            }
+            _ => Place::Free,
+        }
+    }
+}
+
+/// Merges a patch into a map.
+pub(super) fn merge_map(
+    mut original: Object,
+    mut patch: Object,
+    place: Place,
+    depth: usize,
+) -> Result<Object, Error> {
+    if depth > DEPTH_MAX {
+        return Err(Error::Malformed("the patch nests too deeply".into()));
+    }
+    match patch.remove(DIRECTIVE) {
+        None => {}
+        Some(Value::String(word)) if word == "replace" => return Ok(patch),
+        Some(Value::String(word)) if word == "delete" => return Ok(Object::new()),
+        Some(other) => {
+            let shown = show(&other);
+            patch.insert(DIRECTIVE.into(), other);
+            return Err(unknown_directive(&shown, patch));
+        }
+    }
+    retain_keys(&mut original, &mut patch)?;
+    order_lists(&mut original, &mut patch, place, depth)?;
+    // Deletions first: a value that is both taken away and added is there in the end.
+    for delete in [true, false] {
+        let keys = patch
+            .keys()
+            .filter(|key| key.starts_with(DELETE_FROM) == delete);
+        for key in keys.cloned().collect::<Vec<_>>() {
+            if let Some(value) = patch.remove(&key) {
+                let name = key.strip_prefix(DELETE_FROM).unwrap_or(&key);
+                merge_field(&mut original, name, value, delete, (place, depth))?;
+            }
+        }
+    }
+    Ok(original)
+}
+
+fn merge_field(
+    original: &mut Object,
+    key: &str,
+    mut value: Value,
+    delete: bool,
+    (place, depth): (Place, usize),
+) -> Result<(), Error> {
+    if value.is_null() {
+        original.remove(key);
+        return Ok(());
+    }
+    let merged = match (original.remove(key), value) {
+        (Some(Value::Object(ours)), Value::Object(theirs)) => {
+            let field = place.field(key)?;
+            match field.patch.replace {
+                true => theirs.into(),
+                false => merge_map(ours, theirs, Place::below(field), depth + 1)?.into(),
+            }
+        }
+        (Some(Value::Array(ours)), Value::Array(theirs)) => {
+            let field = place.field(key)?;
+            match field.patch.merge || delete {
+                true => merge_list(ours, theirs, field, delete, depth)?.into(),
+                false => Value::Array(theirs),
+            }
+        }
+        (Some(ours), _) if delete => ours,
+        (None, _) if delete => return Ok(()),
+        (_, theirs) => {
+            value = theirs;
+            without_nulls(&mut value);
+            match without_directives(value) {
+                Some(value) => value,
+                None => return Ok(()),
+            }
+        }
+    };
+    original.insert(key.to_owned(), merged);
+    Ok(())
+}
+
+fn merge_list(
+    original: Vec<Value>,
+    patch: Vec<Value>,
+    field: &'static Field,
+    delete: bool,
+    depth: usize,
+) -> Result<Vec<Value>, Error> {
+    if original.is_empty() && patch.is_empty() {
+        return Ok(original);
+    }
+    let key = field.patch.merge_key;
+    let maps = holds_maps(&original, &patch)?;
+    if !maps && delete {
+        let kept = original.into_iter().filter(|value| !patch.contains(value));
+        return Ok(kept.collect());
+    }
+    if !maps {
+        let mut merged = original.clone();
+        for value in &patch {
+            if !merged.contains(value) {
+                merged.push(value.clone());
+            }
+        }
+        return arrange(merged, &patch, &original, "");
+    }
+    if key.is_empty() {
+        let name = field.name;
+        return Err(unfit(format!(
+            "cannot merge lists without merge key for {name}"
+        )));
+    }
+    let (original, patch) = special_items(original, patch, key)?;
+    let mut merged = original.clone();
+    let order = patch.clone();
+    for item in patch {
+        let Value::Object(theirs) = item else {
+            continue;
+        };
+        let at = find(&merged, key, key_of(&theirs, key)?)?;
+        match at {
+            Some(at) => {
+                let ours = match merged[at].take() {
+                    Value::Object(ours) => ours,
+                    _ => Object::new(),
+                };
+                merged[at] = merge_map(ours, theirs, Place::below(field), depth + 1)?.into();
+            }
+            None => merged.push(theirs.into()),
+        }
+    }
+    arrange(merged, &order, &original, key)
+}
+
+/// Takes the items with directives out of a patch and does what they say.
+fn special_items(
+    mut original: Vec<Value>,
+    patch: Vec<Value>,
+    key: &str,
+) -> Result<(Vec<Value>, Vec<Value>), Error> {
+    let mut plain = Vec::new();
+    let mut replace = false;
+    for item in patch {
+        let word = match item.get(DIRECTIVE) {
+            None => {
+                plain.push(item);
+                continue;
+            }
+            Some(word) => word.as_str().unwrap_or_default(),
+        };
+        let Value::Object(item) = &item else { continue };
+        match word {
+            "delete" => {
+                let value = key_of(item, key)?;
+                while let Some(at) = find(&original, key, value)? {
+                    original.remove(at);
+                }
+            }
+            "replace" => replace = true,
+            "merge" => return Err(unfit("merging lists cannot yet be specified in the patch")),
+            other => return Err(unknown_directive(other, item.clone())),
+        }
+    }
+    Ok(match replace {
+        true => (plain, Vec::new()),
+        false => (original, plain),
+    })
+}
+
+/// Leaves only the keys the patch names, which must cover what it sets.
+fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Error> {
+    let Some(retain) = patch.remove(RETAIN_KEYS) else {
+        return Ok(());
+    };
+    let malformed = || Error::Malformed("invalid patch format of retainKeys".into());
+    let Value::Array(retain) = retain else {
+        return Err(malformed());
+    };
+    let retained = |key: &str| retain.iter().any(|one| one == key);
+    let other = |key: &str| key.starts_with(DELETE_FROM) || key.starts_with(ELEMENT_ORDER);
+    if patch
+        .iter()
+        .any(|(key, value)| !value.is_null() && !other(key) && !retained(key))
+    {
+        return Err(malformed());
+    }
+    original.retain(|key, _| retained(key));
+    Ok(())
+}
+
+/// Merges the lists for which the patch gives an order, and brings them into it.
+fn order_lists(
+    original: &mut Object,
+    patch: &mut Object,
+    place: Place,
+    depth: usize,
+) -> Result<(), Error> {
+    let keys = patch.keys().filter(|key| key.starts_with(ELEMENT_ORDER));
+    for directive in keys.cloned().collect::<Vec<_>>() {
+        let order = list(patch.remove(&directive).unwrap_or_default())?;
+        let key = &directive[ELEMENT_ORDER.len()..];
+        let ours = original.get(key).cloned().map(list).transpose()?;
+        let theirs = patch.get(key).cloned().map(list).transpose()?;
+        let field = place.field(key)?;
+        let merge_key = field.patch.merge_key;
+        same_order(theirs.as_deref().unwrap_or_default(), &order, merge_key)?;
+        let mut server = ours.clone().unwrap_or_default();
+        if !merge_key.is_empty() {
+            refill(
+                &mut server,
+                theirs.as_deref().unwrap_or_default(),
+                merge_key,
+            );
+        }
+        let merged = match (ours, theirs) {
+            (None, None) => continue,
+            (Some(ours), None) => ours,
+            (None, Some(theirs)) => theirs.into_iter().filter_map(without_directives).collect(),
+            (Some(ours), Some(theirs)) if field.patch.merge => {
+                merge_list(ours, theirs, field, false, depth)?
+            }
+            (Some(_), Some(theirs)) => theirs,
+        };
+        if merged.is_empty() && server.is_empty() && patch.get(key).is_none_or(is_empty_list) {
+            return Err(unfit("no elements in any of the given slices"));
+        }
+        original.insert(
+            key.into(),
+            arrange(merged, &order, &server, merge_key)?.into(),
+        );
+        patch.remove(key);
+    }
+    Ok(())
+}
+
+/// Go edits the server's list in place and then takes its order: where the patch deletes items,
+/// those it adds move up into the slots that became free. The result depends on it.
+fn refill(server: &mut Vec<Value>, patch: &[Value], key: &str) {
+    let (length, before) = (server.len(), server.clone());
+    let named = |one: &Value, item: &Value| one.get(key) == item.get(key);
+    let (special, plain): (Vec<_>, Vec<_>) =
+        patch.iter().partition(|item| item.get(DIRECTIVE).is_some());
+    if special.iter().any(|item| item[DIRECTIVE] == "replace") {
+        return;
+    }
+    server.retain(|one| !special.iter().any(|item| named(one, item)));
+    let added = plain.into_iter().filter(|item| {
+        let deleted = special.iter().any(|gone| named(gone, item));
+        deleted || !before.iter().any(|one| named(one, item))
+    });
+    server.extend(added.cloned());
+    server.truncate(length);
+}
+
+fn is_empty_list(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// Every item of the patch must occur in the order, and in that order.
+fn same_order(patch: &[Value], order: &[Value], key: &str) -> Result<(), Error> {
+    if patch.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let mut places = order.iter();
+    for item in patch.iter().filter(|item| item.get(DIRECTIVE).is_none()) {
+        let same = |place: &Value| match key {
+            "" => Ok(place == item),
+            key => Ok(member(place, key)? == member(item, key)?),
+        };
+        let mut found = false;
+        for place in places.by_ref() {
+            if same(place)? {
+                found = true;
+                break;
+            }
+        }
+        if !found {
+            let (patch, order) = (show_list(patch), show_list(order));
+            return Err(unfit(format!(
+                "The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Sorts what `order` names by it, then puts the rest where the server had it: before the first
+/// named item that it used to precede.
+fn arrange(
+    merged: Vec<Value>,
+    order: &[Value],
+    server: &[Value],
+    key: &str,
+) -> Result<Vec<Value>, Error> {
+    let index = |list: &[Value], item: &Value| -> Result<Option<usize>, Error> {
+        match key {
+            "" => Ok(list.iter().position(|one| one == item)),
+            key => find(list, key, member(item, key)?),
+        }
+    };
+    let (mut named, mut rest) = (Vec::new(), Vec::new());
+    for item in merged {
+        match index(order, &item)? {
+            Some(at) => named.push((at, index(server, &item)?, item)),
+            None => rest.push((index(server, &item)?, item)),
+        }
+    }
+    named.sort_by_key(|(at, _, _)| *at);
+    rest.sort_by_key(|(at, _)| at.unwrap_or(usize::MAX));
+    let mut arranged = Vec::with_capacity(named.len() + rest.len());
+    let (mut named, mut rest) = (named.into_iter().peekable(), rest.into_iter().peekable());
+    loop {
+        let first = match (rest.peek(), named.peek()) {
+            (Some((Some(left), _)), Some((_, Some(right), _))) => left < right,
+            (Some(_), None) => true,
+            (None, None) => return Ok(arranged),
+            _ => false,
+        };
+        let item = match first {
+            true => rest.next().map(|(_, item)| item),
+            false => named.next().map(|(_, _, item)| item),
+        };
+        arranged.extend(item);
+    }
+}
+
+/// Whether the lists hold maps; they must hold one type only, and no lists.
+fn holds_maps(original: &[Value], patch: &[Value]) -> Result<bool, Error> {
+    let mut all = original.iter().chain(patch);
+    let Some(first) = all.next() else {
+        return Err(unfit("no elements in any of the given slices"));
+    };
+    if first.is_array() {
+        return Err(unfit("lists of lists are not supported"));
+    }
+    if all.any(|one| std::mem::discriminant(one) != std::mem::discriminant(first)) {
+        let lists = format!("[{} {}]", show_list(original), show_list(patch));
+        return Err(unfit(format!(
+            "list element types are not identical: {lists}"
+        )));
+    }
+    Ok(first.is_object())
+}
+
+fn find(list: &[Value], key: &str, value: &Value) -> Result<Option<usize>, Error> {
+    for (at, item) in list.iter().enumerate() {
+        let Value::Object(item) = item else {
+            return Err(unfit(format!("value for key {at} is not a map")));
+        };
+        if item.get(key) == Some(value) {
+            return Ok(Some(at));
+        }
+    }
+    Ok(None)
+}
+
+fn member<'a>(item: &'a Value, key: &str) -> Result<&'a Value, Error> {
+    match item {
+        Value::Object(map) => key_of(map, key),
+        other => Err(unfit(format!(
+            "expected a map, but received {}",
+            show(other)
+        ))),
+    }
+}
+
+fn key_of<'a>(item: &'a Object, key: &str) -> Result<&'a Value, Error> {
+    item.get(key).ok_or_else(|| {
+        let item = show_map(item);
+        unfit(format!(
+            "map: {item} does not contain declared merge key: {key}"
+        ))
+    })
+}
+
+fn list(value: Value) -> Result<Vec<Value>, Error> {
+    let found = match value {
+        Value::Array(list) => return Ok(list),
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Object(_) => "map[string]interface {}",
+    };
+    Err(unfit(format!(
+        "expected a []interface {{}}, but received a {found}"
+    )))
+}
+
+/// What is added to an object has no nulls to take anything away.
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(without_nulls);
+        }
+        Value::Array(list) => list.iter_mut().for_each(without_nulls),
+        _ => {}
+    }
+}
+
+/// What is added to an object loses the maps that only say what to do.
+fn without_directives(value: Value) -> Option<Value> {
+    Some(match value {
+        Value::Object(map) if map.contains_key(DIRECTIVE) => return None,
+        Value::Object(map) => map
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, without_directives(value)?)))
+            .collect(),
+        Value::Array(list) => list.into_iter().filter_map(without_directives).collect(),
+        plain => plain,
+    })
+}
+
+fn unknown_directive(word: &str, patch: Object) -> Error {
+    let patch = show_map(&patch);
+    unfit(format!("unknown patch type: {word} in map: {patch}"))
+}
+
+fn unfit(text: impl Into<String>) -> Error {
+    Error::Unprocessable(text.into())
+}
+
+/// A value as Go prints it in messages.
+fn show(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => show_list(list),
+        Value::Object(map) => show_map(map),
+        plain => plain.to_string(),
+    }
+}
+
+fn show_list(list: &[Value]) -> String {
+    format!("[{}]", list.iter().map(show).collect::<Vec<_>>().join(" "))
+}
+
+fn show_map(map: &Object) -> String {
+    let entries = map
+        .iter()
+        .map(|(key, value)| format!("{key}:{}", show(value)));
+    format!("map[{}]", entries.collect::<Vec<_>>().join(" "))
+}
