@@ -522,3 +522,102 @@ fn sec_7_a_follower_too_far_behind_gets_the_state_and_then_the_log() {
     cluster.settle();
     assert_eq!(cluster.nodes[&3].machine, cluster.nodes[&1].machine);
 }
+
+#[test]
+fn sec_5_2_a_leader_keeps_its_followers_by_heartbeats() {
+    let mut cluster = Cluster::new(&[1, 2, 3]);
+    cluster.elect(1);
+    let roles_before = cluster.trace.len();
+    for _ in 0..50 {
+        cluster.pass(Duration::from_millis(100));
+        cluster.settle();
+    }
+    assert_eq!(cluster.leader(), Some(1));
+    assert_eq!(cluster.trace.len(), roles_before, "{:?}", cluster.trace);
+}
+
+#[test]
+fn sec_5_2_a_split_vote_is_followed_by_another_election() {
+    let mut cluster = Cluster::new(&[1, 2, 3, 4]);
+    for id in 1..=4 {
+        let config = &mut cluster.node(id).config;
+        config.pre_vote = false;
+        config.seed = id;
+        cluster.start(id);
+    }
+    cluster.step(1, Input::Campaign);
+    cluster.step(2, Input::Campaign);
+    // Two votes each, their own among them; three make a majority.
+    cluster.deliver(|m| (m.from, m.to) == (1, 3) || (m.from, m.to) == (2, 4));
+    cluster.settle();
+    assert_eq!(cluster.leader(), None);
+    for _ in 0..100 {
+        cluster.pass(Duration::from_millis(50));
+        cluster.settle();
+    }
+    let leader = cluster
+        .leader()
+        .expect("timeouts differ, so somebody is first");
+    assert!(cluster.raft(leader).status().term > 1);
+}
+
+#[test]
+fn sec_5_3_what_conflicts_goes_and_what_lies_before_it_stays() {
+    let mut cluster = with_log(&[1, 1, 1], 1);
+    let newer = append(at(1, 1), vec![entry(2, 2)], 0);
+    cluster.step(1, message(2, 1, 2, newer));
+    let log: Vec<Position> = cluster.log(1).values().map(Entry::position).collect();
+    assert_eq!(log, [at(1, 1), at(2, 2)]);
+}
+
+#[test]
+fn sec_5_3_a_leader_only_appends_to_its_own_log() {
+    let mut cluster = with_log(&[1, 1, 2], 2);
+    cluster.elect(1);
+    let held = cluster.log(1);
+    let refused = Body::AppendReply {
+        index: 3,
+        rejected: Some(at(0, 0)),
+    };
+    cluster.step(1, message(2, 1, 3, refused));
+    cluster.propose(1, "more");
+    let now = cluster.log(1);
+    assert!(now.len() == held.len() + 1 && held.iter().all(|(i, e)| now[i] == *e));
+}
+
+#[test]
+fn sec_5_5_a_repeated_append_changes_nothing_and_is_answered_again() {
+    let mut cluster = with_log(&[1], 1);
+    let again = || message(2, 1, 1, append(at(1, 1), vec![entry(1, 2)], 1));
+    cluster.step(1, again());
+    let (first, log) = (sent(&mut cluster), cluster.log(1));
+    cluster.step(1, again());
+    assert_eq!(sent(&mut cluster), first);
+    assert_eq!(cluster.log(1), log);
+}
+
+#[test]
+fn sec_8_a_new_leader_appends_an_entry_of_its_own_term_at_once() {
+    let mut cluster = with_log(&[1], 1);
+    cluster.elect(1);
+    let status = cluster.raft(1).status();
+    assert_eq!((status.term, status.last, status.commit), (2, 2, 2));
+    assert!(cluster.log(1)[&2].data.is_empty());
+}
+
+#[test]
+fn thesis_10_2_1_appends_follow_each_other_without_waiting_for_answers() {
+    let mut cluster = Cluster::new(&[1, 2, 3]);
+    cluster.elect(1);
+    for data in ["a", "b", "c"] {
+        cluster.propose(1, data);
+    }
+    let to_2 = sent(&mut cluster).into_iter().filter(|m| m.to == 2);
+    let firsts: Vec<Position> = to_2
+        .map(|m| match m.body {
+            Body::Append { entries, .. } => entries[0].position(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(firsts, [at(1, 2), at(1, 3), at(1, 4)]);
+}
