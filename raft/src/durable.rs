@@ -76,6 +76,7 @@ pub struct Opened {
 pub struct LogWriter {
     wal: Wal,
     last: Index,
+    written_bytes: u64,
 }
 
 impl LogWriter {
@@ -96,7 +97,11 @@ impl LogWriter {
         let term_on_disk = replay.hard_state.term;
         let (recovered, voided) = replay.settle(applied)?;
         let last = recovered.base.index + recovered.entries.len() as Index;
-        let mut writer = LogWriter { wal, last };
+        let mut writer = LogWriter {
+            wal,
+            last,
+            written_bytes: 0,
+        };
         if voided {
             writer.reset(applied);
         }
@@ -148,7 +153,13 @@ impl LogWriter {
         if let Some(state) = &write.hard_state {
             self.hard_state(state);
         }
+        self.written_bytes += self.wal.buffered_bytes() as u64;
         self.wal.write()
+    }
+
+    /// Bytes of records handed to the file system since the start.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
     }
 
     fn reset(&mut self, position: Position) {

@@ -12,9 +12,10 @@ use crate::error::Error;
 use crate::event::{
     Applied, ApplyEvent, Committed, LeaseAnswer, LeaseCall, Outcome, Reply, ReplySlot,
 };
-use crate::lessor::Lessor;
+use crate::lessor::{Lessor, Renewal};
+use crate::metrics::Operation;
 use crate::request::Request;
-use crate::state::{self, Effects, State};
+use crate::state::{self, Effects, State, Tally};
 use crate::watch::HubHandle;
 
 /// Bytes of changed pages in memory that start a checkpoint.
@@ -45,6 +46,8 @@ pub struct Applier {
     checkpoint_running: bool,
     log_bytes: u64,
     compacting: bool,
+    /// When the compaction under way was applied; not known of one that a crash interrupted.
+    compacting_since: Option<Now>,
     /// Clients that asked for physical compaction.
     waiting_compaction: Vec<ReplySlot>,
     /// Clients whose renewal must first take back a checkpoint of their lease, by lease id.
@@ -69,7 +72,24 @@ pub struct ApplyEffects {
     /// Hashes of histories about to be compacted, to be computed on another thread.
     pub hash: Vec<HashJob>,
     pub cluster_changed: bool,
+    pub counts: Counts,
     pub stopped: bool,
+}
+
+/// What a turn did, for the metrics.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub tally: Tally,
+    /// Entries by operation, and whether they succeeded.
+    pub applied: Vec<(Operation, bool)>,
+    /// Times to live in seconds, of new leases.
+    pub leases_granted: Vec<i64>,
+    pub leases_revoked: u64,
+    pub leases_renewed: u64,
+    pub leases_expired: u64,
+    pub compacted_rows: Option<usize>,
+    /// A compaction ended, so long after it began.
+    pub compaction_took: Option<Now>,
 }
 
 /// The digest that etcd keeps of each of its last compactions: the history up to the compaction's
@@ -105,6 +125,7 @@ impl Applier {
             checkpoint_running: false,
             log_bytes: 0,
             compacting: true, // One that a crash interrupted goes on.
+            compacting_since: None,
             waiting_compaction: Vec::new(),
             waiting_renewals: HashMap::new(),
             stopping: false,
@@ -157,7 +178,7 @@ impl Applier {
             };
             self.apply(now, committed, effects)?;
         }
-        self.compact(effects)?;
+        self.compact(now, effects)?;
         self.state.store.publish();
         let revision = self.state.store.root().revision();
         if revision != revision_before {
@@ -231,15 +252,25 @@ impl Applier {
         }
         let mut did = Effects::default();
         let result = self.state.apply(position, request, &mut did);
+        let counts = &mut effects.counts;
+        if let Some(operation) = Operation::of(request) {
+            counts.applied.push((operation, result.is_ok()));
+        }
         result.as_ref().map_err(Error::clone)?;
+        counts.tally += did.tally;
         if let Some(row) = did.granted {
             self.lessor.grant(row.id, row.granted_ttl, now);
+            counts.leases_granted.push(row.granted_ttl);
         }
         if let Some(id) = did.revoked {
             self.lessor.revoke(id);
+            counts.leases_revoked += 1;
         }
         self.finish_renewals(request, effects);
-        self.compacting |= did.compacted.is_some();
+        if did.compacted.is_some() {
+            self.compacting = true;
+            self.compacting_since = Some(now);
+        }
         effects.cluster_changed |= did.cluster_changed;
         result
     }
@@ -269,7 +300,7 @@ impl Applier {
         effects: &mut ApplyEffects,
     ) {
         let answer = match call {
-            LeaseCall::KeepAlive { id } => match self.lessor.renew(id, now) {
+            LeaseCall::KeepAlive { id } => match self.renew(now, id, effects) {
                 None => Ok(LeaseAnswer::default()),
                 Some(renewal) if renewal.checkpointed => {
                     effects.proposals.push(checkpoint_request(vec![(id, 0)]));
@@ -308,6 +339,12 @@ impl Applier {
         effects
             .replies
             .push((slot, self.answer(answer.map(Outcome::Lease))));
+    }
+
+    fn renew(&mut self, now: Now, id: i64, effects: &mut ApplyEffects) -> Option<Renewal> {
+        let renewal = self.lessor.renew(id, now)?;
+        effects.counts.leases_renewed += 1;
+        Some(renewal)
     }
 
     fn time_to_live(&self, now: Now, id: i64, keys: bool) -> Result<LeaseAnswer, Error> {
@@ -354,6 +391,7 @@ impl Applier {
 
     fn run_lessor(&mut self, now: Now, effects: &mut ApplyEffects) {
         let expired = self.lessor.expired(now, LEASES_PER_TURN);
+        effects.counts.leases_expired += expired.len() as u64;
         effects.proposals.extend(
             expired
                 .into_iter()
@@ -366,7 +404,7 @@ impl Applier {
     }
 
     /// Removes some of what the last compaction made invisible; answers those who wait for all.
-    fn compact(&mut self, effects: &mut ApplyEffects) -> Result<(), Error> {
+    fn compact(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
         if !self.compacting {
             return Ok(());
         }
@@ -374,8 +412,13 @@ impl Applier {
             return Ok(());
         }
         let progress = self.state.store.compact_step(COMPACT_STEP_ROWS)?;
+        if self.compacting_since.is_some() {
+            effects.counts.compacted_rows = Some(progress.removed);
+        }
         if progress.done {
             self.compacting = false;
+            let since = self.compacting_since.take();
+            effects.counts.compaction_took = since.map(|since| now.saturating_sub(since));
             for slot in std::mem::take(&mut self.waiting_compaction) {
                 effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
             }

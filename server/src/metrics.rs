@@ -5,6 +5,7 @@
 //! that are missing stand there with zero, which is the truth.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 
@@ -21,7 +22,9 @@ pub use calls::{CODES, Call, CallType, Calls, METHODS, Method, Service, find as 
 pub use operation::{Durations, Operation};
 pub use value::{Buckets, Counter, Gauge, Histogram, Unit};
 
+use crate::applier::Counts;
 use crate::config::{ETCD_VERSION, Gate};
+use crate::state::Tally;
 use text::{Text, Type};
 
 /// What stands where etcd tells its Go version.
@@ -44,6 +47,9 @@ const HASH: Buckets = Buckets {
     first: 0.01,
     count: 15,
 };
+
+/// etcd's default of what takes long to apply.
+const SLOW_APPLY: Duration = Duration::from_millis(100);
 
 /// What a field of [`Metrics`] renders as.
 trait Render {
@@ -227,6 +233,50 @@ impl Metrics {
             "other"
         };
         clients.entry(version.into()).or_default()[usize::from(streaming)].inc();
+    }
+
+    /// What requests did to keys.
+    pub fn tally(&self, tally: &Tally) {
+        self.range_total.add(tally.ranges);
+        self.put_total.add(tally.puts);
+        self.delete_total.add(tally.deletes);
+        self.txn_total.add(tally.txns);
+        self.put_bytes.add(tally.put_bytes as i64);
+    }
+
+    /// What the apply actor did in a turn that took `elapsed` and ended at `unix`. The time of a
+    /// turn is shared out evenly to its entries: to ask the clock at each would cost a tenth of
+    /// what a put does.
+    pub fn applied(&self, counts: &mut Counts, elapsed: Duration, unix: Duration) {
+        self.tally(&std::mem::take(&mut counts.tally));
+        let each = elapsed / u32::try_from(counts.applied.len().max(1)).unwrap_or(u32::MAX);
+        if each > SLOW_APPLY {
+            self.slow_apply.add(counts.applied.len() as u64);
+        }
+        for same in counts.applied.chunk_by(|a, b| a == b) {
+            let (operation, success) = same[0];
+            let histogram = self.apply_duration.of(operation, success);
+            histogram.observe_each(each, same.len() as u64);
+        }
+        counts.applied.clear();
+        for ttl in counts.leases_granted.drain(..) {
+            self.lease_granted.inc();
+            self.lease_ttl.observe_count(ttl.unsigned_abs());
+        }
+        self.lease_revoked
+            .add(std::mem::take(&mut counts.leases_revoked));
+        self.lease_renewed
+            .add(std::mem::take(&mut counts.leases_renewed));
+        self.lease_expired
+            .add(std::mem::take(&mut counts.leases_expired));
+        if let Some(rows) = counts.compacted_rows.take() {
+            self.compaction_keys.add(rows as u64);
+            self.compaction_pause.observe(elapsed);
+        }
+        if let Some(took) = counts.compaction_took.take() {
+            self.compaction_total.observe(took);
+            self.compaction_last.set(unix.as_secs() as i64);
+        }
     }
 
     /// Remembers the outcome of a check behind `/livez` or `/readyz`.

@@ -15,7 +15,9 @@ use crate::event::{
 };
 use crate::hashes::{Hashes, KvHash};
 use crate::inbox::Sender;
+use crate::metrics::{Metrics, Operation};
 use crate::request::Request;
+use crate::runtime::Clock;
 use crate::state::{self, MemberInfo};
 use crate::watch::HubHandle;
 
@@ -86,6 +88,8 @@ pub(crate) struct Inner {
     pub limits: Limits,
     pub admission: Admission,
     pub request_ids: Arc<RequestIds>,
+    pub clock: Clock,
+    pub metrics: Arc<Metrics>,
 }
 
 impl Node {
@@ -104,6 +108,28 @@ impl Node {
     }
 
     async fn propose_unchecked(&self, request: Request) -> Result<Applied, Error> {
+        let metrics = &self.0.metrics;
+        let (operation, began) = (Operation::of(&request), self.0.clock.now());
+        let result = self.send_and_wait(request).await;
+        // What was applied and refused did not fail as a proposal.
+        let failed = matches!(
+            result,
+            Err(Error::Timeout | Error::NoLeader | Error::Stopped | Error::RequestTooLarge)
+        );
+        if matches!(result, Err(Error::Timeout)) {
+            metrics.proposals_failed.inc();
+        }
+        if let Some(operation) = operation {
+            let duration = self.0.clock.now() - began;
+            metrics
+                .request_duration
+                .of(operation, !failed)
+                .observe(duration);
+        }
+        result
+    }
+
+    async fn send_and_wait(&self, request: Request) -> Result<Applied, Error> {
         let data = request.encode(self.0.request_ids.next());
         if data.len() > self.0.limits.max_request_bytes {
             return Err(Error::RequestTooLarge);
@@ -240,12 +266,21 @@ impl Node {
     /// The HashKV digest of history up to `revision` (0: the current one).
     pub async fn hash_kv(&self, revision: i64) -> Result<KvHash, Error> {
         let (hashes, view) = (Arc::clone(&self.0.hashes), self.view());
-        run_blocking(move || hashes.at(&view, revision)).await
+        let began = self.0.clock.now();
+        let hash = run_blocking(move || hashes.at(&view, revision)).await;
+        let took = self.0.clock.now() - began;
+        self.0.metrics.hash_revision.observe(took);
+        hash
     }
 
     /// Nothing to do: the store's pages are reused and given back as it runs.
     pub async fn defragment(&self) -> Result<(), Error> {
+        self.0.metrics.defrag.observe(Duration::ZERO);
         Ok(())
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
     }
 
     /// By etcd's reckoning of what a change takes. The first one that would not fit raises the

@@ -101,6 +101,7 @@ pub fn start(
     let (apply_tx, apply_rx) = inbox();
     let shared = Arc::new(Shared::default());
     let hashes = Arc::new(Hashes::default());
+    let for_node = Arc::clone(&metrics);
     let request_ids = Arc::new(RequestIds::new(
         data.member_id,
         unix_time().as_millis() as u64,
@@ -156,6 +157,8 @@ pub fn start(
         },
         admission: Node::new_admission(),
         request_ids,
+        clock,
+        metrics: for_node,
     });
     Ok(Running {
         node,
@@ -318,7 +321,7 @@ fn write_here(log: &Mutex<LogWriter>, write: &raft::Write, links: &Links) -> boo
     let Some(mut log) = log.try_lock() else {
         return false;
     };
-    log.append(write).unwrap_or_else(|error| unwritten(&error));
+    append_log(&mut log, write, links);
     sync_log(&mut log, links);
     true
 }
@@ -354,18 +357,16 @@ fn run_log(log: &Mutex<LogWriter>, inbox: Inbox<LogEvent>, links: Links) {
         let mut newest = None;
         let mut stop = false;
         for event in events.drain(..) {
-            let result = match event {
+            match event {
                 LogEvent::Write(write) => {
                     newest = Some(write.ticket);
-                    log.append(&write)
+                    append_log(&mut log, &write, &links);
                 }
-                LogEvent::DropBefore { index } => log.drop_before(index),
-                LogEvent::Stop => {
-                    stop = true;
-                    Ok(())
-                }
-            };
-            result.unwrap_or_else(|error| unwritten(&error));
+                LogEvent::DropBefore { index } => log
+                    .drop_before(index)
+                    .unwrap_or_else(|error| unwritten(&error)),
+                LogEvent::Stop => stop = true,
+            }
         }
         if let Some(ticket) = newest {
             sync_log(&mut log, &links);
@@ -375,6 +376,13 @@ fn run_log(log: &Mutex<LogWriter>, inbox: Inbox<LogEvent>, links: Links) {
             return;
         }
     }
+}
+
+fn append_log(log: &mut LogWriter, write: &raft::Write, links: &Links) {
+    let began = links.clock.now();
+    log.append(write).unwrap_or_else(|error| unwritten(&error));
+    links.metrics.wal_write.observe(links.clock.now() - began);
+    links.metrics.wal_bytes.set(log.written_bytes() as i64);
 }
 
 /// Makes what was appended durable, and sees to the log's next file.
@@ -433,6 +441,10 @@ fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links: Links) {
         applier
             .turn(now, &mut events, &mut effects)
             .unwrap_or_else(|error| fatal("failed to apply the log", &error));
+        let elapsed = links.clock.now().saturating_sub(now);
+        links
+            .metrics
+            .applied(&mut effects.counts, elapsed, unix_time());
         carry_out(&mut effects, &applier, &links);
         if effects.stopped {
             return;
@@ -492,9 +504,13 @@ fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
         let _ = links.log.send(LogEvent::DropBefore { index });
     }
     if let Some(job) = effects.checkpoint.take() {
-        let apply = links.apply.clone();
+        let (apply, clock) = (links.apply.clone(), links.clock);
+        let metrics = Arc::clone(&links.metrics);
         spawn("checkpoint", move || {
-            let _ = apply.send(ApplyEvent::CheckpointDone(Box::new(job.run())));
+            let began = clock.now();
+            let done = Box::new(job.run());
+            metrics.backend_commit.observe(clock.now() - began);
+            let _ = apply.send(ApplyEvent::CheckpointDone(done));
         });
     }
 }

@@ -9,6 +9,7 @@ pub mod kv;
 mod lease;
 #[cfg(test)]
 mod power;
+mod tally;
 pub mod txn;
 
 use etcd_api::etcdserverpb as pb;
@@ -20,7 +21,9 @@ use crate::event::Outcome;
 use crate::request::Request;
 
 pub use cluster::{MemberInfo, cluster_version, member_row, members};
+
 pub use lease::{LeaseRow, lease_keys, lease_row, leases};
+pub use tally::Tally;
 
 pub struct State {
     pub store: Store,
@@ -39,6 +42,7 @@ pub struct Effects {
     pub compacted: Option<i64>,
     pub alarms_changed: bool,
     pub cluster_changed: bool,
+    pub tally: Tally,
 }
 
 impl State {
@@ -61,13 +65,25 @@ impl State {
         let mut write = self.store.write(applied);
         refuse_under_alarm(&self.alarms, request)?;
         match request {
-            Request::Put(put) => kv::put(&mut write, put).map(Outcome::Put),
-            Request::DeleteRange(del) => {
-                kv::delete_range(&mut write, del).map(Outcome::DeleteRange)
+            Request::Put(put) => {
+                let response = kv::put(&mut write, put)?;
+                let mut tally = Tally::default();
+                tally.put(put);
+                tally.end(&mut effects.tally);
+                Ok(Outcome::Put(response))
             }
-            Request::Txn(txn) => txn::write(&mut write, txn).map(Outcome::Txn),
+            Request::DeleteRange(delete) => {
+                let response = kv::delete_range(&mut write, delete)?;
+                let mut tally = Tally::default();
+                tally.delete_range(delete);
+                tally.end(&mut effects.tally);
+                Ok(Outcome::DeleteRange(response))
+            }
+            Request::Txn(txn) => txn::write(&mut write, txn, &mut effects.tally).map(Outcome::Txn),
             Request::Compaction(compaction) => {
                 kv::compact(&mut write, compaction)?;
+                // etcd reads a key after each compaction, and its metrics show it.
+                effects.tally.range();
                 effects.compacted = Some(compaction.revision);
                 Ok(Outcome::Done)
             }

@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::event::Outcome;
 use crate::node::{Node, run_blocking};
 use crate::request::Request;
-use crate::state::{kv, txn};
+use crate::serve::ReadonlyTxn;
+use crate::state::{Tally, kv, txn};
 
 /// A range of more keys than this runs off the runtime's threads, so that it, and the pages it
 /// may have to fetch, hold up nobody else.
@@ -44,7 +45,14 @@ impl KvService {
         }
         let view = self.node.view();
         // Whether the chosen ranges are large is not known before they are chosen.
-        run_blocking(move || txn::read(&view, &request)).await
+        let mut tally = Tally::default();
+        let (response, tally) = run_blocking(move || {
+            let response = txn::read(&view, &request, &mut tally)?;
+            Ok((response, tally))
+        })
+        .await?;
+        self.node.metrics().tally(&tally);
+        Ok(response)
     }
 }
 
@@ -60,6 +68,7 @@ impl raw::kv_server::Kv for KvService {
             self.node.linearizable().await?;
         }
         let view = self.node.view();
+        self.node.metrics().range_total.inc();
         let mut response = if is_large(&view, &request)? {
             run_blocking(move || kv::range(&view, &request)).await?
         } else {
@@ -121,7 +130,8 @@ impl raw::kv_server::Kv for KvService {
     async fn txn(&self, call: Call<pb::TxnRequest>) -> Result<Response<raw::TxnResponse>, Status> {
         let request = call.into_inner();
         check::txn(&request, self.node.limits().max_txn_ops)?;
-        let mut response = if txn::is_read_only(&request) {
+        let readonly = txn::is_read_only(&request);
+        let mut response = if readonly {
             self.read_txn(request).await?
         } else {
             match self.change(Request::Txn(request)).await? {
@@ -130,7 +140,11 @@ impl raw::kv_server::Kv for KvService {
             }
         };
         self.node.complete(&mut response.header);
-        Ok(Response::new(response))
+        let mut response = Response::new(response);
+        if readonly {
+            response.extensions_mut().insert(ReadonlyTxn);
+        }
+        Ok(response)
     }
 
     async fn compact(

@@ -65,7 +65,9 @@ impl WatchService {
             ticks: ticks(self.progress_interval),
             status: None,
             is_over: false,
+            told: (0, 0),
         };
+        self.node.metrics().watch_streams.add(1);
         let mut response = http::Response::new(tonic::body::Body::new(body));
         let kind = HeaderValue::from_static("application/grpc");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -95,9 +97,25 @@ struct WatchBody {
     /// How the call ends, when it does.
     status: Option<Status>,
     is_over: bool,
+    /// Watches, and slow ones among them, as the gauges have them.
+    told: (i64, i64),
+}
+
+impl Drop for WatchBody {
+    fn drop(&mut self) {
+        self.tell((0, 0));
+        self.node.metrics().watch_streams.add(-1);
+    }
 }
 
 impl WatchBody {
+    fn tell(&mut self, watches: (i64, i64)) {
+        let metrics = self.node.metrics();
+        metrics.watchers.add(watches.0 - self.told.0);
+        metrics.slow_watchers.add(watches.1 - self.told.1);
+        self.told = watches;
+    }
+
     /// Takes requests in while there are some. True when there was one.
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> bool {
         let mut was_busy = false;
@@ -166,6 +184,9 @@ impl WatchBody {
             let mut is_busy = self.poll_requests(cx);
             let did_accept = self.stream.accepts();
             self.stream.pump(&mut self.out);
+            self.node.metrics().events_total.add(self.out.take_events());
+            let (watches, slow) = self.stream.watches();
+            self.tell((watches as i64, slow as i64));
             // Requests that had to wait have not been polled, so they would not wake us.
             is_busy |= !did_accept && self.stream.accepts();
             if let Some(bytes) = self.out.next_frame() {

@@ -1,6 +1,5 @@
 //! Counters of gRPC calls, one block per method, found once per call.
 
-use super::operation::Operation;
 use super::text::{Text, Type};
 use super::value::{Counter, Histogram, Unit};
 
@@ -61,8 +60,6 @@ pub struct Method {
     pub path: &'static str,
     pub service: Service,
     pub call_type: CallType,
-    /// The `type` of `etcd_server_request_duration_seconds` that the call counts as.
-    pub operation: Option<Operation>,
 }
 
 impl Method {
@@ -76,16 +73,6 @@ const fn unary(service: Service, path: &'static str) -> Method {
         path,
         service,
         call_type: CallType::Unary,
-        operation: None,
-    }
-}
-
-const fn operation(service: Service, path: &'static str, operation: Operation) -> Method {
-    Method {
-        path,
-        service,
-        call_type: CallType::Unary,
-        operation: Some(operation),
     }
 }
 
@@ -94,7 +81,6 @@ const fn stream(service: Service, path: &'static str, call_type: CallType) -> Me
         path,
         service,
         call_type,
-        operation: None,
     }
 }
 
@@ -126,16 +112,16 @@ pub const METHODS: &[Method] = &[
     unary(Cluster, "/etcdserverpb.Cluster/MemberPromote"),
     unary(Cluster, "/etcdserverpb.Cluster/MemberRemove"),
     unary(Cluster, "/etcdserverpb.Cluster/MemberUpdate"),
-    operation(Kv, "/etcdserverpb.KV/Compact", Operation::Compaction),
-    operation(Kv, "/etcdserverpb.KV/DeleteRange", Operation::DeleteRange),
-    operation(Kv, "/etcdserverpb.KV/Put", Operation::Put),
-    operation(Kv, "/etcdserverpb.KV/Range", Operation::Range),
+    unary(Kv, "/etcdserverpb.KV/Compact"),
+    unary(Kv, "/etcdserverpb.KV/DeleteRange"),
+    unary(Kv, "/etcdserverpb.KV/Put"),
+    unary(Kv, "/etcdserverpb.KV/Range"),
     stream(Kv, "/etcdserverpb.KV/RangeStream", ServerStream),
-    operation(Kv, "/etcdserverpb.KV/Txn", Operation::Txn),
-    operation(Lease, "/etcdserverpb.Lease/LeaseGrant", Operation::LeaseGrant),
+    unary(Kv, "/etcdserverpb.KV/Txn"),
+    unary(Lease, "/etcdserverpb.Lease/LeaseGrant"),
     stream(Lease, "/etcdserverpb.Lease/LeaseKeepAlive", BidiStream),
     unary(Lease, "/etcdserverpb.Lease/LeaseLeases"),
-    operation(Lease, "/etcdserverpb.Lease/LeaseRevoke", Operation::LeaseRevoke),
+    unary(Lease, "/etcdserverpb.Lease/LeaseRevoke"),
     unary(Lease, "/etcdserverpb.Lease/LeaseTimeToLive"),
     unary(Maintenance, "/etcdserverpb.Maintenance/Alarm"),
     unary(Maintenance, "/etcdserverpb.Maintenance/Defragment"),

@@ -2,6 +2,7 @@
 
 use super::text::Family;
 use super::value::{Buckets, Histogram, Unit};
+use crate::request::Request;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -34,6 +35,25 @@ const ALL: [(Operation, &str); 12] = [
     (Operation::ClusterVersionSet, "ClusterVersionSet"),
     (Operation::ClusterMemberAttrSet, "ClusterMemberAttrSet"),
 ];
+
+impl Operation {
+    /// What the apply actor does for an entry; None for what etcd has no name for.
+    pub fn of(request: &Request) -> Option<Operation> {
+        Some(match request {
+            Request::Put(_) => Operation::Put,
+            Request::DeleteRange(_) => Operation::DeleteRange,
+            Request::Txn(_) => Operation::Txn,
+            Request::Compaction(_) => Operation::Compaction,
+            Request::LeaseGrant(_) => Operation::LeaseGrant,
+            Request::LeaseRevoke(_) => Operation::LeaseRevoke,
+            Request::LeaseCheckpoint(_) => Operation::LeaseCheckpoint,
+            Request::Alarm(_) => Operation::Alarm,
+            Request::ClusterVersionSet(_) => Operation::ClusterVersionSet,
+            Request::ClusterMemberAttrSet(_) => Operation::ClusterMemberAttrSet,
+            Request::Read => return None,
+        })
+    }
+}
 
 /// A histogram per operation and outcome.
 #[derive(Debug)]

@@ -99,6 +99,12 @@ impl Histogram {
         self.record(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
+    /// Several that took about the same.
+    pub fn observe_each(&self, duration: Duration, count: u64) {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.record_each(nanos, count);
+    }
+
     /// For histograms of plain numbers.
     pub fn observe_count(&self, count: u64) {
         debug_assert_eq!(self.unit, Unit::One);
@@ -106,9 +112,13 @@ impl Histogram {
     }
 
     fn record(&self, value: u64) {
+        self.record_each(value, 1);
+    }
+
+    fn record_each(&self, value: u64, count: u64) {
         let bucket = self.bounds.partition_point(|bound| *bound < value);
-        self.buckets[bucket].fetch_add(1, Relaxed);
-        self.sum.fetch_add(value, Relaxed);
+        self.buckets[bucket].fetch_add(count, Relaxed);
+        self.sum.fetch_add(value.saturating_mul(count), Relaxed);
     }
 
     /// Cumulative counts by upper bound (the last is infinite), and the sum.

@@ -167,19 +167,20 @@ impl Drop for Ended {
             call.handling.observe(elapsed);
         }
         let success = code == 0;
-        if let Some(operation) = method.operation {
-            let operation = if self.readonly {
-                Operation::ReadonlyTxn
-            } else {
-                operation
+        let is_range = method.path == "/etcdserverpb.KV/Range";
+        // What goes through the log is timed there.
+        if is_range || self.readonly {
+            let operation = match is_range {
+                true => Operation::Range,
+                false => Operation::ReadonlyTxn,
             };
             self.metrics
                 .request_duration
                 .of(operation, success)
                 .observe(elapsed);
-            if operation == Operation::Range {
-                self.metrics.range_duration[usize::from(success)].observe(elapsed);
-            }
+        }
+        if is_range {
+            self.metrics.range_duration[usize::from(success)].observe(elapsed);
         }
         let slow = !self.limits.slow.is_zero() && elapsed > self.limits.slow;
         if slow && method.call_type == CallType::Unary && method.service < Service::Election {

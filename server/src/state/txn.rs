@@ -10,23 +10,38 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use storage::mvcc::{Item, KeyRange, Root, Want, Write};
 
+use super::Tally;
 use super::kv;
 use crate::error::Error;
 
 /// Runs a transaction that may write.
-pub fn write(write: &mut Write<'_>, txn: &pb::TxnRequest) -> Result<raw::TxnResponse, Error> {
-    let path = choose(write, txn)?;
+pub fn write(
+    write: &mut Write<'_>,
+    txn: &pb::TxnRequest,
+    total: &mut Tally,
+) -> Result<raw::TxnResponse, Error> {
+    let mut tally = Tally::default();
+    let path = choose(write, txn, &mut tally)?;
+    // Comparing and doing are two transactions of the store to etcd, and counted as two.
+    std::mem::take(&mut tally).end(total);
     check(write, &path)?;
-    let mut response = execute(&mut Target::Write(write), &path)?;
+    let mut response = execute(&mut Target::Write(write), &path, &mut tally)?;
+    tally.end(total);
     response.header = Some(kv::revision_header(write.revision()));
     Ok(response)
 }
 
 /// Runs a transaction of reads alone, on one root.
-pub fn read(root: &Root, txn: &pb::TxnRequest) -> Result<raw::TxnResponse, Error> {
-    let path = choose(root, txn)?;
+pub fn read(
+    root: &Root,
+    txn: &pb::TxnRequest,
+    total: &mut Tally,
+) -> Result<raw::TxnResponse, Error> {
+    let mut tally = Tally::default();
+    let path = choose(root, txn, &mut tally)?;
     check(root, &path)?;
-    let mut response = execute(&mut Target::Read(root), &path)?;
+    let mut response = execute(&mut Target::Read(root), &path, &mut tally)?;
+    tally.end(total);
     response.header = Some(kv::revision_header(root.revision()));
     Ok(response)
 }
@@ -64,9 +79,10 @@ enum Step<'a> {
     Txn(Path<'a>),
 }
 
-fn choose<'a>(root: &Root, txn: &'a pb::TxnRequest) -> Result<Path<'a>, Error> {
+fn choose<'a>(root: &Root, txn: &'a pb::TxnRequest, tally: &mut Tally) -> Result<Path<'a>, Error> {
     let mut succeeded = true;
     for compare in &txn.compare {
+        tally.range();
         if !holds(root, compare)? {
             succeeded = false;
             break;
@@ -83,7 +99,7 @@ fn choose<'a>(root: &Root, txn: &'a pb::TxnRequest) -> Result<Path<'a>, Error> {
             Some(Op::RequestRange(range)) => Step::Range(range),
             Some(Op::RequestPut(put)) => Step::Put(put),
             Some(Op::RequestDeleteRange(delete)) => Step::Delete(delete),
-            Some(Op::RequestTxn(nested)) => Step::Txn(choose(root, nested)?),
+            Some(Op::RequestTxn(nested)) => Step::Txn(choose(root, nested, tally)?),
             None => return Err(Error::KeyNotFound),
         });
     }
@@ -124,9 +140,19 @@ enum Target<'a, 'w> {
 
 /// Runs the steps in order; each sees what those before it did. Headers in here carry a revision
 /// and nothing else, that of a nested transaction not even this: so etcd sends them.
-fn execute(target: &mut Target<'_, '_>, path: &Path<'_>) -> Result<raw::TxnResponse, Error> {
+fn execute(
+    target: &mut Target<'_, '_>,
+    path: &Path<'_>,
+    tally: &mut Tally,
+) -> Result<raw::TxnResponse, Error> {
     let mut responses = Vec::with_capacity(path.steps.len());
     for step in &path.steps {
+        match step {
+            Step::Range(_) => tally.range(),
+            Step::Put(put) => tally.put(put),
+            Step::Delete(delete) => tally.delete_range(delete),
+            Step::Txn(_) => {}
+        }
         let response = match (step, &mut *target) {
             (Step::Range(range), Target::Read(root)) => {
                 OpResponse::ResponseRange(kv::range(root, range)?)
@@ -138,7 +164,7 @@ fn execute(target: &mut Target<'_, '_>, path: &Path<'_>) -> Result<raw::TxnRespo
             (Step::Delete(delete), Target::Write(write)) => {
                 OpResponse::ResponseDeleteRange(kv::delete_range(write, delete)?)
             }
-            (Step::Txn(nested), target) => OpResponse::ResponseTxn(execute(target, nested)?),
+            (Step::Txn(nested), target) => OpResponse::ResponseTxn(execute(target, nested, tally)?),
             (Step::Put(_) | Step::Delete(_), Target::Read(_)) => {
                 unreachable!("a read-only transaction holds ranges alone")
             }

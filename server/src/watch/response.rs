@@ -41,9 +41,16 @@ pub struct Out {
     frames: VecDeque<Bytes>,
     frame_bytes: usize,
     tail: BytesMut,
+    /// Events put in since [`Out::take_events`] was asked last.
+    events: u64,
 }
 
 impl Out {
+    /// How many events went in since this was asked last.
+    pub fn take_events(&mut self) -> u64 {
+        std::mem::take(&mut self.events)
+    }
+
     /// Says what the headers from here on say.
     pub fn set_head(&mut self, head: Head) {
         if self.head != head {
@@ -81,6 +88,7 @@ impl Out {
         let len = events.clone().map(|event| event.bytes.len()).sum();
         self.start(revision, fields, len);
         for event in events {
+            self.events += 1;
             if event.bytes.len() >= SHARE_BYTES {
                 self.end_frame();
                 self.push_frame(event.bytes.clone());

@@ -165,6 +165,12 @@ impl Stream {
         &self.mailbox
     }
 
+    /// Watches of this stream, and how many of them read history to catch up.
+    pub fn watches(&self) -> (usize, usize) {
+        let filling = self.gap.as_ref().map_or(0, |(slots, _)| slots.len());
+        (self.by_id.len(), self.behind.len() + filling)
+    }
+
     /// Whether the next request may come.
     pub fn accepts(&self) -> bool {
         !self.asking && self.ended.is_none()

@@ -11,6 +11,7 @@ mod bad_input;
 mod clients;
 mod crash;
 mod differential;
+mod pages;
 mod rng;
 mod slow_watch;
 mod snapshot;

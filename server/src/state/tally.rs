@@ -1,0 +1,56 @@
+//! What requests did to keys, counted as etcd counts it for its metrics.
+
+use std::ops::AddAssign;
+
+use etcd_api::etcdserverpb as pb;
+
+/// Operations on keys. A transaction's parts count like those that come alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub ranges: u64,
+    pub puts: u64,
+    pub deletes: u64,
+    /// Transactions of more than one operation on keys.
+    pub txns: u64,
+    /// Keys and values of the puts.
+    pub put_bytes: u64,
+}
+
+impl Tally {
+    pub fn range(&mut self) {
+        self.ranges += 1;
+    }
+
+    pub fn put(&mut self, request: &pb::PutRequest) {
+        // What was there before is looked at only where the request wants something of it.
+        if request.prev_kv || request.ignore_value || request.ignore_lease {
+            self.ranges += 1;
+        }
+        self.puts += 1;
+        self.put_bytes += (request.key.len() + request.value.len()) as u64;
+    }
+
+    pub fn delete_range(&mut self, request: &pb::DeleteRangeRequest) {
+        if request.prev_kv {
+            self.ranges += 1;
+        }
+        self.deletes += 1;
+    }
+
+    /// Ends what ran on one snapshot: more than one operation made it a transaction.
+    pub fn end(self, total: &mut Tally) {
+        let operations = self.ranges + self.puts + self.deletes;
+        *total += self;
+        total.txns += u64::from(operations > 1);
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.ranges += other.ranges;
+        self.puts += other.puts;
+        self.deletes += other.deletes;
+        self.txns += other.txns;
+        self.put_bytes += other.put_bytes;
+    }
+}
