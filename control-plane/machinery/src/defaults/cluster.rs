@@ -1,0 +1,182 @@
+//! Services, nodes, storage, and the configuration of the cluster.
+
+use serde_json::{Value, json};
+
+use super::{below, default, default_at, each, has, made, pod, text};
+use crate::object;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// Three hours.
+const CLIENT_AFFINITY_SECONDS: u32 = 10_800;
+
+pub(super) fn service(object: &mut Value) {
+    let spec = made(object, &["spec"]);
+    default(spec, "sessionAffinity", "None");
+    default(spec, "type", "ClusterIP");
+    if text(spec, "sessionAffinity") == "None" {
+        object::remove(spec, &["sessionAffinityConfig"]);
+    } else if object::at(
+        spec,
+        &["sessionAffinityConfig", "clientIP", "timeoutSeconds"],
+    )
+    .is_none()
+    {
+        spec["sessionAffinityConfig"] =
+            json!({"clientIP": {"timeoutSeconds": CLIENT_AFFINITY_SECONDS}});
+    }
+    each(spec, &["ports"], |port| {
+        default(port, "protocol", "TCP");
+        let target = port.get("targetPort");
+        if target.is_none_or(|target| *target == 0 || *target == "") {
+            port["targetPort"] = port.get("port").cloned().unwrap_or_default();
+        }
+    });
+    let kind = text(spec, "type").to_owned();
+    let external = has(spec, "externalIPs") && kind == "ClusterIP";
+    if kind == "NodePort" || kind == "LoadBalancer" || external {
+        default(spec, "externalTrafficPolicy", "Cluster");
+    }
+    if kind != "ExternalName" {
+        default(spec, "internalTrafficPolicy", "Cluster");
+    }
+    if kind == "LoadBalancer" {
+        default(spec, "allocateLoadBalancerNodePorts", true);
+    }
+}
+
+pub(super) fn namespace(object: &mut Value) {
+    let name = object::name(object).to_owned();
+    if !name.is_empty() {
+        let label = "kubernetes.io/metadata.name";
+        default_at(object, &["metadata", "labels"], label, name);
+    }
+    default_at(object, &["status"], "phase", "Active");
+}
+
+pub(super) fn node(object: &mut Value) {
+    below(object, &["status"], |status| {
+        if let Some(capacity) = status.get("capacity").cloned() {
+            default(status, "allocatable", capacity);
+        }
+    });
+}
+
+pub(super) fn persistent_volume(object: &mut Value) {
+    default_at(object, &["status"], "phase", "Pending");
+    let spec = made(object, &["spec"]);
+    default(spec, "persistentVolumeReclaimPolicy", "Retain");
+    default(spec, "volumeMode", "Filesystem");
+    pod::volume_source(spec);
+}
+
+pub(super) fn claim(object: &mut Value) {
+    default_at(object, &["status"], "phase", "Pending");
+    default_at(object, &["spec"], "volumeMode", "Filesystem");
+}
+
+/// Containers that say nothing get the most as their limit, and the limit or the least as request.
+pub(super) fn limit_range(object: &mut Value) {
+    each(object, &["spec", "limits"], |limit| {
+        if text(limit, "type") != "Container" {
+            return;
+        }
+        for (from, to) in [
+            ("max", "default"),
+            ("default", "defaultRequest"),
+            ("min", "defaultRequest"),
+        ] {
+            let Some(Value::Object(values)) = limit.get(from).cloned() else {
+                continue;
+            };
+            for (resource, value) in values {
+                default_at(limit, &[to], &resource, value);
+            }
+        }
+    });
+}
+
+/// The groups in which few fields have a default.
+pub(super) fn other(group: &str, kind: &str, object: &mut Value) {
+    match (group, kind) {
+        (RBAC, "RoleBinding" | "ClusterRoleBinding") => {
+            default_at(object, &["roleRef"], "apiGroup", RBAC);
+            each(object, &["subjects"], |subject| {
+                match text(subject, "kind") {
+                    "User" | "Group" => default(subject, "apiGroup", RBAC),
+                    _ => {}
+                }
+            });
+        }
+        ("networking.k8s.io", "NetworkPolicy") => network_policy(object),
+        ("networking.k8s.io", "IngressClass") => below(object, &["spec", "parameters"], |to| {
+            default(to, "scope", "Cluster");
+        }),
+        ("storage.k8s.io", "StorageClass") => {
+            default(object, "reclaimPolicy", "Delete");
+            default(object, "volumeBindingMode", "Immediate");
+        }
+        ("storage.k8s.io", "CSIDriver") => {
+            let spec = made(object, &["spec"]);
+            default(spec, "attachRequired", true);
+            for off in [
+                "podInfoOnMount",
+                "storageCapacity",
+                "requiresRepublish",
+                "seLinuxMount",
+            ] {
+                default(spec, off, false);
+            }
+            default(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+            default(spec, "volumeLifecycleModes", json!(["Persistent"]));
+        }
+        ("admissionregistration.k8s.io", _) => admission(kind, object),
+        _ => {}
+    }
+}
+
+fn network_policy(object: &mut Value) {
+    for direction in ["ingress", "egress"] {
+        each(object, &["spec", direction], |rule| {
+            each(rule, &["ports"], |port| default(port, "protocol", "TCP"));
+        });
+    }
+    let spec = made(object, &["spec"]);
+    let types = match spec.get("egress").and_then(Value::as_array) {
+        Some(rules) if !rules.is_empty() => json!(["Ingress", "Egress"]),
+        _ => json!(["Ingress"]),
+    };
+    default(spec, "policyTypes", types);
+}
+
+fn admission(kind: &str, object: &mut Value) {
+    match kind {
+        "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy" => {
+            default_at(object, &["spec"], "failurePolicy", "Fail");
+            below(object, &["spec", "matchConstraints"], matching);
+        }
+        "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding" => {
+            below(object, &["spec", "matchResources"], matching);
+        }
+        _ => each(object, &["webhooks"], |webhook| {
+            default(webhook, "failurePolicy", "Fail");
+            default(webhook, "timeoutSeconds", 10);
+            if kind == "MutatingWebhookConfiguration" {
+                default(webhook, "reinvocationPolicy", "Never");
+            }
+            below(webhook, &["clientConfig", "service"], |to| {
+                default(to, "port", 443)
+            });
+            each(webhook, &["rules"], |rule| default(rule, "scope", "*"));
+            matching(webhook);
+        }),
+    }
+}
+
+fn matching(object: &mut Value) {
+    default(object, "matchPolicy", "Equivalent");
+    default(object, "namespaceSelector", json!({}));
+    default(object, "objectSelector", json!({}));
+    for rules in ["resourceRules", "excludeResourceRules"] {
+        each(object, &[rules], |rule| default(rule, "scope", "*"));
+    }
+}

@@ -1,0 +1,165 @@
+//! Pods and what holds their template.
+
+use serde_json::{Value, json};
+
+use super::{below, default, each, has, made, text};
+
+const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// A pod: its template's defaults and three more that templates do not have.
+pub(super) fn pod(object: &mut Value) {
+    template(object);
+    let Some(spec) = object.get_mut("spec") else {
+        return;
+    };
+    default(spec, "enableServiceLinks", true);
+    for list in &CONTAINERS[..2] {
+        let host = spec.get("hostNetwork") == Some(&Value::Bool(true));
+        each(spec, &[list], |container| {
+            requests_from_limits(container);
+            if host {
+                each(container, &["ports"], |port| {
+                    if let Some(number) = port.get("containerPort").cloned() {
+                        default(port, "hostPort", number);
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Anything with a `spec` that is a pod's.
+pub(super) fn template(object: &mut Value) {
+    let spec = made(object, &["spec"]);
+    default(spec, "restartPolicy", "Always");
+    default(spec, "terminationGracePeriodSeconds", 30);
+    default(spec, "dnsPolicy", "ClusterFirst");
+    default(spec, "securityContext", json!({}));
+    default(spec, "schedulerName", "default-scheduler");
+    for list in CONTAINERS {
+        each(spec, &[list], container);
+    }
+    each(spec, &["volumes"], |volume| {
+        let sources = volume.as_object().map_or(0, |fields| {
+            let of_name = usize::from(fields.contains_key("name"));
+            fields.len() - of_name
+        });
+        if sources == 0 {
+            default(volume, "emptyDir", json!({}));
+        }
+        volume_source(volume);
+    });
+}
+
+/// The sources of volumes, of pods and of persistent volumes alike.
+pub(super) fn volume_source(volume: &mut Value) {
+    const MODE: u32 = 0o644;
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        below(volume, &[source], |source| {
+            default(source, "defaultMode", MODE)
+        });
+    }
+    each(volume, &["downwardAPI", "items"], field_ref);
+    each(volume, &["projected", "sources"], |source| {
+        below(source, &["serviceAccountToken"], |token| {
+            default(token, "expirationSeconds", 3600);
+        });
+        each(source, &["downwardAPI", "items"], field_ref);
+    });
+    below(volume, &["hostPath"], |source| default(source, "type", ""));
+    below(volume, &["iscsi"], |source| {
+        default(source, "iscsiInterface", "default")
+    });
+    below(volume, &["rbd"], |source| {
+        default(source, "pool", "rbd");
+        default(source, "user", "admin");
+        default(source, "keyring", "/etc/ceph/keyring");
+    });
+    below(volume, &["azureDisk"], |source| {
+        default(source, "cachingMode", "ReadWrite");
+        default(source, "fsType", "ext4");
+        default(source, "readOnly", false);
+        default(source, "kind", "Shared");
+    });
+    below(volume, &["scaleIO"], |source| {
+        default(source, "storageMode", "ThinProvisioned");
+        default(source, "fsType", "xfs");
+    });
+    below(
+        volume,
+        &["ephemeral", "volumeClaimTemplate", "spec"],
+        |spec| {
+            default(spec, "volumeMode", "Filesystem");
+        },
+    );
+}
+
+fn container(container: &mut Value) {
+    let policy = match latest(text(container, "image")) {
+        true => "Always",
+        false => "IfNotPresent",
+    };
+    default(container, "imagePullPolicy", policy);
+    default(container, "terminationMessagePath", "/dev/termination-log");
+    default(container, "terminationMessagePolicy", "File");
+    each(container, &["ports"], |port| {
+        default(port, "protocol", "TCP")
+    });
+    each(container, &["env"], |env| {
+        below(env, &["valueFrom"], field_ref);
+    });
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        below(container, &[name], probe);
+    }
+    for hook in ["postStart", "preStop"] {
+        below(container, &["lifecycle", hook], handler);
+    }
+}
+
+fn probe(probe: &mut Value) {
+    default(probe, "timeoutSeconds", 1);
+    default(probe, "periodSeconds", 10);
+    default(probe, "successThreshold", 1);
+    default(probe, "failureThreshold", 3);
+    handler(probe);
+    below(probe, &["grpc"], |grpc| default(grpc, "service", ""));
+}
+
+fn handler(handler: &mut Value) {
+    below(handler, &["httpGet"], |get| {
+        default(get, "path", "/");
+        default(get, "scheme", "HTTP");
+    });
+}
+
+fn field_ref(holder: &mut Value) {
+    below(holder, &["fieldRef"], |field| {
+        default(field, "apiVersion", "v1")
+    });
+}
+
+fn requests_from_limits(container: &mut Value) {
+    let limits = container.pointer("/resources/limits").cloned();
+    let Some(Value::Object(limits)) = limits else {
+        return;
+    };
+    for (resource, limit) in limits {
+        let requests = made(container, &["resources", "requests"]);
+        if !has(requests, &resource) {
+            default(requests, &resource, limit);
+        }
+    }
+}
+
+/// Whether an image is named without tag and digest, or with the tag `latest`.
+fn latest(image: &str) -> bool {
+    let (name, digest) = match image.split_once('@') {
+        Some((name, _)) => (name, true),
+        None => (image, false),
+    };
+    let last = name.rsplit('/').next().unwrap_or_default();
+    match last.split_once(':') {
+        Some((_, tag)) => tag == "latest",
+        None => !digest,
+    }
+}
