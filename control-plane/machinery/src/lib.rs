@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub mod defaults;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod intstr;
 pub mod name;
 pub mod object;

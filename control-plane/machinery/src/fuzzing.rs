@@ -1,0 +1,123 @@
+//! Bodies of the fuzz targets; the targets only call them. They panic when something is wrong.
+
+use serde_json::Value;
+
+use crate::selector::{FieldSelector, LabelSelector};
+use crate::{object, patch, protobuf, schema, strict};
+
+/// Bytes as a protobuf body, and as a JSON body of a pod: what can be read can be written, and
+/// read again.
+pub fn body_decode(data: &[u8]) {
+    if let Ok(read) = protobuf::decode(data) {
+        let written = protobuf::encode(&read).expect("what was read can be written");
+        protobuf::decode(&written).expect("what was written can be read");
+    }
+    let pod = schema::message("core/v1.Pod").expect("pods are known");
+    if let Ok(read) = strict::decode(data, pod) {
+        let again = strict::conform(read.object, pod).expect("it has the right types by now");
+        assert!(again.problems.is_empty(), "{:?}", again.problems);
+    }
+}
+
+/// Bytes as an object and a patch with a zero byte between them: a patch applies or is refused,
+/// and a merge patch applied twice is the same as applied once.
+pub fn patch_apply(data: &[u8]) {
+    let Some(at) = data.iter().position(|byte| *byte == 0) else {
+        return;
+    };
+    let parse = |bytes| serde_json::from_slice::<Value>(bytes).ok();
+    let (Some(object), Some(by)) = (parse(&data[..at]), parse(&data[at + 1..])) else {
+        return;
+    };
+    let once = patch::merge(&object, &by);
+    assert_eq!(patch::merge(&once, &by), once);
+    let _ = patch::json(&object, &by);
+    let group = object::api_version(&object);
+    let kind = schema::body(group, "v1", object::kind(&object));
+    let message = kind.or_else(|| schema::message("core/v1.Pod"));
+    let _ = patch::strategic(&object, &by, message.expect("pods are known"));
+}
+
+/// Bytes as a selector: what is read and written reads the same again.
+pub fn selector_parse(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(labels) = LabelSelector::parse(text) {
+        let again = LabelSelector::parse(&labels.to_string());
+        assert_eq!(again.as_ref(), Ok(&labels), "{text:?}");
+        assert!(labels.matches(None) || !labels.is_empty());
+    }
+    if let Ok(fields) = FieldSelector::parse(text) {
+        let again = FieldSelector::parse(&fields.to_string());
+        assert_eq!(again.as_ref(), Ok(&fields), "{text:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine as _;
+
+    /// The same sequence every time.
+    fn damaged(whole: &[u8], seed: u64) -> Vec<u8> {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as usize
+        };
+        let mut bytes = whole.to_vec();
+        for _ in 0..1 + next() % 4 {
+            let at = next() % bytes.len();
+            match next() % 3 {
+                0 => bytes[at] = next() as u8,
+                1 => drop(bytes.remove(at)),
+                _ => bytes.insert(at, next() as u8),
+            }
+            if bytes.is_empty() {
+                bytes.push(0);
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn damaged_bodies_are_read_or_refused() {
+        for line in include_str!("../testdata/objects.jsonl").lines().step_by(3) {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let wire = line["protobuf"].as_str().unwrap();
+            let wire = base64::engine::general_purpose::STANDARD
+                .decode(wire)
+                .unwrap();
+            let text = line["json"].to_string();
+            for seed in 0..20 {
+                body_decode(&damaged(&wire, seed));
+                body_decode(&damaged(text.as_bytes(), seed));
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_patches_apply_or_are_refused() {
+        for line in include_str!("../testdata/strategic.jsonl").lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let whole = format!("{}\0{}", line["original"], line["patch"]);
+            for seed in 0..20 {
+                patch_apply(&damaged(whole.as_bytes(), seed));
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_selectors_read_the_same_again() {
+        for line in include_str!("../testdata/selector.jsonl").lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let text = format!("{} ", line["text"].as_str().unwrap());
+            for seed in 0..200 {
+                selector_parse(&damaged(text.as_bytes(), seed));
+            }
+        }
+    }
+}
