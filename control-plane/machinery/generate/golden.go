@@ -19,6 +19,7 @@ func writeGolden(dir string) {
 		"age.jsonl":       ages(),
 		"decode.jsonl":    decodings(),
 		"defaults.jsonl":  defaulted(),
+		"status.jsonl":    statuses(),
 	} {
 		var out bytes.Buffer
 		for _, line := range lines {

@@ -1,5 +1,8 @@
 //! The errors of the API: Status objects with the reasons and messages clients test for.
 
+#[cfg(test)]
+mod tests;
+
 use serde_json::{Value, json};
 
 /// An error answer.
