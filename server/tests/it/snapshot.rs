@@ -492,6 +492,18 @@ fn check_status(tools: &Tools, file: &Path, told: &Told) {
             assert_eq!(words[2], told.keys.to_string());
         }
     }
+    for (revision, hash) in &told.hashes {
+        let mut command = utl();
+        command.args(["hashkv", &format!("--rev={revision}")]);
+        let found = succeed(command.arg(file));
+        assert!(
+            found.starts_with(&format!("{hash}, ")),
+            "{revision}: {found}"
+        );
+    }
+    let old = format!("--rev={}", told.compacted - 1);
+    let text = fail(utl().args(["hashkv", &old]).arg(file));
+    assert_eq!(text, "Error: mvcc: required revision has been compacted\n");
 }
 
 fn utl() -> Command {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use crate::defrag::defrag;
 use crate::file::open_database;
+use crate::hashkv::hash_kv;
 use crate::print::{Format, print};
 use crate::status::status;
 use crate::{Engine, Failure, Import, Restore};
@@ -34,6 +36,21 @@ pub(crate) fn command(program: &'static str) -> Command {
         )
         .subcommand(snapshot())
         .subcommand(import())
+        .subcommand(
+            Command::new("hashkv")
+                .about("Prints the KV history hash of a given file")
+                .arg(files())
+                .arg(
+                    value("rev", "0")
+                        .value_parser(clap::value_parser!(i64))
+                        .help("maximum revision to hash (default: latest revision)"),
+                ),
+        )
+        .subcommand(
+            Command::new("defrag")
+                .about("Does nothing: Stele gives free pages back while it runs")
+                .arg(value("data-dir", "").help("Required. A data directory not in use")),
+        )
         .subcommand(Command::new("version").about("Prints the version of etcdutl"))
 }
 
@@ -134,6 +151,17 @@ pub(crate) fn dispatch(
                 .map_err(Failure::error)?;
             say(out, &told)
         }
+        Some(("hashkv", matches)) => {
+            let database = open_database(&one_file(matches, "hashkv")?)?;
+            let format = Format::parse(&text(matches, "write-out"))?;
+            let revision = matches.get_one::<i64>("rev").copied().unwrap_or_default();
+            let found = hash_kv(&database, revision).map_err(|fault| Failure::error(fault.0))?;
+            print(format, &found, out)
+        }
+        Some(("defrag", matches)) => match text(matches, "data-dir") {
+            dir if dir.is_empty() => Err(Failure::error("required flag(s) \"data-dir\" not set")),
+            dir => defrag(dir.as_ref()),
+        },
         Some(("version", _)) => say(
             out,
             &format!("etcdutl version: {ETCD_VERSION}\nAPI version: {API_VERSION}"),

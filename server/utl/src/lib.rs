@@ -7,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod defrag;
 mod file;
+mod hashkv;
 mod print;
 mod status;
 
