@@ -55,5 +55,9 @@ pub(crate) const TREES_MAX: usize = 16;
 /// they are huge. A path longer than this means damage.
 const LEVELS_MAX: u8 = 64;
 
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, fuzzing))]
+#[expect(
+    clippy::unwrap_used,
+    reason = "tests, one of which the fuzzer runs too"
+)]
+pub(crate) mod tests;

@@ -8,6 +8,12 @@ use crate::mvcc::{Applied, KeyRange, Options, Store, Want};
 use crate::vfs::Vfs;
 use crate::vfs::sim::SimVfs;
 
+/// Bytes as a program of edits, checkpoints, views and restarts on three trees and as many maps.
+pub fn btree_model(program: &[u8]) {
+    // A program that ends within an operation is one all the same.
+    let _ = crate::btree::tests::model::agree(&mut arbitrary::Unstructured::new(program));
+}
+
 /// Bytes as a program of writes, compactions, checkpoints and restarts against the multi-version
 /// store and a naive history.
 pub fn mvcc_model(program: &[u8]) {

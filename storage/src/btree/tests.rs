@@ -11,8 +11,10 @@ use crate::vfs::Vfs;
 use crate::vfs::sim::SimVfs;
 use crate::{Error, Result};
 
+#[cfg(test)]
 mod crash;
-mod model;
+pub(crate) mod model;
+#[cfg(test)]
 mod shape;
 
 pub(super) const PATH: &str = "/store/pages";

@@ -246,19 +246,22 @@ fn compare(trees: &[Tree], pages: &Pages, models: &[Model]) {
     }
 }
 
+/// Runs bytes as a program on trees and maps side by side; panics when they differ.
+pub(crate) fn agree(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
+    let mut run = Run::new();
+    while !u.is_empty() {
+        run.step(u)?;
+    }
+    run.finish();
+    run.compare();
+    run.bench.check().unwrap();
+    Ok(())
+}
+
 #[test]
 fn trees_agree_with_maps_through_checkpoints_views_and_reopening() {
-    arbtest::arbtest(|u| {
-        let mut run = Run::new();
-        while !u.is_empty() {
-            run.step(u)?;
-        }
-        run.finish();
-        run.compare();
-        run.bench.check().unwrap();
-        Ok(())
-    })
-    .size_min(2000)
-    .size_max(60_000)
-    .budget_ms(4_000);
+    arbtest::arbtest(agree)
+        .size_min(2000)
+        .size_max(60_000)
+        .budget_ms(4_000);
 }
