@@ -40,10 +40,14 @@ pub const PAYLOAD_BYTES_MAX: usize = 32 << 20;
 const SEGMENT_BYTES_MAX: u64 = 2 << 30;
 /// The smallest: a header and a few records.
 const SEGMENT_BYTES_MIN: u64 = 4096;
-/// A new log's first segment is made, zeros and all, while the caller waits: it is no larger.
+/// A new log's first segment is no larger: many logs hold little.
 const FIRST_SEGMENT_BYTES_MAX: u64 = 8 << 20;
 /// Segment sizes are multiples of a page, so that a write of whole pages needs no read.
 const SEGMENT_BYTES_STEP: u64 = 4096;
+/// A write up to this size is that of a few clients; see `touch_ahead`.
+const SMALL_WRITE_BYTES: usize = 8 << 10;
+/// So much is written ahead of small writes: one of some two hundred is larger by that.
+const TOUCH_AHEAD_BYTES: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -127,6 +131,8 @@ struct OpenSegment {
     /// Stream bytes written, and synced. Invariant: durable <= written <= framer.len().
     written: u64,
     durable: u64,
+    /// Blocks of the file up to this byte have been written at least once.
+    touched: u64,
     /// When this much is durable, the segments before are not needed for what this one repeats.
     head_end: u64,
 }
@@ -155,7 +161,7 @@ impl Wal {
         if open.is_empty() && spares.is_empty() {
             // An unusable directory shows now, and the first records find a file to go to.
             let bytes = options.segment_bytes.min(FIRST_SEGMENT_BYTES_MAX);
-            let first = spares.make(bytes, true)?;
+            let first = spares.make(bytes)?;
             spares.put(first);
         }
         let mut wal = Wal {
@@ -296,8 +302,8 @@ impl Wal {
             if current.file.is_none() {
                 let source = match current.source.take() {
                     Some(spare) => spare,
-                    // No helper was fast enough: reserve the space, but do not write it twice.
-                    None => self.spares.make(current.segment.bytes, false)?,
+                    // No helper was fast enough.
+                    None => self.spares.make(current.segment.bytes)?,
                 };
                 current.file = Some(self.spares.install(&source, &current.segment.path)?);
             }
@@ -344,6 +350,10 @@ impl OpenSegment {
         let seed = header.seed();
         OpenSegment {
             framer: Framer::begin(segment.sequence, &header.encode()),
+            touched: match &source {
+                Some(spare) if spare.used => segment.bytes,
+                _ => 0,
+            },
             segment,
             source,
             file: None,
@@ -366,6 +376,7 @@ impl OpenSegment {
             crc: tail.crc,
             written: tail.len,
             durable: tail.len,
+            touched: sector::file_bytes(tail.len),
             head_end: 0,
         }
     }
@@ -409,8 +420,15 @@ impl OpenSegment {
         let path = &self.segment.path;
         let file = self.file.as_ref().expect("a segment is installed first");
         let (sectors, offset) = self.framer.sectors();
+        let end = offset + sectors.len() as u64;
         let written = file.write_at(sectors, offset);
         written.map_err(Error::io("write", path))?;
+        if end > self.touched {
+            self.touched = match sectors.len() <= SMALL_WRITE_BYTES {
+                true => touch_ahead(&**file, path, end, self.segment.bytes)?,
+                false => end,
+            };
+        }
         self.framer.written();
         self.written = self.framer.len();
         Ok(())
@@ -426,6 +444,25 @@ impl OpenSegment {
         self.durable = self.written;
         Ok(())
     }
+}
+
+/// The first write to a reserved block costs its sync a change of the file's map beside the data.
+/// Large batches carry that easily. Lone records would each pay for it, so their blocks are
+/// written ahead, as zeros. Page by page: after a large write the page cache holds the file in
+/// large pieces, and from then on the smallest record dirties, and is charged for, a whole one.
+/// Returns how far it went; durable with the next sync.
+fn touch_ahead(file: &dyn File, path: &Path, from: u64, file_bytes: u64) -> Result<u64> {
+    const PAGE_BYTES: u64 = 4096;
+    static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
+    let to = file_bytes.min((from + TOUCH_AHEAD_BYTES).next_multiple_of(PAGE_BYTES));
+    let mut at = from;
+    while at < to {
+        let next = to.min((at + 1).next_multiple_of(PAGE_BYTES));
+        let zeros = &ZEROS[..(next - at) as usize];
+        file.write_at(zeros, at).map_err(Error::io("write", path))?;
+        at = next;
+    }
+    Ok(to)
 }
 
 #[cfg(test)]

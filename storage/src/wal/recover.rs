@@ -161,7 +161,12 @@ fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
                 listing.next_number = listing.next_number.max(n.saturating_add(1));
                 let bytes = size(&*open(vfs, &path)?, &path)?;
                 if bytes == options.segment_bytes && listing.spares.len() < SPARES_MAX {
-                    listing.spares.push(Spare { path, bytes });
+                    // Whether it was a segment once does not show.
+                    listing.spares.push(Spare {
+                        path,
+                        bytes,
+                        used: false,
+                    });
                 } else {
                     remove(vfs, &path)?;
                 }

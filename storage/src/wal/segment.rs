@@ -2,8 +2,8 @@
 //!
 //! `<sequence>-<size>.wal` (both hex) is a segment in its place; its name is given only once the
 //! file has its full size durably, so a shorter one has lost bytes. `spare-<n>.wal` is a file of
-//! full size waiting to become one: zeroed ahead, or a dropped segment (stale, which the sectors'
-//! tags show). `preparing-<n>.wal` is one in the making, worthless after a crash.
+//! full size waiting to become one: new, with its space reserved, or a dropped segment (stale,
+//! which the sectors' tags show). `preparing-<n>.wal` is one in the making, worthless after a crash.
 //!
 //! The header, in the data part of sector 0 (its crc and tag are the sector's):
 //!
@@ -38,17 +38,8 @@ const NONCE_BYTES: usize = 24;
 
 /// Spare files kept: one to roll over to, one more so that a drop need not free its blocks.
 pub(super) const SPARES_MAX: usize = 2;
-/// Zeros are written and synced in such slices, so that a log sync beside them waits for one only.
-const ZERO_SLICE_BYTES: usize = 1 << 20;
-
 /// Numbers in names stay below, so that counting up never overflows.
 const NUMBERS_MAX: u64 = 1 << 62;
-
-/// Zeros are written page by page: after a large write the page cache holds the file in large
-/// pieces, and from then on the smallest record dirties, and is charged for, a whole one.
-const ZERO_WRITE_BYTES: usize = 4096;
-
-static ZEROS: [u8; ZERO_SLICE_BYTES] = [0; ZERO_SLICE_BYTES];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
@@ -149,6 +140,8 @@ impl Name {
 pub(super) struct Spare {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
+    /// A dropped segment: every block of it has been written.
+    pub(super) used: bool,
 }
 
 /// Spare files, shared by the log and the helper thread that prepares them.
@@ -193,12 +186,12 @@ impl Spares {
         Some(state.ready.remove(fits))
     }
 
-    /// Makes a file of that size now, on this thread; zeroed, or only with its space reserved.
-    pub(super) fn make(&self, bytes: u64, zeroed: bool) -> Result<Spare> {
+    /// Makes a file of that size now, on this thread: nothing is written, its space is reserved.
+    pub(super) fn make(&self, bytes: u64) -> Result<Spare> {
         let number = self.number();
         let (preparing, spare) = (Name::Preparing(number), Name::Spare(number));
         let path = preparing.path(&self.dir);
-        let made = self.fill(&path, bytes, zeroed);
+        let made = self.reserve(&path, bytes);
         if made.is_err() {
             // Best effort: a full disk gets the space back. Recovery removes it otherwise.
             let _ = self.vfs.remove(&path);
@@ -206,7 +199,11 @@ impl Spares {
         made?;
         let to = spare.path(&self.dir);
         self.rename(&path, &to)?;
-        Ok(Spare { path: to, bytes })
+        Ok(Spare {
+            path: to,
+            bytes,
+            used: false,
+        })
     }
 
     pub(super) fn put(&self, spare: Spare) {
@@ -219,7 +216,11 @@ impl Spares {
         if keep {
             let to = Name::Spare(self.number()).path(&self.dir);
             self.rename(path, &to)?;
-            self.put(Spare { path: to, bytes });
+            self.put(Spare {
+                path: to,
+                bytes,
+                used: true,
+            });
         } else {
             self.vfs.remove(path).map_err(Error::io("remove", path))?;
         }
@@ -248,23 +249,12 @@ impl Spares {
         })
     }
 
-    fn fill(&self, path: &Path, bytes: u64, zeroed: bool) -> Result<()> {
+    fn reserve(&self, path: &Path, bytes: u64) -> Result<()> {
         let file = self
             .vfs
             .open(path, Open::New)
             .map_err(Error::io("create", path))?;
         file.set_len(bytes).map_err(Error::io("grow", path))?;
-        // Writing the zeros turns reserved blocks into written ones: a later sync of records then
-        // finds no metadata to write beside them.
-        let mut at = if zeroed { 0 } else { bytes };
-        while at < bytes {
-            let slice = ZEROS.len().min((bytes - at) as usize);
-            for piece in ZEROS[..slice].chunks(ZERO_WRITE_BYTES) {
-                file.write_at(piece, at).map_err(Error::io("write", path))?;
-                at += piece.len() as u64;
-            }
-            file.sync_data().map_err(Error::io("sync", path))?;
-        }
         file.sync_data().map_err(Error::io("sync", path))
     }
 
@@ -295,7 +285,7 @@ pub struct PrepareJob {
 impl PrepareJob {
     /// Failing harms nothing that is logged; the log then makes its next file by itself.
     pub fn run(self) -> Result<()> {
-        let spare = self.spares.make(self.bytes, true)?;
+        let spare = self.spares.make(self.bytes)?;
         self.spares.put(spare);
         Ok(())
     }
