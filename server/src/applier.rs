@@ -52,6 +52,9 @@ pub struct Applier {
     waiting_compaction: Vec<ReplySlot>,
     /// Clients whose renewal must first take back a checkpoint of their lease, by lease id.
     waiting_renewals: HashMap<i64, Vec<(ReplySlot, i64)>>,
+    /// Reads that wait for an entry to be applied.
+    waiting_reads: Vec<(u64, Vec<ReplySlot>)>,
+    election_timeout: Now,
     stopping: bool,
 }
 
@@ -106,6 +109,7 @@ impl Applier {
         mut lessor: Lessor,
         hub: HubHandle,
         replayed_through: u64,
+        election_timeout: Now,
         now: Now,
     ) -> Result<Applier, Error> {
         let rows = state::leases(state.store.root())?;
@@ -128,6 +132,8 @@ impl Applier {
             compacting_since: None,
             waiting_compaction: Vec::new(),
             waiting_renewals: HashMap::new(),
+            waiting_reads: Vec::new(),
+            election_timeout,
             stopping: false,
         })
     }
@@ -168,7 +174,13 @@ impl Applier {
                     let needed_from = self.state.store.finish_checkpoint((*done)?);
                     effects.drop_log_before = Some(needed_from + 1);
                 }
-                ApplyEvent::Leading(leading) => self.leading = leading,
+                ApplyEvent::Reads { index, slots } => self.waiting_reads.push((index, slots)),
+                ApplyEvent::Leading(leading) => {
+                    if leading && !self.leading {
+                        self.take_over_leases(now)?;
+                    }
+                    self.leading = leading;
+                }
                 ApplyEvent::Stop => self.stopping = true,
             }
         }
@@ -187,8 +199,37 @@ impl Applier {
         if self.leading {
             self.run_lessor(now, effects);
         }
+        self.answer_reads(effects);
         self.checkpoint(effects);
         Ok(())
+    }
+
+    /// Followers do not hear of renewals: whoever begins to lead gives every lease its time anew.
+    fn take_over_leases(&mut self, now: Now) -> Result<(), Error> {
+        let rows = state::leases(self.state.store.root())?;
+        self.lessor = Lessor::new(self.election_timeout);
+        self.lessor.restore(
+            rows.iter()
+                .map(|row| (row.id, row.granted_ttl, row.remaining_ttl)),
+            now,
+        );
+        Ok(())
+    }
+
+    /// What this turn published is what they may see.
+    fn answer_reads(&mut self, effects: &mut ApplyEffects) {
+        let applied = self.state.store.root().applied().index;
+        let ready = self
+            .waiting_reads
+            .extract_if(.., |(index, _)| *index <= applied);
+        let slots: Vec<ReplySlot> = ready.flat_map(|(_, slots)| slots).collect();
+        for slot in slots {
+            effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
+        }
+    }
+
+    pub fn members(&self) -> Result<Vec<state::MemberInfo>, Error> {
+        state::members(self.state.store.root())
     }
 
     /// An error is final; one that concerns the request alone goes to its client.

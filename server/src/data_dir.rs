@@ -17,7 +17,7 @@ use sha1::{Digest, Sha1};
 use storage::mvcc::Store;
 use storage::vfs::{Lock, Vfs};
 
-use crate::config::{Config, Url};
+use crate::config::{ClusterState, Config, Url};
 use crate::error::Error;
 use crate::state::{self, MemberInfo};
 
@@ -79,6 +79,11 @@ impl DataDir {
                     decode_metadata(&metadata).ok_or_else(|| Unusable::Foreign(log_dir.clone()))?;
                 (member_id, cluster_id, opened.recovered, false)
             }
+            None if joins(config) => {
+                let text = "joining a running cluster is not supported by Stele yet";
+                let error = Error::Other(tonic::Code::Unimplemented, text.to_owned());
+                return Err(Unusable::State(error));
+            }
             None => {
                 let founding = Founding::of(config);
                 let recovered = founding.write(&mut log)?;
@@ -118,6 +123,23 @@ impl DataDir {
     }
 }
 
+impl DataDir {
+    /// Everybody, as of the store's newest entry or the log's first ones.
+    pub fn members(&self) -> Result<Vec<MemberInfo>, Unusable> {
+        let mut members = state::members(self.store.root())?;
+        if self.store.root().applied().index == 0 {
+            let changes = self.recovered.entries.iter().take_while(|entry| {
+                entry.kind == raft::EntryKind::ConfChange && entry.term == FOUNDING_TERM
+            });
+            let changes =
+                changes.filter_map(|entry| raft::wire::decode_conf_change(&entry.data).ok());
+            members
+                .extend(changes.filter_map(|change| serde_json::from_slice(&change.context).ok()));
+        }
+        Ok(members)
+    }
+}
+
 /// The term of the entries that a cluster begins with, one per founding member.
 pub(crate) const FOUNDING_TERM: u64 = 1;
 
@@ -131,7 +153,9 @@ pub(crate) struct Founding {
 
 impl Founding {
     pub(crate) fn of(config: &Config) -> Founding {
-        let members = founders(config);
+        let mut members = founders(config);
+        // Every member writes the same log, in whatever order its flags name the others.
+        members.sort_by_key(|member| member.id);
         Founding {
             member_id: members
                 .iter()
@@ -149,6 +173,11 @@ impl Founding {
         log.bootstrap(&recovered)?;
         Ok(recovered)
     }
+}
+
+/// To found it anew would make two clusters of one, under the same ids.
+fn joins(config: &Config) -> bool {
+    config.initial_cluster_state == ClusterState::Existing && config.initial_cluster.len() > 1
 }
 
 /// A data directory of etcd holds all that Stele would need, in another form.

@@ -137,6 +137,22 @@ pub enum MemberEvent {
         index: u64,
         change: raft::ConfChange,
     },
+    /// From another member.
+    Receive(raft::Message),
+    /// Its end of a connection was closed.
+    Disconnected {
+        peer: u64,
+    },
+    /// A message to it was lost.
+    Unreachable {
+        peer: u64,
+    },
+    /// Answered once the store shows all that was acknowledged before.
+    Read(ReplySlot),
+    /// Hand leadership over.
+    Transfer {
+        to: u64,
+    },
     Stop,
 }
 
@@ -162,6 +178,11 @@ pub enum ApplyEvent {
     Committed(Vec<Committed>),
     Lease(LeaseCall, ReplySlot),
     CheckpointDone(Box<Result<CheckpointDone, storage::Error>>),
+    /// To be answered once the entry at `index` is applied and published.
+    Reads {
+        index: u64,
+        slots: Vec<ReplySlot>,
+    },
     /// Leadership won or lost: only a leader lets leases expire.
     Leading(bool),
     Stop,

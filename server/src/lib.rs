@@ -23,6 +23,7 @@ pub mod member;
 pub mod metrics;
 pub mod node;
 pub mod offline;
+pub mod peer;
 pub mod request;
 pub mod runtime;
 pub mod serve;

@@ -48,7 +48,7 @@ pub fn run(config: Config, vfs: Arc<dyn Vfs>) -> Result<i32, StartError> {
 }
 
 async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError> {
-    let listeners = Listeners::bind(&config).await.map_err(StartError::Bind)?;
+    let mut listeners = Listeners::bind(&config).await.map_err(StartError::Bind)?;
     let seed = runtime::unix_time().as_nanos() as u64;
     let data = DataDir::open(vfs, &config, seed).map_err(StartError::DataDir)?;
     log_start(&config, &data);
@@ -56,9 +56,15 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError
     let workers = Arc::new(Workers::start(Workers::suitable_count()).map_err(StartError::Runtime)?);
     let running = runtime::start(data, &config, Arc::clone(&metrics), &workers)
         .map_err(StartError::DataDir)?;
-    publish(&running.node, &config)
-        .await
-        .map_err(StartError::Publish)?;
+    let for_peers = listeners.take_peers().map_err(StartError::Runtime)?;
+    running.peers.serve(for_peers, &running.node);
+    tokio::select! {
+        published = publish(&running.node, &config) => published.map_err(StartError::Publish)?,
+        signal = wait_for_signal() => {
+            let _ = tokio::task::spawn_blocking(move || Running::stop(running)).await;
+            return Ok(signal);
+        }
+    }
 
     let (stop, stopping) = tokio::sync::watch::channel(false);
     let (node, for_serving) = (running.node.clone(), Arc::clone(&config));
@@ -69,12 +75,15 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError
 
     let signal = wait_for_signal().await;
     compacting.abort();
-    let _ = stop.send(true);
     tracing::info!(name = config.name, "closing etcd server");
+    let handed_over = running.node.is_leader() && hand_over(&running.node).await;
+    let _ = stop.send(true);
     if tokio::time::timeout(GRACE, serving).await.is_err() {
         tracing::warn!("some clients did not end their calls in time; closing their connections");
     }
-    checkpoint_leases(&running.node).await;
+    if running.node.is_leader() && !handed_over {
+        checkpoint_leases(&running.node).await;
+    }
     let _ = tokio::task::spawn_blocking(move || Running::stop(running)).await;
     tracing::info!(name = config.name, "closed etcd server");
     Ok(signal)
@@ -112,7 +121,7 @@ async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
     // The first election may still be under way.
     while let Err(error) = node.propose(request.clone()).await {
         match error {
-            Error::NoLeader => tokio::time::sleep(ELECTION_POLL).await,
+            Error::NoLeader | Error::Timeout => tokio::time::sleep(ELECTION_POLL).await,
             error => return Err(error),
         }
     }
@@ -152,6 +161,18 @@ async fn wait_for_signal() -> i32 {
     };
     tracing::info!(signal = name, "received signal; shutting down");
     number
+}
+
+/// Gives leadership to another voter, if there is one that takes it.
+async fn hand_over(node: &Node) -> bool {
+    let me = node.identity().member_id;
+    let members = node.members().unwrap_or_default();
+    let mut others = members.iter().filter(|m| m.id != me && !m.is_learner);
+    let Some(to) = others.next() else {
+        return false;
+    };
+    let done = tokio::time::timeout(GRACE, node.transfer(to.id)).await;
+    matches!(done, Ok(Ok(())))
 }
 
 /// Lets a restart go on where the leases are now.

@@ -1,9 +1,12 @@
 //! Actor 1: the member of the cluster. Owns [`Raft`] and remembers who waits for which entry.
 //! Plain values in and out; the shell runs it on a thread of its own.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
-use raft::{Input, Now, Output, Position, Proposed, Raft, Refused, RoleChange};
+use raft::{
+    Body, Input, Message, NOBODY, Now, Output, Position, Proposed, Raft, Refused, RoleChange,
+};
 
 use crate::error::Error;
 use crate::event::{Committed, MemberEvent, Proposal, Reply, ReplySlot};
@@ -16,7 +19,32 @@ pub struct Member {
     raft: Raft,
     /// Proposals in the log and not yet committed, by position.
     waiting: VecDeque<Waiting>,
+    /// Proposals sent on to the leader, by request id, and when they may be forgotten.
+    forwarded: HashMap<u64, (Request, Option<ReplySlot>)>,
+    forwarded_until: VecDeque<(Now, u64)>,
+    /// What came while nobody led, and when its clients stop waiting.
+    held: VecDeque<(Now, Proposal)>,
+    /// Proposals of other members that came while leadership is being handed over.
+    held_messages: Vec<Message>,
+    /// A leader whose connection was closed by its end: what is sent to it now is lost for sure.
+    suspect: u64,
+    reads: HashMap<u64, Reading>,
+    next_read: u64,
     output: Output,
+}
+
+/// Clients' patience is 7 s with etcd's timeouts; nobody waits for what is older.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// As many as wait for one stream to a peer.
+const HELD_MESSAGES_MAX: usize = 4096;
+/// A read that got lost on its way to the leader is asked again after this: etcd's.
+const READ_RETRY: Duration = Duration::from_millis(500);
+
+/// One question for a read index, shared by all who came with it.
+struct Reading {
+    slots: Vec<ReplySlot>,
+    asked_at: Now,
+    began_at: Now,
 }
 
 /// What a turn asks of the world.
@@ -28,6 +56,10 @@ pub struct MemberEffects {
     pub committed: Vec<Committed>,
     pub replies: Vec<(ReplySlot, Reply)>,
     pub role_change: Option<RoleChange>,
+    /// For other members; they may get lost.
+    pub messages: Vec<Message>,
+    /// Reads that may be answered once this index is applied.
+    pub reads: Vec<(u64, Vec<ReplySlot>)>,
     pub stop: bool,
 }
 
@@ -38,16 +70,29 @@ struct Waiting {
 }
 
 impl Member {
-    pub fn new(raft: Raft) -> Member {
+    /// `first_read` is unlike that of any other run.
+    pub fn new(raft: Raft, first_read: u64) -> Member {
         Member {
             raft,
             waiting: VecDeque::new(),
+            forwarded: HashMap::new(),
+            forwarded_until: VecDeque::new(),
+            held: VecDeque::new(),
+            held_messages: Vec::new(),
+            suspect: NOBODY,
+            reads: HashMap::new(),
+            next_read: first_read,
             output: Output::default(),
         }
     }
 
     pub fn wake_at(&self) -> Option<Now> {
-        self.raft.wake_at()
+        let retry = self.reads.values().map(|read| read.asked_at + READ_RETRY);
+        let retry = retry.min();
+        match (self.raft.wake_at(), retry) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     pub fn status(&self) -> raft::Status {
@@ -69,13 +114,38 @@ impl Member {
 
     /// Takes all of `events`. Proposals that arrived together enter the log together.
     pub fn turn(&mut self, now: Now, events: &mut Vec<MemberEvent>, effects: &mut MemberEffects) {
-        let mut proposals = Vec::new();
+        let (mut proposals, mut reads) = (Vec::new(), Vec::new());
         for event in events.drain(..) {
             let input = match event {
                 MemberEvent::Propose(proposal) => {
                     proposals.push(proposal);
                     continue;
                 }
+                MemberEvent::Read(slot) => {
+                    reads.push(slot);
+                    continue;
+                }
+                MemberEvent::Receive(message) => {
+                    if message.from == self.suspect {
+                        self.suspect = NOBODY;
+                    }
+                    if let Body::Snapshot(_) = message.body {
+                        continue; // Nothing can be made of one yet; its sender may try again.
+                    }
+                    if self.is_to_wait(&message) {
+                        self.held_messages.push(message);
+                        continue;
+                    }
+                    Input::Receive(message)
+                }
+                MemberEvent::Disconnected { peer } => {
+                    if peer == self.raft.status().leader {
+                        self.suspect = peer;
+                    }
+                    Input::Disconnected { peer }
+                }
+                MemberEvent::Unreachable { peer } => Input::Unreachable { peer },
+                MemberEvent::Transfer { to } => Input::Transfer { to },
                 MemberEvent::Durable { ticket } => Input::Durable { ticket },
                 MemberEvent::Applied { index } => Input::Applied { index },
                 MemberEvent::ConfChanged { index, change } => Input::ConfChanged {
@@ -89,12 +159,107 @@ impl Member {
             };
             self.step(now, input, effects);
         }
+        self.let_go(now, effects);
+        let leader = self.raft.status().leader;
+        if leader != NOBODY && leader == self.suspect {
+            let until = now + PATIENCE;
+            let held = proposals.drain(..).map(|p| (until, p));
+            self.held.extend(held);
+        } else if !self.held.is_empty() && leader != NOBODY && !self.hands_over() {
+            let held = std::mem::take(&mut self.held).into_iter();
+            proposals.splice(0..0, held.map(|(_, proposal)| proposal));
+        }
         if !proposals.is_empty() {
             self.propose(now, proposals, effects);
+        }
+        if !reads.is_empty() {
+            self.read(now, now, reads, effects);
         }
         if self.raft.wake_at().is_some_and(|at| at <= now) {
             self.step(now, Input::Tick, effects);
         }
+        self.give_up(now, effects);
+    }
+
+    fn hands_over(&self) -> bool {
+        self.raft.status().transferring_to != NOBODY
+    }
+
+    /// A proposal that raft would drop now and take, or pass on, in a moment.
+    fn is_to_wait(&self, message: &Message) -> bool {
+        matches!(message.body, Body::Propose { .. })
+            && self.held_messages.len() < HELD_MESSAGES_MAX
+            && self.hands_over()
+    }
+
+    fn let_go(&mut self, now: Now, effects: &mut MemberEffects) {
+        if self.held_messages.is_empty() || self.hands_over() {
+            return;
+        }
+        if self.raft.status().leader == NOBODY {
+            return;
+        }
+        for message in std::mem::take(&mut self.held_messages) {
+            self.step(now, Input::Receive(message), effects);
+        }
+    }
+
+    /// Asks for the index from which on `slots` may be answered.
+    fn read(
+        &mut self,
+        now: Now,
+        began_at: Now,
+        slots: Vec<ReplySlot>,
+        effects: &mut MemberEffects,
+    ) {
+        let context = self.next_read;
+        self.next_read += 1;
+        self.reads.insert(
+            context,
+            Reading {
+                slots,
+                asked_at: now,
+                began_at,
+            },
+        );
+        self.step(now, Input::ReadIndex { context }, effects);
+    }
+
+    /// Asks again for lost reads, and forgets what nobody waits for any more.
+    fn give_up(&mut self, now: Now, effects: &mut MemberEffects) {
+        while let Some((_, id)) = self
+            .forwarded_until
+            .pop_front_if(|(until, _)| *until <= now)
+        {
+            self.forwarded.remove(&id);
+        }
+        while let Some((_, proposal)) = self.held.pop_front_if(|(until, _)| *until <= now) {
+            let slot = proposal.reply.into_iter();
+            effects
+                .replies
+                .extend(slot.map(|slot| (slot, Err(Error::NoLeader))));
+        }
+        let due = |read: &Reading| read.asked_at + READ_RETRY <= now;
+        if !self.reads.values().any(due) {
+            return;
+        }
+        for (_, read) in self
+            .reads
+            .extract_if(|_, read| due(read))
+            .collect::<Vec<_>>()
+        {
+            if read.began_at + PATIENCE > now {
+                self.read(now, read.began_at, read.slots, effects);
+            }
+        }
+    }
+
+    /// Does this entry answer one who waits here?
+    fn take_forwarded(&mut self, entry: &raft::Entry) -> Option<(Request, Option<ReplySlot>)> {
+        if self.forwarded.is_empty() {
+            return None;
+        }
+        self.forwarded.remove(&Request::id_of(&entry.data)?)
     }
 
     fn propose(&mut self, now: Now, proposals: Vec<Proposal>, effects: &mut MemberEffects) {
@@ -126,18 +291,28 @@ impl Member {
                     });
                 }
             }
-            Proposed::Refused(refused) => {
-                let error = match refused {
-                    Refused::NotLeader { .. } => Error::NoLeader,
-                    Refused::Busy => Error::TooManyRequests,
-                };
+            Proposed::Refused(Refused::Busy) if self.raft.status().transferring_to == NOBODY => {
                 let slots = proposals.into_iter().filter_map(|proposal| proposal.reply);
-                effects
-                    .replies
-                    .extend(slots.map(|slot| (slot, Err(error.clone()))));
+                let error = || Err(Error::TooManyRequests);
+                effects.replies.extend(slots.map(|slot| (slot, error())));
+            }
+            // There will be a leader soon; clients wait for that as they do with etcd.
+            Proposed::Refused(_) => {
+                let until = now + PATIENCE;
+                self.held.extend(proposals.into_iter().map(|p| (until, p)));
             }
             Proposed::Forwarded { .. } => {
-                unreachable!("a cluster of one has nobody to forward to")
+                for Proposal {
+                    request,
+                    data,
+                    reply,
+                } in proposals
+                {
+                    if let Some(id) = Request::id_of(&data) {
+                        self.forwarded.insert(id, (request, reply));
+                        self.forwarded_until.push_back((now + PATIENCE, id));
+                    }
+                }
             }
         }
         self.collect(effects);
@@ -154,11 +329,30 @@ impl Member {
         if let Some(change) = self.output.role_change.take() {
             effects.role_change = Some(change);
         }
-        for entry in self.output.committed.drain(..) {
+        effects.messages.append(&mut self.output.messages);
+        for peer in self.output.snapshots_wanted.drain(..) {
+            let peer = format!("{peer:x}");
+            tracing::warn!(
+                "remote-peer-id" = peer,
+                "a member is too far behind to follow by the log"
+            );
+        }
+        for read in self.output.reads.drain(..) {
+            // Refused ones are asked again when their time comes.
+            if let Ok(index) = read.outcome
+                && let Some(reading) = self.reads.remove(&read.context)
+            {
+                effects.reads.push((index, reading.slots));
+            }
+        }
+        for entry in std::mem::take(&mut self.output.committed) {
             let (request, reply) = match take_waiting(&mut self.waiting, entry.position(), effects)
             {
                 Some(waiting) => (Some(waiting.request), waiting.reply),
-                None => (None, None),
+                None => match self.take_forwarded(&entry) {
+                    Some((request, reply)) => (Some(request), reply),
+                    None => (None, None),
+                },
             };
             effects.committed.push(Committed {
                 entry,

@@ -2,7 +2,7 @@
 //! the published root. Cheap to clone; every gRPC and HTTP handler holds one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
@@ -16,6 +16,7 @@ use crate::event::{
 use crate::hashes::{Hashes, KvHash};
 use crate::inbox::Sender;
 use crate::metrics::{Metrics, Operation};
+use crate::peer::{self, Introduction, Peers};
 use crate::request::Request;
 use crate::runtime::Clock;
 use crate::state::{self, MemberInfo};
@@ -28,6 +29,9 @@ const MAX_IN_FLIGHT: usize = 32_768;
 
 /// etcd's: 5 s for disk and queues plus two election timeouts.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a transfer of leadership looks whether it is done.
+const TRANSFER_POLL: Duration = Duration::from_millis(2);
 
 #[derive(Clone)]
 pub struct Node(Arc<Inner>);
@@ -54,6 +58,8 @@ pub struct Limits {
 #[derive(Debug, Default)]
 pub struct Shared {
     pub term: AtomicU64,
+    /// Nobody else votes here: what is acknowledged is applied.
+    pub sole_voter: AtomicBool,
     /// 0: none known.
     pub leader: AtomicU64,
     pub committed: AtomicU64,
@@ -90,6 +96,8 @@ pub(crate) struct Inner {
     pub request_ids: Arc<RequestIds>,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
+    pub peers: Peers,
+    pub introduction: Introduction,
 }
 
 impl Node {
@@ -149,10 +157,62 @@ impl Node {
     /// A leader without fellow voters need not ask anyone: what is acknowledged has been applied,
     /// and what is applied has been published.
     pub async fn linearizable(&self) -> Result<(), Error> {
-        if self.0.shared.leader.load(Ordering::Acquire) == 0 {
-            return Err(Error::NoLeader);
+        if self.0.shared.sole_voter.load(Ordering::Acquire) && self.has_leader() {
+            return Ok(());
         }
-        Ok(())
+        let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
+        post(&self.0.member, MemberEvent::Read(slot))?;
+        self.wait(reply).await.map(drop)
+    }
+
+    /// Hands leadership to the voter `to`; returns when someone else leads.
+    pub async fn transfer(&self, to: u64) -> Result<(), Error> {
+        self.0
+            .member
+            .send(MemberEvent::Transfer { to })
+            .map_err(|_| Error::Stopped)?;
+        let patience = REQUEST_TIMEOUT + 2 * self.0.limits.election_timeout;
+        let moved = async {
+            while self.0.shared.leader.load(Ordering::Relaxed) != to {
+                tokio::time::sleep(TRANSFER_POLL).await;
+            }
+        };
+        tokio::time::timeout(patience, moved).await.map_err(|_| {
+            let text = "etcdserver: request timed out, leader transfer took too long";
+            Error::Other(tonic::Code::Unknown, text.to_owned())
+        })
+    }
+
+    /// Leases live at the leader: a follower asks there.
+    async fn ask_leader(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
+        let leader = self.0.shared.leader.load(Ordering::Relaxed);
+        let urls = self.0.peers.urls_of(leader).ok_or(Error::NoLeader)?;
+        let (path, body) = match &call {
+            LeaseCall::TimeToLive { id, keys } => peer::time_to_live(*id, *keys),
+            LeaseCall::KeepAlive { id } => peer::keep_alive(*id),
+            LeaseCall::Leases | LeaseCall::CheckpointAll => return Err(Error::NotLeader),
+        };
+        let answer = peer::post(&self.0.introduction, &urls, path, body).await;
+        let answer = answer.map_err(|_| Error::Timeout)?;
+        let revision = self.view().revision();
+        match (answer.status, call) {
+            (200, call) => {
+                let answer = peer::lease_answer(&call, answer.body).ok_or(Error::Timeout)?;
+                Ok((answer, revision))
+            }
+            (404, call) => {
+                let ttl = match call {
+                    LeaseCall::TimeToLive { .. } => -1,
+                    _ => 0,
+                };
+                let answer = LeaseAnswer {
+                    ttl,
+                    ..Default::default()
+                };
+                Ok((answer, revision))
+            }
+            _ => Err(Error::Timeout),
+        }
     }
 
     pub fn view(&self) -> View {
@@ -170,6 +230,13 @@ impl Node {
     }
 
     pub async fn lease(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
+        let at_leader = matches!(
+            call,
+            LeaseCall::KeepAlive { .. } | LeaseCall::TimeToLive { .. }
+        );
+        if at_leader && !self.is_leader() {
+            return self.ask_leader(call).await;
+        }
         let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
         post(&self.0.apply, ApplyEvent::Lease(call, slot))?;
         let applied = self.wait(reply).await?;

@@ -52,6 +52,18 @@ impl Request {
         out.freeze()
     }
 
+    /// The id that `encode` wrote; other members' payloads may have theirs elsewhere.
+    pub fn id_of(data: &[u8]) -> Option<u64> {
+        let mut data = data;
+        let (tag, wire) = prost::encoding::decode_key(&mut data).ok()?;
+        if tag != HEADER_FIELD || wire != prost::encoding::WireType::LengthDelimited {
+            return None;
+        }
+        let length = prost::encoding::decode_varint(&mut data).ok()?;
+        let header = data.get(..usize::try_from(length).ok()?)?;
+        Some(pb::RequestHeader::decode(header).ok()?.id)
+    }
+
     /// Reads an entry payload; the error says what is wrong with it. A request of a kind that this
     /// version does not know is an error too: skipping it would let members drift apart.
     pub fn decode(data: &[u8]) -> Result<Request, String> {

@@ -35,9 +35,14 @@ use crate::lessor::Lessor;
 use crate::member::{Member, MemberEffects};
 use crate::metrics::Metrics;
 use crate::node::{Identity, Inner, Limits, Node, RequestIds, Shared};
+use crate::peer::{Introduction, Peers};
 use crate::state::State;
 use crate::watch::{Hub, HubHandle};
 use crate::workers::Workers;
+
+/// Applied entries that members of a cluster keep in memory for each other.
+const CLUSTER_KEPT_ENTRIES: usize = 1 << 20;
+const CLUSTER_KEPT_BYTES: usize = 256 << 20;
 
 /// Answers of one batch.
 type Replies = Vec<(ReplySlot, Reply)>;
@@ -65,6 +70,7 @@ pub fn unix_time() -> Duration {
 /// A member at work. `stop` ends it in order; dropping it leaves its threads to the process's end.
 pub struct Running {
     pub node: Node,
+    pub peers: Peers,
     member: Sender<MemberEvent>,
     apply: Sender<ApplyEvent>,
     threads: Vec<JoinHandle<()>>,
@@ -80,7 +86,15 @@ pub fn start(
 ) -> Result<Running, Unusable> {
     let clock = Clock::start();
     let voters = data.voters()?;
+    let members = data.members()?;
+    let sole_voter = voters == [data.member_id];
+    let mut limits = raft::Limits::default();
+    if !sole_voter {
+        limits.kept_entries = CLUSTER_KEPT_ENTRIES;
+        limits.kept_bytes = CLUSTER_KEPT_BYTES;
+    }
     let raft_config = raft::Config {
+        limits,
         heartbeat: config.heartbeat_interval,
         election_timeout: config.election_timeout,
         pre_vote: config.pre_vote,
@@ -94,12 +108,32 @@ pub fn start(
     let (hub, hub_handle) = Hub::new(reader.clone());
     let hub = Arc::new(Mutex::new(hub));
     let told = hub_handle.clone();
-    let applier = Applier::new(state, lessor, told, last_in_log, clock.now())?;
+    let applier = Applier::new(
+        state,
+        lessor,
+        told,
+        last_in_log,
+        config.election_timeout,
+        clock.now(),
+    )?;
 
     let (member_tx, member_rx) = inbox();
     let (log_tx, log_rx) = inbox();
     let (apply_tx, apply_rx) = inbox();
     let shared = Arc::new(Shared::default());
+    shared.sole_voter.store(sole_voter, Ordering::Release);
+    let introduction = Introduction {
+        member_id: data.member_id,
+        cluster_id: data.cluster_id,
+        peer_urls: config
+            .initial_advertise_peer_urls
+            .iter()
+            .map(|url| url.to_string())
+            .collect(),
+    };
+    let peers = Peers::start(introduction.clone(), member_tx.clone())
+        .unwrap_or_else(|error| fatal("failed to start a thread", &error));
+    peers.set_members(&members);
     let hashes = Arc::new(Hashes::default());
     let for_node = Arc::clone(&metrics);
     let request_ids = Arc::new(RequestIds::new(
@@ -119,6 +153,7 @@ pub fn start(
         request_ids: Arc::clone(&request_ids),
         member_id: data.member_id,
         metrics,
+        peers: peers.clone(),
     };
     let hub_inbox = hub_handle.clone();
     let log = Arc::new(Mutex::new(data.log));
@@ -129,7 +164,13 @@ pub fn start(
         spawn("apply", move || run_applier(applier, apply_rx, for_apply)),
         spawn("log", move || run_log(&log, log_rx, for_log)),
         spawn("member", move || {
-            run_member(Member::new(raft), member_rx, log_of_member, links)
+            let first_read = unix_time().as_nanos() as u64;
+            run_member(
+                Member::new(raft, first_read),
+                member_rx,
+                log_of_member,
+                links,
+            )
         }),
     ];
     let node = Node::new(Inner {
@@ -159,9 +200,12 @@ pub fn start(
         request_ids,
         clock,
         metrics: for_node,
+        peers: peers.clone(),
+        introduction,
     });
     Ok(Running {
         node,
+        peers,
         member: member_tx,
         apply: apply_tx,
         threads,
@@ -207,6 +251,7 @@ struct Links {
     request_ids: Arc<RequestIds>,
     member_id: u64,
     metrics: Arc<Metrics>,
+    peers: Peers,
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
@@ -286,6 +331,7 @@ fn run_member(
                 let _ = links.log.send(LogEvent::Write(write));
             }
         }
+        links.peers.send(&mut effects.messages);
         let status = member.status();
         links
             .shared
@@ -300,6 +346,9 @@ fn run_member(
             let _ = links.apply.send(ApplyEvent::Committed(std::mem::take(
                 &mut effects.committed,
             )));
+        }
+        for (index, slots) in effects.reads.drain(..) {
+            let _ = links.apply.send(ApplyEvent::Reads { index, slots });
         }
         links.replies.send(&mut effects.replies);
         if effects.stop {
@@ -475,6 +524,17 @@ fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
     }
     if let Some(revision) = effects.advanced.take() {
         advance_hub(revision, links);
+    }
+    if std::mem::take(&mut effects.cluster_changed) {
+        match applier.members() {
+            Ok(members) => {
+                let voters = members.iter().filter(|member| !member.is_learner);
+                let sole = voters.map(|member| member.id).eq([links.member_id]);
+                links.shared.sole_voter.store(sole, Ordering::Release);
+                links.peers.set_members(&members);
+            }
+            Err(error) => fatal("failed to read who the members are", &error),
+        }
     }
     for (index, change) in effects.conf_changes.drain(..) {
         let _ = links

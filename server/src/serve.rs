@@ -112,6 +112,21 @@ impl Listeners {
             .collect()
     }
 
+    /// The sockets for peers, which are served apart and before all others.
+    pub fn take_peers(&mut self) -> io::Result<Vec<std::net::TcpListener>> {
+        let all = std::mem::take(&mut self.0);
+        let (peers, rest) = all.into_iter().partition(|(_, port)| *port == Port::Peer);
+        self.0 = rest;
+        let peers: Vec<(TcpListener, Port)> = peers;
+        let taken = peers.into_iter().map(|(listener, _)| {
+            if let Ok(address) = listener.local_addr() {
+                tracing::info!(%address, "serving peer traffic");
+            }
+            listener.into_std()
+        });
+        taken.collect()
+    }
+
     /// Serves until `stopping` turns true, then until connections are done or out of time.
     pub async fn serve(
         self,

@@ -221,11 +221,6 @@ fn members(values: &Values, name: &str) -> Result<Vec<Member>, Invalid> {
             "--initial-cluster has {name}={listed} but missing from --initial-advertise-peer-urls={advertised} (resolved urls: {advertised:?} != {listed:?})"
         )));
     }
-    if members.len() > 1 {
-        return Err(Invalid::flags(
-            "--initial-cluster: a cluster of several members is not supported by Stele yet",
-        ));
-    }
     Ok(members)
 }
 

@@ -75,7 +75,7 @@ const fn flag(
 }
 
 const TLS: Effect = Effect::Missing("TLS");
-const PEERS: Effect = Effect::Missing("a cluster of several members");
+const PEERS: Effect = Effect::Missing("making a cluster of one out of a member");
 const DISCOVERY: Effect = Effect::Missing("discovery");
 const TRACING: Effect = Effect::Missing("distributed tracing");
 

@@ -151,10 +151,15 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         if !self.node.is_leader() {
             return Err(Error::NotLeader.into());
         }
-        match call.into_inner().target_id == self.node.identity().member_id {
-            true => Ok(Response::new(pb::MoveLeaderResponse { header: None })),
-            false => Err(Error::BadLeaderTransferee.into()),
+        let to = call.into_inner().target_id;
+        if to != self.node.identity().member_id {
+            let members = self.node.members()?;
+            if !members.iter().any(|m| m.id == to && !m.is_learner) {
+                return Err(Error::BadLeaderTransferee.into());
+            }
+            self.node.transfer(to).await?;
         }
+        Ok(Response::new(pb::MoveLeaderResponse { header: None }))
     }
 
     async fn downgrade(

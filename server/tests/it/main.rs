@@ -9,6 +9,7 @@
 mod bad_disk;
 mod bad_input;
 mod clients;
+mod cluster;
 mod crash;
 mod differential;
 mod pages;

@@ -1,0 +1,204 @@
+//! The way to the other members: etcd's peer protocol, HTTP/1.1 on the peer URLs.
+//!
+//! The receiver dials: of each pair, either side holds two streams open to the other and reads
+//! what that one has to say. Sending never waits: what finds no room is dropped, and raft is told
+//! that the peer cannot be reached. All of it lives on a thread of its own, so that heartbeats
+//! wait for nobody. Knows nothing of what messages mean.
+
+mod codec;
+mod dial;
+mod lease;
+mod serve;
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::Builder;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use raft::{Body, Message};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::event::MemberEvent;
+use crate::inbox::Sender;
+use crate::node::Node;
+use crate::state::MemberInfo;
+use codec::Kind;
+
+pub(crate) use dial::post;
+pub(crate) use lease::{keep_alive, lease_answer, time_to_live};
+
+/// Messages that wait for one stream: etcd's.
+const STREAM_MESSAGES_MAX: usize = 4096;
+/// Messages that wait for a POST of their own while there is no stream: etcd's.
+const PIPELINE_MESSAGES_MAX: usize = 64;
+
+/// What members say of themselves in every request to each other.
+#[derive(Clone, Debug)]
+pub struct Introduction {
+    pub member_id: u64,
+    pub cluster_id: u64,
+    pub peer_urls: Vec<String>,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Peers(Arc<Inner>);
+
+struct Inner {
+    me: Introduction,
+    member: Sender<MemberEvent>,
+    runtime: Handle,
+    peers: RwLock<HashMap<u64, Peer>>,
+}
+
+struct Peer {
+    urls: Vec<String>,
+    /// By kind; closed while the peer does not read.
+    streams: [mpsc::Sender<Message>; 2],
+    pipeline: mpsc::Sender<Message>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Peers {
+    /// Starts the thread that all connections between members live on.
+    pub fn start(me: Introduction, member: Sender<MemberEvent>) -> std::io::Result<Peers> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let handle = runtime.handle().clone();
+        // It ends with the process: the last messages of a stop still have to leave.
+        Builder::new()
+            .name("peers".to_owned())
+            .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+        Ok(Peers(Arc::new(Inner {
+            me,
+            member,
+            runtime: handle,
+            peers: RwLock::default(),
+        })))
+    }
+
+    /// Serves the other members on `listeners`, for as long as the process lives.
+    pub fn serve(&self, listeners: Vec<TcpListener>, node: &Node) {
+        for listener in listeners {
+            let (peers, node) = (self.clone(), node.clone());
+            self.0.runtime.spawn(serve::accept(listener, peers, node));
+        }
+    }
+
+    /// Who the others are now.
+    pub fn set_members(&self, members: &[MemberInfo]) {
+        let mut peers = self.0.peers.write();
+        peers.retain(|id, peer| {
+            let stays = members.iter().any(|member| member.id == *id);
+            if !stays {
+                peer.tasks.iter().for_each(AbortHandle::abort);
+            }
+            stays
+        });
+        for member in members.iter().filter(|m| m.id != self.0.me.member_id) {
+            match peers.get(&member.id) {
+                Some(peer) if peer.urls == member.peer_urls => {}
+                known => {
+                    if let Some(peer) = known {
+                        peer.tasks.iter().for_each(AbortHandle::abort);
+                    }
+                    let peer = self.connect(member);
+                    peers.insert(member.id, peer);
+                }
+            }
+        }
+    }
+
+    fn connect(&self, member: &MemberInfo) -> Peer {
+        let (pipeline, posts) = mpsc::channel(PIPELINE_MESSAGES_MAX);
+        let target = dial::Target {
+            id: member.id,
+            urls: member.peer_urls.clone(),
+            me: self.0.me.clone(),
+            member: self.0.member.clone(),
+        };
+        let runtime = &self.0.runtime;
+        let tasks = [
+            runtime.spawn(dial::follow(target.clone(), Kind::Message)),
+            runtime.spawn(dial::follow(target.clone(), Kind::MsgApp)),
+            runtime.spawn(dial::pipeline(target, posts)),
+        ];
+        Peer {
+            urls: member.peer_urls.clone(),
+            streams: [closed(), closed()],
+            pipeline,
+            tasks: tasks.iter().map(|task| task.abort_handle()).collect(),
+        }
+    }
+
+    /// Leaves `messages` empty.
+    pub fn send(&self, messages: &mut Vec<Message>) {
+        if messages.is_empty() {
+            return;
+        }
+        let peers = self.0.peers.read();
+        for message in messages.drain(..) {
+            let to = message.to;
+            let Some(peer) = peers.get(&to) else {
+                continue;
+            };
+            if peer.send(message).is_err() {
+                // The inbox closes when the member stops, and then nothing is lost any more.
+                let _ = self.0.member.send(MemberEvent::Unreachable { peer: to });
+            }
+        }
+    }
+
+    pub(crate) fn urls_of(&self, id: u64) -> Option<Vec<String>> {
+        self.0.peers.read().get(&id).map(|peer| peer.urls.clone())
+    }
+
+    /// The peer `id` began to read; what was for its former connection ends.
+    fn attach(&self, id: u64, kind: Kind) -> Option<mpsc::Receiver<Message>> {
+        let (sender, receiver) = mpsc::channel(STREAM_MESSAGES_MAX);
+        let mut peers = self.0.peers.write();
+        peers.get_mut(&id)?.streams[kind as usize] = sender;
+        Some(receiver)
+    }
+
+    fn me(&self) -> &Introduction {
+        &self.0.me
+    }
+
+    fn receive(&self, message: Message) {
+        // Nobody to tell once the member has stopped.
+        let _ = self.0.member.send(MemberEvent::Receive(message));
+    }
+}
+
+impl Peer {
+    fn send(&self, mut message: Message) -> Result<(), ()> {
+        let kinds: &[Kind] = match message.body {
+            Body::Append { .. } => &[Kind::MsgApp, Kind::Message],
+            _ => &[Kind::Message],
+        };
+        for kind in kinds {
+            match self.streams[*kind as usize].try_send(message) {
+                Ok(()) => return Ok(()),
+                Err(mpsc::error::TrySendError::Full(_)) => return Err(()),
+                Err(mpsc::error::TrySendError::Closed(back)) => message = back,
+            }
+        }
+        self.pipeline.try_send(message).map_err(drop)
+    }
+}
+
+fn closed() -> mpsc::Sender<Message> {
+    mpsc::channel(1).0
+}
+
+/// A member's answer to a question that is no raft message.
+pub(crate) struct Answer {
+    pub status: u16,
+    pub body: Bytes,
+}

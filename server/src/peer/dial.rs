@@ -1,0 +1,194 @@
+//! The dialling end: streams that are read from a peer, and requests to it.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use raft::Message;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::timeout;
+
+use super::codec::{Decoder, Frame, Kind};
+use super::{Answer, Introduction};
+use crate::config::{ETCD_VERSION, Url};
+use crate::event::MemberEvent;
+use crate::inbox::Sender;
+
+/// A stream that says nothing for so long is dead: each side shows life three times as often.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// For a connection to come about, and for the answer to a request.
+const DIAL_PATIENCE: Duration = Duration::from_secs(1);
+const POST_PATIENCE: Duration = Duration::from_secs(5);
+/// Between two attempts: etcd's.
+const RETRY: Duration = Duration::from_millis(100);
+
+#[derive(Clone)]
+pub(super) struct Target {
+    pub id: u64,
+    pub urls: Vec<String>,
+    pub me: Introduction,
+    pub member: Sender<MemberEvent>,
+}
+
+/// Reads one kind of stream from the peer, for ever.
+pub(super) async fn follow(target: Target, kind: Kind) {
+    let mut turn = 0;
+    loop {
+        let url = &target.urls[turn % target.urls.len().max(1)];
+        turn += 1;
+        match open(&target, url, kind).await {
+            Ok(body) => {
+                let id = format!("{:x}", target.id);
+                tracing::info!(
+                    "remote-peer-id" = id,
+                    stream = kind.path(),
+                    "peer became active"
+                );
+                let ended = read(&target, body, kind).await;
+                let gone = ended.kind() != io::ErrorKind::TimedOut;
+                tracing::warn!(
+                    "remote-peer-id" = id,
+                    stream = kind.path(),
+                    error = %ended,
+                    "lost TCP streaming connection with remote peer"
+                );
+                if gone {
+                    // Nobody to tell once the member has stopped.
+                    let _ = target
+                        .member
+                        .send(MemberEvent::Disconnected { peer: target.id });
+                }
+            }
+            Err(error) => tracing::debug!(%error, url, "failed to dial a peer"),
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+async fn open(target: &Target, url: &str, kind: Kind) -> io::Result<Incoming> {
+    let me = &target.me;
+    let path = format!("/raft/stream/{}/{:x}", kind.path(), me.member_id);
+    let request = introduced(me, "GET", &path)
+        .header("X-Raft-To", format!("{:x}", target.id))
+        .body(Full::default())
+        .map_err(io::Error::other)?;
+    let response = timeout(DIAL_PATIENCE, send(url, request)).await??;
+    match response.status().as_u16() {
+        200 => Ok(response.into_body()),
+        status => Err(io::Error::other(format!("unexpected http status {status}"))),
+    }
+}
+
+/// Returns why the stream ended.
+async fn read(target: &Target, mut body: Incoming, kind: Kind) -> io::Error {
+    let mut decoder = Decoder::new(kind, target.id, target.me.member_id);
+    loop {
+        let data = match timeout(SILENCE_MAX, body.frame()).await {
+            Err(silence) => return silence.into(),
+            Ok(None) => return io::ErrorKind::UnexpectedEof.into(),
+            Ok(Some(Err(error))) => return io::Error::other(error),
+            Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+        };
+        decoder.push(&data);
+        loop {
+            match decoder.next() {
+                Ok(Some(Frame::Message(message))) => {
+                    if target.member.send(MemberEvent::Receive(message)).is_err() {
+                        return io::ErrorKind::TimedOut.into();
+                    }
+                }
+                Ok(Some(Frame::LinkHeartbeat)) => {}
+                Ok(None) => break,
+                Err(error) => {
+                    return io::Error::new(io::ErrorKind::TimedOut, error.to_string());
+                }
+            }
+        }
+    }
+}
+
+/// Sends what found no stream, one request after the other.
+pub(super) async fn pipeline(target: Target, mut messages: Receiver<Message>) {
+    let mut turn = 0;
+    while let Some(message) = messages.recv().await {
+        let url = &target.urls[turn % target.urls.len().max(1)];
+        let mut bytes = Vec::new();
+        raft::wire::encode_message(&message, &mut bytes);
+        let sent = ask(&target.me, url, "/raft", bytes.into()).await;
+        if !sent.is_ok_and(|answer| answer.status == 204) {
+            turn += 1;
+            let _ = target
+                .member
+                .send(MemberEvent::Unreachable { peer: target.id });
+        }
+    }
+}
+
+/// Asks the peer with these URLs, one after the other until one answers.
+pub(crate) async fn post(
+    me: &Introduction,
+    urls: &[String],
+    path: &str,
+    body: Bytes,
+) -> io::Result<Answer> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for url in urls {
+        match ask(me, url, path, body.clone()).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn ask(me: &Introduction, url: &str, path: &str, body: Bytes) -> io::Result<Answer> {
+    let request = introduced(me, "POST", path)
+        .header(http::header::CONTENT_TYPE, "application/protobuf")
+        .body(Full::new(body))
+        .map_err(io::Error::other)?;
+    let asking = async {
+        let response = send(url, request).await?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await;
+        let body = body.map_err(io::Error::other)?.to_bytes();
+        Ok(Answer { status, body })
+    };
+    timeout(POST_PATIENCE, asking).await?
+}
+
+async fn send(
+    url: &str,
+    mut request: Request<Full<Bytes>>,
+) -> io::Result<http::Response<Incoming>> {
+    let url = Url::parse(url).map_err(io::Error::other)?;
+    let address = url.address();
+    let stream = timeout(DIAL_PATIENCE, TcpStream::connect(&address)).await??;
+    // It only tunes.
+    let _ = stream.set_nodelay(true);
+    let host = address.parse().map_err(io::Error::other)?;
+    request.headers_mut().insert(http::header::HOST, host);
+    let handshake = http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(io::Error::other)?;
+    // Ends when the response has been read, or its reader has gone.
+    tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    sender.send_request(request).await.map_err(io::Error::other)
+}
+
+fn introduced(me: &Introduction, method: &str, path: &str) -> http::request::Builder {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header("X-Server-From", format!("{:x}", me.member_id))
+        .header("X-Server-Version", ETCD_VERSION)
+        .header("X-Min-Cluster-Version", "3.0.0")
+        .header("X-Etcd-Cluster-ID", format!("{:x}", me.cluster_id))
+        .header("X-PeerURLs", me.peer_urls.join(","))
+}
