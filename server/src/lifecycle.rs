@@ -78,6 +78,8 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError
     tracing::info!(name = config.name, "closing etcd server");
     let handed_over = running.node.is_leader() && hand_over(&running.node).await;
     let _ = stop.send(true);
+    // Watches would hold their connections until they are cut.
+    running.node.hub().stop();
     if tokio::time::timeout(GRACE, serving).await.is_err() {
         tracing::warn!("some clients did not end their calls in time; closing their connections");
     }

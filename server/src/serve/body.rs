@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tonic::Status;
 
-use super::call::Ended;
+use super::call::{self, Ended};
 use crate::metrics::Metrics;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -153,15 +153,16 @@ impl Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let body = self.get_mut();
-        let frame = ready!(Pin::new(&mut body.inner).poll_frame(context));
-        if let Some(Ok(frame)) = &frame {
+        let mut frame = ready!(Pin::new(&mut body.inner).poll_frame(context));
+        if let Some(Ok(frame)) = &mut frame {
             if let Some(data) = frame.data_ref() {
                 let ended = &mut body.ended;
                 let _ = body.messages.feed(data, |bytes| {
                     ended.sent(bytes);
                     Ok::<(), std::convert::Infallible>(())
                 });
-            } else if let Some(trailers) = frame.trailers_ref() {
+            } else if let Some(trailers) = frame.trailers_mut() {
+                call::reword(trailers);
                 body.ended.with(status_code(trailers).unwrap_or(2));
             }
         }

@@ -89,6 +89,35 @@ pub(super) fn check_metadata(
     }
 }
 
+/// How long the client means to wait, if it says so: digits and a unit.
+pub(super) fn patience(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
+    const DIGITS_MAX: usize = 8;
+    let Some(value) = headers.get("grpc-timeout") else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default();
+    let malformed = || {
+        let text =
+            format!("malformed grpc-timeout: transport: timeout string is malformed: {text:?}");
+        Status::internal(text)
+    };
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let count: u64 = match digits.len() <= DIGITS_MAX {
+        true => digits.parse().map_err(|_| malformed())?,
+        false => return Err(malformed()),
+    };
+    let patience = match &text[digits.len()..] {
+        "H" => Duration::from_secs(count * 3600),
+        "M" => Duration::from_secs(count * 60),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return Err(malformed()),
+    };
+    Ok(Some(patience))
+}
+
 /// Gives an error that the decoder made etcd's words.
 pub(super) fn reword(headers: &mut HeaderMap) {
     const MESSAGE: &str = "grpc-message";
@@ -220,6 +249,28 @@ mod tests {
                 (status.code(), status.message()),
                 (tonic::Code::Unimplemented, text)
             );
+        }
+    }
+
+    #[test]
+    fn a_clients_patience_is_read_in_its_unit() {
+        let read = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("grpc-timeout", HeaderValue::from_static(text));
+            patience(&headers).map_err(|status| status.code())
+        };
+        assert_eq!(patience(&HeaderMap::new()).unwrap(), None);
+        assert_eq!(
+            read("99999999H"),
+            Ok(Some(Duration::from_secs(359_999_996_400)))
+        );
+        assert_eq!(read("2M"), Ok(Some(Duration::from_secs(120))));
+        assert_eq!(read("1S"), Ok(Some(Duration::from_secs(1))));
+        assert_eq!(read("250m"), Ok(Some(Duration::from_millis(250))));
+        assert_eq!(read("7u"), Ok(Some(Duration::from_micros(7))));
+        assert_eq!(read("0n"), Ok(Some(Duration::ZERO)));
+        for malformed in ["", "S", "1", "1s", "123456789S", "-1S", "1.5S"] {
+            assert_eq!(read(malformed), Err(tonic::Code::Internal), "{malformed}");
         }
     }
 

@@ -34,6 +34,9 @@ type Servers = (
     WatchService,
 );
 
+/// What Go's context says.
+const OUT_OF_TIME: &str = "context deadline exceeded";
+
 /// Cheap to clone: every call gets its own.
 #[derive(Clone)]
 pub(super) struct Router {
@@ -98,15 +101,24 @@ impl Router {
         let mut ended = Ended::new(Arc::clone(&self.metrics), index, self.limits, now());
         let streaming = method.call_type != CallType::Unary;
         let checked = call::check_metadata(request.headers(), streaming, &self.node, &self.metrics);
-        let mut response = match checked {
-            Err(error) => Status::from(error).into_http(),
-            Ok(()) => {
-                let request = request.map(|body| {
-                    let metrics = Arc::clone(&self.metrics);
-                    RequestBody::new(body, metrics, index, self.max_message_bytes)
-                });
-                self.dispatch(method.service, request).await
+        let patience = checked
+            .map_err(Status::from)
+            .and_then(|()| call::patience(request.headers()));
+        let request = request.map(|body| {
+            let metrics = Arc::clone(&self.metrics);
+            RequestBody::new(body, metrics, index, self.max_message_bytes)
+        });
+        let dispatched = self.dispatch(method.service, request);
+        let mut response = match patience {
+            Err(status) => status.into_http(),
+            // A stream's client ends it by itself when its time is over.
+            Ok(Some(patience)) if !streaming => {
+                match tokio::time::timeout(patience, dispatched).await {
+                    Ok(response) => response,
+                    Err(_) => Status::deadline_exceeded(OUT_OF_TIME).into_http(),
+                }
             }
+            Ok(_) => dispatched.await,
         };
         if response.extensions().get::<ReadonlyTxn>().is_some() {
             ended.readonly();
