@@ -99,14 +99,10 @@ impl Member {
         self.raft.status()
     }
 
-    /// Whether so little is to be written, and nothing under way, that a hand-over to the log's
-    /// thread would take longer than it saves. With others in the cluster, never: their messages
-    /// must not wait for a sync.
+    /// Whether so little is to be written that a hand-over to the log's thread would take longer
+    /// than it saves. With others in the cluster, never: their messages must not wait for a sync.
     pub fn is_lone(&self, write: &raft::Write) -> bool {
-        let status = self.raft.status();
-        let entries = write.entries.len();
-        let all_else_durable = status.durable + entries as u64 == status.last;
-        (1..=LONE_ENTRIES).contains(&entries) && all_else_durable && {
+        (1..=LONE_ENTRIES).contains(&write.entries.len()) && {
             let conf = self.raft.conf();
             conf.voters.len() == 1 && conf.learners.is_empty()
         }

@@ -14,38 +14,40 @@
     reason = "the shell reads the clock and starts threads"
 )]
 
+mod apply;
+mod deliveries;
+mod log;
+mod member;
+mod watch;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use raft::durable::LogWriter;
-use raft::{Raft, RoleChange, RoleKind};
+use raft::Raft;
 use storage::vfs::Lock;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::applier::{Applier, ApplyEffects, HashJob};
+use crate::applier::Applier;
 use crate::config::Config;
 use crate::data_dir::{DataDir, Unusable};
-use crate::event::{ApplyEvent, LogEvent, MemberEvent, Proposal, Reply, ReplySlot};
+use crate::event::{ApplyEvent, LogEvent, MemberEvent};
 use crate::hashes::Hashes;
-use crate::inbox::{Inbox, Sender, inbox};
+use crate::inbox::{Sender, inbox};
 use crate::lessor::Lessor;
-use crate::member::{Member, MemberEffects};
+use crate::member::Member;
 use crate::metrics::Metrics;
 use crate::node::{Identity, Inner, Limits, Node, RequestIds, Shared};
 use crate::peer::{Introduction, Peers};
 use crate::state::State;
 use crate::watch::{Hub, HubHandle};
 use crate::workers::Workers;
+use deliveries::Deliveries;
 
 /// Applied entries that members of a cluster keep in memory for each other.
 const CLUSTER_KEPT_ENTRIES: usize = 1 << 20;
 const CLUSTER_KEPT_BYTES: usize = 256 << 20;
-
-/// Answers of one batch.
-type Replies = Vec<(ReplySlot, Reply)>;
 
 /// Time since the process began to care.
 #[derive(Clone, Copy)]
@@ -160,12 +162,14 @@ pub fn start(
     let (log_of_member, for_log) = (Arc::clone(&log), links.clone());
     let for_apply = links.clone();
     let threads = vec![
-        spawn("watch", move || run_hub(&hub, &hub_inbox)),
-        spawn("apply", move || run_applier(applier, apply_rx, for_apply)),
-        spawn("log", move || run_log(&log, log_rx, for_log)),
+        spawn("watch", move || watch::run_hub(&hub, &hub_inbox)),
+        spawn("apply", move || {
+            apply::run_applier(applier, apply_rx, for_apply)
+        }),
+        spawn("log", move || log::run_log(&log, log_rx, for_log)),
         spawn("member", move || {
             let first_read = unix_time().as_nanos() as u64;
-            run_member(
+            member::run_member(
                 Member::new(raft, first_read),
                 member_rx,
                 log_of_member,
@@ -265,312 +269,4 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 /// end it.
 fn min_lease_ttl(election_timeout: Duration) -> i64 {
     (election_timeout.as_millis() * 3).div_ceil(2_000) as i64
-}
-
-/// The way of answers back to the tasks that wait for them. On each worker a task hands out what
-/// a batch has for that worker: one wake-up of a thread, however many clients.
-#[derive(Clone)]
-struct Deliveries(Vec<UnboundedSender<Replies>>);
-
-impl Deliveries {
-    fn start(workers: &Workers) -> Deliveries {
-        let start = |worker| {
-            let (sender, batches) = unbounded_channel();
-            workers.spawn(worker, deliver(batches));
-            sender
-        };
-        Deliveries((0..workers.count()).map(start).collect())
-    }
-
-    /// Leaves `replies` empty.
-    fn send(&self, replies: &mut Replies) {
-        if replies.is_empty() {
-            return;
-        }
-        if let [only] = self.0.as_slice() {
-            // Nobody is left to be told once the workers have ended.
-            let _ = only.send(std::mem::take(replies));
-            return;
-        }
-        let mut parts: Vec<Replies> = self.0.iter().map(|_| Vec::new()).collect();
-        for (slot, reply) in replies.drain(..) {
-            parts[slot.home()].push((slot, reply));
-        }
-        for (worker, part) in self.0.iter().zip(parts) {
-            if !part.is_empty() {
-                let _ = worker.send(part);
-            }
-        }
-    }
-}
-
-async fn deliver(mut batches: UnboundedReceiver<Replies>) {
-    while let Some(batch) = batches.recv().await {
-        for (slot, reply) in batch {
-            slot.send(reply);
-        }
-    }
-}
-
-fn run_member(
-    mut member: Member,
-    inbox: Inbox<MemberEvent>,
-    log: Arc<Mutex<LogWriter>>,
-    links: Links,
-) {
-    let (mut events, mut effects) = (Vec::new(), MemberEffects::default());
-    loop {
-        let now = links.clock.now();
-        member.turn(now, &mut events, &mut effects);
-        for write in effects.writes.drain(..) {
-            if member.is_lone(&write) && write_here(&log, &write, &links) {
-                let ticket = write.ticket;
-                events.push(MemberEvent::Durable { ticket });
-            } else {
-                // Its receiver ends only after this thread, or with the process.
-                let _ = links.log.send(LogEvent::Write(write));
-            }
-        }
-        links.peers.send(&mut effects.messages);
-        let status = member.status();
-        links
-            .shared
-            .committed
-            .store(status.commit, Ordering::Relaxed);
-        if let Some(change) = effects.role_change.take() {
-            let leads = change.role == RoleKind::Leader;
-            let _ = links.apply.send(ApplyEvent::Leading(leads));
-            note_role(&links, &change);
-        }
-        if !effects.committed.is_empty() {
-            let _ = links.apply.send(ApplyEvent::Committed(std::mem::take(
-                &mut effects.committed,
-            )));
-        }
-        for (index, slots) in effects.reads.drain(..) {
-            let _ = links.apply.send(ApplyEvent::Reads { index, slots });
-        }
-        links.replies.send(&mut effects.replies);
-        if effects.stop {
-            let _ = links.log.send(LogEvent::Stop);
-            return;
-        }
-        if events.is_empty() {
-            let wait = member
-                .wake_at()
-                .map(|at| at.saturating_sub(links.clock.now()));
-            inbox.receive(wait, &mut events);
-        }
-    }
-}
-
-/// The short way for a write that nobody else's can gather behind: two threads fewer between a
-/// lone client and its answer. False when the log's thread is at work, and nothing is written.
-fn write_here(log: &Mutex<LogWriter>, write: &raft::Write, links: &Links) -> bool {
-    let Some(mut log) = log.try_lock() else {
-        return false;
-    };
-    append_log(&mut log, write, links);
-    sync_log(&mut log, links);
-    true
-}
-
-fn note_role(links: &Links, change: &RoleChange) {
-    links.shared.term.store(change.term, Ordering::Relaxed);
-    let previous = links.shared.leader.swap(change.leader, Ordering::Release);
-    let id = format!("{:x}", links.member_id);
-    match change.role {
-        RoleKind::Leader => tracing::info!("{id} became leader at term {}", change.term),
-        RoleKind::Follower => tracing::info!("{id} became follower at term {}", change.term),
-        RoleKind::PreCandidate => {
-            tracing::info!("{id} became pre-candidate at term {}", change.term);
-        }
-        RoleKind::Candidate => tracing::info!("{id} became candidate at term {}", change.term),
-    }
-    if change.leader != previous && change.leader != 0 {
-        links.shared.leader_changes.fetch_add(1, Ordering::Relaxed);
-        let leader = format!("{:x}", change.leader);
-        tracing::info!(
-            "raft.node: {id} elected leader {leader} at term {}",
-            change.term
-        );
-    }
-}
-
-/// One sync per batch: while it runs, the next batch gathers in the inbox.
-fn run_log(log: &Mutex<LogWriter>, inbox: Inbox<LogEvent>, links: Links) {
-    let mut events = Vec::new();
-    loop {
-        inbox.receive(None, &mut events);
-        let mut log = log.lock();
-        let mut newest = None;
-        let mut stop = false;
-        for event in events.drain(..) {
-            match event {
-                LogEvent::Write(write) => {
-                    newest = Some(write.ticket);
-                    append_log(&mut log, &write, &links);
-                }
-                LogEvent::DropBefore { index } => log
-                    .drop_before(index)
-                    .unwrap_or_else(|error| unwritten(&error)),
-                LogEvent::Stop => stop = true,
-            }
-        }
-        if let Some(ticket) = newest {
-            sync_log(&mut log, &links);
-            let _ = links.member.send(MemberEvent::Durable { ticket });
-        }
-        if stop {
-            return;
-        }
-    }
-}
-
-fn append_log(log: &mut LogWriter, write: &raft::Write, links: &Links) {
-    let began = links.clock.now();
-    log.append(write).unwrap_or_else(|error| unwritten(&error));
-    links.metrics.wal_write.observe(links.clock.now() - began);
-    links.metrics.wal_bytes.set(log.written_bytes() as i64);
-}
-
-/// Makes what was appended durable, and sees to the log's next file.
-fn sync_log(log: &mut LogWriter, links: &Links) {
-    if let Some(job) = log.prepare_next() {
-        spawn("log-segment", move || {
-            job.run()
-                .unwrap_or_else(|error| fatal("failed to prepare the log", &error));
-        });
-    }
-    let began = links.clock.now();
-    log.sync()
-        .unwrap_or_else(|error| fatal("failed to sync the log", &error));
-    links.metrics.wal_fsync.observe(links.clock.now() - began);
-}
-
-fn unwritten(error: &dyn std::fmt::Display) -> ! {
-    fatal("failed to write the log", error)
-}
-
-fn run_hub(hub: &Mutex<Hub>, inbox: &HubHandle) {
-    loop {
-        inbox.wait();
-        let mut hub = hub.lock();
-        hub.turn().unwrap_or_else(|error| unwatchable(&error));
-        if hub.is_stopped() {
-            return;
-        }
-        let rest = hub.rest();
-        drop(hub);
-        inbox.rest(rest);
-    }
-}
-
-/// Tells the watchers, here if that is soon done and the hub is free, else by its thread.
-fn advance_hub(revision: i64, links: &Links) {
-    let done = match links.hub.try_lock() {
-        Some(mut hub) => hub
-            .advance_if_brief(revision)
-            .unwrap_or_else(|error| unwatchable(&error)),
-        None => false,
-    };
-    if !done {
-        links.hub_inbox.advanced(revision);
-    }
-}
-
-fn unwatchable(error: &dyn std::fmt::Display) -> ! {
-    fatal("failed to read the changes to be watched", error)
-}
-
-fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links: Links) {
-    let (mut events, mut effects) = (Vec::new(), ApplyEffects::default());
-    loop {
-        let now = links.clock.now();
-        applier
-            .turn(now, &mut events, &mut effects)
-            .unwrap_or_else(|error| fatal("failed to apply the log", &error));
-        let elapsed = links.clock.now().saturating_sub(now);
-        links
-            .metrics
-            .applied(&mut effects.counts, elapsed, unix_time());
-        carry_out(&mut effects, &applier, &links);
-        if effects.stopped {
-            return;
-        }
-        let now = links.clock.now();
-        let wait = applier.wake_at(now).map(|at| at.saturating_sub(now));
-        inbox.receive(wait, &mut events);
-    }
-}
-
-fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
-    let stats = applier.stats();
-    links
-        .shared
-        .db_bytes
-        .store(stats.file_bytes + stats.dirty_bytes, Ordering::Relaxed);
-    links
-        .shared
-        .db_bytes_in_use
-        .store(stats.in_use_bytes + stats.dirty_bytes, Ordering::Relaxed);
-    for job in effects.hash.drain(..) {
-        links.hashes.begin(job.revision);
-        let hashes = Arc::clone(&links.hashes);
-        spawn("hash", move || {
-            let HashJob { view, revision } = job;
-            hashes.finish(&view, revision);
-        });
-    }
-    if let Some(revision) = effects.advanced.take() {
-        advance_hub(revision, links);
-    }
-    if std::mem::take(&mut effects.cluster_changed) {
-        match applier.members() {
-            Ok(members) => {
-                let voters = members.iter().filter(|member| !member.is_learner);
-                let sole = voters.map(|member| member.id).eq([links.member_id]);
-                links.shared.sole_voter.store(sole, Ordering::Release);
-                links.peers.set_members(&members);
-            }
-            Err(error) => fatal("failed to read who the members are", &error),
-        }
-    }
-    for (index, change) in effects.conf_changes.drain(..) {
-        let _ = links
-            .member
-            .send(MemberEvent::ConfChanged { index, change });
-    }
-    if let Some(index) = effects.applied.take() {
-        links.shared.applied.store(index, Ordering::Relaxed);
-        let applied = MemberEvent::Applied { index };
-        // A leader has no use for it before its next turn; others may wait for it to campaign.
-        let leads = links.shared.leader.load(Ordering::Relaxed) == links.member_id;
-        let _ = match leads {
-            true => links.member.send_quietly(applied),
-            false => links.member.send(applied),
-        };
-    }
-    links.replies.send(&mut effects.replies);
-    for request in effects.proposals.drain(..) {
-        let data = request.encode(links.request_ids.next());
-        let _ = links.member.send(MemberEvent::Propose(Proposal {
-            request,
-            data,
-            reply: None,
-        }));
-    }
-    if let Some(index) = effects.drop_log_before.take() {
-        let _ = links.log.send(LogEvent::DropBefore { index });
-    }
-    if let Some(job) = effects.checkpoint.take() {
-        let (apply, clock) = (links.apply.clone(), links.clock);
-        let metrics = Arc::clone(&links.metrics);
-        spawn("checkpoint", move || {
-            let began = clock.now();
-            let done = Box::new(job.run());
-            metrics.backend_commit.observe(clock.now() - began);
-            let _ = apply.send(ApplyEvent::CheckpointDone(done));
-        });
-    }
 }

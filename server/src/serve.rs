@@ -294,6 +294,7 @@ impl Server {
                 let service = service_fn(move |request| Arc::clone(&site).answer(port, request));
                 let connection = hyper::server::conn::http1::Builder::new()
                     .timer(TokioTimer::new())
+                    .title_case_headers(true)
                     .header_read_timeout(PREFACE_PATIENCE)
                     .max_buf_size(HEADER_BYTES_MAX as usize)
                     .serve_connection(TokioIo::new(stream), service);

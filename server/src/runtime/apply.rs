@@ -1,0 +1,102 @@
+//! The thread of the [`Applier`], and what its effects lead to.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::watch::advance_hub;
+use super::{Links, fatal, spawn, unix_time};
+use crate::applier::{Applier, ApplyEffects, HashJob};
+use crate::event::{ApplyEvent, LogEvent, MemberEvent, Proposal};
+use crate::inbox::Inbox;
+
+pub(super) fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links: Links) {
+    let (mut events, mut effects) = (Vec::new(), ApplyEffects::default());
+    loop {
+        let now = links.clock.now();
+        applier
+            .turn(now, &mut events, &mut effects)
+            .unwrap_or_else(|error| fatal("failed to apply the log", &error));
+        let elapsed = links.clock.now().saturating_sub(now);
+        links
+            .metrics
+            .applied(&mut effects.counts, elapsed, unix_time());
+        carry_out(&mut effects, &applier, &links);
+        if effects.stopped {
+            return;
+        }
+        let now = links.clock.now();
+        let wait = applier.wake_at(now).map(|at| at.saturating_sub(now));
+        inbox.receive(wait, &mut events);
+    }
+}
+
+fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
+    let stats = applier.stats();
+    links
+        .shared
+        .db_bytes
+        .store(stats.file_bytes + stats.dirty_bytes, Ordering::Relaxed);
+    links
+        .shared
+        .db_bytes_in_use
+        .store(stats.in_use_bytes + stats.dirty_bytes, Ordering::Relaxed);
+    for job in effects.hash.drain(..) {
+        links.hashes.begin(job.revision);
+        let hashes = Arc::clone(&links.hashes);
+        spawn("hash", move || {
+            let HashJob { view, revision } = job;
+            hashes.finish(&view, revision);
+        });
+    }
+    if let Some(revision) = effects.advanced.take() {
+        advance_hub(revision, links);
+    }
+    if std::mem::take(&mut effects.cluster_changed) {
+        match applier.members() {
+            Ok(members) => {
+                let voters = members.iter().filter(|member| !member.is_learner);
+                let sole = voters.map(|member| member.id).eq([links.member_id]);
+                links.shared.sole_voter.store(sole, Ordering::Release);
+                links.peers.set_members(&members);
+            }
+            Err(error) => fatal("failed to read who the members are", &error),
+        }
+    }
+    for (index, change) in effects.conf_changes.drain(..) {
+        let _ = links
+            .member
+            .send(MemberEvent::ConfChanged { index, change });
+    }
+    if let Some(index) = effects.applied.take() {
+        links.shared.applied.store(index, Ordering::Relaxed);
+        let applied = MemberEvent::Applied { index };
+        // A leader has no use for it before its next turn; others may wait for it to campaign.
+        let leads = links.shared.leader.load(Ordering::Relaxed) == links.member_id;
+        let _ = match leads {
+            true => links.member.send_quietly(applied),
+            false => links.member.send(applied),
+        };
+    }
+    links.replies.send(&mut effects.replies);
+    for request in effects.proposals.drain(..) {
+        let data = request.encode(links.request_ids.next());
+        let _ = links.member.send(MemberEvent::Propose(Proposal {
+            request,
+            data,
+            reply: None,
+        }));
+    }
+    if let Some(index) = effects.drop_log_before.take() {
+        let _ = links.log.send(LogEvent::DropBefore { index });
+    }
+    if let Some(job) = effects.checkpoint.take() {
+        let (apply, clock) = (links.apply.clone(), links.clock);
+        let metrics = Arc::clone(&links.metrics);
+        spawn("checkpoint", move || {
+            let began = clock.now();
+            let done = Box::new(job.run());
+            metrics.backend_commit.observe(clock.now() - began);
+            let _ = apply.send(ApplyEvent::CheckpointDone(done));
+        });
+    }
+}

@@ -1,0 +1,54 @@
+//! The way of answers back to the tasks that wait for them.
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::event::{Reply, ReplySlot};
+use crate::workers::Workers;
+
+/// Answers of one batch.
+type Replies = Vec<(ReplySlot, Reply)>;
+
+/// On each worker a task hands out what a batch has for that worker: one wake-up of a thread,
+/// however many clients.
+#[derive(Clone)]
+pub(super) struct Deliveries(Vec<UnboundedSender<Replies>>);
+
+impl Deliveries {
+    pub(super) fn start(workers: &Workers) -> Deliveries {
+        let start = |worker| {
+            let (sender, batches) = unbounded_channel();
+            workers.spawn(worker, deliver(batches));
+            sender
+        };
+        Deliveries((0..workers.count()).map(start).collect())
+    }
+
+    /// Leaves `replies` empty.
+    pub(super) fn send(&self, replies: &mut Replies) {
+        if replies.is_empty() {
+            return;
+        }
+        if let [only] = self.0.as_slice() {
+            // Nobody is left to be told once the workers have ended.
+            let _ = only.send(std::mem::take(replies));
+            return;
+        }
+        let mut parts: Vec<Replies> = self.0.iter().map(|_| Vec::new()).collect();
+        for (slot, reply) in replies.drain(..) {
+            parts[slot.home()].push((slot, reply));
+        }
+        for (worker, part) in self.0.iter().zip(parts) {
+            if !part.is_empty() {
+                let _ = worker.send(part);
+            }
+        }
+    }
+}
+
+async fn deliver(mut batches: UnboundedReceiver<Replies>) {
+    while let Some(batch) = batches.recv().await {
+        for (slot, reply) in batch {
+            slot.send(reply);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The thread of the [`Member`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+use raft::durable::LogWriter;
+use raft::{RoleChange, RoleKind};
+
+use super::{Links, log};
+use crate::event::{ApplyEvent, LogEvent, MemberEvent};
+use crate::inbox::Inbox;
+use crate::member::{Member, MemberEffects};
+
+pub(super) fn run_member(
+    mut member: Member,
+    inbox: Inbox<MemberEvent>,
+    log: Arc<Mutex<LogWriter>>,
+    links: Links,
+) {
+    let (mut events, mut effects) = (Vec::new(), MemberEffects::default());
+    // The newest write that the log's thread has and has not said to be durable.
+    let mut handed_over = None;
+    loop {
+        let now = links.clock.now();
+        for event in &events {
+            if let MemberEvent::Durable { ticket } = event
+                && Some(*ticket) >= handed_over
+            {
+                handed_over = None;
+            }
+        }
+        member.turn(now, &mut events, &mut effects);
+        for write in effects.writes.drain(..) {
+            let ticket = write.ticket;
+            // Writes reach the disk in the order of their tickets, whichever way they take.
+            if handed_over.is_none()
+                && member.is_lone(&write)
+                && log::write_here(&log, &write, &links)
+            {
+                events.push(MemberEvent::Durable { ticket });
+            } else {
+                handed_over = Some(ticket);
+                // Its receiver ends only after this thread, or with the process.
+                let _ = links.log.send(LogEvent::Write(write));
+            }
+        }
+        links.peers.send(&mut effects.messages);
+        let status = member.status();
+        links
+            .shared
+            .committed
+            .store(status.commit, Ordering::Relaxed);
+        if let Some(change) = effects.role_change.take() {
+            let leads = change.role == RoleKind::Leader;
+            let _ = links.apply.send(ApplyEvent::Leading(leads));
+            note_role(&links, &change);
+        }
+        if !effects.committed.is_empty() {
+            let _ = links.apply.send(ApplyEvent::Committed(std::mem::take(
+                &mut effects.committed,
+            )));
+        }
+        for (index, slots) in effects.reads.drain(..) {
+            let _ = links.apply.send(ApplyEvent::Reads { index, slots });
+        }
+        links.replies.send(&mut effects.replies);
+        if effects.stop {
+            let _ = links.log.send(LogEvent::Stop);
+            return;
+        }
+        if events.is_empty() {
+            let wait = member
+                .wake_at()
+                .map(|at| at.saturating_sub(links.clock.now()));
+            inbox.receive(wait, &mut events);
+        }
+    }
+}
+
+fn note_role(links: &Links, change: &RoleChange) {
+    links.shared.term.store(change.term, Ordering::Relaxed);
+    let previous = links.shared.leader.swap(change.leader, Ordering::Release);
+    let id = format!("{:x}", links.member_id);
+    match change.role {
+        RoleKind::Leader => tracing::info!("{id} became leader at term {}", change.term),
+        RoleKind::Follower => tracing::info!("{id} became follower at term {}", change.term),
+        RoleKind::PreCandidate => {
+            tracing::info!("{id} became pre-candidate at term {}", change.term);
+        }
+        RoleKind::Candidate => tracing::info!("{id} became candidate at term {}", change.term),
+    }
+    if change.leader != previous && change.leader != 0 {
+        links.shared.leader_changes.fetch_add(1, Ordering::Relaxed);
+        let leader = format!("{:x}", change.leader);
+        tracing::info!(
+            "raft.node: {id} elected leader {leader} at term {}",
+            change.term
+        );
+    }
+}
