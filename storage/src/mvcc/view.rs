@@ -175,8 +175,28 @@ impl Root {
     /// set of kept rows being empty switches the filter off.
     pub fn hash_rows(&self, revision: i64, f: &mut dyn FnMut(Change<'_>)) -> Result<()> {
         let at = self.or_newest(revision);
-        let none_live = self.count(KeyRange::ALL, at)? == 0;
-        let newest_at = if none_live { self.compacted } else { at };
+        let none_kept = self.count(KeyRange::ALL, at)? == 0;
+        self.rows_kept(at, none_kept, f)
+    }
+
+    /// The rows etcd hashes when it compacts at `revision`, asked of a root from before. The
+    /// versions it keeps then include tombstones of exactly that revision, which it drops when
+    /// asked for a hash at any other time; so a store that the revision emptied has kept rows.
+    pub fn hash_rows_at_compaction(
+        &self,
+        revision: i64,
+        f: &mut dyn FnMut(Change<'_>),
+    ) -> Result<()> {
+        let mut none_kept = self.count(KeyRange::ALL, revision)? == 0;
+        self.changes(revision, revision, &mut |change| {
+            none_kept &= !matches!(change, Change::Delete { .. });
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.rows_kept(revision, none_kept, f)
+    }
+
+    fn rows_kept(&self, at: i64, none_kept: bool, f: &mut dyn FnMut(Change<'_>)) -> Result<()> {
+        let newest_at = if none_kept { self.compacted } else { at };
         self.rows(0, at, &mut |revision, row| {
             if revision.main <= self.compacted {
                 let newest = self.version_at(row.key, newest_at)?;
