@@ -264,6 +264,13 @@ impl Walk {
     /// A segment with one after it, which says where this one ends.
     fn middle(mut self, next: &Header, found: &mut Found, visit: &mut Visit<'_>) -> Result<()> {
         self.check_start(found)?;
+        if next.previous_end > sector::capacity(self.segment.bytes) {
+            let what = format!(
+                "the next segment says that {} bytes of records are here, more than fit",
+                next.previous_end
+            );
+            return Err(self.refuse('H', what));
+        }
         while self.at < next.previous_end && self.step(found, visit)? {}
         if self.at != next.previous_end || self.prev != next.previous_crc {
             let what = format!(

@@ -283,6 +283,19 @@ fn case_h_segment_that_ends_before_the_next_one_says_is_refused() {
 }
 
 #[test]
+fn case_h_segment_that_cannot_hold_what_the_next_one_says_is_refused() {
+    let (vfs, paths) = many_segments(8);
+    for end in [u64::MAX, u64::MAX - 7, 1 << 40] {
+        let vfs = vfs.power_cut(0);
+        forge(&vfs, &paths[1], 0, |sector| {
+            sector[24..32].copy_from_slice(&end.to_le_bytes());
+        });
+        let (_, said) = refused(&vfs, 'H', &paths[0]);
+        assert!(said.contains("more than fit"), "{said}");
+    }
+}
+
+#[test]
 fn case_i_missing_segment_is_refused() {
     let (vfs, paths) = many_segments(15);
     assert!(paths.len() >= 4);
