@@ -28,6 +28,12 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("benches", "stele", ""),
     ("benches", "etcd-api", ""),
     ("benches", "testkit", ""),
+    ("apiserver", "machinery", ""),
+    ("apiserver", "etcd-api", ""),
+    ("control-plane", "apiserver", ""),
+    ("control-plane", "etcd-api", ""),
+    ("control-plane", "machinery", ""),
+    ("control-plane", "testkit", "dev"),
 ];
 
 /// Crates that know no threads, sockets or clocks, and so no tokio.
