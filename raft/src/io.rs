@@ -59,10 +59,13 @@ pub struct Limits {
     pub inflight_bytes: usize,
     /// Entry bytes a leader holds that are not committed; beyond it proposals get `Busy`.
     pub uncommitted_bytes: usize,
-    /// Applied entries kept in memory for slow followers: at most so many..
+    /// Applied entries kept in memory for those who may come back: at most so many..
     pub kept_entries: usize,
     /// ..and at most so many bytes of them.
     pub kept_bytes: usize,
+    /// Bytes of applied entries kept for followers that need them now, because they are slow or a
+    /// snapshot is on its way to them.
+    pub held_bytes: usize,
     /// Reads that wait for their round; beyond it they get `Busy`.
     pub pending_reads: usize,
 }
@@ -76,6 +79,7 @@ impl Default for Limits {
             uncommitted_bytes: 256 << 20,
             kept_entries: 5000,
             kept_bytes: 32 << 20,
+            held_bytes: 256 << 20,
             pending_reads: 1 << 16,
         }
     }

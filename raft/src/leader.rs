@@ -179,7 +179,8 @@ impl Leader {
     pub(crate) fn tick(&mut self, state: &mut State, now: Now) -> Next {
         if now >= self.check_at {
             self.check_at = now + state.config.election_timeout;
-            if state.config.check_quorum && !self.hears_quorum(state) {
+            let hears_quorum = self.hears_quorum(state);
+            if state.config.check_quorum && !hears_quorum {
                 return Next::follow(state.term);
             }
         }
@@ -203,7 +204,9 @@ impl Leader {
             **id == state.config.id || self.peers.get(id).is_some_and(|peer| peer.active)
         });
         let heard = heard.count();
-        self.peers.values_mut().for_each(|peer| peer.active = false);
+        for peer in self.peers.values_mut() {
+            peer.was_active = std::mem::take(&mut peer.active);
+        }
         heard >= quorum::majority(voters.len())
     }
 
@@ -229,10 +232,12 @@ impl Leader {
 
     pub(crate) fn snapshot_ready(&mut self, state: &mut State, to: NodeId, snapshot: Snapshot) {
         if let Some(peer) = self.peers.get_mut(&to)
-            && peer.flow == (Flow::Snapshot { sent: None })
+            && let Flow::Snapshot { holds, sent: false } = peer.flow
+            && snapshot.position.index >= holds
         {
             peer.flow = Flow::Snapshot {
-                sent: Some(snapshot.position.index),
+                holds: snapshot.position.index,
+                sent: true,
             };
             state.send(to, Body::Snapshot(snapshot));
         }
@@ -240,11 +245,9 @@ impl Leader {
 
     pub(crate) fn snapshot_sent(&mut self, to: NodeId, ok: bool) {
         if let Some(peer) = self.peers.get_mut(&to)
-            && let Flow::Snapshot { sent } = &mut peer.flow
+            && let Flow::Snapshot { sent, .. } = &mut peer.flow
         {
-            if !ok {
-                *sent = None;
-            }
+            *sent &= ok;
             peer.probe();
             // Its answer, or the next heartbeat's, says how to go on.
             peer.flow = Flow::Probe { paused: true };
@@ -268,6 +271,13 @@ impl Leader {
         if change.kind != ConfChangeKind::UpdateNode && self.transfer.as_ref().is_some_and(lost) {
             self.transfer = None;
         }
+    }
+
+    /// After which entry the log is needed by those who follow; `None`: by nobody.
+    pub(crate) fn needed_after(&self, state: &State) -> Option<Index> {
+        let base = state.log.base().index;
+        let needs = self.peers.values().map(|peer| peer.needs_after(base));
+        needs.flatten().min()
     }
 
     /// Ends each step of a leader: commits what a majority holds, begins and confirms read
@@ -341,7 +351,7 @@ impl Leader {
             let prev_index = peer.next - 1;
             let Some(prev_term) = state.log.term_at(prev_index) else {
                 if peer.active {
-                    peer.await_snapshot();
+                    peer.await_snapshot(state.log.applied());
                     state.out.snapshots_wanted.push(to);
                 }
                 return;

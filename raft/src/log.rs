@@ -268,8 +268,14 @@ impl Log {
         self.commit.min(self.durable) > self.handed_out
     }
 
-    /// The state machine holds everything up to `index`; old entries go.
-    pub(crate) fn applied_to(&mut self, index: Index, limits: &Limits) {
+    /// The state machine holds everything up to `index`; old entries go, but for those that
+    /// somebody needs who is held up to `needed_after`.
+    pub(crate) fn applied_to(
+        &mut self,
+        index: Index,
+        limits: &Limits,
+        needed_after: Option<Index>,
+    ) {
         assert!(
             index <= self.handed_out,
             "applied {index}, handed out {}",
@@ -279,9 +285,16 @@ impl Log {
             self.applied += 1;
             self.kept_bytes += self.get(self.applied).map_or(0, size_of);
         }
-        while (self.applied - self.base.index) as usize > limits.kept_entries
-            || self.kept_bytes > limits.kept_bytes
-        {
+        let surplus = |log: &Log| {
+            let needed = needed_after.is_some_and(|index| index <= log.base.index);
+            let too_many = (log.applied - log.base.index) as usize > limits.kept_entries;
+            let kept_bytes = match needed {
+                true => limits.held_bytes,
+                false => limits.kept_bytes,
+            };
+            (too_many && !needed) || log.kept_bytes > kept_bytes
+        };
+        while surplus(self) {
             let Some(gone) = self.entries.pop_front() else {
                 break;
             };

@@ -14,9 +14,9 @@ pub(crate) enum Flow {
     Probe { paused: bool },
     /// It follows: appends are sent ahead of their answers, as far as the window allows.
     Replicate,
-    /// What it needs is no longer in the log. `sent` is the snapshot under way, `None` while it
-    /// is being made.
-    Snapshot { sent: Option<Index> },
+    /// What it needs is no longer in the log. The snapshot under way holds everything up to
+    /// `holds`; while it is being made (not yet `sent`) that is the least it will hold.
+    Snapshot { holds: Index, sent: bool },
 }
 
 /// Invariant: `matched < next`; in `Probe` and `Snapshot` nothing is in flight.
@@ -28,6 +28,8 @@ pub(crate) struct Progress {
     pub(crate) inflight: Inflight,
     /// Heard from since the last quorum check.
     pub(crate) active: bool,
+    /// Heard from between the last two quorum checks.
+    pub(crate) was_active: bool,
     /// The newest commit index it was told.
     pub(crate) commit_sent: Index,
     /// Send something even when there is nothing new: a lost tail shows only by being refused.
@@ -45,6 +47,7 @@ impl Progress {
             flow: Flow::Probe { paused: false },
             inflight: Inflight::default(),
             active: false,
+            was_active: false,
             commit_sent: 0,
             poke: false,
             round: 0,
@@ -92,16 +95,33 @@ impl Progress {
     /// Back to asking where the logs agree.
     pub(crate) fn probe(&mut self) {
         self.next = match self.flow {
-            Flow::Snapshot { sent: Some(index) } => index.max(self.matched) + 1,
+            Flow::Snapshot { holds, sent: true } => holds.max(self.matched) + 1,
             _ => self.matched + 1,
         };
         self.flow = Flow::Probe { paused: false };
         self.inflight.clear();
     }
 
-    pub(crate) fn await_snapshot(&mut self) {
-        self.flow = Flow::Snapshot { sent: None };
+    /// The snapshot will be of what is `applied` now, or of more.
+    pub(crate) fn await_snapshot(&mut self, applied: Index) {
+        self.flow = Flow::Snapshot {
+            holds: applied,
+            sent: false,
+        };
         self.inflight.clear();
+    }
+
+    /// The entries after this one are to be kept for it: a snapshot is of no use when the log
+    /// behind it is gone by the time it has arrived. Nothing is kept for one that is silent, or
+    /// that needs what is gone. `base` is where our log begins.
+    pub(crate) fn needs_after(&self, base: Index) -> Option<Index> {
+        let after = match self.flow {
+            Flow::Snapshot { holds, .. } => holds,
+            _ if !self.active && !self.was_active => return None,
+            _ if self.matched >= base => self.matched,
+            _ => self.next - 1,
+        };
+        (after >= base).then_some(after)
     }
 
     /// An append with `bytes` of entries up to `last` left; both 0 for an empty one.

@@ -184,7 +184,12 @@ impl Raft {
             Input::Receive(message) => return self.receive(now, message),
             Input::ReadIndex { context } => self.read(context),
             Input::Applied { index } => {
-                state.log.applied_to(index, &state.config.limits);
+                let needed_after = match &self.role {
+                    Role::Leader(leader) => leader.needed_after(state),
+                    _ => None,
+                };
+                let limits = &state.config.limits;
+                state.log.applied_to(index, limits, needed_after);
                 self.hasten(now);
             }
             Input::ConfChanged { index, change } => return self.conf_changed(now, index, change),

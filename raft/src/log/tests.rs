@@ -110,16 +110,35 @@ fn applied_entries_are_kept_up_to_the_limits() {
         kept_entries: 10,
         ..Limits::default()
     };
-    log.applied_to(50, &limits);
+    log.applied_to(50, &limits, None);
     assert_eq!(log.base(), at(1, 40));
     let limits = Limits {
         kept_bytes: 3 * ENTRY_OVERHEAD_BYTES,
         ..limits
     };
-    log.applied_to(60, &limits);
+    log.applied_to(60, &limits, None);
     assert_eq!(log.base(), at(1, 57));
     assert_eq!(log.kept_bytes, 3 * ENTRY_OVERHEAD_BYTES);
     assert_eq!((log.last(), log.entries.len()), (at(1, 100), 43));
+}
+
+#[test]
+fn entries_that_somebody_needs_are_kept_up_to_another_limit() {
+    let mut log = log(&[1; 100]);
+    log.commit_to(90);
+    log.take_committed(&mut Vec::new());
+    let limits = Limits {
+        kept_entries: 10,
+        kept_bytes: 3 * ENTRY_OVERHEAD_BYTES,
+        held_bytes: 40 * ENTRY_OVERHEAD_BYTES,
+        ..Limits::default()
+    };
+    log.applied_to(30, &limits, Some(15));
+    assert_eq!(log.base(), at(1, 15));
+    log.applied_to(60, &limits, Some(15));
+    assert_eq!(log.base(), at(1, 20));
+    log.applied_to(61, &limits, Some(70));
+    assert_eq!(log.base(), at(1, 58));
 }
 
 #[test]

@@ -80,10 +80,10 @@ fn the_window_fills_by_count_and_by_bytes_and_one_answer_frees_many() {
 #[test]
 fn a_snapshot_ends_when_the_log_goes_on_from_what_is_held() {
     let mut progress = replicating(3, 4);
-    progress.await_snapshot();
-    progress.flow = Flow::Snapshot { sent: Some(40) };
+    progress.await_snapshot(35);
+    progress.flow = under_way(40);
     progress.acknowledged(9, 30);
-    assert_eq!(progress.flow, Flow::Snapshot { sent: Some(40) });
+    assert_eq!(progress.flow, under_way(40));
     progress.acknowledged(40, 30);
     assert_eq!((progress.flow, progress.next), (Flow::Replicate, 41));
 }
@@ -91,10 +91,35 @@ fn a_snapshot_ends_when_the_log_goes_on_from_what_is_held() {
 #[test]
 fn a_probe_after_a_snapshot_begins_behind_it() {
     let mut progress = replicating(3, 4);
-    progress.flow = Flow::Snapshot { sent: Some(40) };
+    progress.flow = under_way(40);
     progress.probe();
     assert_eq!(progress.next, 41);
-    progress.flow = Flow::Snapshot { sent: None };
+    progress.await_snapshot(35);
     progress.probe();
     assert_eq!(progress.next, 4);
+}
+
+#[test]
+fn the_log_is_needed_behind_what_a_follower_has_or_gets_until_it_is_silent() {
+    let mut progress = replicating(3, 4);
+    progress.active = true;
+    assert_eq!(progress.needs_after(2), Some(3));
+    assert_eq!(progress.needs_after(4), None, "what it needs is gone");
+    progress.await_snapshot(35);
+    assert_eq!(progress.needs_after(30), Some(35));
+    progress.flow = under_way(40);
+    progress.active = false;
+    assert_eq!(
+        progress.needs_after(30),
+        Some(40),
+        "a transfer tells its end"
+    );
+    progress.probe();
+    assert_eq!(progress.needs_after(30), None, "it is silent");
+    progress.was_active = true;
+    assert_eq!(progress.needs_after(30), Some(40));
+}
+
+fn under_way(holds: Index) -> Flow {
+    Flow::Snapshot { holds, sent: true }
 }

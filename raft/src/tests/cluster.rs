@@ -109,6 +109,8 @@ pub(super) struct Cluster {
     chosen: BTreeMap<Index, (Position, u64)>,
     leaders: BTreeMap<Term, NodeId>,
     pub(super) installs: usize,
+    /// Snapshots are made and installed only when told.
+    pub(super) snapshots_by_hand: bool,
 }
 
 impl Cluster {
@@ -359,11 +361,21 @@ impl Cluster {
     }
 
     pub(super) fn serve_snapshots(&mut self, id: NodeId) -> bool {
+        !self.snapshots_by_hand && (self.take_snapshot(id) || self.make_snapshot(id))
+    }
+
+    /// Puts the snapshot that came in the machine's place.
+    pub(super) fn take_snapshot(&mut self, id: NodeId) -> bool {
+        let Some(snapshot) = self.node(id).install.take() else {
+            return false;
+        };
+        self.install(id, &snapshot, true);
+        true
+    }
+
+    /// Makes one snapshot that is wanted.
+    pub(super) fn make_snapshot(&mut self, id: NodeId) -> bool {
         let node = self.node(id);
-        if let Some(snapshot) = node.install.take() {
-            self.install(id, &snapshot, true);
-            return true;
-        }
         let Some(to) = node.wanted.pop() else {
             return false;
         };

@@ -37,6 +37,7 @@ impl Run {
             append_bytes: 400,
             inflight_messages: 3,
             kept_entries: [5, 40, 5000][rng.below(3) as usize],
+            held_bytes: [900, 256 << 20][rng.below(2) as usize],
             uncommitted_bytes: 4000,
             pending_reads: 20,
             ..Limits::default()
@@ -246,7 +247,8 @@ impl Run {
             self.cluster.node(*id).fast_apply = true;
             self.cluster.apply_all(*id);
         }
-        for _ in 0..600 {
+        // Without pre-votes those who cannot win may for long disturb those who can.
+        for _ in 0..2_000 {
             self.cluster.pass(Duration::from_millis(20));
             self.cluster.settle();
             self.check_reads();

@@ -149,6 +149,25 @@ impl Script {
             // slow-disk ID: syncs only when told
             "slow-disk" => cluster.node(id(0)).fast_disk = false,
             "sync" => cluster.sync(id(0)),
+            // by-hand: from now on snapshots are made and installed only when told
+            "by-hand" => cluster.snapshots_by_hand = true,
+            // make ID: the snapshot it wants to send
+            "make" => {
+                let wanted = format!("wanted for {:?}", cluster.node(id(0)).wanted);
+                self.answer.push(wanted);
+                self.cluster.make_snapshot(id(0));
+            }
+            // install ID: the snapshot it was sent
+            "install" => {
+                let done = cluster.take_snapshot(id(0));
+                self.answer
+                    .push(if done { "done" } else { "nothing" }.to_owned());
+            }
+            // sent ID TO ok|lost: what the transport says of the transfer
+            "sent" => {
+                let (to, ok) = (id(1), words[2] == "ok");
+                cluster.step(id(0), Input::SnapshotSent { to, ok });
+            }
             "crash" => cluster.crash(id(0)),
             "start" => cluster.start(id(0)),
             "status" => self.status(),
