@@ -3,6 +3,9 @@
 //! The server asks a [`Gate`] twice for each request, and once for each object it is to keep.
 //! It knows nothing of tokens, certificates and roles; a gate knows nothing of paths and bodies.
 
+pub mod rbac;
+pub mod user;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;

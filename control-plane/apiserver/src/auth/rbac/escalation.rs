@@ -1,0 +1,166 @@
+//! Nobody may give away more than they hold: the check on writing roles and bindings. Only who
+//! holds the verb `escalate` on the role, or `bind` on what is bound, is let through without.
+
+use machinery::object;
+use machinery::status::Status;
+use serde_json::Value;
+
+use super::{GROUP, Policy, RoleRef, Rule, is_master};
+use crate::auth::{Attributes, User};
+
+/// Checks that `user` may write `new`, a role or a binding, in place of `old`. `attributes` are
+/// those of the request.
+pub fn check(
+    policy: &Policy,
+    request: &Attributes,
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    if is_master(&request.user) || old.is_some_and(|old| only_lets_go(new, old)) {
+        return Ok(());
+    }
+    match object::kind(new) {
+        "Role" | "ClusterRole" => check_role(policy, request, new, old),
+        "RoleBinding" | "ClusterRoleBinding" => check_binding(policy, request, new),
+        _ => Ok(()),
+    }
+}
+
+fn check_role(
+    policy: &Policy,
+    request: &Attributes,
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let asked = Attributes {
+        verb: "escalate".into(),
+        subresource: String::new(),
+        ..request.clone()
+    };
+    if policy.decide(&asked).allowed {
+        return Ok(());
+    }
+    let forbidden = |why: &str| Status::forbidden(GROUP, &request.resource, object::name(new), why);
+    let rules: Vec<Rule> = object::items(new, &["rules"])
+        .iter()
+        .map(Rule::from_value)
+        .collect();
+    confirm(policy, &request.user, &request.namespace, &rules).map_err(|why| forbidden(&why))?;
+    // An aggregating role can gather anything, later too, so it takes everything to write one.
+    if aggregates(new) || old.is_some_and(aggregates) {
+        confirm(
+            policy,
+            &request.user,
+            &request.namespace,
+            &Rule::everything(),
+        )
+        .map_err(|_| forbidden("must have cluster-admin privileges to use the aggregationRule"))?;
+    }
+    Ok(())
+}
+
+fn check_binding(policy: &Policy, request: &Attributes, new: &Value) -> Result<(), Status> {
+    let role = RoleRef::of(new);
+    let asked = Attributes {
+        verb: "bind".into(),
+        api_group: GROUP.into(),
+        resource: role.resource().into(),
+        subresource: String::new(),
+        name: role.name.clone(),
+        ..request.clone()
+    };
+    if policy.decide(&asked).allowed {
+        return Ok(());
+    }
+    let rules = policy.referred(&role, &request.namespace)?;
+    confirm(policy, &request.user, &request.namespace, rules)
+        .map_err(|why| Status::forbidden(GROUP, &request.resource, object::name(new), &why))
+}
+
+/// Says which of the rules the user does not hold.
+fn confirm(policy: &Policy, user: &User, namespace: &str, rules: &[Rule]) -> Result<(), String> {
+    let (held, errors) = policy.rules_for(user, namespace);
+    let missing: Vec<Rule> = rules
+        .iter()
+        .flat_map(Rule::parts)
+        .filter(|part| !held.iter().any(|rule| rule.covers(part)))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut lines: Vec<String> = compact(missing).iter().map(describe).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    let mut why = format!(
+        "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        user.name,
+        quoted(&user.groups),
+        lines.join("\n")
+    );
+    if let Some(errors) = errors {
+        why.push_str(&format!("; resolution errors: [{errors}]"));
+    }
+    Err(why)
+}
+
+/// Joins parts that differ in nothing but the verb.
+fn compact(parts: Vec<Rule>) -> Vec<Rule> {
+    let mut joined: Vec<Rule> = Vec::new();
+    for part in parts {
+        let same = joined.iter_mut().find(|rule| {
+            part.non_resource_urls.is_empty()
+                && rule.non_resource_urls.is_empty()
+                && rule.api_groups == part.api_groups
+                && rule.resources == part.resources
+                && rule.resource_names == part.resource_names
+        });
+        match same {
+            Some(rule) => rule.verbs.extend(part.verbs),
+            None => joined.push(part),
+        }
+    }
+    joined
+}
+
+fn describe(rule: &Rule) -> String {
+    let fields: Vec<String> = [
+        ("APIGroups", &rule.api_groups),
+        ("Resources", &rule.resources),
+        ("NonResourceURLs", &rule.non_resource_urls),
+        ("ResourceNames", &rule.resource_names),
+        ("Verbs", &rule.verbs),
+    ]
+    .into_iter()
+    .filter(|(_, texts)| !texts.is_empty())
+    .map(|(name, texts)| format!("{name}:{}", quoted(texts)))
+    .collect();
+    format!("{{{}}}", fields.join(", "))
+}
+
+fn quoted(texts: &[String]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
+    format!("[{}]", quoted.join(" "))
+}
+
+fn aggregates(role: &Value) -> bool {
+    !object::items(role, &["aggregationRule", "clusterRoleSelectors"]).is_empty()
+}
+
+/// Whether only finalizers and owners changed: the garbage collector must be able to let a role
+/// go whose rights it does not hold.
+fn only_lets_go(new: &Value, old: &Value) -> bool {
+    let without = |value: &Value| {
+        let mut value = value.clone();
+        for key in [
+            "finalizers",
+            "ownerReferences",
+            "managedFields",
+            "resourceVersion",
+            "selfLink",
+        ] {
+            object::remove(&mut value, &["metadata", key]);
+        }
+        value
+    };
+    without(new) == without(old)
+}

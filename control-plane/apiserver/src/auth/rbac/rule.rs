@@ -1,0 +1,178 @@
+//! One rule of a role: what it allows, and what a wider rule covers of it. It knows nothing of
+//! who holds the rule.
+
+use machinery::object;
+use serde_json::{Map, Value, json};
+
+use crate::auth::Attributes;
+
+/// A rule: verbs on resources, or on paths that are no resources. `*` stands for all of a kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rule {
+    /// What may be done.
+    pub verbs: Vec<String>,
+    /// Groups of the resources; the core group is the empty text.
+    pub api_groups: Vec<String>,
+    /// Resources, `resource/subresource` or `*/subresource`.
+    pub resources: Vec<String>,
+    /// Objects by name; empty means every one.
+    pub resource_names: Vec<String>,
+    /// Paths; a `*` at the end stands for any rest.
+    pub non_resource_urls: Vec<String>,
+}
+
+impl Rule {
+    /// The rule as it stands in a role.
+    pub fn from_value(value: &Value) -> Rule {
+        let texts = |key: &str| {
+            object::items(value, &[key])
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect()
+        };
+        Rule {
+            verbs: texts("verbs"),
+            api_groups: texts("apiGroups"),
+            resources: texts("resources"),
+            resource_names: texts("resourceNames"),
+            non_resource_urls: texts("nonResourceURLs"),
+        }
+    }
+
+    /// The rule as a role, or an answer to a review, holds it.
+    pub fn to_value(&self) -> Value {
+        let mut map = Map::new();
+        for (key, texts) in [
+            ("apiGroups", &self.api_groups),
+            ("nonResourceURLs", &self.non_resource_urls),
+            ("resourceNames", &self.resource_names),
+            ("resources", &self.resources),
+        ] {
+            if !texts.is_empty() {
+                map.insert(key.into(), json!(texts));
+            }
+        }
+        map.insert("verbs".into(), json!(self.verbs));
+        Value::Object(map)
+    }
+
+    /// Everything there is: what a role of full authority holds.
+    pub fn everything() -> [Rule; 2] {
+        let star = || vec!["*".to_owned()];
+        [
+            Rule {
+                verbs: star(),
+                api_groups: star(),
+                resources: star(),
+                ..Rule::default()
+            },
+            Rule {
+                verbs: star(),
+                non_resource_urls: star(),
+                ..Rule::default()
+            },
+        ]
+    }
+
+    /// Whether the rule allows what is asked.
+    pub fn allows(&self, asked: &Attributes) -> bool {
+        let verb = has_or_star(&self.verbs, &asked.verb);
+        if !asked.is_resource() {
+            return verb
+                && self
+                    .non_resource_urls
+                    .iter()
+                    .any(|url| url_covers(url, &asked.path));
+        }
+        verb && has_or_star(&self.api_groups, &asked.api_group)
+            && self
+                .resources
+                .iter()
+                .any(|allowed| resource_matches(allowed, &asked.resource, &asked.subresource))
+            && (self.resource_names.is_empty() || has(&self.resource_names, &asked.name))
+    }
+
+    /// Whether this rule allows all that `part`, of one verb, resource and name, allows.
+    pub fn covers(&self, part: &Rule) -> bool {
+        let all = |texts: &[String], parts: &[String]| parts.iter().all(|p| has_or_star(texts, p));
+        let names = if part.resource_names.is_empty() {
+            self.resource_names.is_empty()
+        } else {
+            self.resource_names.is_empty()
+                || part
+                    .resource_names
+                    .iter()
+                    .all(|name| has(&self.resource_names, name))
+        };
+        names
+            && all(&self.verbs, &part.verbs)
+            && all(&self.api_groups, &part.api_groups)
+            && part.resources.iter().all(|resource| {
+                let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+                self.resources
+                    .iter()
+                    .any(|allowed| resource_matches(allowed, resource, subresource))
+            })
+            && part.non_resource_urls.iter().all(|url| {
+                self.non_resource_urls
+                    .iter()
+                    .any(|ours| url_covers(ours, url))
+            })
+    }
+
+    /// The rule in parts of one group, resource, name and verb each; a path goes with verbs alone.
+    pub fn parts(&self) -> Vec<Rule> {
+        let one = |text: &String| vec![text.clone()];
+        let names: Vec<Vec<String>> = if self.resource_names.is_empty() {
+            vec![Vec::new()]
+        } else {
+            self.resource_names.iter().map(one).collect()
+        };
+        let mut parts = Vec::new();
+        for group in &self.api_groups {
+            for resource in &self.resources {
+                for verb in &self.verbs {
+                    parts.extend(names.iter().map(|names| Rule {
+                        verbs: one(verb),
+                        api_groups: one(group),
+                        resources: one(resource),
+                        resource_names: names.clone(),
+                        non_resource_urls: Vec::new(),
+                    }));
+                }
+            }
+        }
+        for url in &self.non_resource_urls {
+            parts.extend(self.verbs.iter().map(|verb| Rule {
+                verbs: one(verb),
+                non_resource_urls: one(url),
+                ..Rule::default()
+            }));
+        }
+        parts
+    }
+}
+
+fn has(texts: &[String], text: &str) -> bool {
+    texts.iter().any(|has| has == text)
+}
+
+fn has_or_star(texts: &[String], text: &str) -> bool {
+    texts.iter().any(|has| has == "*" || has == text)
+}
+
+/// `*` is everything, `*/scale` that subresource of everything; a resource alone is not its
+/// subresources.
+fn resource_matches(allowed: &str, resource: &str, subresource: &str) -> bool {
+    match allowed.split_once('/') {
+        None => allowed == "*" || (subresource.is_empty() && allowed == resource),
+        Some((of, sub)) => {
+            !subresource.is_empty() && sub == subresource && (of == "*" || of == resource)
+        }
+    }
+}
+
+fn url_covers(allowed: &str, path: &str) -> bool {
+    allowed == path || (allowed.ends_with('*') && path.starts_with(allowed.trim_end_matches('*')))
+}
