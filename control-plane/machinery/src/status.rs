@@ -15,7 +15,9 @@ pub struct Status {
     /// The text people see.
     pub message: String,
     /// What it is about.
-    pub details: Details,
+    ///
+    /// Boxed, because results carry errors by value.
+    pub details: Box<Details>,
 }
 
 /// What an error is about.
@@ -61,7 +63,7 @@ impl Status {
             code,
             reason,
             message: message.into(),
-            details: Details::default(),
+            details: Box::default(),
         }
     }
 
@@ -74,7 +76,7 @@ impl Status {
         if !self.reason.is_empty() {
             object["reason"] = self.reason.into();
         }
-        if self.details != Details::default() {
+        if *self.details != Details::default() {
             object["details"] = self.details.to_object();
         }
         object["code"] = self.code.into();

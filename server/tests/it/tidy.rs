@@ -23,6 +23,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("utl", "storage", ""),
     ("stele", "testkit", "dev"),
     ("testkit", "etcd-api", ""),
+    ("api-client", "machinery", ""),
     ("benches", "storage", ""),
     ("benches", "raft", ""),
     ("benches", "stele", ""),

@@ -1,0 +1,168 @@
+//! Calls as HTTP requests, and the answers to them.
+
+#[cfg(test)]
+mod tests;
+
+use http::{Method, Request, header};
+use kube::core::response;
+use machinery::object::{self, Object};
+use machinery::schema::Kind;
+use machinery::status::{Details, Status};
+use machinery::world::{Api, Call, PatchForm};
+use serde_json::{Value, json};
+
+/// The words of errors that loops tell apart; any other word is kept out of the status.
+const REASONS: [&str; 20] = [
+    "AlreadyExists",
+    "BadRequest",
+    "Conflict",
+    "Expired",
+    "Forbidden",
+    "Gone",
+    "InternalError",
+    "Invalid",
+    "MethodNotAllowed",
+    "NotAcceptable",
+    "NotFound",
+    "RequestEntityTooLarge",
+    "ServerTimeout",
+    "ServiceUnavailable",
+    "StorageReadError",
+    "Timeout",
+    "TooManyRequests",
+    "Unauthorized",
+    "UnsupportedMediaType",
+    "Unknown",
+];
+
+/// An apiserver, as loops see it.
+#[derive(Clone)]
+pub struct Client {
+    kube: kube::Client,
+}
+
+impl Client {
+    /// Over this connection.
+    pub fn new(kube: kube::Client) -> Client {
+        Client { kube }
+    }
+
+    /// The connection.
+    pub fn kube(&self) -> &kube::Client {
+        &self.kube
+    }
+}
+
+impl Api for Client {
+    async fn call(&self, call: Call) -> Result<Object, Status> {
+        let (method, path, content, body) = request(&call);
+        let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, content)
+            .body(body)
+            .map_err(|error| Status::bad_request(error.to_string()))?;
+        self.kube.request(request).await.map_err(status)
+    }
+}
+
+/// The path of a collection, or of one object in it.
+fn path(kind: &Kind, namespace: &str, name: &str) -> String {
+    let mut path = match kind.group {
+        "" => format!("/api/{}", kind.version),
+        group => format!("/apis/{group}/{}", kind.version),
+    };
+    if kind.namespaced() && !namespace.is_empty() {
+        path += &format!("/namespaces/{namespace}");
+    }
+    path += &format!("/{}", kind.plural);
+    if !name.is_empty() {
+        path += &format!("/{name}");
+    }
+    path
+}
+
+fn request(call: &Call) -> (Method, String, &'static str, Option<Value>) {
+    const JSON: &str = "application/json";
+    let of_object = path(call.kind(), call.namespace(), call.name());
+    let below = |subresource: &str| match subresource {
+        "" => of_object.clone(),
+        subresource => format!("{of_object}/{subresource}"),
+    };
+    match call {
+        Call::Get { .. } | Call::List { .. } => (Method::GET, of_object, JSON, None),
+        Call::Create { kind, object } => {
+            let path = path(kind, object::namespace(object), "");
+            (Method::POST, path, JSON, Some(object.clone()))
+        }
+        Call::Update {
+            subresource,
+            object,
+            ..
+        } => (Method::PUT, below(subresource), JSON, Some(object.clone())),
+        Call::Patch {
+            subresource,
+            form,
+            patch,
+            ..
+        } => {
+            let content = match form {
+                PatchForm::Merge => "application/merge-patch+json",
+                PatchForm::Strategic => "application/strategic-merge-patch+json",
+            };
+            let path = below(subresource);
+            (Method::PATCH, path, content, Some(patch.clone()))
+        }
+        Call::Delete { options, .. } => {
+            let body = Some(options.to_object());
+            (Method::DELETE, of_object, JSON, body)
+        }
+        Call::Bind { pod, uid, node, .. } => {
+            let mut body = json!({
+                "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+            });
+            if !uid.is_empty() {
+                body["metadata"]["uid"] = uid.as_str().into();
+            }
+            (Method::POST, below("binding"), JSON, Some(body))
+        }
+        Call::Evict { pod, options, .. } => {
+            let mut body = json!({
+                "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod},
+            });
+            body["deleteOptions"] = options.to_object();
+            (Method::POST, below("eviction"), JSON, Some(body))
+        }
+    }
+}
+
+/// The API's own error; whatever else went wrong counts as no answer.
+fn status(error: kube::Error) -> Status {
+    match error {
+        kube::Error::Api(status) => of_answer(&status),
+        other => Status::unavailable(other.to_string()),
+    }
+}
+
+fn of_answer(answer: &response::Status) -> Status {
+    let known = REASONS.into_iter().find(|known| *known == answer.reason);
+    let mut status = Status::new(
+        answer.code,
+        known.unwrap_or_default(),
+        answer.message.clone(),
+    );
+    if let Some(details) = &answer.details {
+        *status.details = Details {
+            name: details.name.clone(),
+            group: details.group.clone(),
+            kind: details.kind.clone(),
+            uid: details.uid.clone(),
+            causes: Vec::new(),
+            retry_after_seconds: details.retry_after_seconds,
+        };
+    }
+    status
+}

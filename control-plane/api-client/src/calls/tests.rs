@@ -1,0 +1,84 @@
+use machinery::schema;
+use machinery::world::DeleteOptions;
+
+use super::*;
+
+fn kind(group: &str, kind: &str) -> &'static Kind {
+    schema::kind(group, "v1", kind).unwrap()
+}
+
+#[test]
+fn calls_go_to_the_paths_of_the_api() {
+    let pod = json!({"metadata": {"namespace": "n", "name": "p"}});
+    let node = json!({"metadata": {"name": "m"}});
+    let calls = [
+        Call::Get {
+            kind: kind("apps", "Deployment"),
+            namespace: "n".into(),
+            name: "d".into(),
+        },
+        Call::List {
+            kind: kind("", "Pod"),
+            namespace: String::new(),
+        },
+        Call::Create {
+            kind: kind("", "Pod"),
+            object: pod.clone(),
+        },
+        Call::Update {
+            kind: kind("", "Node"),
+            subresource: "status",
+            object: node,
+        },
+        Call::Delete {
+            kind: kind("", "Pod"),
+            namespace: "n".into(),
+            name: "p".into(),
+            options: DeleteOptions::of("u"),
+        },
+        Call::Bind {
+            namespace: "n".into(),
+            pod: "p".into(),
+            uid: "u".into(),
+            node: "m".into(),
+        },
+        Call::Evict {
+            namespace: "n".into(),
+            pod: "p".into(),
+            options: DeleteOptions::default(),
+        },
+    ];
+    let lines: Vec<String> = calls
+        .iter()
+        .map(|call| {
+            let (method, path, ..) = request(call);
+            format!("{method} {path}")
+        })
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "GET /apis/apps/v1/namespaces/n/deployments/d",
+            "GET /api/v1/pods",
+            "POST /api/v1/namespaces/n/pods",
+            "PUT /api/v1/nodes/m/status",
+            "DELETE /api/v1/namespaces/n/pods/p",
+            "POST /api/v1/namespaces/n/pods/p/binding",
+            "POST /api/v1/namespaces/n/pods/p/eviction",
+        ]
+    );
+    let (.., body) = request(&calls[4]);
+    assert_eq!(body.unwrap()["preconditions"], json!({"uid": "u"}));
+}
+
+#[test]
+fn errors_keep_what_loops_ask_for() {
+    let answer = json!({
+        "status": "Failure", "code": 409, "reason": "Conflict", "message": "m",
+        "details": {"name": "p", "kind": "pods"},
+    });
+    let answer: response::Status = serde_json::from_value(answer).unwrap();
+    let status = of_answer(&answer);
+    assert_eq!((status.code, status.reason), (409, "Conflict"));
+    assert_eq!(status.details.name, "p");
+}

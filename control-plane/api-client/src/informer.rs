@@ -1,0 +1,127 @@
+//! Informers: what a kind's objects are and become, by one watch that begins with all of them.
+
+use futures::{Stream, StreamExt};
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::PartialObjectMeta;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
+use machinery::object::{self, Object};
+use machinery::schema::Kind;
+use serde::Serialize;
+
+use crate::Client;
+
+/// What an informer tells.
+#[derive(Debug, Clone)]
+pub enum Notice {
+    /// These are all objects there are; whatever else was known is gone.
+    Replaced(Vec<Object>),
+    /// An object is new or different.
+    Applied(Object),
+    /// An object is gone; this is what it last was.
+    Deleted(Object),
+}
+
+/// What to be told of.
+#[derive(Debug, Clone)]
+pub struct Informer {
+    /// Objects of this kind, in all namespaces.
+    pub kind: &'static Kind,
+    /// Only those whose fields are so; empty for all.
+    pub fields: String,
+    /// Without their `spec`, `status` and the like.
+    pub metadata_only: bool,
+}
+
+impl Informer {
+    /// Everything of a kind.
+    pub fn of(kind: &'static Kind) -> Informer {
+        Informer {
+            kind,
+            fields: String::new(),
+            metadata_only: false,
+        }
+    }
+
+    /// The metadata of everything of a kind.
+    pub fn metadata_of(kind: &'static Kind) -> Informer {
+        Informer {
+            metadata_only: true,
+            ..Informer::of(kind)
+        }
+    }
+
+    /// Only those whose fields are so.
+    pub fn with_fields(mut self, fields: &str) -> Informer {
+        self.fields = fields.into();
+        self
+    }
+
+    /// What happens, for ever: failures are logged and tried again, later each time.
+    pub fn run(self, client: &Client) -> impl Stream<Item = Notice> + Send + use<> {
+        let Informer {
+            kind,
+            fields,
+            metadata_only,
+        } = self;
+        let resource = ApiResource {
+            group: kind.group.into(),
+            version: kind.version.into(),
+            api_version: kind.api_version(),
+            kind: kind.kind.into(),
+            plural: kind.plural.into(),
+        };
+        let mut config = watcher::Config::default().streaming_lists();
+        if !fields.is_empty() {
+            config = config.fields(&fields);
+        }
+        let kube = client.kube().clone();
+        if metadata_only {
+            type Metadata = PartialObjectMeta<DynamicObject>;
+            let api: Api<Metadata> = Api::all_with(kube, &resource);
+            let events = watcher::watcher(api, config).default_backoff();
+            notices(kind, events).left_stream()
+        } else {
+            let api: Api<DynamicObject> = Api::all_with(kube, &resource);
+            let events = watcher::watcher(api, config).default_backoff();
+            notices(kind, events).right_stream()
+        }
+    }
+}
+
+/// Gathers the objects an informer begins with, so that they arrive as one.
+fn notices<K: Serialize + Send + 'static>(
+    kind: &'static Kind,
+    events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
+) -> impl Stream<Item = Notice> + Send {
+    let gathered: Vec<Object> = Vec::new();
+    events
+        .scan(gathered, move |gathered, event| {
+            let notice = match event {
+                Ok(Event::Init) => {
+                    gathered.clear();
+                    None
+                }
+                Ok(Event::InitApply(one)) => {
+                    gathered.extend(to_object(kind, &one));
+                    None
+                }
+                Ok(Event::InitDone) => Some(Notice::Replaced(std::mem::take(gathered))),
+                Ok(Event::Apply(one)) => to_object(kind, &one).map(Notice::Applied),
+                Ok(Event::Delete(one)) => to_object(kind, &one).map(Notice::Deleted),
+                Err(error) => {
+                    tracing::warn!(kind = kind.plural, %error, "the watch ended, trying again");
+                    None
+                }
+            };
+            std::future::ready(Some(notice))
+        })
+        .filter_map(std::future::ready)
+}
+
+fn to_object<K: Serialize>(kind: &Kind, one: &K) -> Option<Object> {
+    let mut object = serde_json::to_value(one).ok()?;
+    // Metadata alone comes as a kind of its own.
+    object::set_type(&mut object, &kind.api_version(), kind.kind);
+    Some(object)
+}

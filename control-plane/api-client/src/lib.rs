@@ -1,0 +1,12 @@
+//! The control plane's loops as clients of an apiserver: the calls of [`machinery::world`] over
+//! [`kube::Client`], and informers that tell what a kind's objects become.
+//!
+//! The apiserver may be behind a socket or a service in the same process; nothing here knows.
+#![forbid(unsafe_code)]
+
+mod calls;
+mod informer;
+pub mod leader;
+
+pub use calls::Client;
+pub use informer::{Informer, Notice};

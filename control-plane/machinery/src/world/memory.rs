@@ -1,0 +1,229 @@
+//! A cluster's objects in memory, for tests of loops: what an apiserver does to an object when it
+//! is written, without checking what people may get wrong.
+//!
+//! Everything is deterministic: names and uids are counted, the time is what the test last set,
+//! and every change is kept as an event for the test to hand on when it likes.
+
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::{Api, Call, PatchForm};
+use crate::object::{self, Object};
+use crate::patch;
+use crate::schema::Kind;
+use crate::status::Status;
+use crate::time::Timestamp;
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It is new.
+    Added,
+    /// It is different.
+    Modified,
+    /// It is gone.
+    Deleted,
+}
+
+/// A change, as a watch tells it.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// The version of the change, which is also the object's.
+    pub revision: i64,
+    /// The object's kind.
+    pub kind: &'static Kind,
+    /// What happened.
+    pub change: Change,
+    /// The object after the change, or as it last was.
+    pub object: Object,
+}
+
+/// The objects and everything that happened to them.
+#[derive(Debug, Default)]
+pub struct World {
+    state: Mutex<State>,
+}
+
+/// An object's place: group and plural of its kind, namespace, name.
+type Key = (&'static str, &'static str, String, String);
+
+#[derive(Debug, Default)]
+struct State {
+    now: Timestamp,
+    revision: i64,
+    names: u64,
+    objects: BTreeMap<Key, (&'static Kind, Object)>,
+    events: Vec<Event>,
+}
+
+impl World {
+    /// An empty world whose clock stands at `now`.
+    pub fn new(now: Timestamp) -> World {
+        let world = World::default();
+        world.lock().now = now;
+        world
+    }
+
+    /// Sets the clock.
+    pub fn set_now(&self, now: Timestamp) {
+        self.lock().now = now;
+    }
+
+    /// The version of the newest change.
+    pub fn revision(&self) -> i64 {
+        self.lock().revision
+    }
+
+    /// What happened after a version, in order.
+    pub fn events_after(&self, revision: i64) -> Vec<Event> {
+        let state = self.lock();
+        let from = state.events.partition_point(|e| e.revision <= revision);
+        state.events[from..].to_vec()
+    }
+
+    /// Every object there is, by kind, namespace and name.
+    pub fn objects(&self) -> Vec<(&'static Kind, Object)> {
+        self.lock().objects.values().cloned().collect()
+    }
+
+    /// Makes one call.
+    pub fn answer(&self, call: Call) -> Result<Object, Status> {
+        self.lock().answer(call)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Api for World {
+    async fn call(&self, call: Call) -> Result<Object, Status> {
+        self.answer(call)
+    }
+}
+
+impl State {
+    fn answer(&mut self, call: Call) -> Result<Object, Status> {
+        match call {
+            Call::Get {
+                kind,
+                namespace,
+                name,
+            } => self.get(kind, &namespace, &name).cloned(),
+            Call::List { kind, namespace } => Ok(self.list(kind, &namespace)),
+            Call::Create { kind, object } => self.create(kind, object),
+            Call::Update {
+                kind,
+                subresource,
+                object,
+            } => self.update(kind, subresource, object),
+            Call::Patch {
+                kind,
+                namespace,
+                name,
+                subresource,
+                form,
+                patch,
+            } => {
+                let old = self.get(kind, &namespace, &name)?.clone();
+                let object = patched(kind, &old, form, &patch)?;
+                self.update(kind, subresource, object)
+            }
+            Call::Delete {
+                kind,
+                namespace,
+                name,
+                options,
+            } => self.delete(kind, &namespace, &name, &options),
+            Call::Bind {
+                namespace,
+                pod,
+                uid,
+                node,
+            } => self.bind(&namespace, &pod, &uid, &node),
+            Call::Evict {
+                namespace,
+                pod,
+                options,
+            } => self.delete(crate::world::pods(), &namespace, &pod, &options),
+        }
+    }
+
+    fn get(&self, kind: &'static Kind, namespace: &str, name: &str) -> Result<&Object, Status> {
+        let found = self.objects.get(&key(kind, namespace, name));
+        found
+            .map(|(_, object)| object)
+            .ok_or_else(|| Status::not_found(kind.group, kind.plural, name))
+    }
+
+    fn list(&self, kind: &'static Kind, namespace: &str) -> Object {
+        let first = (kind.group, kind.plural, String::new(), String::new());
+        let items: Vec<Value> = self
+            .objects
+            .range(first..)
+            .take_while(|((group, plural, ..), _)| (*group, *plural) == (kind.group, kind.plural))
+            .filter(|((_, _, has, _), _)| namespace.is_empty() || has == namespace)
+            .map(|(_, (_, object))| object.clone())
+            .collect();
+        json!({
+            "apiVersion": kind.api_version(), "kind": format!("{}List", kind.kind),
+            "metadata": {"resourceVersion": self.revision.to_string()}, "items": items,
+        })
+    }
+
+    /// Keeps the object as it is now, or forgets it, and tells of it.
+    fn put(&mut self, kind: &'static Kind, mut object: Object, change: Change) -> Object {
+        self.revision += 1;
+        object::set_resource_version(&mut object, self.revision);
+        let key = key(kind, object::namespace(&object), object::name(&object));
+        match change {
+            Change::Deleted => {
+                self.objects.remove(&key);
+            }
+            _ => {
+                self.objects.insert(key, (kind, object.clone()));
+            }
+        }
+        self.events.push(Event {
+            revision: self.revision,
+            kind,
+            change,
+            object: object.clone(),
+        });
+        object
+    }
+}
+
+fn key(kind: &'static Kind, namespace: &str, name: &str) -> Key {
+    (kind.group, kind.plural, namespace.into(), name.into())
+}
+
+fn patched(
+    kind: &'static Kind,
+    old: &Object,
+    form: PatchForm,
+    patch: &Value,
+) -> Result<Object, Status> {
+    let mut new = match form {
+        PatchForm::Merge => patch::merge(old, patch),
+        PatchForm::Strategic => patch::strategic(old, patch, kind.message())
+            .map_err(|error| Status::bad_request(error.to_string()))?,
+    };
+    if object::uid(&new) != object::uid(old) {
+        let why = "the UID in the precondition differs";
+        let name = object::name(old);
+        return Err(Status::conflict(kind.group, kind.plural, name, why));
+    }
+    // A patch names a version only to ask for it; without one it is for whatever there is.
+    if object::resource_version(patch).is_empty() {
+        let version = object::resource_version(old).to_owned();
+        object::set(&mut new, &["metadata", "resourceVersion"], version.into());
+    }
+    Ok(new)
+}
