@@ -11,6 +11,8 @@ pub(crate) struct Follower {
     pub(crate) election_at: Now,
     /// When the leader was last heard; `None` when there is none or its process is known gone.
     pub(crate) heard_at: Option<Now>,
+    /// The leader asked for an election that has to wait for a change of the members.
+    pub(crate) summoned: bool,
 }
 
 impl Follower {
@@ -64,7 +66,10 @@ impl Follower {
                     });
                 }
             }
-            Body::TimeoutNow => return Next::Campaign { transfer: true },
+            Body::TimeoutNow => {
+                self.summoned = true;
+                return Next::Campaign { transfer: true };
+            }
             Body::Propose { .. } | Body::ReadIndex { .. } | Body::TransferLeader => {
                 pass_on(state, message);
             }

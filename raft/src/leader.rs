@@ -50,12 +50,14 @@ impl Leader {
             check_at: now + state.config.election_timeout,
             transfer: None,
             reads: Reads::new(state.rounds),
-            // Whatever is not applied may be a conf change of an earlier leader.
             pending_conf: last,
             uncommitted_bytes: state.log.bytes_between(state.log.commit(), last),
         };
-        // An entry of this term, so that what earlier terms left can be committed (§5.4.2, §8).
-        leader.push(state, EntryKind::Normal, bytes::Bytes::new());
+        // An entry of this term, so that what earlier terms left can be committed (§5.4.2, §8). A
+        // change of the members waits for it, too: before it is committed, a change that an earlier
+        // leader began elsewhere may still come to be.
+        let first = leader.push(state, EntryKind::Normal, bytes::Bytes::new());
+        leader.pending_conf = first.index;
         leader
     }
 
@@ -75,7 +77,7 @@ impl Leader {
         for Proposal { kind, data } in proposals {
             let position = match kind {
                 EntryKind::Normal => self.push(state, kind, data),
-                EntryKind::ConfChange if self.pending_conf <= state.conf_applied_through() => {
+                EntryKind::ConfChange if !self.conf_pending(state) => {
                     let position = self.push(state, kind, data);
                     self.pending_conf = position.index;
                     position
@@ -89,6 +91,11 @@ impl Leader {
         first.map_or(Proposed::Refused(Refused::Busy), |first| {
             Proposed::Appended { first }
         })
+    }
+
+    /// Whether a change of the members would be turned away now: one may be under way.
+    pub(crate) fn conf_pending(&self, state: &State) -> bool {
+        self.pending_conf > state.conf_applied_through()
     }
 
     pub(crate) fn read(&mut self, state: &State, asker: Asker) -> Result<(), Refused> {
@@ -176,6 +183,19 @@ impl Leader {
         });
     }
 
+    /// A leader that is no voter any more, and that is committed, has led for long enough (§6). The
+    /// others may not have heard of it: they get a new leader while they still can count us.
+    pub(crate) fn leave(&mut self, state: &State, now: Now) {
+        if state.members.is_voter(state.config.id) || self.transfer.is_some() {
+            return;
+        }
+        let heirs = state.members.voters().iter();
+        let heirs = heirs.filter_map(|id| Some((id, self.peers.get(id)?)));
+        if let Some((id, _)) = heirs.max_by_key(|(_, peer)| (peer.active, peer.matched)) {
+            self.transfer_to(state, now, *id);
+        }
+    }
+
     pub(crate) fn tick(&mut self, state: &mut State, now: Now) -> Next {
         if now >= self.check_at {
             self.check_at = now + state.config.election_timeout;
@@ -191,6 +211,7 @@ impl Leader {
         {
             self.transfer = None;
         }
+        self.leave(state, now);
         if now >= self.heartbeat_at {
             self.heartbeat(state, now);
         }

@@ -74,6 +74,7 @@ impl Raft {
         let mut role = Follower {
             election_at: state.election_deadline(now),
             heard_at: None,
+            summoned: false,
         };
         hasten_sole_voter(&state, &mut role, now);
         Raft {
@@ -141,6 +142,15 @@ impl Raft {
     /// The members, as of the newest change applied.
     pub fn conf(&self) -> ConfState {
         self.state.members.conf_state()
+    }
+
+    /// Whether this member leads and a change of the members may be under way: another one proposed
+    /// now would come to nothing.
+    pub fn conf_pending(&self) -> bool {
+        match &self.role {
+            Role::Leader(leader) => leader.conf_pending(&self.state),
+            _ => false,
+        }
     }
 
     /// The term of the entry at `index`, while the log in memory has it.
@@ -241,7 +251,7 @@ impl Raft {
                             Role::Candidate(_) => Next::follow(self.state.term),
                             _ => Next::Stay,
                         }
-                    } else if self.state.config.pre_vote && !transfer {
+                    } else if (self.state.config.pre_vote || self.state.removed) && !transfer {
                         self.candidate(now, true, false)
                     } else {
                         Next::Stand { transfer }
@@ -267,6 +277,7 @@ impl Raft {
         let follower = Role::Follower(Follower {
             election_at: self.state.election_deadline(now),
             heard_at: (leader != NOBODY).then_some(now),
+            summoned: false,
         });
         if let Role::Leader(leader) = mem::replace(&mut self.role, follower) {
             leader.resign(&mut self.state);
@@ -465,15 +476,30 @@ impl Raft {
         };
         state.members.apply(&change);
         state.out.conf = Some(state.members.conf_state());
-        if let Role::Leader(leader) = &mut self.role {
-            if !state.members.is_voter(state.config.id) {
-                // Removed or demoted, and that is committed: it led for the last time (§6).
-                return Next::follow(state.term);
+        // Whoever starts anew must know that this one is committed: it may count only by it.
+        state.save_commit = true;
+        let own = change.node == state.config.id;
+        state.removed = own && !state.members.contains(change.node) || (state.removed && !own);
+        match &mut self.role {
+            Role::Leader(leader) => {
+                leader.reconfigured(state, &change);
+                leader.leave(state, now);
             }
-            leader.reconfigured(state, &change);
+            // Nobody will be heard of it for long.
+            Role::Follower(follower)
+                if change.node == state.leader && !state.members.is_voter(change.node) =>
+            {
+                follower.disconnected(state, now, change.node);
+            }
+            _ => {}
         }
         self.hasten(now);
-        Next::Stay
+        match &self.role {
+            Role::Follower(follower) if follower.summoned && self.state.may_campaign() => {
+                Next::Campaign { transfer: true }
+            }
+            _ => Next::Stay,
+        }
     }
 
     fn hasten(&mut self, now: Now) {

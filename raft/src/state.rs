@@ -24,6 +24,11 @@ pub(crate) struct State {
     pub(crate) members: Membership,
     /// The newest conf change entry the server told us about.
     pub(crate) conf_applied: Index,
+    /// This member was removed in this run. Those who stay may not know it, and may be unable to
+    /// elect anybody whose log is shorter than ours: until they do, it may lead to hand over.
+    pub(crate) removed: bool,
+    /// The commit index has to become durable though nothing else has to.
+    pub(crate) save_commit: bool,
     /// A snapshot the server is putting in place. Until it says so we are what we were, except
     /// that nothing moves the log: the snapshot is a message that has not arrived yet.
     pub(crate) installing: Option<Snapshot>,
@@ -67,6 +72,8 @@ impl State {
             log,
             members: Membership::new(&config.voters, &config.learners),
             conf_applied: applied,
+            removed: false,
+            save_commit: false,
             installing: None,
             rounds: 0,
             rng: Rng::new(config.seed ^ config.id.rotate_left(32)),
@@ -99,7 +106,7 @@ impl State {
     /// its log, or when it knows of a committed change to the members that it has not taken: it
     /// would count the wrong majority.
     pub(crate) fn may_campaign(&self) -> bool {
-        self.members.is_voter(self.config.id)
+        (self.members.is_voter(self.config.id) || self.removed)
             && self.installing.is_none()
             && !self
                 .log
@@ -220,11 +227,12 @@ impl State {
         // The commit index rides along with entries, and only then: whoever holds the second of
         // two conf changes then knows, even after a crash, that the first was committed, and
         // never campaigns two memberships behind.
-        if term_changed || (filled && hard_state != self.saved) {
+        let asked = mem::take(&mut self.save_commit);
+        if term_changed || ((filled || asked) && hard_state != self.saved) {
             write.hard_state = Some(hard_state);
             self.saved = hard_state;
         }
-        if !filled && !term_changed {
+        if !filled && write.hard_state.is_none() {
             return None;
         }
         self.ticket += 1;

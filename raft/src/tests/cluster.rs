@@ -14,6 +14,11 @@ use crate::{
     Config, Input, Now, Output, Proposal, Proposed, Raft, Read, Recovered, RoleKind, Write, wire,
 };
 
+/// The id of a change that the server refuses when it is applied.
+pub(super) const REFUSED: u64 = u64::MAX;
+/// A log begins with at most so many members.
+const FOUNDERS_MAX: Index = 5;
+
 /// The log on disk: what is durable, and the writes a power cut would lose.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
@@ -108,6 +113,8 @@ pub(super) struct Cluster {
     /// Everything ever applied anywhere, with the machine's hash after it.
     chosen: BTreeMap<Index, (Position, u64)>,
     leaders: BTreeMap<Term, NodeId>,
+    /// The members after each change, as whoever applied it first had them.
+    confs: BTreeMap<Index, ConfState>,
     pub(super) installs: usize,
     /// Snapshots are made and installed only when told.
     pub(super) snapshots_by_hand: bool,
@@ -205,7 +212,9 @@ impl Cluster {
     }
 
     pub(super) fn crash(&mut self, id: NodeId) {
-        self.node(id).raft = None;
+        let node = self.node(id);
+        node.raft = None;
+        node.disk.unsynced.clear();
     }
 
     pub(super) fn node(&mut self, id: NodeId) -> &mut Node {
@@ -313,8 +322,11 @@ impl Cluster {
             );
             if entry.kind == EntryKind::ConfChange {
                 let change = wire::decode_conf_change(&entry.data).unwrap();
-                change_conf(&mut node.machine.conf, &change);
-                let change = Some(change);
+                let change = (change.id != REFUSED).then_some(change);
+                if let Some(change) = &change {
+                    change_conf(&mut node.machine.conf, change);
+                }
+                check_conf(&mut self.confs, index, &node.machine.conf);
                 inputs.push(Input::ConfChanged { index, change });
             }
             inputs.push(Input::Applied { index });
@@ -511,12 +523,38 @@ impl Cluster {
         }
     }
 
+    /// Changes of the members in each leader's log that nobody applied yet: one at most.
+    pub(super) fn check_changes(&self) {
+        let applied = self.chosen.keys().next_back().copied().unwrap_or(0);
+        for id in self.up() {
+            let status = self.raft(id).status();
+            if status.role != RoleKind::Leader || status.commit < FOUNDERS_MAX {
+                continue;
+            }
+            let log = self.log(id);
+            let open = log.range(applied + 1..);
+            let open = open.filter(|(_, entry)| entry.kind == EntryKind::ConfChange);
+            assert!(open.count() <= 1, "{id} has two changes under way: {log:?}");
+        }
+    }
+
     pub(super) fn log(&self, id: NodeId) -> BTreeMap<Index, Entry> {
         let entries = self.raft(id).entries();
         entries
             .into_iter()
             .map(|entry| (entry.index, entry))
             .collect()
+    }
+}
+
+/// All members take the same change for the same, and majorities before and after it meet.
+fn check_conf(confs: &mut BTreeMap<Index, ConfState>, index: Index, conf: &ConfState) {
+    let known = confs.entry(index).or_insert_with(|| conf.clone());
+    assert_eq!(known, conf, "members differ after the change at {index}");
+    if let Some((_, before)) = confs.range(..index).next_back() {
+        let gone = before.voters.iter().filter(|id| !conf.voters.contains(id));
+        let new = conf.voters.iter().filter(|id| !before.voters.contains(id));
+        assert!(gone.count() + new.count() <= 1, "{before:?} to {conf:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, REFUSED};
 use crate::message::{
     Body, ConfChange, ConfChangeKind, Entry, HardState, Message, NodeId, Position,
 };
@@ -302,6 +302,105 @@ fn thesis_4_1_one_membership_change_at_a_time() {
 }
 
 #[test]
+fn thesis_4_1_a_new_leader_changes_no_member_before_an_entry_of_its_own_is_applied() {
+    let mut cluster = Cluster::new(&[1, 2, 3]);
+    cluster.elect(1);
+    cluster.step(1, Input::Transfer { to: 2 });
+    cluster.deliver(|m| matches!(m.body, Body::TimeoutNow));
+    cluster.deliver(|m| matches!(m.body, Body::Vote { .. }));
+    cluster.deliver(|m| matches!(m.body, Body::VoteReply { .. }));
+    assert_eq!(cluster.leader(), Some(2));
+    assert!(cluster.raft(2).conf_pending());
+    cluster.propose_change(2, &change(ConfChangeKind::AddLearnerNode, 4));
+    cluster.settle();
+    assert!(cluster.raft(2).conf().learners.is_empty());
+    assert!(!cluster.raft(2).conf_pending());
+    cluster.propose_change(2, &change(ConfChangeKind::AddLearnerNode, 4));
+    cluster.settle();
+    assert_eq!(cluster.raft(3).conf().learners, [4]);
+}
+
+#[test]
+fn thesis_4_1_a_new_voter_counts_once_it_is_applied_and_not_before() {
+    let mut cluster = Cluster::bootstrapped(&[1]);
+    cluster.pass(Duration::ZERO);
+    cluster.propose_change(1, &change(ConfChangeKind::AddNode, 2));
+    // The old majority is enough for the change itself, and for nothing after it.
+    assert_eq!(cluster.raft(1).conf().voters, [1, 2]);
+    let before = cluster.raft(1).status().commit;
+    cluster.propose(1, "waits for 2");
+    assert_eq!(cluster.raft(1).status().commit, before);
+    cluster.step(1, Input::ReadIndex { context: 7 });
+    assert!(cluster.node(1).reads.is_empty());
+    cluster.add(crate::Config::new(2, vec![], 1));
+    cluster.pass(Duration::from_millis(100));
+    cluster.settle();
+    assert_eq!(cluster.raft(1).status().commit, before + 1);
+    assert_eq!(cluster.node(1).reads.len(), 1);
+    assert_eq!(cluster.nodes[&2].machine, cluster.nodes[&1].machine);
+}
+
+#[test]
+fn thesis_4_1_what_waited_for_a_removed_voter_is_committed_without_it() {
+    let mut cluster = Cluster::new(&[1, 2, 3, 4]);
+    cluster.elect(1);
+    cluster.crash(4);
+    cluster.propose_change(1, &change(ConfChangeKind::RemoveNode, 4));
+    cluster.settle_among(&[1, 2, 3]);
+    assert_eq!(cluster.raft(1).conf().voters, [1, 2, 3]);
+    cluster.crash(3);
+    cluster.propose(1, "two of three hold it");
+    cluster.settle_among(&[1, 2]);
+    let status = cluster.raft(1).status();
+    assert_eq!(status.commit, status.last);
+}
+
+#[test]
+fn thesis_4_1_a_change_that_is_refused_leaves_room_for_the_next() {
+    let mut cluster = Cluster::new(&[1, 2, 3]);
+    cluster.elect(1);
+    let refused = ConfChange {
+        id: REFUSED,
+        ..change(ConfChangeKind::RemoveNode, 3)
+    };
+    cluster.propose_change(1, &refused);
+    assert!(cluster.raft(1).conf_pending());
+    cluster.settle();
+    assert_eq!(cluster.raft(2).conf().voters, [1, 2, 3]);
+    assert!(!cluster.raft(1).conf_pending());
+    cluster.propose_change(1, &change(ConfChangeKind::RemoveNode, 3));
+    cluster.settle();
+    assert_eq!(cluster.raft(2).conf().voters, [1, 2]);
+}
+
+#[test]
+fn thesis_4_2_2_a_leader_that_was_removed_is_followed_at_once() {
+    let mut cluster = Cluster::new(&[1, 2, 3]);
+    cluster.elect(1);
+    cluster.propose_change(1, &change(ConfChangeKind::RemoveNode, 1));
+    cluster.settle();
+    cluster.pass(cluster.nodes[&2].config.heartbeat);
+    cluster.settle();
+    assert!(matches!(cluster.leader(), Some(2 | 3)));
+}
+
+#[test]
+fn thesis_4_2_3_a_removed_member_deposes_nobody() {
+    let mut cluster = Cluster::new(&[1, 2, 3, 4]);
+    cluster.elect(1);
+    // It does not hear that it was removed.
+    cluster.propose_change(1, &change(ConfChangeKind::RemoveNode, 4));
+    cluster.settle_among(&[1, 2, 3]);
+    let term = cluster.raft(1).status().term;
+    for _ in 0..50 {
+        cluster.pass(Duration::from_millis(100));
+        cluster.settle();
+    }
+    assert_eq!(cluster.leader(), Some(1));
+    assert_eq!(cluster.raft(1).status().term, term);
+}
+
+#[test]
 fn thesis_4_2_1_a_learner_is_in_no_majority() {
     let mut cluster = Cluster::bootstrapped(&[1]);
     cluster.pass(Duration::ZERO);
@@ -324,13 +423,50 @@ fn thesis_4_2_2_a_removed_leader_steps_down_once_that_is_committed() {
     cluster.propose_change(1, &change(ConfChangeKind::RemoveNode, 1));
     assert_eq!(cluster.leader(), Some(1));
     cluster.settle();
-    assert_eq!(cluster.raft(1).status().role, RoleKind::Follower);
     assert_eq!(cluster.raft(2).conf().voters, [2, 3]);
-    for _ in 0..50 {
+    assert!(matches!(cluster.leader(), Some(2 | 3)));
+    // It hears of its successor when it next says that it leads.
+    cluster.pass(Duration::from_millis(100));
+    cluster.settle();
+    assert_eq!(cluster.raft(1).status().role, RoleKind::Follower);
+}
+
+#[test]
+fn thesis_4_2_2_a_removed_leader_leads_until_somebody_else_can() {
+    let mut cluster = Cluster::new(&[1, 2]);
+    cluster.elect(1);
+    cluster.propose_change(1, &change(ConfChangeKind::RemoveNode, 1));
+    cluster.deliver(|m| m.to == 2);
+    cluster.deliver(|m| m.to == 1);
+    assert_eq!(cluster.raft(1).conf().voters, [2]);
+    // Nobody told 2, which cannot be elected without 1, whose log is longer now.
+    cluster.network.clear();
+    cluster.step(1, Input::Unreachable { peer: 2 });
+    for _ in 0..40 {
+        cluster.pass(Duration::from_millis(100));
+        cluster.network.clear();
+    }
+    assert_eq!(cluster.leader(), None);
+    for _ in 0..60 {
         cluster.pass(Duration::from_millis(100));
         cluster.settle();
     }
-    assert!(matches!(cluster.leader(), Some(2 | 3)));
+    assert_eq!(cluster.leader(), Some(2));
+    assert_eq!(cluster.raft(2).conf().voters, [2]);
+}
+
+#[test]
+fn a_change_of_the_members_survives_a_crash_right_after_it() {
+    let mut cluster = Cluster::new(&[1, 2]);
+    cluster.elect(1);
+    cluster.propose_change(1, &change(ConfChangeKind::RemoveNode, 2));
+    cluster.settle();
+    cluster.crash(2);
+    // It has nothing but its log, and must not wait for the vote of 2.
+    cluster.crash(1);
+    cluster.start(1);
+    cluster.pass(Duration::from_secs(3));
+    assert_eq!(cluster.leader(), Some(1));
 }
 
 #[test]

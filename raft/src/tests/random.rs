@@ -6,13 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, REFUSED};
 use crate::message::{Body, ConfChange, ConfChangeKind, Index, Message, NodeId};
 use crate::rng::Rng;
 use crate::{Config, Input, Limits, Proposal};
 
 const SEEDS: u64 = 400;
 const ACTIONS: usize = 3000;
+const MEMBERS_EVER_MAX: NodeId = 12;
 
 struct Run {
     cluster: Cluster,
@@ -101,16 +102,16 @@ impl Run {
                 let to = self.any();
                 self.cluster.step(id, Input::Transfer { to });
             }
-            93 => self.change(),
-            94 => {
+            93 | 94 => self.change(),
+            95 => {
                 let other = self.any();
                 self.cut.insert((id, other));
             }
-            95 => self.cut.clear(),
-            96 => self
+            96 => self.cut.clear(),
+            97 if id.is_multiple_of(3) => self
                 .cluster
                 .step(id, Input::Unreachable { peer: id % 5 + 1 }),
-            97 => self.cluster.step(
+            97 if id % 3 == 1 => self.cluster.step(
                 id,
                 Input::SnapshotSent {
                     to: id % 5 + 1,
@@ -126,6 +127,12 @@ impl Run {
     }
 
     fn crash(&mut self, id: NodeId) {
+        // One that was removed is needed until the others know, and does not start again.
+        let node = &self.cluster.nodes[&id];
+        let conf = &node.machine.conf;
+        if !conf.voters.is_empty() && !conf.voters.contains(&id) && !conf.learners.contains(&id) {
+            return;
+        }
         // Some of what was written survives though it was never synced, in order.
         if self.rng.below(2) == 0 {
             let node = self.cluster.node(id);
@@ -204,34 +211,57 @@ impl Run {
         }
     }
 
+    /// Members come, learn, are promoted, are told new addresses and go, one after the other and
+    /// sometimes in one breath; some changes are refused when they are applied.
     fn change(&mut self) {
         let Some(leader) = self.cluster.leader().filter(|_| self.changes) else {
             return;
         };
         let conf = self.cluster.nodes[&leader].machine.conf.clone();
-        let (kind, node) = match self.rng.below(3) {
-            0 if self.next_id < 9 => {
-                let id = self.next_id;
-                self.next_id += 1;
-                let mut config = self.cluster.nodes[&leader].config.clone();
-                config.id = id;
-                config.voters.clear();
-                self.cluster.add(config);
-                (ConfChangeKind::AddLearnerNode, id)
+        let all: Vec<NodeId> = conf.voters.iter().chain(&conf.learners).copied().collect();
+        let any = all[self.rng.below(all.len() as u64) as usize];
+        let (kind, node) = match self.rng.below(8) {
+            0..3 if self.next_id <= MEMBERS_EVER_MAX => {
+                let kind = match self.rng.below(3) {
+                    0 => ConfChangeKind::AddNode,
+                    _ => ConfChangeKind::AddLearnerNode,
+                };
+                (kind, self.newcomer(leader))
             }
-            1 if !conf.learners.is_empty() => (ConfChangeKind::AddNode, conf.learners[0]),
-            2 if conf.voters.len() > 3 => {
-                let at = self.rng.below(conf.voters.len() as u64) as usize;
-                (ConfChangeKind::RemoveNode, conf.voters[at])
+            3 | 4 if !conf.learners.is_empty() => (ConfChangeKind::AddNode, conf.learners[0]),
+            5 if conf.voters.len() > 1 || conf.learners.contains(&any) => {
+                (ConfChangeKind::RemoveNode, any)
             }
+            6 if conf.voters.len() > 1 => (ConfChangeKind::RemoveNode, leader),
+            7 => (ConfChangeKind::UpdateNode, any),
             _ => return,
         };
+        let id = match self.rng.below(8) {
+            0 => REFUSED,
+            _ => 0,
+        };
         let change = ConfChange {
+            id,
             kind,
             node,
             ..ConfChange::default()
         };
         self.cluster.propose_change(leader, &change);
+        if self.rng.below(4) == 0 {
+            self.cluster.propose_change(leader, &change);
+        }
+        self.cluster.check_changes();
+    }
+
+    /// A process that knows nobody, to be taken in.
+    fn newcomer(&mut self, leader: NodeId) -> NodeId {
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut config = self.cluster.nodes[&leader].config.clone();
+        config.id = id;
+        config.voters.clear();
+        self.cluster.add(config);
+        id
     }
 
     /// Everything works again: the cluster must elect, commit, answer, and agree.
@@ -253,6 +283,7 @@ impl Run {
             self.cluster.settle();
             self.check_reads();
             self.cluster.check_logs();
+            self.cluster.check_changes();
             for id in &ids {
                 if self.cluster.nodes[id].raft().status().leader != 0 {
                     // A snapshot whose transfer was never reported.
