@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use etcd_api::etcdserverpb as pb;
 use raft::Now;
-use storage::mvcc::{CheckpointJob, Reader, View};
+use storage::mvcc::{CheckpointJob, Reader, SyncJob, View};
 
 use crate::error::Error;
 use crate::event::{
@@ -74,6 +74,7 @@ pub struct ApplyEffects {
     /// Server-made requests for the log: expired leases, checkpoints of leases.
     pub proposals: Vec<Request>,
     pub checkpoint: Option<CheckpointJob>,
+    pub sync: Option<SyncJob>,
     pub drop_log_before: Option<u64>,
     /// Hashes of histories about to be compacted, to be computed on another thread.
     pub hash: Vec<HashJob>,
@@ -194,6 +195,7 @@ impl Applier {
             self.apply(now, committed, effects)?;
         }
         self.compact(now, effects)?;
+        effects.sync = self.state.store.spill()?.or(effects.sync.take());
         self.state.store.publish();
         let revision = self.state.store.root().revision();
         if revision != revision_before {

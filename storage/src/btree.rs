@@ -11,7 +11,8 @@
 //! 2. Edit with `tree.insert(file.writer(), ..)` and the like.
 //! 3. A published root holds clones of the trees *and* of [`PageFile::pages`]: the `Arc<Pages>` is
 //!    the proof that its pages are still wanted, and must be fetched anew at each publish.
-//! 4. When [`Stats::dirty_bytes`] is large: [`PageFile::begin_checkpoint`], run the job on any
+//! 4. [`PageFile::spill`] now and then for a tree that grows at its end.
+//! 5. When [`Stats::dirty_bytes`] is large: [`PageFile::begin_checkpoint`], run the job on any
 //!    thread, [`PageFile::finish_checkpoint`], then [`PageFile::release_saved`] per tree in small
 //!    steps until it says that it is done.
 //!
@@ -31,6 +32,7 @@ mod page;
 mod pages;
 mod release;
 mod space;
+mod spill;
 mod split;
 mod tree;
 
@@ -39,6 +41,7 @@ pub(crate) use cursor::Cursor;
 pub(crate) use edit::Writer;
 pub(crate) use file::{Opened, PageFile, Stats};
 pub(crate) use pages::Pages;
+pub(crate) use spill::SyncJob;
 pub(crate) use tree::{Found, KeyOrder, Tree, TreeKind};
 
 /// Bytes at the end of a key that [`KeyOrder::KeyThenRevision`] compares apart from the rest:

@@ -26,7 +26,7 @@ mod write;
 pub use load::{Incoming, Loader, Position};
 #[cfg(any(test, fuzzing))]
 pub(crate) use model::run::{agree as agree_with_model, survive as survive_power_cut};
-pub use store::{CheckpointDone, CheckpointJob, Reader, Store, View};
+pub use store::{CheckpointDone, CheckpointJob, Reader, Store, SyncJob, View};
 pub use view::Root;
 pub use write::Write;
 

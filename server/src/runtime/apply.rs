@@ -89,6 +89,12 @@ fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
     if let Some(index) = effects.drop_log_before.take() {
         let _ = links.log.send(LogEvent::DropBefore { index });
     }
+    if let Some(job) = effects.sync.take() {
+        spawn("sync", move || {
+            job.run()
+                .unwrap_or_else(|error| fatal("failed to sync the store", &error));
+        });
+    }
     if let Some(job) = effects.checkpoint.take() {
         let (apply, clock) = (links.apply.clone(), links.clock);
         let metrics = Arc::clone(&links.metrics);

@@ -131,7 +131,7 @@ fn save_root(tree: &Tree, space: &mut Space, out: &mut Output) -> Result<Root> {
 }
 
 /// Gives a node and all below it a place in the file.
-fn save(node: &Node, space: &mut Space, out: &mut Output) -> Result<PageRef> {
+pub(super) fn save(node: &Node, space: &mut Space, out: &mut Output) -> Result<PageRef> {
     if let Some(saved) = node.saved.get() {
         return Ok(*saved);
     }
@@ -155,18 +155,18 @@ fn save(node: &Node, space: &mut Space, out: &mut Output) -> Result<PageRef> {
 
 /// Writes runs, adjacent ones in one piece.
 #[derive(Debug)]
-struct Output {
+pub(super) struct Output {
     file: Arc<dyn File>,
     shared: Arc<Shared>,
     buffer: Vec<u8>,
     /// Unit where the buffer goes.
     start: u64,
     unsynced: usize,
-    written: u64,
+    pub(super) written: u64,
 }
 
 impl Output {
-    fn new(file: Arc<dyn File>, shared: Arc<Shared>) -> Output {
+    pub(super) fn new(file: Arc<dyn File>, shared: Arc<Shared>) -> Output {
         Output {
             file,
             shared,
@@ -200,7 +200,7 @@ impl Output {
         })
     }
 
-    fn flush(&mut self) -> Result<()> {
+    pub(super) fn flush(&mut self) -> Result<()> {
         if self.buffer.is_empty() {
             return Ok(());
         }

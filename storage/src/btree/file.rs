@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use super::checkpoint::{CheckpointDone, CheckpointJob, Retired};
+use super::checkpoint::{CheckpointDone, CheckpointJob, Output, Retired};
 use super::meta::Meta;
 use super::page::UNIT;
 use super::pages::Shared;
 use super::space::Space;
+use super::spill::{self, SyncJob};
 use super::{Pages, Tree, TreeKind, USER_META_BYTES_MAX, Writer, check, open, release};
 use crate::Result;
 use crate::vfs::{File, Vfs};
@@ -28,6 +29,10 @@ pub(crate) struct PageFile {
     pub(super) generations: Vec<(u64, Weak<Pages>)>,
     /// Per tree: from which key on saved nodes are to be released; `None`: nothing to release.
     pub(super) release_from: Vec<(u8, Option<Vec<u8>>)>,
+    /// First key of the leaf before which all was spilled.
+    pub(super) spilled_to: Vec<u8>,
+    /// Bytes spilled that no sync was asked for.
+    pub(super) spilled_unsynced: u64,
     pub(super) retired: Option<Retired>,
     /// Bytes that the running checkpoint has taken over from the writer.
     pub(super) saving_bytes: usize,
@@ -94,6 +99,7 @@ impl PageFile {
         self.writer.counter += 1;
         self.writer.running = true;
         self.saving_bytes = std::mem::take(&mut self.writer.dirty_bytes);
+        self.spilled_unsynced = 0;
         let generation = self.writer.counter;
         self.writer.pages = Arc::new(Pages::new(self.shared.clone()));
         self.generations
@@ -158,6 +164,32 @@ impl PageFile {
             self.saved_bytes = 0;
         }
         tree_done
+    }
+
+    /// Writes up to `budget` leaves of the tree, the one of the file that grows at its end, that
+    /// are full; nothing while a checkpoint runs. After an error the file must be opened again.
+    /// The job, when there is one, is to be run soon.
+    pub(crate) fn spill(&mut self, tree: &mut Tree, budget: usize) -> Result<Option<SyncJob>> {
+        let Some(space) = &mut self.space else {
+            return Ok(None);
+        };
+        let mut out = Output::new(self.file.clone(), self.shared.clone());
+        let (writer, from) = (&mut self.writer, &mut self.spilled_to);
+        spill::spill(tree, writer, space, &mut out, from, budget)?;
+        if out.written > 0 {
+            self.shared.map_through(space.units())?;
+            self.shared
+                .set_units(self.shared.units().max(space.units()));
+            self.spilled_unsynced += out.written;
+        }
+        let due = self.spilled_unsynced >= spill::SYNC_BYTES;
+        Ok(due.then(|| {
+            self.spilled_unsynced = 0;
+            SyncJob {
+                file: self.file.clone(),
+                shared: self.shared.clone(),
+            }
+        }))
     }
 
     /// Memory of the last checkpoint, once all trees are released: drop it on a helper thread. Not

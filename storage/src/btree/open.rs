@@ -202,6 +202,8 @@ fn assemble(
         space: Some(loaded.space),
         meta,
         older_user,
+        spilled_to: Vec::new(),
+        spilled_unsynced: 0,
         release_from: kinds.iter().map(|kind| (kind.id, None)).collect(),
         retired: None::<Retired>,
         saving_bytes: 0,

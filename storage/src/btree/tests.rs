@@ -92,6 +92,14 @@ impl Bench {
         }
     }
 
+    /// The tree of the file that is spilled is the second one.
+    pub(super) fn spill(&mut self, budget: usize) -> Result<()> {
+        match self.file.spill(&mut self.trees[1], budget)? {
+            Some(job) => job.run(),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let trees: Vec<&Tree> = self.trees.iter().collect();
         self.file.check(&trees)

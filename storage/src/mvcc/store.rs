@@ -21,6 +21,9 @@ const FILE_NAME: &str = "pages";
 /// tenth of a millisecond's work.
 const RELEASE_NODES_PER_PUBLISH: usize = 64;
 
+/// Leaves of 16 KiB: some hundredths of a millisecond's work.
+const SPILL_LEAVES_PER_STEP: usize = 8;
+
 /// The key tree's leaves are rewritten at random places: small ones make small checkpoints.
 const KEY_LEAF_BYTES: usize = 4096;
 
@@ -158,6 +161,16 @@ impl Store {
         self.release_step(RELEASE_NODES_PER_PUBLISH);
     }
 
+    /// Writes history that will not change any more, a bounded part of it; before publishing is
+    /// the best time. Keeps what is dirty small. An error is final, as that of a checkpoint. The
+    /// job, when there is one, is to be run soon, on any thread.
+    pub fn spill(&mut self) -> Result<Option<SyncJob>> {
+        let job = self
+            .file
+            .spill(&mut self.root.revisions, SPILL_LEAVES_PER_STEP)?;
+        Ok(job.map(|job| SyncJob { job }))
+    }
+
     /// The newest state as a job that makes it durable, to be run on any thread. `None` when the
     /// last checkpoint has it all already, or one is under way.
     pub fn begin_checkpoint(&mut self) -> Option<CheckpointJob> {
@@ -270,6 +283,19 @@ impl CheckpointJob {
     pub fn run(self) -> Result<CheckpointDone> {
         let done = self.job.run()?;
         Ok(CheckpointDone { done })
+    }
+}
+
+/// A sync of the page file; see [`Store::spill`].
+#[derive(Debug)]
+pub struct SyncJob {
+    job: btree::SyncJob,
+}
+
+impl SyncJob {
+    /// An error is final: the process must not go on with this store.
+    pub fn run(self) -> Result<()> {
+        self.job.run()
     }
 }
 

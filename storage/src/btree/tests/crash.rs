@@ -29,6 +29,7 @@ impl Workload {
         let (mut bench, _) = Bench::open(vfs)?;
         for _ in 0..rounds {
             self.edit(&mut bench, 40)?;
+            bench.spill(3)?;
             self.held.push(rows(&bench)?);
             let job = bench.begin(&[self.held.len() as u8 - 1]);
             self.edit(&mut bench, 15)?;
@@ -36,6 +37,7 @@ impl Workload {
             self.completed += 1;
             self.edit(&mut bench, 5)?;
             bench.file.finish_checkpoint(done);
+            bench.spill(2)?;
             if self.rng.below(2) == 0 {
                 bench.release(10);
             }

@@ -130,6 +130,41 @@ fn nothing_is_dirty_after_a_checkpoint_and_nothing_in_memory_after_release() {
 }
 
 #[test]
+fn what_is_appended_leaves_memory_before_a_checkpoint_and_is_found_after_one() {
+    let (mut bench, _) = Bench::open(&disk()).unwrap();
+    let append = |bench: &mut Bench, range: std::ops::Range<u64>| {
+        for i in range {
+            bench.insert(1, &i.to_be_bytes(), &[3; 300]);
+            bench.spill(1).unwrap();
+        }
+    };
+    append(&mut bench, 0..5000);
+    let stats = bench.file.stats();
+    assert!(stats.dirty_bytes < 60_000, "{stats:?}");
+    assert!(stats.file_bytes > 5000 * 300, "{stats:?}");
+    bench.check().unwrap();
+    // What is appended beside a checkpoint follows after it.
+    let job = bench.begin(b"");
+    append(&mut bench, 5000..8000);
+    assert!(bench.file.stats().dirty_bytes > 3000 * 300);
+    bench.file.finish_checkpoint(job.run().unwrap());
+    append(&mut bench, 8000..8100);
+    let stats = bench.file.stats();
+    assert!(stats.dirty_bytes < 60_000, "{stats:?}");
+    // Spilled, and given up again before any checkpoint refers to it.
+    for i in 7000..8050u64 {
+        assert!(bench.remove(1, &i.to_be_bytes()));
+    }
+    bench.check().unwrap();
+    bench.checkpoint(b"").unwrap();
+    bench.check().unwrap();
+    assert_eq!(bench.trees[1].len(), 7050);
+    let rows = entries(&bench.trees[1], bench.file.pages()).unwrap();
+    let keys = (0..7000).chain(8050..8100).map(u64::to_be_bytes);
+    assert!(rows.iter().map(|(key, _)| key.as_slice()).eq(keys));
+}
+
+#[test]
 fn view_keeps_its_pages_until_it_is_dropped() {
     let (mut bench, _) = Bench::open(&disk()).unwrap();
     for i in 0..1000u64 {

@@ -248,6 +248,11 @@ impl Runner {
                 let budget = input.below(5);
                 self.store().release_step(budget);
             }
+            30 => {
+                if let Some(job) = self.store().spill()? {
+                    job.run()?;
+                }
+            }
             _ if self.compare => {
                 let first = self.model.compacted().max(1);
                 let at = first + input.below((self.model.revision() - first + 1) as usize) as i64;

@@ -1,0 +1,136 @@
+//! Writing the full leaves of a tree that grows at its end before a checkpoint asks for them. They
+//! will hardly change again: kept until then they would only be memory, and call for a checkpoint
+//! that has to write the other trees anew as well.
+//!
+//! Nothing durable refers to a page spilled, and its units are free in both metas on disk, so a
+//! power cut forgets it. The next checkpoint refers to it, and syncs the file before its meta.
+
+use std::sync::Arc;
+
+use super::checkpoint::{Output, save};
+use super::edit::Writer;
+use super::node::{Link, Node};
+use super::pages::Shared;
+use super::space::Space;
+use super::tree::{KeyOrder, Tree};
+use crate::vfs::File;
+use crate::{Error, Result};
+
+/// Bytes spilled at which a sync is due, so that the next checkpoint's does not wait for much.
+pub(super) const SYNC_BYTES: u64 = 16 << 20;
+
+/// Has what was spilled written to the disk in good time; runs on any thread.
+#[derive(Debug)]
+pub(crate) struct SyncJob {
+    pub(super) file: Arc<dyn File>,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl SyncJob {
+    /// An error is final: what was lost would not be written again.
+    pub(crate) fn run(self) -> Result<()> {
+        self.file
+            .sync_data()
+            .map_err(Error::io("sync", self.shared.path()))
+    }
+}
+
+/// Writes up to `budget` leaves changed since the last checkpoint began, all but the last of the
+/// tree, from the one with the key `from` on; moves `from` to where it came to. Only while no
+/// checkpoint runs. After an error the page file must be opened again.
+pub(super) fn spill(
+    tree: &mut Tree,
+    w: &mut Writer,
+    space: &mut Space,
+    out: &mut Output,
+    from: &mut Vec<u8>,
+    budget: usize,
+) -> Result<()> {
+    let Some(Link::Memory(root)) = &mut tree.root else {
+        return Ok(());
+    };
+    let Some(last) = last_leaf(root) else {
+        return Ok(());
+    };
+    let end = last.page().key(0);
+    if end == from.as_slice() {
+        return Ok(());
+    }
+    let end = end.to_vec();
+    let mut spilling = Spilling {
+        order: tree.kind.order,
+        w,
+        space,
+        out,
+        budget,
+    };
+    *from = spilling.below(root, from, true)?.unwrap_or(end);
+    out.flush()
+}
+
+/// The last leaf, when it is in memory and has entries.
+fn last_leaf(root: &Arc<Node>) -> Option<&Arc<Node>> {
+    let mut node = root;
+    while node.page().level() > 0 {
+        node = node.children.last()?.as_ref()?;
+    }
+    (node.page().count() > 0).then_some(node)
+}
+
+struct Spilling<'a> {
+    order: KeyOrder,
+    w: &'a mut Writer,
+    space: &'a mut Space,
+    out: &'a mut Output,
+    budget: usize,
+}
+
+impl Spilling<'_> {
+    /// `edge`: the last leaf is below. Returns where to go on when the budget is used up.
+    fn below(&mut self, link: &mut Arc<Node>, from: &[u8], edge: bool) -> Result<Option<Vec<u8>>> {
+        let (level, count) = (link.page().level(), link.page().count());
+        if level == 0 {
+            return Ok(None);
+        }
+        let start = match from {
+            [] => 0,
+            from => link.page().child_for(self.order, from),
+        };
+        for i in start..count {
+            let edge = edge && i + 1 == count;
+            let Some(child) = &link.children[i] else {
+                continue;
+            };
+            // What the last checkpoint holds has its place already.
+            if child.born != self.w.counter || (level == 1 && edge) {
+                continue;
+            }
+            if level == 1 && self.budget == 0 {
+                return Ok(Some(child.page().key(0).to_vec()));
+            }
+            // May copy a node that views share: the writer would have to, with its next edit.
+            let node = self.w.own(link);
+            if level == 1 {
+                self.leaf(node, i)?;
+                continue;
+            }
+            let child = node.children[i].as_mut().expect("looked at above");
+            let from = if i == start { from } else { &[] };
+            let rest = self.below(child, from, edge)?;
+            if rest.is_some() {
+                return Ok(rest);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes leaf `i` of `parent`, and has it read from the file from now on.
+    fn leaf(&mut self, parent: &mut Node, i: usize) -> Result<()> {
+        let leaf = parent.children[i].take().expect("looked at by the caller");
+        let page = save(&leaf, self.space, self.out)?;
+        parent.image.set_child(i, page);
+        self.w.dirty_bytes -= leaf.image.len();
+        self.budget -= 1;
+        Ok(())
+    }
+}
