@@ -60,6 +60,9 @@ impl Default for Options {
     }
 }
 
+/// Takes a committed entry.
+pub type Apply<'a> = dyn FnMut(&Entry) -> Result<()> + 'a;
+
 /// What `LogWriter::open` found.
 #[derive(Debug)]
 pub struct Opened {
@@ -87,7 +90,29 @@ impl LogWriter {
         applied: Position,
         options: Options,
     ) -> Result<(LogWriter, Opened)> {
-        let mut replay = Replay::new(dir, applied.index, options);
+        LogWriter::begin(vfs, dir, applied, options, None)
+    }
+
+    /// As `open`, but entries after `applied` that the log itself knows to be committed go to
+    /// `apply`, in order, as they are read, and count as applied: memory does not grow with them.
+    pub fn open_and_apply(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        applied: Position,
+        options: Options,
+        apply: &mut Apply<'_>,
+    ) -> Result<(LogWriter, Opened)> {
+        LogWriter::begin(vfs, dir, applied, options, Some(apply))
+    }
+
+    fn begin(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        applied: Position,
+        options: Options,
+        apply: Option<&mut Apply<'_>>,
+    ) -> Result<(LogWriter, Opened)> {
+        let mut replay = Replay::new(dir, applied, options, apply);
         let wal_options = wal::Options {
             segment_bytes: options.segment_bytes,
             seed: options.seed,
@@ -95,7 +120,8 @@ impl LogWriter {
         let (wal, recovery) = Wal::open(vfs, dir, wal_options, &mut |record| replay.take(&record))?;
         let metadata = replay.metadata.take();
         let term_on_disk = replay.hard_state.term;
-        let (recovered, voided) = replay.settle(applied)?;
+        let applied = replay.applied;
+        let (recovered, voided) = replay.settle()?;
         let last = recovered.base.index + recovered.entries.len() as Index;
         let mut writer = LogWriter {
             wal,
@@ -192,10 +218,11 @@ impl LogWriter {
 }
 
 /// The log as the records say it, trimmed on the way: of entries long applied only the newest stay.
-#[derive(Debug)]
-struct Replay {
+struct Replay<'a, 'f> {
     dir: PathBuf,
-    applied: Index,
+    /// Moves on when there is `apply`.
+    applied: Position,
+    apply: Option<&'a mut Apply<'f>>,
     kept_entries: usize,
     kept_bytes: usize,
     metadata: Option<Bytes>,
@@ -209,11 +236,17 @@ struct Replay {
     bytes: usize,
 }
 
-impl Replay {
-    fn new(dir: &Path, applied: Index, options: Options) -> Replay {
+impl<'a, 'f> Replay<'a, 'f> {
+    fn new(
+        dir: &Path,
+        applied: Position,
+        options: Options,
+        apply: Option<&'a mut Apply<'f>>,
+    ) -> Replay<'a, 'f> {
         Replay {
             dir: dir.to_owned(),
             applied,
+            apply,
             kept_entries: options.kept_entries,
             kept_bytes: options.kept_bytes,
             metadata: None,
@@ -234,7 +267,10 @@ impl Replay {
         match record.kind {
             METADATA => self.metadata = Some(Bytes::copy_from_slice(payload)),
             HARD_STATE => match words::<3>(payload) {
-                Some([term, vote, commit]) => self.hard_state = HardState { term, vote, commit },
+                Some([term, vote, commit]) => {
+                    self.hard_state = HardState { term, vote, commit };
+                    return self.apply_through(commit);
+                }
                 None => return Err(self.corrupt("a hard state has the wrong length".into())),
             },
             RESET => match words::<1>(payload) {
@@ -255,6 +291,35 @@ impl Replay {
             kind => return Err(self.corrupt(format!("a log record of unknown kind {kind}"))),
         }
         Ok(())
+    }
+
+    /// Applies what is here and committed. Whoever wrote the commit index had those entries on disk
+    /// before, and the log of the applied position is the log that was committed.
+    fn apply_through(&mut self, commit: Index) -> Result<()> {
+        if self.apply.is_none() || !self.continues() {
+            return Ok(());
+        }
+        while self.applied.index < commit
+            && let Some(entry) = self.get(self.applied.index + 1).cloned()
+            && let Some(apply) = &mut self.apply
+        {
+            apply(&entry)?;
+            self.applied = entry.position();
+            self.bytes += entry.data.len();
+            self.trim();
+        }
+        Ok(())
+    }
+
+    /// Whether what follows here follows the applied position.
+    fn continues(&self) -> bool {
+        let Position { term, index } = self.applied;
+        self.base.is_none_or(|base| base == index) || self.term_at(index) == Some(term)
+    }
+
+    fn get(&self, index: Index) -> Option<&Entry> {
+        let offset = index.checked_sub(self.base? + 1)?;
+        self.entries.get(offset as usize)
     }
 
     fn clear(&mut self) {
@@ -281,12 +346,12 @@ impl Replay {
         }
         while self.last().is_some_and(|last| last >= entry.index) {
             if let Some(gone) = self.entries.pop_back()
-                && gone.index <= self.applied
+                && gone.index <= self.applied.index
             {
                 self.bytes -= gone.data.len();
             }
         }
-        if entry.index <= self.applied {
+        if entry.index <= self.applied.index {
             self.bytes += entry.data.len();
         }
         self.entries.push_back(entry);
@@ -297,10 +362,10 @@ impl Replay {
     /// Never the applied position itself: its term has to be compared.
     fn trim(&mut self) {
         while let Some(first) = self.entries.front() {
-            let surplus = self.applied.saturating_sub(first.index) as usize;
+            let surplus = self.applied.index.saturating_sub(first.index) as usize;
             let seen = self.entries.len();
             let over = seen.min(surplus) > self.kept_entries || self.bytes > self.kept_bytes;
-            if first.index >= self.applied || !over {
+            if first.index >= self.applied.index || !over {
                 return;
             }
             self.bytes -= first.data.len();
@@ -313,15 +378,13 @@ impl Replay {
     fn term_at(&self, index: Index) -> Option<u64> {
         match self.trimmed {
             Some(trimmed) if trimmed.index == index => Some(trimmed.term),
-            _ => {
-                let offset = index.checked_sub(self.base? + 1)?;
-                self.entries.get(offset as usize).map(|entry| entry.term)
-            }
+            _ => self.get(index).map(|entry| entry.term),
         }
     }
 
     /// The decision table at the top. The flag: all entries are void.
-    fn settle(mut self, applied: Position) -> Result<(Recovered, bool)> {
+    fn settle(mut self) -> Result<(Recovered, bool)> {
+        let applied = self.applied;
         let begin = self.base.unwrap_or(applied.index);
         if begin > applied.index {
             return Err(self.corrupt(format!(
@@ -330,7 +393,7 @@ impl Replay {
                 applied.index + 1
             )));
         }
-        let continues = begin == applied.index || self.term_at(applied.index) == Some(applied.term);
+        let continues = self.continues();
         if !continues {
             self.clear();
         }

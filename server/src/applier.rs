@@ -22,7 +22,7 @@ use crate::watch::HubHandle;
 /// the key tree each until most of it is dirty; from there on the tree is written no more often
 /// than so many bytes of values come in. Over a million keys, bytes written per put of 256 B were
 /// 2506 at 32 MiB, 1125 at 64 and 954 at 96, at no more memory.
-const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
+pub(crate) const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
 /// Bytes of changed pages at which entries wait until a checkpoint under way is done.
 const DIRTY_BYTES_MAX: u64 = 160 << 20;
 /// Bytes of log entries since the last checkpoint that start another: bounds replay at start.
@@ -509,12 +509,12 @@ fn checkpoint_request(rows: Vec<(i64, i64)>) -> Request {
 
 /// Only bytes that verified against the log's checksums get here: what cannot be read was written
 /// by a version that knows more than this one, and skipping it would lose data.
-fn decode(entry: &raft::Entry) -> Request {
+pub(crate) fn decode(entry: &raft::Entry) -> Request {
     Request::decode(&entry.data)
         .unwrap_or_else(|error| panic!("log entry {}: {error}", entry.index))
 }
 
-fn decode_conf_change(entry: &raft::Entry) -> raft::ConfChange {
+pub(crate) fn decode_conf_change(entry: &raft::Entry) -> raft::ConfChange {
     raft::wire::decode_conf_change(&entry.data)
         .unwrap_or_else(|error| panic!("log entry {}: {error}", entry.index))
 }

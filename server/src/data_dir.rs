@@ -9,17 +9,19 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use raft::Recovered;
 use raft::durable::LogWriter;
-use raft::{Position, Recovered};
 use sha1::{Digest, Sha1};
 use storage::mvcc::Store;
 use storage::vfs::{Lock, Vfs};
 
 use crate::config::{ClusterState, Config, Url};
 use crate::error::Error;
-use crate::state::{self, MemberInfo};
+use crate::replay;
+use crate::state::{self, MemberInfo, State};
 
 /// Why a server cannot start on a directory. The text says what to do about it.
 #[derive(Debug)]
@@ -34,7 +36,9 @@ pub enum Unusable {
 }
 
 pub struct DataDir {
-    pub store: Store,
+    pub state: State,
+    /// Entries of the log that `state` took beyond the store's checkpoint.
+    pub replayed: u64,
     pub log: LogWriter,
     pub recovered: Recovered,
     pub member_id: u64,
@@ -63,16 +67,12 @@ impl DataDir {
         })?;
 
         let store = Store::open(Arc::clone(&vfs), &store_dir, Default::default())?;
-        let applied = store.root().applied();
-        let applied = Position {
-            term: applied.term,
-            index: applied.index,
-        };
+        let mut state = State::new(store, min_lease_ttl(config.election_timeout))?;
         let options = raft::durable::Options {
             seed,
             ..Default::default()
         };
-        let (mut log, opened) = LogWriter::open(vfs, &log_dir, applied, options)?;
+        let (mut log, opened, replayed) = replay::open_log(vfs, &log_dir, &mut state, options)?;
         let (member_id, cluster_id, recovered, is_new) = match opened.metadata {
             Some(metadata) => {
                 let (member_id, cluster_id) =
@@ -91,7 +91,8 @@ impl DataDir {
             }
         };
         Ok(DataDir {
-            store,
+            state,
+            replayed,
             log,
             recovered,
             member_id,
@@ -104,12 +105,12 @@ impl DataDir {
     /// Those who vote as of the store's newest entry. Before the first checkpoint the store knows
     /// of nobody yet: then they are those that the log begins with.
     pub fn voters(&self) -> Result<Vec<u64>, Unusable> {
-        let mut voters: Vec<u64> = state::members(self.store.root())?
+        let mut voters: Vec<u64> = state::members(self.state.store.root())?
             .iter()
             .filter(|member| !member.is_learner)
             .map(|member| member.id)
             .collect();
-        if self.store.root().applied().index == 0 {
+        if self.state.store.root().applied().index == 0 {
             let founding = self.recovered.entries.iter().take_while(|entry| {
                 entry.kind == raft::EntryKind::ConfChange && entry.term == FOUNDING_TERM
             });
@@ -126,8 +127,8 @@ impl DataDir {
 impl DataDir {
     /// Everybody, as of the store's newest entry or the log's first ones.
     pub fn members(&self) -> Result<Vec<MemberInfo>, Unusable> {
-        let mut members = state::members(self.store.root())?;
-        if self.store.root().applied().index == 0 {
+        let mut members = state::members(self.state.store.root())?;
+        if self.state.store.root().applied().index == 0 {
             let changes = self.recovered.entries.iter().take_while(|entry| {
                 entry.kind == raft::EntryKind::ConfChange && entry.term == FOUNDING_TERM
             });
@@ -173,6 +174,12 @@ impl Founding {
         log.bootstrap(&recovered)?;
         Ok(recovered)
     }
+}
+
+/// The shortest lease, in seconds: one and a half election timeouts, so that an election does not
+/// end it.
+fn min_lease_ttl(election_timeout: Duration) -> i64 {
+    (election_timeout.as_millis() * 3).div_ceil(2_000) as i64
 }
 
 /// To found it anew would make two clusters of one, under the same ids.

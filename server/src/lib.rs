@@ -24,6 +24,7 @@ pub mod metrics;
 pub mod node;
 pub mod offline;
 pub mod peer;
+mod replay;
 pub mod request;
 pub mod runtime;
 pub mod serve;

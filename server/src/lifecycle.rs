@@ -92,7 +92,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError
 }
 
 fn log_start(config: &Config, data: &DataDir) {
-    let applied = data.store.root().applied().index;
+    let applied = data.state.store.root().applied().index;
     tracing::info!(
         "etcd-version" = ETCD_VERSION,
         "stele-version" = env!("CARGO_PKG_VERSION"),
@@ -103,7 +103,7 @@ fn log_start(config: &Config, data: &DataDir) {
         "cluster-size" = config.initial_cluster.len(),
         "is-new" = data.is_new,
         "applied-index" = applied,
-        "entries-to-replay" = data.recovered.entries.iter().filter(|e| e.index > applied).count(),
+        "replayed-entries" = data.replayed,
         "quota-backend-bytes" = config.quota_backend_bytes.unwrap_or(0),
         "opened the data directory"
     );

@@ -40,7 +40,6 @@ use crate::member::Member;
 use crate::metrics::Metrics;
 use crate::node::{Identity, Inner, Limits, Node, RequestIds, Shared};
 use crate::peer::{Introduction, Peers};
-use crate::state::State;
 use crate::watch::{Hub, HubHandle};
 use crate::workers::Workers;
 use deliveries::Deliveries;
@@ -105,7 +104,7 @@ pub fn start(
     let last_in_log = data.recovered.entries.last().map_or(0, |entry| entry.index);
     let raft = Raft::new(raft_config, data.recovered, clock.now());
     let lessor = Lessor::new(config.election_timeout);
-    let state = State::new(data.store, min_lease_ttl(config.election_timeout))?;
+    let state = data.state;
     let reader = state.store.reader();
     let (hub, hub_handle) = Hub::new(reader.clone());
     let hub = Arc::new(Mutex::new(hub));
@@ -263,10 +262,4 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
         .name(name.to_owned())
         .spawn(body)
         .unwrap_or_else(|error| fatal("failed to start a thread", &error))
-}
-
-/// The shortest lease, in seconds: one and a half election timeouts, so that an election does not
-/// end it.
-fn min_lease_ttl(election_timeout: Duration) -> i64 {
-    (election_timeout.as_millis() * 3).div_ceil(2_000) as i64
 }

@@ -261,6 +261,70 @@ fn dropped_segments_take_no_state_with_them() {
     assert!(open_with(&vfs, 1, 10, options()).is_err());
 }
 
+/// Opens as a server does; the positions applied on the way, and the rest.
+fn open_and_apply(vfs: &SimVfs, applied: Position) -> (Vec<(Term, Index)>, Opened) {
+    let mut seen = Vec::new();
+    let vfs = Arc::new(vfs.clone());
+    let (_, opened) =
+        LogWriter::open_and_apply(vfs, Path::new(DIR), applied, options(), &mut |entry| {
+            seen.push((entry.term, entry.index));
+            Ok(())
+        })
+        .unwrap();
+    (seen, opened)
+}
+
+#[test]
+fn committed_entries_are_applied_as_they_are_read_and_only_in_the_version_committed() {
+    let vfs = SimVfs::new(1);
+    let (mut log, _) = open(&vfs, 0, 0);
+    log.append(&write(entries(1, 1..=9), 1, 3)).unwrap();
+    log.append(&write(entries(2, 5..=8), 2, 4)).unwrap();
+    log.append(&write(entries(2, 9..=9), 2, 7)).unwrap();
+    log.sync().unwrap();
+    let (applied, opened) = open_and_apply(&vfs, Position { term: 1, index: 2 });
+    assert_eq!(applied, [(1, 3), (1, 4), (2, 5), (2, 6), (2, 7)]);
+    assert_eq!(opened.recovered.applied, 7);
+    assert_eq!(positions(&opened)[7..], [(2, 7), (2, 8), (2, 9)]);
+    // A store that is ahead of the log, or of another one, takes nothing from it.
+    for position in [(2, 7), (1, 6), (3, 20)] {
+        let (term, index) = position;
+        let (applied, opened) = open_and_apply(&vfs.process_killed(), Position { term, index });
+        assert_eq!(applied, []);
+        assert_eq!(opened.recovered.applied, index);
+    }
+}
+
+#[test]
+fn applying_on_the_way_finds_what_opening_alone_finds() {
+    for seed in 0..40 {
+        let vfs = SimVfs::new(seed);
+        let mut rng = Rng::new(seed);
+        let (mut log, _) = open(&vfs, 0, 0);
+        let (mut last, mut commit) = (0, 0);
+        for term in 1..30 {
+            let first = last + 1 - rng.below(last + 1 - commit);
+            last = first + rng.below(20);
+            commit += rng.below(last + 1 - commit);
+            log.append(&write(entries(term, first..=last), term, commit))
+                .unwrap();
+        }
+        log.sync().unwrap();
+        drop(log);
+        let vfs = vfs.power_cut(0);
+        let (_, whole) = open(&vfs, 0, 0);
+        let (applied, opened) = open_and_apply(&vfs, Position::default());
+        assert_eq!(opened.recovered.applied, commit);
+        assert_eq!(opened.recovered.hard_state, whole.recovered.hard_state);
+        let rest = opened.recovered.entries.iter().map(Entry::position);
+        let rest = rest.filter(|at| at.index > commit);
+        let found = applied
+            .into_iter()
+            .chain(rest.map(|at| (at.term, at.index)));
+        assert!(found.eq(positions(&whole).into_iter().skip(1)), "{seed}");
+    }
+}
+
 /// Writes, truncations, resets and syncs by chance; power cut at every call. The log found is a
 /// state the log was in at or after the last sync that succeeded.
 #[test]
