@@ -24,6 +24,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("stele", "testkit", "dev"),
     ("testkit", "etcd-api", ""),
     ("api-client", "machinery", ""),
+    ("scheduler", "machinery", ""),
     ("benches", "storage", ""),
     ("benches", "raft", ""),
     ("benches", "stele", ""),

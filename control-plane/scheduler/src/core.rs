@@ -1,0 +1,301 @@
+//! The heart: told what happens and what time it is, it decides which pod goes where.
+//!
+//! One pod is decided at a time, against everything decided before: a decision counts at once,
+//! before the store has it, and is taken back if the store refuses.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+
+use crate::cache::Cache;
+use crate::filters::{Filter, Prepared, Refusal, Unfit};
+use crate::node::NodeInfo;
+use crate::pod::{Labels, PodInfo};
+use crate::queue::{Event, Queue};
+use crate::scores;
+
+/// Up to this many nodes every one is looked at; among more, enough is enough.
+const LOOK_AT_ALL: usize = 100;
+/// The least share of nodes looked at, in percent.
+const SHARE_LEAST: usize = 5;
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Decision {
+    /// The pod goes to the node.
+    Bind { pod: Arc<PodInfo>, node: String },
+    /// No node takes the pod.
+    Refuse { pod: Arc<PodInfo>, why: Unfit },
+}
+
+/// The scheduler without its shell.
+#[derive(Debug)]
+pub struct Core {
+    /// The name pods ask for it by.
+    name: String,
+    cache: Cache,
+    queue: Queue,
+    /// Where to go on looking, so that every node gets its share of looks.
+    start: usize,
+    random: u64,
+}
+
+impl Core {
+    /// A scheduler that goes by this name. The seed decides between nodes that are equally good.
+    pub fn new(name: &str, seed: u64) -> Core {
+        Core {
+            name: name.to_owned(),
+            cache: Cache::default(),
+            queue: Queue::default(),
+            start: 0,
+            random: seed,
+        }
+    }
+
+    /// What is where.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Who waits.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// A node is new or changed.
+    pub fn node(&mut self, node: &Node, now: Duration) {
+        if self.cache.set_node(node) {
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            let node = self.cache.node(name).expect("it was set just now");
+            self.queue.wake(&Event::Node(node), now);
+        }
+    }
+
+    /// A node is gone.
+    pub fn node_gone(&mut self, name: &str, now: Duration) {
+        self.cache.remove_node(name);
+        self.queue.wake(&Event::NodeGone, now);
+    }
+
+    /// A namespace is new or changed.
+    pub fn namespace(&mut self, name: &str, labels: Labels, now: Duration) {
+        let old = self.cache.namespaces.insert(name.to_owned(), labels);
+        if old.as_ref() != self.cache.namespaces.get(name) {
+            self.queue.wake(&Event::Namespace, now);
+        }
+    }
+
+    /// A namespace is gone.
+    pub fn namespace_gone(&mut self, name: &str) {
+        self.cache.namespaces.remove(name);
+    }
+
+    /// A pod is new or changed.
+    pub fn pod(&mut self, pod: Arc<Pod>, now: Duration) {
+        let pod = Arc::new(PodInfo::read(pod));
+        if pod.finished {
+            return self.pod_gone(&pod.uid, now);
+        }
+        if !pod.node.is_empty() {
+            return self.placed(pod, now);
+        }
+        // Until the store's word that it is bound, older words about it may still be coming.
+        if pod.scheduler != self.name || self.cache.is_assumed(&pod.uid) {
+            return;
+        }
+        if pod.ending {
+            return self.queue.remove(&pod.uid);
+        }
+        self.queue.set(pod, now);
+    }
+
+    /// A pod is gone.
+    pub fn pod_gone(&mut self, uid: &str, now: Duration) {
+        self.queue.remove(uid);
+        if let Some(pod) = self.cache.remove_pod(uid) {
+            self.queue.wake(&Event::PodGone(&pod), now);
+        }
+    }
+
+    /// These are all the pods there are, after the informer had to start anew.
+    pub fn only_pods(&mut self, there: &HashSet<String>, now: Duration) {
+        let mut known = self.queue.uids();
+        known.extend(self.cache.placed());
+        for uid in known.iter().filter(|uid| !there.contains(*uid)) {
+            self.pod_gone(uid, now);
+        }
+    }
+
+    /// These are all the nodes there are.
+    pub fn only_nodes(&mut self, there: &HashSet<String>, now: Duration) {
+        let known: Vec<String> = self.cache.nodes().map(|node| node.name.clone()).collect();
+        for name in known.iter().filter(|name| !there.contains(*name)) {
+            self.node_gone(name, now);
+        }
+    }
+
+    /// Decides on the pod whose turn it is, if there is one.
+    pub fn next(&mut self, now: Duration) -> Option<Decision> {
+        let pod = self.queue.pop(now)?;
+        match self.place(&pod) {
+            Ok(node) => {
+                self.cache.assume(&pod, &node);
+                Some(Decision::Bind { pod, node })
+            }
+            Err(why) => {
+                self.queue.park(&pod.uid, refused_by(&why), now);
+                Some(Decision::Refuse { pod, why })
+            }
+        }
+    }
+
+    /// The store took a binding: the pod is on its way to being seen on its node.
+    pub fn bound(&mut self, uid: &str) {
+        self.queue.remove(uid);
+    }
+
+    /// The store refused a binding. The pod is tried again, unless it is gone or bound by others.
+    pub fn not_bound(&mut self, uid: &str, now: Duration) {
+        if self.cache.forget(uid) {
+            self.queue.retry(uid, now);
+        }
+    }
+
+    /// When to ask for the next pod though nothing happened.
+    pub fn wake_at(&self) -> Option<Duration> {
+        self.queue.wake_at()
+    }
+
+    fn placed(&mut self, pod: Arc<PodInfo>, now: Duration) {
+        self.queue.remove(&pod.uid);
+        let before = self.cache.remove_pod(&pod.uid);
+        self.cache.set_pod(pod.clone());
+        let news =
+            before.is_none_or(|before| before.labels != pod.labels || before.ending != pod.ending);
+        if news {
+            self.queue.wake(&Event::PodPlaced(&pod), now);
+        }
+    }
+
+    fn place(&mut self, pod: &PodInfo) -> Result<String, Unfit> {
+        let nodes = self.cache.node_count();
+        if nodes == 0 {
+            return Err(Unfit::NoNodes);
+        }
+        let policy = pod
+            .pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.preemption_policy.as_deref());
+        let never_preempts = policy == Some("Never");
+        let names = pod.node_terms.as_ref().and_then(|terms| terms.names());
+        if names.as_ref().is_some_and(BTreeSet::is_empty) {
+            return Err(Unfit::Refused {
+                nodes,
+                contradiction: Some("pod affinity terms conflict"),
+                refusals: Vec::new(),
+                absent: 0,
+                never_preempts,
+            });
+        }
+        let mut search = Search::new(&self.cache, pod, enough(nodes));
+        match names {
+            Some(names) => {
+                let named = names.iter().filter_map(|name| self.cache.node(name));
+                search.look(named.filter(|node| node.known));
+            }
+            None => search.look(self.cache.nodes_from(self.start)),
+        }
+        let looked = search.fit.len() + search.refusals.len();
+        if search.fit.is_empty() {
+            return Err(Unfit::Refused {
+                nodes,
+                contradiction: None,
+                absent: nodes - looked,
+                refusals: search.refusals,
+                never_preempts,
+            });
+        }
+        let best = best(&self.cache, pod, &search.fit, &mut self.random);
+        self.start = (self.start + looked) % self.cache.slots();
+        Ok(best)
+    }
+}
+
+/// Nodes that take a pod, and refusals of those that do not.
+struct Search<'a> {
+    pod: &'a PodInfo,
+    prepared: Prepared,
+    enough: usize,
+    fit: Vec<&'a NodeInfo>,
+    refusals: Vec<Refusal>,
+}
+
+impl<'a> Search<'a> {
+    fn new(cache: &'a Cache, pod: &'a PodInfo, enough: usize) -> Search<'a> {
+        Search {
+            pod,
+            prepared: Prepared::new(cache, pod),
+            enough,
+            fit: Vec::new(),
+            refusals: Vec::new(),
+        }
+    }
+
+    fn look(&mut self, nodes: impl Iterator<Item = &'a NodeInfo>) {
+        for node in nodes {
+            match self.prepared.check(self.pod, node) {
+                Ok(()) => self.fit.push(node),
+                Err(refusal) => self.refusals.push(refusal),
+            }
+            if self.fit.len() == self.enough {
+                break;
+            }
+        }
+    }
+}
+
+/// How many nodes that fit are enough to choose among.
+fn enough(nodes: usize) -> usize {
+    if nodes < LOOK_AT_ALL {
+        return nodes;
+    }
+    let share = 50_usize.saturating_sub(nodes / 125).max(SHARE_LEAST);
+    (nodes * share / 100).max(LOOK_AT_ALL)
+}
+
+/// The best node; between several, one of them by chance.
+fn best(cache: &Cache, pod: &PodInfo, fit: &[&NodeInfo], random: &mut u64) -> String {
+    if let [only] = fit {
+        return only.name.clone();
+    }
+    let scores = scores::total(cache, pod, fit);
+    let most = scores.iter().max().copied().unwrap_or(0);
+    let best = fit.iter().zip(&scores).filter(|(_, score)| **score == most);
+    let best: Vec<&NodeInfo> = best.map(|(node, _)| *node).collect();
+    best[(draw(random) % best.len() as u64) as usize]
+        .name
+        .clone()
+}
+
+/// The next number of a splitmix64 sequence.
+fn draw(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn refused_by(why: &Unfit) -> BTreeSet<Filter> {
+    match why {
+        Unfit::NoNodes => BTreeSet::new(),
+        Unfit::Refused {
+            contradiction: Some(_),
+            ..
+        } => BTreeSet::from([Filter::NodeAffinity]),
+        Unfit::Refused { refusals, .. } => refusals.iter().map(|one| one.filter).collect(),
+    }
+}

@@ -1,0 +1,249 @@
+//! Where a pod may go. Each filter looks at one node; the first that refuses says why.
+
+mod pods;
+pub(crate) mod spread;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{Taint, Toleration};
+
+use crate::cache::Cache;
+use crate::node::NodeInfo;
+use crate::pod::PodInfo;
+
+/// The filters, in the order they are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Filter {
+    NodeUnschedulable,
+    NodeName,
+    TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    PodTopologySpread,
+    InterPodAffinity,
+}
+
+/// Why a node was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub filter: Filter,
+    pub reasons: Vec<Cow<'static, str>>,
+    /// Whether other pods leaving could change it.
+    pub resolvable: bool,
+}
+
+/// Why a pod has no node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfit {
+    /// There are no nodes at all.
+    NoNodes,
+    /// Every node was refused.
+    Refused {
+        nodes: usize,
+        /// The pod contradicts itself, so that no node was looked at.
+        contradiction: Option<&'static str>,
+        refusals: Vec<Refusal>,
+        /// Nodes that were not looked at, since the pod names others.
+        absent: usize,
+        /// The pod asks not to push others away.
+        never_preempts: bool,
+    },
+}
+
+/// What a filter needs to know of all nodes, computed once for a pod.
+#[derive(Debug)]
+pub struct Prepared {
+    spread: spread::Counts,
+    pods: pods::Counts,
+}
+
+impl Prepared {
+    /// Counts what the filters on many pods will ask.
+    pub fn new(cache: &Cache, pod: &PodInfo) -> Prepared {
+        Prepared {
+            spread: spread::Counts::new(cache, pod),
+            pods: pods::Counts::new(cache, pod),
+        }
+    }
+
+    /// Whether the pod may go to the node.
+    pub fn check(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
+        local(pod, node)?;
+        self.spread.check(pod, node)?;
+        self.pods.check(pod, node)
+    }
+}
+
+/// The filters that look at nothing but the node.
+pub fn local(pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
+    let never = |filter, reason| Err(refuse(filter, reason, false));
+    if node.unschedulable && !tolerates_unschedulable(pod) {
+        return never(Filter::NodeUnschedulable, "node(s) were unschedulable");
+    }
+    if !pod.node.is_empty() && pod.node != node.name {
+        let reason = "node(s) didn't match the requested node name";
+        return never(Filter::NodeName, reason);
+    }
+    if untolerated(pod, node) {
+        let reason = "node(s) had untolerated taint(s)";
+        return never(Filter::TaintToleration, reason);
+    }
+    if !node_affinity(pod, node) {
+        let reason = "node(s) didn't match Pod's node affinity/selector";
+        return never(Filter::NodeAffinity, reason);
+    }
+    let taken = |port| node.ports.iter().any(|other| other.conflicts(port));
+    if pod.ports.iter().any(taken) {
+        let reason = "node(s) didn't have free ports for the requested pod ports";
+        return Err(refuse(Filter::NodePorts, reason, true));
+    }
+    resources(pod, node)
+}
+
+/// Whether the pod's selector and affinity that must hold allow the node.
+pub fn node_affinity(pod: &PodInfo, node: &NodeInfo) -> bool {
+    let labels = &node.labels;
+    let selected = |(key, value): (&String, &String)| labels.get(key) == Some(value);
+    let terms = pod.node_terms.as_ref();
+    pod.node_selector.iter().all(selected)
+        && terms.is_none_or(|terms| terms.matches(&node.name, labels))
+}
+
+/// Whether a taint of the node keeps the pod off.
+pub fn untolerated(pod: &PodInfo, node: &NodeInfo) -> bool {
+    let keeps_off = |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
+    let mut taints = node.taints.iter().filter(keeps_off);
+    taints.any(|taint| !tolerated(&pod.tolerations, taint))
+}
+
+/// Whether a toleration covers the taint.
+pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
+    tolerations.iter().any(|one| {
+        let empty = |text: &Option<String>| text.as_deref().unwrap_or_default().is_empty();
+        let effect = empty(&one.effect) || one.effect.as_deref() == Some(&*taint.effect);
+        let key = empty(&one.key) || one.key.as_deref() == Some(&*taint.key);
+        let value = match one.operator.as_deref().unwrap_or_default() {
+            "Exists" => true,
+            "" | "Equal" => {
+                let ours = one.value.as_deref().unwrap_or_default();
+                ours == taint.value.as_deref().unwrap_or_default()
+            }
+            _ => false,
+        };
+        effect && key && value
+    })
+}
+
+/// Why the pod has no node, in kube-scheduler's words.
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Unfit::Refused {
+            nodes,
+            contradiction,
+            refusals,
+            absent,
+            never_preempts,
+        } = self
+        else {
+            return f.write_str("no nodes available to schedule pods");
+        };
+        match contradiction {
+            Some(reason) => write!(f, "0/{nodes} nodes are available: {reason}.")?,
+            None => {
+                let elsewhere = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+                let reasons = refusals.iter().flat_map(|one| &one.reasons);
+                let reasons = reasons.map(|reason| (reason.as_ref(), 1));
+                write_counts(f, *nodes, reasons.chain([(elsewhere, *absent)]))?;
+            }
+        }
+        if *never_preempts {
+            let why = "not eligible due to preemptionPolicy=Never.";
+            return write!(f, " preemption: {why}");
+        }
+        // Nobody is pushed away here, so that where it could help nobody is found to push.
+        let could = refusals.iter().filter(|one| one.resolvable).count();
+        f.write_str(" preemption: ")?;
+        let counts = [
+            ("No preemption victims found for incoming pod", could),
+            ("Preemption is not helpful for scheduling", nodes - could),
+        ];
+        write_counts(f, *nodes, counts.into_iter())
+    }
+}
+
+fn write_counts<'a>(
+    f: &mut std::fmt::Formatter<'_>,
+    nodes: usize,
+    reasons: impl Iterator<Item = (&'a str, usize)>,
+) -> std::fmt::Result {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (reason, count) in reasons.filter(|(_, count)| *count > 0) {
+        *counts.entry(reason).or_default() += count;
+    }
+    // By the text with its number, as in Go: "10 .." comes before "2 ..".
+    let texts = counts
+        .iter()
+        .map(|(reason, count)| format!("{count} {reason}"));
+    let texts: BTreeSet<String> = texts.collect();
+    let texts: Vec<String> = texts.into_iter().collect();
+    write!(f, "0/{nodes} nodes are available: {}.", texts.join(", "))
+}
+
+fn resources(pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
+    let mut reasons = Vec::new();
+    let mut resolvable = true;
+    if node.pods.len() as i64 + 1 > node.allocatable.pods {
+        reasons.push(Cow::Borrowed("Too many pods"));
+    }
+    let (need, has, used) = (&pod.requests, &node.allocatable, &node.requested);
+    let mut check = |need: i64, has: i64, used: i64, reason: &dyn Fn() -> Cow<'static, str>| {
+        if need > 0 && need > has - used {
+            reasons.push(reason());
+            resolvable &= need <= has;
+        }
+    };
+    check(need.cpu_milli, has.cpu_milli, used.cpu_milli, &|| {
+        "Insufficient cpu".into()
+    });
+    check(need.memory, has.memory, used.memory, &|| {
+        "Insufficient memory".into()
+    });
+    check(need.storage, has.storage, used.storage, &|| {
+        "Insufficient ephemeral-storage".into()
+    });
+    for (name, need) in &need.others {
+        let of = |amounts: &BTreeMap<String, i64>| amounts.get(name).copied().unwrap_or(0);
+        check(*need, of(&has.others), of(&used.others), &|| {
+            format!("Insufficient {name}").into()
+        });
+    }
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal {
+        filter: Filter::NodeResourcesFit,
+        reasons,
+        resolvable,
+    })
+}
+
+fn tolerates_unschedulable(pod: &PodInfo) -> bool {
+    let taint = Taint {
+        key: "node.kubernetes.io/unschedulable".to_owned(),
+        effect: "NoSchedule".to_owned(),
+        ..Taint::default()
+    };
+    tolerated(&pod.tolerations, &taint)
+}
+
+fn refuse(filter: Filter, reason: &'static str, resolvable: bool) -> Refusal {
+    Refusal {
+        filter,
+        reasons: vec![Cow::Borrowed(reason)],
+        resolvable,
+    }
+}

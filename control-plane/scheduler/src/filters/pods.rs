@@ -1,0 +1,103 @@
+//! Pods that must be near each other, or must not.
+
+use std::collections::HashMap;
+
+use super::{Filter, Refusal, refuse};
+use crate::affinity::PodTerm;
+use crate::cache::Cache;
+use crate::node::NodeInfo;
+use crate::pod::PodInfo;
+
+/// How many pods are in a domain: in the nodes of one value of one label.
+type Domains = HashMap<(String, String), i64>;
+
+/// Who is where, as far as the pod's rules and those of the pods there ask.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Pods that fit all of the pod's terms of affinity.
+    wanted: Domains,
+    /// Pods that fit a term of its anti-affinity.
+    unwanted: Domains,
+    /// Pods whose own anti-affinity the pod fits.
+    unwelcome: Domains,
+    /// The pod fits its own terms, so that it may be the first of its kind.
+    own_kind: bool,
+}
+
+impl Counts {
+    pub(super) fn new(cache: &Cache, pod: &PodInfo) -> Counts {
+        let namespaces = &cache.namespaces;
+        let mut counts = Counts::default();
+        for (node, other) in cache.with_anti_affinity().filter(|(node, _)| node.known) {
+            let terms = other.anti_affinity.iter();
+            for term in terms.filter(|term| term.matches(pod, namespaces)) {
+                count(&mut counts.unwelcome, term, node);
+            }
+        }
+        if pod.affinity.is_empty() && pod.anti_affinity.is_empty() {
+            return counts;
+        }
+        for node in cache.nodes() {
+            for other in node.pods.values() {
+                let fits = |term: &PodTerm| term.matches(other, namespaces);
+                if !pod.affinity.is_empty() && pod.affinity.iter().all(fits) {
+                    let wanted = &mut counts.wanted;
+                    pod.affinity
+                        .iter()
+                        .for_each(|term| count(wanted, term, node));
+                }
+                for term in pod.anti_affinity.iter().filter(|term| fits(term)) {
+                    count(&mut counts.unwanted, term, node);
+                }
+            }
+        }
+        let mut terms = pod.affinity.iter();
+        counts.own_kind = terms.all(|term| term.matches(pod, namespaces));
+        counts
+    }
+
+    pub(super) fn check(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
+        let filter = Filter::InterPodAffinity;
+        if !self.near(pod, node) {
+            let reason = "node(s) didn't match pod affinity rules";
+            return Err(refuse(filter, reason, false));
+        }
+        let here = |domains: &Domains, key: &String| {
+            let value = node.labels.get(key);
+            value.is_some_and(|value| domains.contains_key(&(key.clone(), value.clone())))
+        };
+        let mut terms = pod.anti_affinity.iter();
+        if terms.any(|term| here(&self.unwanted, &term.key)) {
+            let reason = "node(s) didn't match pod anti-affinity rules";
+            return Err(refuse(filter, reason, true));
+        }
+        let mut keys = node.labels.keys();
+        if !self.unwelcome.is_empty() && keys.any(|key| here(&self.unwelcome, key)) {
+            let reason = "node(s) didn't satisfy existing pods anti-affinity rules";
+            return Err(refuse(filter, reason, true));
+        }
+        Ok(())
+    }
+
+    /// Every term of affinity has somebody in the node's domain, or the pod is the first of its
+    /// kind anywhere and the node has the labels.
+    fn near(&self, pod: &PodInfo, node: &NodeInfo) -> bool {
+        let mut all_there = true;
+        for term in &pod.affinity {
+            let Some(value) = node.labels.get(&term.key) else {
+                return false;
+            };
+            let domain = (term.key.clone(), value.clone());
+            all_there &= self.wanted.contains_key(&domain);
+        }
+        all_there || (self.wanted.is_empty() && self.own_kind)
+    }
+}
+
+fn count(domains: &mut Domains, term: &PodTerm, node: &NodeInfo) {
+    if let Some(value) = node.labels.get(&term.key) {
+        *domains
+            .entry((term.key.clone(), value.clone()))
+            .or_default() += 1;
+    }
+}

@@ -1,0 +1,80 @@
+//! Spread over domains: no domain may have more pods than the emptiest by more than the skew.
+
+use std::collections::HashMap;
+
+use super::{Filter, Refusal, refuse};
+use crate::cache::Cache;
+use crate::node::NodeInfo;
+use crate::pod::{PodInfo, Spread};
+
+/// The pods that count, in each domain of each of the pod's spreads.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    domains: Vec<HashMap<String, i64>>,
+    /// What the emptiest domain has; nothing while there are fewer domains than asked for.
+    fewest: Vec<i64>,
+}
+
+impl Counts {
+    pub(super) fn new(cache: &Cache, pod: &PodInfo) -> Counts {
+        let spreads = &pod.spread;
+        if spreads.is_empty() {
+            return Counts::default();
+        }
+        let mut domains: Vec<HashMap<String, i64>> = vec![HashMap::new(); spreads.len()];
+        for node in cache.nodes() {
+            if !spreads.iter().all(|one| node.labels.contains_key(&one.key)) {
+                continue;
+            }
+            for (spread, domains) in spreads.iter().zip(&mut domains) {
+                if includes(spread, pod, node) {
+                    let domain = node.labels[&spread.key].clone();
+                    *domains.entry(domain).or_default() += count(spread, pod, node);
+                }
+            }
+        }
+        let fewest = spreads.iter().zip(&domains).map(|(spread, domains)| {
+            let enough = domains.len() as i64 >= spread.min_domains;
+            let fewest = domains.values().min().copied();
+            // Without any domain nothing is too far above it, as in Go.
+            if enough {
+                fewest.unwrap_or(i64::from(i32::MAX))
+            } else {
+                0
+            }
+        });
+        let fewest = fewest.collect();
+        Counts { domains, fewest }
+    }
+
+    pub(super) fn check(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
+        for (at, spread) in pod.spread.iter().enumerate() {
+            let filter = Filter::PodTopologySpread;
+            let Some(domain) = node.labels.get(&spread.key) else {
+                let reason =
+                    "node(s) didn't match pod topology spread constraints (missing required label)";
+                return Err(refuse(filter, reason, false));
+            };
+            let ours = i64::from(spread.who.is(pod));
+            let there = self.domains[at].get(domain).copied().unwrap_or(0);
+            if there + ours - self.fewest[at] > spread.max_skew {
+                let reason = "node(s) didn't match pod topology spread constraints";
+                return Err(refuse(filter, reason, true));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a node's domain counts for the spread.
+pub(crate) fn includes(spread: &Spread, pod: &PodInfo, node: &NodeInfo) -> bool {
+    let affinity = !spread.honor_affinity || super::node_affinity(pod, node);
+    affinity && (!spread.honor_taints || !super::untolerated(pod, node))
+}
+
+/// How many pods of a node count for the spread.
+pub(crate) fn count(spread: &Spread, pod: &PodInfo, node: &NodeInfo) -> i64 {
+    let pods = node.pods.values();
+    pods.filter(|other| spread.who.counts(&pod.namespace, other))
+        .count() as i64
+}

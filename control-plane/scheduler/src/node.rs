@@ -1,0 +1,74 @@
+//! What scheduling needs to know of a node: what it offers and who is on it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+
+use crate::pod::{HostPort, Labels, PodInfo};
+use crate::resources::Resources;
+
+/// A node and the pods on it.
+#[derive(Debug, Clone, Default)]
+pub struct NodeInfo {
+    pub name: String,
+    /// Whether the object has been seen. Pods may be seen first; such a node takes nobody.
+    pub known: bool,
+    pub labels: Labels,
+    pub taints: Vec<Taint>,
+    pub unschedulable: bool,
+    pub allocatable: Resources,
+    /// By uid.
+    pub pods: BTreeMap<String, Arc<PodInfo>>,
+    /// Invariant: the sum of the requests of `pods`.
+    pub requested: Resources,
+    /// Invariant: the sum of what `pods` count as when nodes are compared.
+    pub scored: Resources,
+    /// Invariant: the ports of `pods`.
+    pub ports: Vec<HostPort>,
+}
+
+impl NodeInfo {
+    /// Takes over what the object says. Answers whether a pod could find it changed.
+    pub fn update(&mut self, node: &Node) -> bool {
+        let spec = node.spec.clone().unwrap_or_default();
+        let status = node.status.as_ref();
+        let labels = node.metadata.labels.clone().unwrap_or_default();
+        let taints = spec.taints.unwrap_or_default();
+        let unschedulable = spec.unschedulable.unwrap_or(false);
+        let allocatable = Resources::read(status.and_then(|status| status.allocatable.as_ref()));
+        let same = self.known
+            && self.labels == labels
+            && self.taints == taints
+            && self.unschedulable == unschedulable
+            && self.allocatable == allocatable;
+        self.known = true;
+        self.labels = labels;
+        self.taints = taints;
+        self.unschedulable = unschedulable;
+        self.allocatable = allocatable;
+        !same
+    }
+
+    /// Puts a pod on the node.
+    pub fn add(&mut self, pod: Arc<PodInfo>) {
+        self.requested.add(&pod.requests);
+        self.scored.add(&pod.scored);
+        self.ports.extend_from_slice(&pod.ports);
+        let before = self.pods.insert(pod.uid.clone(), pod);
+        assert!(before.is_none(), "a pod is on a node once");
+    }
+
+    /// Takes a pod off the node.
+    pub fn remove(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
+        let pod = self.pods.remove(uid)?;
+        self.requested.subtract(&pod.requests);
+        self.scored.subtract(&pod.scored);
+        for port in &pod.ports {
+            if let Some(at) = self.ports.iter().position(|one| one == port) {
+                self.ports.swap_remove(at);
+            }
+        }
+        Some(pod)
+    }
+}

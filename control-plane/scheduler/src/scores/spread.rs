@@ -1,0 +1,86 @@
+//! Spread that is preferred: fewer pods of the kind in the node's domains are better.
+
+use std::collections::HashMap;
+
+use super::BEST;
+use crate::cache::Cache;
+use crate::filters::spread::{count, includes};
+use crate::node::NodeInfo;
+use crate::pod::{PodInfo, Spread};
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// The score of every node.
+pub(super) fn scores(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i64> {
+    let spreads = &pod.spread_preferences;
+    // A node without a zone is still spread over by name, when the rules are the system's.
+    let ignored = |node: &NodeInfo| {
+        pod.names_spread && !spreads.iter().all(|one| node.labels.contains_key(&one.key))
+    };
+    let counted: Vec<&&NodeInfo> = nodes.iter().filter(|node| !ignored(node)).collect();
+    let domains: Vec<HashMap<&str, i64>> = spreads
+        .iter()
+        .map(|spread| domains(cache, pod, spread, &counted, &ignored))
+        .collect();
+    let found = nodes.iter().map(|node| {
+        if ignored(node) {
+            return None;
+        }
+        let mut score = 0.0;
+        for (spread, domains) in spreads.iter().zip(&domains) {
+            let Some(domain) = node.labels.get(&spread.key) else {
+                continue;
+            };
+            let (pods, size) = if spread.key == HOSTNAME {
+                (count(spread, pod, node), counted.len())
+            } else {
+                (
+                    domains.get(domain.as_str()).copied().unwrap_or(0),
+                    domains.len(),
+                )
+            };
+            // Domains of which there are few weigh less, so that they do not drown the others.
+            let weight = ((size + 2) as f64).ln();
+            score += pods as f64 * weight + (spread.max_skew - 1) as f64;
+        }
+        Some(score.round() as i64)
+    });
+    let found: Vec<Option<i64>> = found.collect();
+    let most = found.iter().flatten().copied().max().unwrap_or(0);
+    let least = found.iter().flatten().copied().min().unwrap_or(0);
+    let stretched = found.into_iter().map(|score| match score {
+        None => 0,
+        Some(_) if most == 0 => BEST,
+        Some(score) => BEST * (most + least - score) / most,
+    });
+    stretched.collect()
+}
+
+/// The pods that count in each domain that a candidate is in. By name of node they are counted
+/// one by one instead, for candidates alone.
+fn domains<'a>(
+    cache: &'a Cache,
+    pod: &PodInfo,
+    spread: &Spread,
+    candidates: &[&&'a NodeInfo],
+    ignored: &dyn Fn(&NodeInfo) -> bool,
+) -> HashMap<&'a str, i64> {
+    let mut domains = HashMap::new();
+    if spread.key == HOSTNAME {
+        return domains;
+    }
+    for node in candidates {
+        // A node without the label is a domain as well: the one without a name.
+        let domain = node.labels.get(&spread.key).map_or("", String::as_str);
+        domains.insert(domain, 0);
+    }
+    for node in cache.nodes().filter(|node| !ignored(node)) {
+        let domain = node.labels.get(&spread.key).map_or("", String::as_str);
+        if let Some(pods) = domains.get_mut(domain)
+            && includes(spread, pod, node)
+        {
+            *pods += count(spread, pod, node);
+        }
+    }
+    domains
+}
