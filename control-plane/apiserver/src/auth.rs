@@ -3,7 +3,16 @@
 //! The server asks a [`Gate`] twice for each request, and once for each object it is to keep.
 //! It knows nothing of tokens, certificates and roles; a gate knows nothing of paths and bodies.
 
+pub mod admission;
+pub mod authenticate;
+pub mod certificate;
+pub mod impersonate;
+pub mod jwt;
+pub mod pki;
 pub mod rbac;
+pub mod review;
+pub mod tls;
+pub mod token;
 pub mod user;
 
 use std::collections::BTreeMap;

@@ -103,10 +103,10 @@ impl RoleRef {
 
 impl Policy {
     /// Takes in a role or binding as it now is. Other kinds are none of the policy's business.
-    pub fn put(&mut self, changed: &Value) {
+    pub fn put(&mut self, kind: &str, changed: &Value) {
         let name = object::name(changed).to_owned();
         let namespace = object::namespace(changed).to_owned();
-        match object::kind(changed) {
+        match kind {
             "ClusterRole" => {
                 self.cluster_roles.insert(name, Role::of(changed));
                 self.aggregate();

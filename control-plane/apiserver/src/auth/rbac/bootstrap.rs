@@ -86,7 +86,7 @@ fn rules(role: &Value) -> Vec<Rule> {
 fn fill_aggregates(all: &mut [Value]) {
     let mut policy = super::Policy::default();
     for object in all.iter() {
-        policy.put(object);
+        policy.put(object::kind(object), object);
     }
     for role in all
         .iter_mut()

@@ -8,8 +8,7 @@ use serde_json::Value;
 use super::{GROUP, Policy, RoleRef, Rule, is_master};
 use crate::auth::{Attributes, User};
 
-/// Checks that `user` may write `new`, a role or a binding, in place of `old`. `attributes` are
-/// those of the request.
+/// Checks that who sends the request may write `new`, a role or a binding, in place of `old`.
 pub fn check(
     policy: &Policy,
     request: &Attributes,
@@ -19,9 +18,9 @@ pub fn check(
     if is_master(&request.user) || old.is_some_and(|old| only_lets_go(new, old)) {
         return Ok(());
     }
-    match object::kind(new) {
-        "Role" | "ClusterRole" => check_role(policy, request, new, old),
-        "RoleBinding" | "ClusterRoleBinding" => check_binding(policy, request, new),
+    match request.resource.as_str() {
+        "roles" | "clusterroles" => check_role(policy, request, new, old),
+        "rolebindings" | "clusterrolebindings" => check_binding(policy, request, new),
         _ => Ok(()),
     }
 }

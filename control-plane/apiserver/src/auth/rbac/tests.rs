@@ -52,7 +52,9 @@ fn binding(kind: &str, place: &str, role: &str, subjects: Value) -> Value {
 
 fn policy(objects: &[Value]) -> Policy {
     let mut policy = Policy::default();
-    objects.iter().for_each(|object| policy.put(object));
+    objects
+        .iter()
+        .for_each(|object| policy.put(object::kind(object), object));
     policy
 }
 
@@ -255,7 +257,7 @@ fn aggregating_roles_follow_the_roles_they_gather() {
     let u = user("u", &[]);
     expect(&policy, &u, true, &["get core/pods"]);
     expect(&policy, &u, false, &["get core/secrets"]);
-    policy.put(&part("two", "to-outer", "secrets"));
+    policy.put("ClusterRole", &part("two", "to-outer", "secrets"));
     expect(&policy, &u, true, &["get core/secrets"]);
     policy.remove("ClusterRole", "", "one");
     expect(&policy, &u, false, &["get core/pods"]);

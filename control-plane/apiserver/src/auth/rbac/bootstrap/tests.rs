@@ -60,7 +60,7 @@ fn every_binding_finds_its_role() {
     let mut policy = crate::auth::rbac::Policy::default();
     let all = objects();
     for object in &all {
-        policy.put(object);
+        policy.put(object::kind(object), object);
     }
     for binding in all.iter().filter(|object| object.get("roleRef").is_some()) {
         let role = crate::auth::rbac::RoleRef::of(binding);

@@ -1,0 +1,228 @@
+//! Gives a new pod its service account: the name, a volume with a token, and the account's
+//! secrets for pulling images. It does not know where accounts are kept.
+
+#[cfg(test)]
+mod tests;
+
+use machinery::object;
+use serde_json::{Value, json};
+
+use super::token::SECONDS_OF_POD;
+
+/// The account of a pod that names none.
+pub const DEFAULT_ACCOUNT: &str = "default";
+/// What the name of the token's volume begins with.
+pub const VOLUME_PREFIX: &str = "kube-api-access-";
+/// Where containers find the token.
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Marks a pod that a node runs by itself and only shows here.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+/// The annotation by which an account allows only its own secrets.
+const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
+
+/// The account that a pod needs, which it is given if it names none. `None` is for a pod that a
+/// node mirrors: it has no account and is left as it is. The error says what such a pod may not.
+pub fn account(pod: &mut Value) -> Result<Option<String>, String> {
+    if object::annotation(pod, MIRROR).is_some() {
+        return check_mirror(pod).map(|()| None);
+    }
+    let named = ["serviceAccountName", "serviceAccount"]
+        .map(|key| object::text(pod, &["spec", key]).to_owned())
+        .into_iter()
+        .find(|name| !name.is_empty());
+    let name = named.unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned());
+    // The second is the older name of the first, and clients read either.
+    for key in ["serviceAccountName", "serviceAccount"] {
+        object::set(pod, &["spec", key], name.as_str().into());
+    }
+    Ok(Some(name))
+}
+
+/// Gives the pod what its account has for it. `volume` names the token's volume, if one is
+/// needed.
+pub fn apply(pod: &mut Value, account: &Value, volume: &str) -> Result<(), String> {
+    let wanted = |object: &Value, path: &[&str]| object::at(object, path).and_then(Value::as_bool);
+    let mounts = wanted(pod, &["spec", "automountServiceAccountToken"])
+        .or_else(|| wanted(account, &["automountServiceAccountToken"]))
+        .unwrap_or(true);
+    if mounts {
+        mount_token(pod, volume);
+    }
+    if object::items(pod, &["spec", "imagePullSecrets"]).is_empty() {
+        let secrets: Vec<Value> = object::items(account, &["imagePullSecrets"])
+            .iter()
+            .map(|secret| json!({ "name": object::text(secret, &["name"]) }))
+            .collect();
+        if !secrets.is_empty() {
+            object::set(pod, &["spec", "imagePullSecrets"], secrets.into());
+        }
+    }
+    let strict = ["1", "t", "T", "TRUE", "true", "True"];
+    if object::annotation(account, ENFORCE).is_some_and(|value| strict.contains(&value)) {
+        check_secrets(pod, account)?;
+    }
+    Ok(())
+}
+
+fn mount_token(pod: &mut Value, volume: &str) {
+    let volumes = object::items(pod, &["spec", "volumes"]).iter();
+    let mut names = volumes.map(|volume| object::text(volume, &["name"]));
+    let present = names
+        .find(|name| name.starts_with(VOLUME_PREFIX))
+        .map(str::to_owned);
+    let name = present.clone().unwrap_or_else(|| volume.to_owned());
+    let mut needed = false;
+    for list in ["initContainers", "containers"] {
+        let containers = pod.pointer_mut(&format!("/spec/{list}"));
+        for container in containers
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            let mounts = object::items(container, &["volumeMounts"]).iter();
+            // Whoever mounts something there wants that instead.
+            if mounts
+                .clone()
+                .any(|mount| object::text(mount, &["mountPath"]) == MOUNT_PATH)
+            {
+                continue;
+            }
+            let mut mounts: Vec<Value> = mounts.cloned().collect();
+            mounts.push(json!({ "mountPath": MOUNT_PATH, "name": name, "readOnly": true }));
+            object::set(container, &["volumeMounts"], mounts.into());
+            needed = true;
+        }
+    }
+    if needed && present.is_none() {
+        let mut volumes = object::items(pod, &["spec", "volumes"]).to_vec();
+        volumes.push(token_volume(&name));
+        object::set(pod, &["spec", "volumes"], volumes.into());
+    }
+}
+
+/// Token, authority and namespace, each in a file.
+fn token_volume(name: &str) -> Value {
+    json!({
+        "name": name,
+        "projected": {
+            "defaultMode": 0o644,
+            "sources": [
+                { "serviceAccountToken": {
+                    "expirationSeconds": SECONDS_OF_POD, "path": "token",
+                } },
+                { "configMap": {
+                    "items": [{ "key": "ca.crt", "path": "ca.crt" }],
+                    "name": "kube-root-ca.crt",
+                } },
+                { "downwardAPI": { "items": [{
+                    "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" },
+                    "path": "namespace",
+                }] } },
+            ],
+        },
+    })
+}
+
+fn check_mirror(pod: &Value) -> Result<(), String> {
+    if !object::text(pod, &["spec", "serviceAccountName"]).is_empty() {
+        return Err("a mirror pod may not reference service accounts".into());
+    }
+    let volumes = object::items(pod, &["spec", "volumes"]);
+    let of_token = |source: &Value| source.get("serviceAccountToken").is_some();
+    let projected = |volume: &Value| {
+        object::items(volume, &["projected", "sources"])
+            .iter()
+            .any(of_token)
+    };
+    if !secrets_of(pod).is_empty()
+        || volumes.iter().any(|volume| volume.get("secret").is_some())
+        || !object::items(pod, &["spec", "imagePullSecrets"]).is_empty()
+    {
+        return Err("a mirror pod may not reference secrets".into());
+    }
+    if volumes.iter().any(projected) {
+        let why = "a mirror pod may not use ServiceAccountToken volume projections";
+        return Err(why.into());
+    }
+    Ok(())
+}
+
+/// A secret that a container takes variables from, and how to say so.
+struct Use {
+    secret: String,
+    what: String,
+}
+
+fn secrets_of(pod: &Value) -> Vec<Use> {
+    let mut uses = Vec::new();
+    for (list, kind) in [
+        ("initContainers", "init container"),
+        ("containers", "container"),
+    ] {
+        for container in object::items(pod, &["spec", list]) {
+            let place = format!("{kind} {}", object::text(container, &["name"]));
+            for variable in object::items(container, &["env"]) {
+                let secret = object::text(variable, &["valueFrom", "secretKeyRef", "name"]);
+                if !secret.is_empty() {
+                    uses.push(Use {
+                        secret: secret.to_owned(),
+                        what: format!(
+                            "{place} with envVar {} referencing secret.secretName={secret:?}",
+                            object::text(variable, &["name"])
+                        ),
+                    });
+                }
+            }
+            for source in object::items(container, &["envFrom"]) {
+                let secret = object::text(source, &["secretRef", "name"]);
+                if !secret.is_empty() {
+                    uses.push(Use {
+                        secret: secret.to_owned(),
+                        what: format!(
+                            "{place} with envFrom referencing secret.secretName={secret:?}"
+                        ),
+                    });
+                }
+            }
+        }
+    }
+    uses
+}
+
+fn check_secrets(pod: &Value, account: &Value) -> Result<(), String> {
+    let name = object::name(account);
+    let has = |list: &str, secret: &str| {
+        let all = object::items(account, &[list]).iter();
+        all.map(|one| object::text(one, &["name"]))
+            .any(|one| one == secret)
+    };
+    let refused = |what: String| {
+        Err(format!(
+            "{what} is not allowed because service account {name} does not reference that secret"
+        ))
+    };
+    for volume in object::items(pod, &["spec", "volumes"]) {
+        let secret = object::text(volume, &["secret", "secretName"]);
+        if volume.get("secret").is_some() && !has("secrets", secret) {
+            return refused(format!("volume with secret.secretName={secret:?}"));
+        }
+    }
+    for one in secrets_of(pod) {
+        if !has("secrets", &one.secret) {
+            return refused(one.what);
+        }
+    }
+    for (place, secret) in object::items(pod, &["spec", "imagePullSecrets"])
+        .iter()
+        .enumerate()
+    {
+        let secret = object::text(secret, &["name"]);
+        if !has("imagePullSecrets", secret) {
+            return Err(format!(
+                "imagePullSecrets[{place}].name={secret:?} is not allowed because service account \
+                 {name} does not reference that imagePullSecret"
+            ));
+        }
+    }
+    Ok(())
+}

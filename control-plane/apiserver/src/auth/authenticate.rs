@@ -1,0 +1,197 @@
+//! Who sends a request: the certificate of its connection, then its bearer token, then nobody.
+//! It does not know what they may do.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use machinery::time::Timestamp;
+
+use super::User;
+use super::tls::Peer;
+use super::token::{Issuer, Objects};
+
+/// Tokens from a file: `token,user,uid,"group,group"` in each line.
+#[derive(Default)]
+pub struct StaticTokens(HashMap<String, User>);
+
+/// Who shows a token, and for whom the token is.
+#[derive(Debug)]
+pub struct Known {
+    /// Who they are.
+    pub user: User,
+    /// Those of the audiences asked about that the token is for.
+    pub audiences: Vec<String>,
+}
+
+/// Tells who sends a request.
+pub struct Authenticator {
+    /// Tokens from a file.
+    pub tokens: StaticTokens,
+    /// Tokens of service accounts.
+    pub issuer: Issuer,
+    /// Whether somebody who shows nothing is let in as `system:anonymous`.
+    pub anonymous: bool,
+}
+
+impl StaticTokens {
+    /// Reads the text of the file.
+    pub fn parse(text: &str) -> Result<StaticTokens, String> {
+        let mut tokens = HashMap::new();
+        for (place, record) in records(text)?.into_iter().enumerate() {
+            let [token, name, uid, rest @ ..] = record.as_slice() else {
+                return Err(format!(
+                    "record {} has {} columns; at least 3 are needed (token, user name, user uid)",
+                    place + 1,
+                    record.len()
+                ));
+            };
+            if token.is_empty() {
+                continue;
+            }
+            // Nobody from outside is without a name: that is how this process knows itself.
+            if name.is_empty() {
+                return Err(format!("record {} has no user name", place + 1));
+            }
+            let groups = rest
+                .first()
+                .map(|groups| groups.split(',').map(str::to_owned).collect());
+            let user = User {
+                name: name.clone(),
+                uid: uid.clone(),
+                groups: groups.unwrap_or_default(),
+                ..User::default()
+            };
+            tokens.insert(token.clone(), user);
+        }
+        Ok(StaticTokens(tokens))
+    }
+}
+
+impl Authenticator {
+    /// Who sends a request with these headers over a connection with this peer. The error says
+    /// why, for a log: the client is told only that it is not known.
+    pub async fn authenticate<O: Objects>(
+        &self,
+        objects: &O,
+        peer: &Peer,
+        headers: &HeaderMap,
+        now: Timestamp,
+    ) -> Result<User, String> {
+        let mut refused = None;
+        match peer {
+            // The certificate is checked when the connection begins, and connections may outlive it.
+            Peer::Bearer(bearer) if now.seconds <= bearer.not_after => {
+                return Ok(bearer.user.clone().authenticated());
+            }
+            Peer::Bearer(_) => refused = Some("the client certificate has expired".to_owned()),
+            Peer::Refused(why) => refused = Some(why.clone()),
+            Peer::Nobody => {}
+        }
+        if let Some(token) = bearer_token(headers) {
+            return match self.token(objects, token, None, now).await {
+                Ok(known) => Ok(known.user),
+                Err(why) => Err(refused.map_or(why.clone(), |first| format!("[{first}, {why}]"))),
+            };
+        }
+        match refused {
+            Some(why) => Err(why),
+            None if self.anonymous => Ok(User::anonymous()),
+            None => Err("no credentials".into()),
+        }
+    }
+
+    /// Who bears a token. `audiences` are those that are asked about; this server's by default.
+    pub async fn token<O: Objects>(
+        &self,
+        objects: &O,
+        token: &str,
+        audiences: Option<&[String]>,
+        now: Timestamp,
+    ) -> Result<Known, String> {
+        let ours = self.issuer.audiences();
+        if let Some(user) = self.tokens.0.get(token) {
+            // A token from the file is for this server and for nobody else.
+            let wanted = audiences.unwrap_or(ours);
+            let audiences: Vec<_> = ours.iter().filter(|one| wanted.contains(one)).collect();
+            if !audiences.is_empty() {
+                return Ok(Known {
+                    user: user.clone().authenticated(),
+                    audiences: audiences.into_iter().cloned().collect(),
+                });
+            }
+        }
+        let claims = self.issuer.verify(token, audiences, now)?;
+        let claims = claims.ok_or("invalid bearer token")?;
+        claims.check(objects, now).await?;
+        Ok(Known {
+            user: claims.user().authenticated(),
+            audiences: claims.audiences,
+        })
+    }
+}
+
+/// The token of an `Authorization: Bearer` header.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.split(' ').next().unwrap_or_default();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+/// The records of a text of comma-separated values: a quoted field may hold commas, line ends
+/// and doubled quotes.
+fn records(text: &str) -> Result<Vec<Vec<String>>, String> {
+    let mut records = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let mut record = Vec::new();
+        loop {
+            let (field, after) = field(rest)?;
+            record.push(field);
+            match after.strip_prefix(',') {
+                Some(more) => rest = more,
+                None => {
+                    rest = after.strip_prefix('\r').unwrap_or(after);
+                    rest = rest.strip_prefix('\n').unwrap_or(rest);
+                    break;
+                }
+            }
+        }
+        if record.iter().any(|field| !field.is_empty()) {
+            records.push(record);
+        }
+    }
+    Ok(records)
+}
+
+/// The first field and what follows it: a comma, a line end or nothing.
+fn field(text: &str) -> Result<(String, &str), String> {
+    let Some(mut rest) = text.strip_prefix('"') else {
+        let end = text.find([',', '\n']).unwrap_or(text.len());
+        let field = &text[..end];
+        if field.contains('"') {
+            return Err("bare \" in a field that is not quoted".into());
+        }
+        let field = field.strip_suffix('\r').unwrap_or(field);
+        return Ok((field.to_owned(), &text[end..]));
+    };
+    let mut field = String::new();
+    loop {
+        let (before, after) = rest.split_once('"').ok_or("a quoted field has no end")?;
+        field.push_str(before);
+        match after.strip_prefix('"') {
+            Some(more) => {
+                field.push('"');
+                rest = more;
+            }
+            None if after.is_empty() || after.starts_with([',', '\n', '\r']) => {
+                return Ok((field, after));
+            }
+            None => return Err("text after a quoted field".into()),
+        }
+    }
+}

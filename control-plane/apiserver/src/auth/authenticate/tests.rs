@@ -1,0 +1,113 @@
+use std::sync::Arc;
+
+use http::HeaderValue;
+use serde_json::json;
+
+use super::super::certificate::Bearer;
+use super::super::token::tests::{NOW, issue, issuer, now_or_never, token_of, world};
+use super::*;
+
+fn authenticator(anonymous: bool) -> Authenticator {
+    let file = "secret,admin,1,\"system:masters,b\"\n";
+    Authenticator {
+        tokens: StaticTokens::parse(file).unwrap(),
+        issuer: issuer(),
+        anonymous,
+    }
+}
+
+fn ask(of: &Authenticator, peer: &Peer, authorization: Option<&str>) -> Result<User, String> {
+    let mut headers = HeaderMap::new();
+    if let Some(text) = authorization {
+        headers.insert(AUTHORIZATION, HeaderValue::from_str(text).unwrap());
+    }
+    now_or_never(of.authenticate(&world(), peer, &headers, NOW))
+}
+
+fn bearer(not_after: i64) -> Peer {
+    Peer::Bearer(Arc::new(Bearer {
+        user: User {
+            name: "jane".into(),
+            groups: vec!["devs".into()],
+            ..User::default()
+        },
+        not_after,
+    }))
+}
+
+#[test]
+fn the_certificate_counts_before_the_token() {
+    let of = authenticator(true);
+    let user = ask(&of, &bearer(NOW.seconds), Some("Bearer secret")).unwrap();
+    assert_eq!(user.name, "jane");
+    assert_eq!(user.groups, ["devs", "system:authenticated"]);
+}
+
+#[test]
+fn a_token_counts_beside_a_certificate_that_does_not() {
+    let of = authenticator(true);
+    for peer in [
+        bearer(NOW.seconds - 1),
+        Peer::Refused("unknown issuer".into()),
+    ] {
+        assert_eq!(
+            ask(&of, &peer, Some("bearer secret")).unwrap().name,
+            "admin"
+        );
+        ask(&of, &peer, None).unwrap_err();
+    }
+}
+
+#[test]
+fn a_wrong_token_is_never_anonymous() {
+    let of = authenticator(true);
+    for text in ["Bearer wrong", "Bearer a.b.c", "Bearer secret2 x"] {
+        ask(&of, &Peer::Nobody, Some(text)).unwrap_err();
+    }
+}
+
+#[test]
+fn whoever_shows_nothing_is_anonymous_if_that_is_allowed() {
+    for header in [None, Some("Basic eDp5"), Some("Bearer"), Some("Bearer  x")] {
+        assert_eq!(
+            ask(&authenticator(true), &Peer::Nobody, header),
+            Ok(User::anonymous())
+        );
+        ask(&authenticator(false), &Peer::Nobody, header).unwrap_err();
+    }
+}
+
+#[test]
+fn tokens_of_service_accounts_name_them() {
+    let of = authenticator(false);
+    let answer = issue(&of.issuer, &world(), json!({})).unwrap();
+    let header = format!("Bearer {}", token_of(&answer));
+    let user = ask(&of, &Peer::Nobody, Some(&header)).unwrap();
+    assert_eq!(user.name, "system:serviceaccount:tools:bot");
+    assert_eq!(user.groups.last().unwrap(), "system:authenticated");
+}
+
+#[test]
+fn a_token_from_the_file_is_for_this_server() {
+    let of = authenticator(true);
+    let ours = of.issuer.audiences().to_vec();
+    let known = now_or_never(of.token(&world(), "secret", Some(&ours), NOW)).unwrap();
+    assert_eq!(known.audiences, ours);
+    let other = ["vault".to_owned()];
+    now_or_never(of.token(&world(), "secret", Some(&other), NOW)).unwrap_err();
+}
+
+#[test]
+fn the_file_is_comma_separated_values() {
+    let text = "t1,u1,1\r\n\nt2,\"quoted \"\"user\"\"\",2,\"a,b\"\n,nobody,3\nt3,u3,,g";
+    let StaticTokens(tokens) = StaticTokens::parse(text).unwrap();
+    assert_eq!(tokens.len(), 3);
+    assert_eq!(tokens["t1"].name, "u1");
+    assert!(tokens["t1"].groups.is_empty());
+    assert_eq!(tokens["t2"].name, "quoted \"user\"");
+    assert_eq!(tokens["t2"].groups, ["a", "b"]);
+    assert_eq!(tokens["t3"].groups, ["g"]);
+    for bad in ["t,u", "t,\"u,1", "t,\"u\"x,1", "t,u\"x,1", "t,,1"] {
+        assert!(StaticTokens::parse(bad).is_err(), "{bad}");
+    }
+}

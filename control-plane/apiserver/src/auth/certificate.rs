@@ -1,0 +1,117 @@
+//! What a client certificate says of its bearer: the common name is the user, organizations are
+//! the groups. Whether the certificate may be believed is checked elsewhere.
+
+use machinery::time::Timestamp;
+use ring::digest;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::oid_registry::Oid;
+use x509_parser::prelude::FromDer;
+use x509_parser::x509::AttributeTypeAndValue;
+
+use super::User;
+use super::user;
+
+/// The attribute of a subject that is the user's uid: 1.3.6.1.4.1.57683.2.
+const UID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];
+
+/// The bearer of a certificate, for as long as it is good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bearer {
+    /// Who they are.
+    pub user: User,
+    /// The last moment, in seconds.
+    pub not_after: i64,
+}
+
+impl Bearer {
+    /// Reads a certificate. `None` says that it names nobody.
+    pub fn of(der: &[u8]) -> Result<Option<Bearer>, String> {
+        let (_, certificate) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
+        let subject = certificate.subject();
+        let text = |attribute: &AttributeTypeAndValue<'_>| attribute.as_str().map(str::to_owned);
+        let all = |attributes: Result<Vec<String>, _>| {
+            attributes.map_err(|error: x509_parser::error::X509Error| error.to_string())
+        };
+        let names = all(subject.iter_common_name().map(text).collect())?;
+        let groups = all(subject.iter_organization().map(text).collect())?;
+        let uid = Oid::from(UID).map_err(|error| format!("{error:?}"))?;
+        let uids = all(subject.iter_by_oid(&uid).map(text).collect())?;
+        // Of several common names the last one counts, as in Go.
+        let Some(name) = names.last().filter(|name| !name.is_empty()) else {
+            return Ok(None);
+        };
+        let uid = match uids.as_slice() {
+            [] => String::new(),
+            [one] if one.is_empty() => return Err("UID cannot be an empty string".into()),
+            [one] => one.clone(),
+            several => return Err(format!("expected 1 UID, but found multiple: {several:?}")),
+        };
+        let print = digest::digest(&digest::SHA256, der);
+        let print: String = print
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let user = User {
+            name: name.clone(),
+            uid,
+            groups,
+            extra: [(
+                user::CREDENTIAL_ID.into(),
+                vec![format!("X509SHA256={print}")],
+            )]
+            .into(),
+        };
+        Ok(Some(Bearer {
+            user,
+            not_after: certificate.validity().not_after.timestamp(),
+        }))
+    }
+}
+
+/// What a certificate that is kept in a file is good for.
+pub struct Kept {
+    /// When it ends, in seconds.
+    pub not_after: i64,
+    /// Names and addresses of the server that shows it.
+    pub names: Vec<String>,
+}
+
+impl Kept {
+    /// Reads a certificate of ours.
+    pub fn of(der: &[u8]) -> Result<Kept, String> {
+        use x509_parser::extensions::GeneralName;
+
+        let (_, certificate) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
+        let names = certificate
+            .subject_alternative_name()
+            .map_err(|e| e.to_string())?;
+        let names = names
+            .iter()
+            .flat_map(|extension| &extension.value.general_names);
+        let names = names.filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some((*name).to_owned()),
+            GeneralName::IPAddress(bytes) => address(bytes),
+            _ => None,
+        });
+        Ok(Kept {
+            not_after: certificate.validity().not_after.timestamp(),
+            names: names.collect(),
+        })
+    }
+
+    /// Whether it is good for some time yet.
+    pub fn lasts(&self, now: Timestamp, seconds: i64) -> bool {
+        now.seconds + seconds < self.not_after
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<String> {
+    use std::net::IpAddr;
+
+    if let Ok(bytes) = <[u8; 4]>::try_from(bytes) {
+        return Some(IpAddr::from(bytes).to_string());
+    }
+    let bytes = <[u8; 16]>::try_from(bytes).ok()?;
+    Some(IpAddr::from(bytes).to_string())
+}

@@ -1,0 +1,118 @@
+//! Acting as somebody else: what the headers of a request ask for, and who it is that they make.
+//! Each part has to be allowed by the verb `impersonate`; asking is the caller's.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use http::HeaderMap;
+use machinery::status::Status;
+use percent_encoding::percent_decode_str;
+
+use super::user::{ANONYMOUS, UNAUTHENTICATED, service_account, service_account_groups};
+use super::{Attributes, User};
+
+const EXTRA_PREFIX: &str = "impersonate-extra-";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+
+/// Somebody to be, and every part of them that has to be allowed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Impersonation {
+    /// Who the request is from, once all of it is allowed.
+    pub user: User,
+    /// What has to be allowed.
+    pub needed: Vec<Attributes>,
+}
+
+/// What the headers ask for; `None` when they ask for nothing.
+pub fn requested(headers: &HeaderMap, requester: &User) -> Result<Option<Impersonation>, Status> {
+    let all = |name: &str| -> Vec<String> {
+        let values = headers.get_all(name).iter();
+        values
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+            .collect()
+    };
+    let name = all("impersonate-user")
+        .into_iter()
+        .next()
+        .unwrap_or_default();
+    let uid = all("impersonate-uid")
+        .into_iter()
+        .next()
+        .unwrap_or_default();
+    let groups = all("impersonate-group");
+    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for header in headers.keys() {
+        if let Some(key) = header.as_str().strip_prefix(EXTRA_PREFIX) {
+            // What cannot be decoded is kept as it is, so that it is never lost from a check.
+            let key = percent_decode_str(key).decode_utf8().unwrap_or(key.into());
+            extra
+                .entry(key.into_owned())
+                .or_default()
+                .extend(all(header.as_str()));
+        }
+    }
+    if name.is_empty() {
+        if groups.is_empty() && extra.is_empty() && uid.is_empty() {
+            return Ok(None);
+        }
+        return Err(Status::bad_request(
+            "requested groups, a uid or extra fields without impersonating a user",
+        ));
+    }
+    let needed = needed(requester, &name, &uid, &groups, &extra);
+    let mut user = User {
+        name,
+        uid,
+        groups,
+        extra,
+    };
+    if user.groups.is_empty()
+        && let Some((namespace, _)) = service_account(&user.name)
+    {
+        user.groups = service_account_groups(namespace);
+    }
+    let unauthenticated = user.groups.iter().any(|group| group == UNAUTHENTICATED);
+    if user.name == ANONYMOUS && !unauthenticated {
+        user.groups.push(UNAUTHENTICATED.into());
+    }
+    Ok(Some(Impersonation {
+        user: user.authenticated(),
+        needed,
+    }))
+}
+
+fn needed(
+    requester: &User,
+    name: &str,
+    uid: &str,
+    groups: &[String],
+    extra: &BTreeMap<String, Vec<String>>,
+) -> Vec<Attributes> {
+    let ask = |group: &str, resource: &str, subresource: &str, name: &str| Attributes {
+        user: requester.clone(),
+        verb: "impersonate".into(),
+        api_group: group.into(),
+        resource: resource.into(),
+        subresource: subresource.into(),
+        name: name.into(),
+        ..Attributes::default()
+    };
+    let mut needed = vec![match service_account(name) {
+        Some((namespace, account)) => Attributes {
+            namespace: namespace.into(),
+            ..ask("", "serviceaccounts", "", account)
+        },
+        None => ask("", "users", "", name),
+    }];
+    needed.extend(groups.iter().map(|group| ask("", "groups", "", group)));
+    for (key, values) in extra {
+        let values = values.iter();
+        needed.extend(values.map(|value| ask(AUTHENTICATION, "userextras", key, value)));
+    }
+    if !uid.is_empty() {
+        needed.push(ask(AUTHENTICATION, "uids", "", uid));
+    }
+    needed
+}

@@ -1,0 +1,230 @@
+//! Answers to questions about people: may they, what may they, who am I. A review comes in as an
+//! object and goes out with its status filled in. It does not know what decides.
+
+#[cfg(test)]
+mod tests;
+
+use machinery::object;
+use machinery::status::{Cause, Status};
+use machinery::time::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::rbac::{Decision, Rule};
+use super::{Attributes, User};
+
+const GROUP: &str = "authorization.k8s.io";
+
+/// What a review of access asks, checked. `requester` is who sends it, `namespace` where.
+pub fn access_asked(
+    kind: &str,
+    review: &Value,
+    requester: &User,
+    namespace: &str,
+) -> Result<Attributes, Status> {
+    let of_self = kind == "SelfSubjectAccessReview";
+    let causes = access_causes(kind, review, of_self);
+    if !causes.is_empty() {
+        return Err(Status::invalid(GROUP, kind, "", causes));
+    }
+    if kind == "LocalSubjectAccessReview" && object::namespace(review) != namespace {
+        let why = format!("spec.resourceAttributes.namespace must match namespace: {namespace}");
+        return Err(Status::bad_request(why));
+    }
+    let user = if of_self {
+        requester.clone()
+    } else {
+        let spec = &review["spec"];
+        User {
+            name: object::text(spec, &["user"]).to_owned(),
+            uid: object::text(spec, &["uid"]).to_owned(),
+            groups: texts(spec, "groups"),
+            extra: spec
+                .get("extra")
+                .and_then(Value::as_object)
+                .map(|extra| {
+                    extra
+                        .keys()
+                        .map(|key| (key.clone(), texts(&spec["extra"], key)))
+                })
+                .map(Iterator::collect)
+                .unwrap_or_default(),
+        }
+    };
+    let path = |field: &str| text(review, "nonResourceAttributes", field);
+    let resource = |field: &str| text(review, "resourceAttributes", field);
+    if given(review, "nonResourceAttributes") {
+        return Ok(Attributes {
+            user,
+            verb: path("verb"),
+            path: path("path"),
+            ..Attributes::default()
+        });
+    }
+    Ok(Attributes {
+        user,
+        verb: resource("verb"),
+        api_group: resource("group"),
+        resource: resource("resource"),
+        subresource: resource("subresource"),
+        namespace: resource("namespace"),
+        name: resource("name"),
+        path: String::new(),
+    })
+}
+
+fn access_causes(kind: &str, review: &Value, of_self: bool) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let (resource, path) = (
+        given(review, "resourceAttributes"),
+        given(review, "nonResourceAttributes"),
+    );
+    let spec = |field: &str| review["spec"].get(field).cloned().unwrap_or_default();
+    if resource && path {
+        causes.push(Cause::invalid(
+            "spec.nonResourceAttributes",
+            &spec("nonResourceAttributes"),
+            "cannot be specified in combination with resourceAttributes",
+        ));
+    }
+    if !resource && !path {
+        causes.push(Cause::invalid(
+            "spec.resourceAttributes",
+            &Value::Null,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        ));
+    }
+    let nobody = object::text(review, &["spec", "user"]).is_empty()
+        && object::items(review, &["spec", "groups"]).is_empty();
+    if !of_self && nobody {
+        let why = "at least one of user or group must be specified";
+        causes.push(Cause::invalid("spec.user", &"".into(), why));
+    }
+    if kind == "LocalSubjectAccessReview" {
+        let asked = text(review, "resourceAttributes", "namespace");
+        if resource && asked != object::namespace(review) {
+            causes.push(Cause::invalid(
+                "spec.resourceAttributes.namespace",
+                &asked.into(),
+                "must match metadata.namespace",
+            ));
+        }
+        if path {
+            causes.push(Cause::invalid(
+                "spec.nonResourceAttributes",
+                &spec("nonResourceAttributes"),
+                "disallowed on this kind of request",
+            ));
+        }
+    }
+    causes
+}
+
+/// The review with the decision.
+pub fn access_answer(mut review: Value, decision: &Decision) -> Value {
+    let mut status = json!({ "allowed": decision.allowed });
+    if !decision.reason.is_empty() {
+        status["reason"] = decision.reason.clone().into();
+    }
+    review["status"] = status;
+    review
+}
+
+/// The namespace that a review of rules is about.
+pub fn rules_asked(review: &Value) -> Result<String, Status> {
+    match object::text(review, &["spec", "namespace"]) {
+        "" => Err(Status::bad_request("no namespace on request")),
+        namespace => Ok(namespace.to_owned()),
+    }
+}
+
+/// The review with the rules that hold, and what was wrong while they were gathered.
+pub fn rules_answer(mut review: Value, rules: &[Rule], error: Option<String>) -> Value {
+    let part = |keep: fn(&Rule) -> bool, away: &[&str]| -> Vec<Value> {
+        let rules = rules.iter().filter(|rule| keep(rule)).map(Rule::to_value);
+        rules
+            .map(|mut rule| {
+                for key in away {
+                    object::remove(&mut rule, &[key]);
+                }
+                rule
+            })
+            .collect()
+    };
+    let resources = part(|rule| !rule.resources.is_empty(), &["nonResourceURLs"]);
+    let paths = part(
+        |rule| !rule.non_resource_urls.is_empty(),
+        &["apiGroups", "resources", "resourceNames"],
+    );
+    review["status"] = json!({
+        "incomplete": false,
+        "nonResourceRules": paths,
+        "resourceRules": resources,
+    });
+    if let Some(error) = error {
+        review["status"]["evaluationError"] = error.into();
+    }
+    review
+}
+
+/// The review of who one is.
+pub fn myself(mut review: Value, user: &User, now: Timestamp) -> Value {
+    object::metadata_mut(&mut review).insert("creationTimestamp".into(), now.to_seconds().into());
+    review["status"] = json!({ "userInfo": user_info(user) });
+    review
+}
+
+/// The token that a review of a token is about, and the audiences that are asked about.
+pub fn token_asked(review: &Value) -> Result<(String, Option<Vec<String>>), Status> {
+    let token = object::text(review, &["spec", "token"]);
+    if token.is_empty() {
+        let why = "token is required for TokenReview in authentication";
+        return Err(Status::bad_request(why));
+    }
+    let audiences = texts(&review["spec"], "audiences");
+    Ok((
+        token.to_owned(),
+        (!audiences.is_empty()).then_some(audiences),
+    ))
+}
+
+/// The review with who bears the token, or why nobody does.
+pub fn token_answer(mut review: Value, known: Result<(User, Vec<String>), String>) -> Value {
+    review["status"] = match known {
+        Ok((user, audiences)) => json!({
+            "audiences": audiences,
+            "authenticated": true,
+            "user": user_info(&user),
+        }),
+        Err(why) => json!({ "error": why, "user": {} }),
+    };
+    review
+}
+
+fn user_info(user: &User) -> Value {
+    let mut info = Map::new();
+    if !user.extra.is_empty() {
+        info.insert("extra".into(), json!(user.extra));
+    }
+    if !user.groups.is_empty() {
+        info.insert("groups".into(), json!(user.groups));
+    }
+    for (key, text) in [("uid", &user.uid), ("username", &user.name)] {
+        if !text.is_empty() {
+            info.insert(key.into(), json!(text));
+        }
+    }
+    Value::Object(info)
+}
+
+fn given(review: &Value, what: &str) -> bool {
+    object::at(review, &["spec", what]).is_some_and(Value::is_object)
+}
+
+fn text(review: &Value, what: &str, field: &str) -> String {
+    object::text(review, &["spec", what, field]).to_owned()
+}
+
+fn texts(value: &Value, key: &str) -> Vec<String> {
+    let items = object::items(value, &[key]).iter();
+    items.filter_map(Value::as_str).map(str::to_owned).collect()
+}

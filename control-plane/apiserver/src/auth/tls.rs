@@ -1,0 +1,155 @@
+//! Encrypted connections, and what the certificate at their other end says.
+//!
+//! A client may show a certificate and need not. One that is not to be believed does not end the
+//! handshake: the client shall be answered 401 like one with a bad token, and a good token beside
+//! it still counts.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+
+use super::certificate::Bearer;
+use super::pki::Identity;
+
+/// What the other end of a connection shows of itself; every request of the connection carries
+/// it among its extensions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Peer {
+    /// No certificate.
+    #[default]
+    Nobody,
+    /// A certificate of ours.
+    Bearer(Arc<Bearer>),
+    /// A certificate that is not to be believed, and why.
+    Refused(String),
+}
+
+/// How the server speaks TLS.
+#[derive(Clone)]
+pub struct Tls {
+    config: Arc<ServerConfig>,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl Tls {
+    /// The server shows `identity`, and believes clients whom `authority` (PEM) signed.
+    pub fn new(identity: &Identity, authority: &str) -> Result<Tls, String> {
+        let provider = Arc::new(ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(authority)? {
+            roots.add(certificate).map_err(|error| error.to_string())?;
+        }
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+                .allow_unauthenticated()
+                .build()
+                .map_err(|error| error.to_string())?;
+        let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes());
+        let key = key.map_err(|error| error.to_string())?;
+        let mut config = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_client_cert_verifier(Arc::new(Lenient {
+                inner: verifier.clone(),
+                provider,
+            }))
+            .with_single_cert(certificates(&identity.certificate)?, key)
+            .map_err(|error| error.to_string())?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Tls {
+            config: Arc::new(config),
+            verifier,
+        })
+    }
+
+    /// What a listener needs.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.config.clone()
+    }
+
+    /// Whom the certificates of a connection stand for.
+    pub fn peer(&self, certificates: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Peer {
+        let Some((first, rest)) = certificates.and_then(<[_]>::split_first) else {
+            return Peer::Nobody;
+        };
+        if let Err(error) = self.verifier.verify_client_cert(first, rest, now) {
+            return Peer::Refused(error.to_string());
+        }
+        match Bearer::of(first) {
+            Ok(Some(bearer)) => Peer::Bearer(Arc::new(bearer)),
+            Ok(None) => Peer::Nobody,
+            Err(why) => Peer::Refused(why),
+        }
+    }
+}
+
+fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    all.map_err(|error| error.to_string())
+}
+
+/// Lets every certificate through whose key the client holds. Whether it is to be believed is
+/// asked after the handshake, by [`Tls::peer`].
+#[derive(Debug)]
+struct Lenient {
+    inner: Arc<dyn ClientCertVerifier>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for Lenient {
+    fn offer_client_auth(&self) -> bool {
+        true
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.inner.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
