@@ -15,8 +15,8 @@
 //! | the log | outcome |
 //! |---|---|
 //! | A: holds the applied position | entries after it are recovered, and some before |
-//! | B: begins right after it | all entries are recovered |
-//! | C: ends before it, or has another term there | the store got a snapshot and the reset after it is missing: all entries are void, the reset is made up for |
+//! | B: begins right after it, in its term or a later one | all entries are recovered |
+//! | C: ends before it, or has another term there or an earlier one behind it | the store got a snapshot and the reset after it is missing: all entries are void, the reset is made up for |
 //! | D: begins later | entries are missing: refused |
 //! | E: has a gap, or ends before the commit index it recorded | records are missing: refused |
 
@@ -314,7 +314,11 @@ impl<'a, 'f> Replay<'a, 'f> {
     /// Whether what follows here follows the applied position.
     fn continues(&self) -> bool {
         let Position { term, index } = self.applied;
-        self.base.is_none_or(|base| base == index) || self.term_at(index) == Some(term)
+        // What begins right after it was written after it, unless it is of an earlier term: then
+        // it is the tail that a snapshot has made void.
+        let first = self.entries.front().map_or(term, |entry| entry.term);
+        let begins = self.base.is_none_or(|base| base == index) && first >= term;
+        begins || self.term_at(index) == Some(term)
     }
 
     fn get(&self, index: Index) -> Option<&Entry> {

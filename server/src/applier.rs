@@ -15,6 +15,7 @@ use crate::event::{
 use crate::lessor::{Lessor, Renewal};
 use crate::metrics::Operation;
 use crate::request::Request;
+use crate::snapshot::Received;
 use crate::state::{self, Effects, State, Tally};
 use crate::watch::HubHandle;
 
@@ -44,6 +45,8 @@ pub struct Applier {
     /// Entries through here were in the log when this run began. Their compactions leave no
     /// digest: etcd's do not survive a restart either.
     replayed_through: u64,
+    /// A state that is to take the place of ours as soon as no checkpoint runs.
+    installing: Option<Box<Received>>,
     /// Committed entries that wait for memory; see `DIRTY_BYTES_MAX`.
     backlog: VecDeque<Committed>,
     checkpoint_running: bool,
@@ -79,6 +82,9 @@ pub struct ApplyEffects {
     /// Hashes of histories about to be compacted, to be computed on another thread.
     pub hash: Vec<HashJob>,
     pub cluster_changed: bool,
+    /// The state that was to be installed is in place: to be told behind `conf_changes`, which are
+    /// older, and before `applied`.
+    pub installed: bool,
     pub counts: Counts,
     pub stopped: bool,
 }
@@ -129,6 +135,7 @@ impl Applier {
             hub,
             leading: false,
             replayed_through,
+            installing: None,
             backlog: VecDeque::new(),
             checkpoint_running: false,
             log_bytes: 0,
@@ -185,9 +192,11 @@ impl Applier {
                     }
                     self.leading = leading;
                 }
+                ApplyEvent::Install(received) => self.installing = Some(received),
                 ApplyEvent::Stop => self.stopping = true,
             }
         }
+        self.install(now, effects)?;
         while !self.stalled() {
             let Some(committed) = self.backlog.pop_front() else {
                 break;
@@ -206,6 +215,30 @@ impl Applier {
         }
         self.answer_reads(effects);
         self.checkpoint(effects);
+        Ok(())
+    }
+
+    /// Goes on with the state that came in place of ours. It is durable, and in its place when
+    /// this returns; entries before it are part of it.
+    fn install(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
+        // A checkpoint under way is of the file that will be gone.
+        let Some(received) = self.installing.take_if(|_| !self.checkpoint_running) else {
+            return Ok(());
+        };
+        let gone = self.backlog.drain(..).filter_map(|entry| entry.reply);
+        let renewals = self.waiting_renewals.drain().flat_map(|(_, slots)| slots);
+        let gone = gone.chain(renewals.map(|(slot, _)| slot));
+        effects
+            .replies
+            .extend(gone.map(|slot| (slot, Err(Error::Timeout))));
+        self.state.replace(*received)?;
+        self.take_over_leases(now)?;
+        self.compacting = true; // One that was interrupted at the sender goes on here.
+        self.compacting_since = None;
+        self.log_bytes = 0;
+        effects.applied = Some(self.state.store.root().applied().index);
+        effects.cluster_changed = true;
+        effects.installed = true;
         Ok(())
     }
 

@@ -266,4 +266,9 @@ impl Config {
     pub fn max_message_bytes(&self) -> usize {
         self.max_request_bytes.saturating_add(GRPC_OVERHEAD_BYTES)
     }
+
+    /// Applied entries kept in memory for members that were away.
+    pub fn kept_entries(&self) -> usize {
+        usize::try_from(self.snapshot_catchup_entries).unwrap_or(usize::MAX)
+    }
 }

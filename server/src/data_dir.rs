@@ -36,6 +36,8 @@ pub enum Unusable {
 }
 
 pub struct DataDir {
+    pub vfs: Arc<dyn Vfs>,
+    pub store_dir: PathBuf,
     pub state: State,
     /// Entries of the log that `state` took beyond the store's checkpoint.
     pub replayed: u64,
@@ -70,9 +72,11 @@ impl DataDir {
         let mut state = State::new(store, min_lease_ttl(config.election_timeout))?;
         let options = raft::durable::Options {
             seed,
+            kept_entries: config.kept_entries(),
             ..Default::default()
         };
-        let (mut log, opened, replayed) = replay::open_log(vfs, &log_dir, &mut state, options)?;
+        let (mut log, opened, replayed) =
+            replay::open_log(Arc::clone(&vfs), &log_dir, &mut state, options)?;
         let (member_id, cluster_id, recovered, is_new) = match opened.metadata {
             Some(metadata) => {
                 let (member_id, cluster_id) =
@@ -91,6 +95,8 @@ impl DataDir {
             }
         };
         Ok(DataDir {
+            vfs,
+            store_dir,
             state,
             replayed,
             log,

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
 use etcd_api::raw;
-use storage::mvcc::CheckpointDone;
+use storage::mvcc::{CheckpointDone, View};
 use tokio::sync::oneshot;
 
 use crate::error::Error;
 use crate::request::Request;
+use crate::snapshot::Received;
 use crate::workers;
 
 pub type Reply = Result<Applied, Error>;
@@ -153,6 +154,25 @@ pub enum MemberEvent {
     Transfer {
         to: u64,
     },
+    /// The state for a member that needs it, as `MemberEffects::snapshots_wanted` asked: a view
+    /// and what to say of it.
+    SnapshotReady {
+        to: u64,
+        snapshot: raft::Snapshot,
+        view: View,
+    },
+    /// The transfer to this member ended, or never began.
+    SnapshotSent {
+        to: u64,
+        ok: bool,
+    },
+    /// A state came from the leader, with the message that announces it.
+    SnapshotReceived {
+        message: raft::Message,
+        received: Box<Received>,
+    },
+    /// The state that came is in place.
+    SnapshotInstalled,
     Stop,
 }
 
@@ -185,6 +205,8 @@ pub enum ApplyEvent {
     },
     /// Leadership won or lost: only a leader lets leases expire.
     Leading(bool),
+    /// To be put in the place of all there is.
+    Install(Box<Received>),
     Stop,
 }
 

@@ -7,10 +7,12 @@ use std::time::Duration;
 use raft::{
     Body, Input, Message, NOBODY, Now, Output, Position, Proposed, Raft, Refused, RoleChange,
 };
+use storage::mvcc::View;
 
 use crate::error::Error;
 use crate::event::{Committed, MemberEvent, Proposal, Reply, ReplySlot};
 use crate::request::Request;
+use crate::snapshot::Received;
 
 /// Entries of a write that is not worth a thread of its own.
 const LONE_ENTRIES: usize = 4;
@@ -30,6 +32,12 @@ pub struct Member {
     suspect: u64,
     reads: HashMap<u64, Reading>,
     next_read: u64,
+    /// A state ready for another member, while raft looks at what is to be said of it.
+    prepared: Option<(u64, View)>,
+    /// Members to whom raft sent a snapshot that is not there any more.
+    not_sent: Vec<u64>,
+    /// A state that came, while raft looks at its message.
+    received: Option<Box<Received>>,
     output: Output,
 }
 
@@ -60,6 +68,14 @@ pub struct MemberEffects {
     pub messages: Vec<Message>,
     /// Reads that may be answered once this index is applied.
     pub reads: Vec<(u64, Vec<ReplySlot>)>,
+    /// Members that need the state: answered with `SnapshotReady` or `SnapshotSent`.
+    pub snapshots_wanted: Vec<u64>,
+    /// Messages that travel with a state; answered with `SnapshotSent`.
+    pub transfers: Vec<(Message, View)>,
+    /// For the apply actor, behind `committed`; answered with `SnapshotInstalled`.
+    pub install: Option<Box<Received>>,
+    /// States that came and are of no use.
+    pub unwanted: Vec<Box<Received>>,
     pub stop: bool,
 }
 
@@ -82,6 +98,9 @@ impl Member {
             suspect: NOBODY,
             reads: HashMap::new(),
             next_read: first_read,
+            prepared: None,
+            not_sent: Vec::new(),
+            received: None,
             output: Output::default(),
         }
     }
@@ -126,7 +145,7 @@ impl Member {
                         self.suspect = NOBODY;
                     }
                     if let Body::Snapshot(_) = message.body {
-                        continue; // Nothing can be made of one yet; its sender may try again.
+                        continue; // Without the state it announces.
                     }
                     if self.is_to_wait(&message) {
                         self.held_messages.push(message);
@@ -142,6 +161,16 @@ impl Member {
                 }
                 MemberEvent::Unreachable { peer } => Input::Unreachable { peer },
                 MemberEvent::Transfer { to } => Input::Transfer { to },
+                MemberEvent::SnapshotReady { to, snapshot, view } => {
+                    self.prepared = Some((to, view));
+                    Input::SnapshotReady { to, snapshot }
+                }
+                MemberEvent::SnapshotSent { to, ok } => Input::SnapshotSent { to, ok },
+                MemberEvent::SnapshotReceived { message, received } => {
+                    self.received = Some(received);
+                    Input::Receive(message)
+                }
+                MemberEvent::SnapshotInstalled => Input::SnapshotInstalled { ok: true },
                 MemberEvent::Durable { ticket } => Input::Durable { ticket },
                 MemberEvent::Applied { index } => Input::Applied { index },
                 MemberEvent::ConfChanged { index, change } => Input::ConfChanged {
@@ -173,6 +202,9 @@ impl Member {
         }
         if self.raft.wake_at().is_some_and(|at| at <= now) {
             self.step(now, Input::Tick, effects);
+        }
+        for to in std::mem::take(&mut self.not_sent) {
+            self.step(now, Input::SnapshotSent { to, ok: false }, effects);
         }
         self.give_up(now, effects);
     }
@@ -325,14 +357,8 @@ impl Member {
         if let Some(change) = self.output.role_change.take() {
             effects.role_change = Some(change);
         }
+        self.collect_snapshots(effects);
         effects.messages.append(&mut self.output.messages);
-        for peer in self.output.snapshots_wanted.drain(..) {
-            let peer = format!("{peer:x}");
-            tracing::warn!(
-                "remote-peer-id" = peer,
-                "a member is too far behind to follow by the log"
-            );
-        }
         for read in self.output.reads.drain(..) {
             // Refused ones are asked again when their time comes.
             if let Ok(index) = read.outcome
@@ -356,6 +382,28 @@ impl Member {
                 reply,
             });
         }
+    }
+}
+
+impl Member {
+    fn collect_snapshots(&mut self, effects: &mut MemberEffects) {
+        effects
+            .snapshots_wanted
+            .append(&mut self.output.snapshots_wanted);
+        if self.output.install.take().is_some() {
+            effects.install = self.received.take();
+        }
+        effects.unwanted.extend(self.received.take());
+        let is_snapshot = |message: &mut Message| matches!(message.body, Body::Snapshot(_));
+        for message in self.output.messages.extract_if(.., is_snapshot) {
+            match self.prepared.take_if(|(to, _)| *to == message.to) {
+                Some((_, view)) => effects.transfers.push((message, view)),
+                // It had to wait for the disk first.
+                None => self.not_sent.push(message.to),
+            }
+        }
+        // A view that is not wanted any more would keep pages from being used again.
+        self.prepared = None;
     }
 }
 

@@ -9,6 +9,7 @@ mod codec;
 mod dial;
 mod lease;
 mod serve;
+mod transfer;
 
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -18,6 +19,7 @@ use std::thread::Builder;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use raft::{Body, Message};
+use storage::mvcc::{Reader, View};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -25,6 +27,7 @@ use tokio::task::AbortHandle;
 use crate::event::MemberEvent;
 use crate::inbox::Sender;
 use crate::node::Node;
+use crate::snapshot::{self, Received, Receiver};
 use crate::state::MemberInfo;
 use codec::Kind;
 
@@ -53,10 +56,14 @@ struct Inner {
     member: Sender<MemberEvent>,
     runtime: Handle,
     peers: RwLock<HashMap<u64, Peer>>,
+    /// What states for other members are read from.
+    reader: Reader,
+    /// Where states of other members go.
+    receiver: Receiver,
 }
 
 struct Peer {
-    urls: Vec<String>,
+    target: dial::Target,
     /// By kind; closed while the peer does not read.
     streams: [mpsc::Sender<Message>; 2],
     pipeline: mpsc::Sender<Message>,
@@ -65,7 +72,12 @@ struct Peer {
 
 impl Peers {
     /// Starts the thread that all connections between members live on.
-    pub fn start(me: Introduction, member: Sender<MemberEvent>) -> std::io::Result<Peers> {
+    pub fn start(
+        me: Introduction,
+        member: Sender<MemberEvent>,
+        reader: Reader,
+        receiver: Receiver,
+    ) -> std::io::Result<Peers> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -79,6 +91,8 @@ impl Peers {
             member,
             runtime: handle,
             peers: RwLock::default(),
+            reader,
+            receiver,
         })))
     }
 
@@ -102,7 +116,7 @@ impl Peers {
         });
         for member in members.iter().filter(|m| m.id != self.0.me.member_id) {
             match peers.get(&member.id) {
-                Some(peer) if peer.urls == member.peer_urls => {}
+                Some(peer) if peer.target.urls == member.peer_urls => {}
                 known => {
                     if let Some(peer) = known {
                         peer.tasks.iter().for_each(AbortHandle::abort);
@@ -126,10 +140,10 @@ impl Peers {
         let tasks = [
             runtime.spawn(dial::follow(target.clone(), Kind::Message)),
             runtime.spawn(dial::follow(target.clone(), Kind::MsgApp)),
-            runtime.spawn(dial::pipeline(target, posts)),
+            runtime.spawn(dial::pipeline(target.clone(), posts)),
         ];
         Peer {
-            urls: member.peer_urls.clone(),
+            target,
             streams: [closed(), closed()],
             pipeline,
             tasks: tasks.iter().map(|task| task.abort_handle()).collect(),
@@ -154,8 +168,57 @@ impl Peers {
         }
     }
 
+    /// Takes a view for the member `to`; what there is to say of it goes to our member.
+    pub fn prepare_snapshot(&self, to: u64) {
+        let (reader, member) = (self.0.reader.clone(), self.0.member.clone());
+        self.0.runtime.spawn_blocking(move || {
+            let view = reader.view();
+            let event = match snapshot::describe(&view) {
+                Ok(snapshot) => MemberEvent::SnapshotReady { to, snapshot, view },
+                Err(error) => {
+                    tracing::error!(%error, "failed to read a snapshot's members");
+                    MemberEvent::SnapshotSent { to, ok: false }
+                }
+            };
+            // Nobody to tell once the member has stopped.
+            let _ = member.send(event);
+        });
+    }
+
+    /// Sends a message and the state that goes with it.
+    pub fn send_snapshot(&self, message: Message, view: View) {
+        let to = message.to;
+        let peers = self.0.peers.read();
+        let target = peers.get(&to).map(|peer| peer.target.clone());
+        drop(peers);
+        let member = self.0.member.clone();
+        self.0.runtime.spawn(async move {
+            let ok = match target {
+                Some(target) => transfer::send(target, message, view).await,
+                None => false,
+            };
+            let _ = member.send(MemberEvent::SnapshotSent { to, ok });
+        });
+    }
+
+    fn receive_snapshot(&self, message: Message, received: Received) {
+        let received = Box::new(received);
+        let event = MemberEvent::SnapshotReceived { message, received };
+        let _ = self.0.member.send(event);
+    }
+
+    /// A state that came and is of no use: its space is given back.
+    pub fn discard(&self, received: Box<Received>) {
+        self.0.runtime.spawn_blocking(move || {
+            if let Err(error) = received.discard() {
+                tracing::warn!(%error, "failed to remove a snapshot of no use");
+            }
+        });
+    }
+
     pub(crate) fn urls_of(&self, id: u64) -> Option<Vec<String>> {
-        self.0.peers.read().get(&id).map(|peer| peer.urls.clone())
+        let peers = self.0.peers.read();
+        peers.get(&id).map(|peer| peer.target.urls.clone())
     }
 
     /// The peer `id` began to read; what was for its former connection ends.

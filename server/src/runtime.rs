@@ -40,13 +40,10 @@ use crate::member::Member;
 use crate::metrics::Metrics;
 use crate::node::{Identity, Inner, Limits, Node, RequestIds, Shared};
 use crate::peer::{Introduction, Peers};
+use crate::snapshot::Receiver;
 use crate::watch::{Hub, HubHandle};
 use crate::workers::Workers;
 use deliveries::Deliveries;
-
-/// Applied entries that members of a cluster keep in memory for each other.
-const CLUSTER_KEPT_ENTRIES: usize = 1 << 20;
-const CLUSTER_KEPT_BYTES: usize = 256 << 20;
 
 /// Time since the process began to care.
 #[derive(Clone, Copy)]
@@ -89,11 +86,10 @@ pub fn start(
     let voters = data.voters()?;
     let members = data.members()?;
     let sole_voter = voters == [data.member_id];
-    let mut limits = raft::Limits::default();
-    if !sole_voter {
-        limits.kept_entries = CLUSTER_KEPT_ENTRIES;
-        limits.kept_bytes = CLUSTER_KEPT_BYTES;
-    }
+    let limits = raft::Limits {
+        kept_entries: config.kept_entries(),
+        ..raft::Limits::default()
+    };
     let raft_config = raft::Config {
         limits,
         heartbeat: config.heartbeat_interval,
@@ -132,8 +128,14 @@ pub fn start(
             .map(|url| url.to_string())
             .collect(),
     };
-    let peers = Peers::start(introduction.clone(), member_tx.clone())
-        .unwrap_or_else(|error| fatal("failed to start a thread", &error));
+    let receiver = Receiver::new(data.vfs, data.store_dir)?;
+    let peers = Peers::start(
+        introduction.clone(),
+        member_tx.clone(),
+        reader.clone(),
+        receiver,
+    )
+    .unwrap_or_else(|error| fatal("failed to start a thread", &error));
     peers.set_members(&members);
     let hashes = Arc::new(Hashes::default());
     let for_node = Arc::clone(&metrics);

@@ -3,8 +3,14 @@
 //!
 //! Out: [`Snapshot::of`] a view counts, [`Snapshot::write`] streams; memory is bounded, the view
 //! stays as it is, nobody waits. In: [`load`] fills a store beside the one in use.
+//!
+//! Members of ours send each other [`rows`] instead. Either way [`describe()`] says what raft says
+//! of a state, and a [`Receiver`] takes in what another member sends.
 
+mod describe;
 pub mod load;
+mod receive;
+pub mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +24,9 @@ use storage::mvcc::{Bucket, Change, Root, View};
 
 use crate::error::Error;
 use crate::state;
+
+pub use describe::describe;
+pub use receive::{Form, ReceiveError, Received, Receiver, Receiving};
 
 /// Why a snapshot was not written to its end.
 #[derive(Debug)]

@@ -5,6 +5,8 @@
 mod cluster;
 #[cfg(test)]
 mod frozen;
+#[cfg(test)]
+mod install;
 pub mod kv;
 mod lease;
 #[cfg(test)]
@@ -19,6 +21,7 @@ use storage::mvcc::{Applied, Bucket, Item, Root, Store, Write};
 use crate::error::Error;
 use crate::event::Outcome;
 use crate::request::Request;
+use crate::snapshot::Received;
 
 pub use cluster::{MemberInfo, cluster_version, member_row, members};
 
@@ -131,6 +134,13 @@ impl State {
     ) -> Result<(), Error> {
         let mut write = self.store.write(applied);
         cluster::apply_conf_change(&mut write, change)
+    }
+
+    /// Goes on with the state of another member.
+    pub fn replace(&mut self, received: Received) -> Result<(), Error> {
+        received.replace(&mut self.store)?;
+        self.alarms = alarms(self.store.root())?;
+        Ok(())
     }
 
     /// Moves the applied index past an entry without effect (a new leader's first).

@@ -23,7 +23,7 @@ mod tests;
 mod view;
 mod write;
 
-pub use load::{Incoming, Loader, Position};
+pub use load::{Incoming, Loader, Position, clear_incoming};
 #[cfg(any(test, fuzzing))]
 pub(crate) use model::run::{agree as agree_with_model, survive as survive_power_cut};
 pub use store::{CheckpointDone, CheckpointJob, Reader, Store, SyncJob, View};

@@ -201,6 +201,20 @@ fn case_c_a_store_ahead_of_the_log_voids_it() {
 }
 
 #[test]
+fn case_c_a_tail_of_an_earlier_term_right_behind_a_snapshot_is_void() {
+    let vfs = SimVfs::new(1);
+    let (mut log, _) = open(&vfs, 1, 100);
+    log.append(&write(entries(1, 101..=103), 1, 100)).unwrap();
+    log.sync().unwrap();
+    assert_eq!(
+        positions(&open(&vfs, 1, 100).1).len(),
+        4,
+        "it continues the store"
+    );
+    assert_eq!(positions(&open(&vfs, 4, 100).1), [(4, 100)]);
+}
+
+#[test]
 fn a_reset_voids_all_before_it() {
     let vfs = SimVfs::new(1);
     let (mut log, _) = open(&vfs, 0, 0);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
+use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -162,10 +163,14 @@ async fn ask(me: &Introduction, url: &str, path: &str, body: Bytes) -> io::Resul
     timeout(POST_PATIENCE, asking).await?
 }
 
-async fn send(
+pub(super) async fn send<B>(
     url: &str,
-    mut request: Request<Full<Bytes>>,
-) -> io::Result<http::Response<Incoming>> {
+    mut request: Request<B>,
+) -> io::Result<http::Response<Incoming>>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: std::error::Error + Send + Sync,
+{
     let url = Url::parse(url).map_err(io::Error::other)?;
     let address = url.address();
     let stream = timeout(DIAL_PATIENCE, TcpStream::connect(&address)).await??;
@@ -182,7 +187,7 @@ async fn send(
     sender.send_request(request).await.map_err(io::Error::other)
 }
 
-fn introduced(me: &Introduction, method: &str, path: &str) -> http::request::Builder {
+pub(super) fn introduced(me: &Introduction, method: &str, path: &str) -> http::request::Builder {
     Request::builder()
         .method(method)
         .uri(path)

@@ -23,9 +23,11 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::Peers;
 use super::codec::{Encoder, FRAME_BYTES_MAX, Kind};
 use super::lease::{TimeToLiveRequest, TimeToLiveResponse};
+use super::transfer;
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::event::{LeaseAnswer, LeaseCall};
 use crate::node::Node;
+use crate::snapshot::rows;
 
 /// etcd's: a third of what readers put up with.
 const LINK_HEARTBEAT: Duration = Duration::from_millis(1667);
@@ -72,7 +74,8 @@ async fn connection(stream: TcpStream, peers: Peers, node: Node) {
 async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answer {
     let path = request.uri().path().to_owned();
     let get = request.method() == Method::GET;
-    let wanted = !matches!(path.as_str(), "/raft" | "/leases" | "/leases/internal");
+    let posted = ["/raft", "/raft/snapshot", "/leases", "/leases/internal"];
+    let wanted = !posted.contains(&path.as_str());
     if get != wanted {
         return text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
     }
@@ -81,6 +84,7 @@ async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answe
         "/members" => members(node),
         "/raft/probing" => json(format!("{{\"OK\":true,\"Now\":\"{}\"}}", now_text())),
         "/raft" => raft(peers, request).await,
+        "/raft/snapshot" => snapshot(peers, request).await,
         "/leases" | "/leases/internal" => leases(node, &path, request).await,
         path => match path.strip_prefix("/raft/stream/") {
             Some(rest) => stream(peers, rest, &request),
@@ -90,6 +94,8 @@ async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answe
     if let Ok(id) = format!("{:x}", peers.me().cluster_id).parse() {
         response.headers_mut().insert("X-Etcd-Cluster-ID", id);
     }
+    let form = http::HeaderValue::from_static(rows::FORM);
+    response.headers_mut().insert(rows::HEADER, form);
     response
 }
 
@@ -160,6 +166,33 @@ async fn raft(peers: &Peers, request: Request<Incoming>) -> Answer {
             page(StatusCode::NO_CONTENT, "text/plain", Bytes::new())
         }
         Err(_) => text(StatusCode::BAD_REQUEST, "error unmarshalling raft message"),
+    }
+}
+
+async fn snapshot(peers: &Peers, request: Request<Incoming>) -> Answer {
+    if let Some(refusal) = refuse_stranger(peers, &request) {
+        return refusal;
+    }
+    let Some(receiving) = peers.0.receiver.begin() else {
+        let what = "another snapshot is being received";
+        return text(StatusCode::SERVICE_UNAVAILABLE, what);
+    };
+    let form = transfer::form_of(request.headers());
+    tracing::info!(form = ?form, "receiving database snapshot");
+    match transfer::receive(receiving, form, request.into_body()).await {
+        Ok((message, _)) if message.to != peers.me().member_id => {
+            text(StatusCode::FORBIDDEN, "to field mismatch")
+        }
+        Ok((message, received)) => {
+            let index = received.applied().index;
+            tracing::info!("snapshot-index" = index, "received database snapshot");
+            peers.receive_snapshot(message, received);
+            page(StatusCode::NO_CONTENT, "text/plain", Bytes::new())
+        }
+        Err(error) => {
+            tracing::warn!(%error, "failed to receive a database snapshot");
+            text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())
+        }
     }
 }
 

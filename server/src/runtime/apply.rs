@@ -67,6 +67,9 @@ fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
             .member
             .send(MemberEvent::ConfChanged { index, change });
     }
+    if std::mem::take(&mut effects.installed) {
+        let _ = links.member.send(MemberEvent::SnapshotInstalled);
+    }
     if let Some(index) = effects.applied.take() {
         links.shared.applied.store(index, Ordering::Relaxed);
         let applied = MemberEvent::Applied { index };

@@ -64,6 +64,18 @@ pub(super) fn run_member(
         for (index, slots) in effects.reads.drain(..) {
             let _ = links.apply.send(ApplyEvent::Reads { index, slots });
         }
+        for to in effects.snapshots_wanted.drain(..) {
+            links.peers.prepare_snapshot(to);
+        }
+        for (message, view) in effects.transfers.drain(..) {
+            links.peers.send_snapshot(message, view);
+        }
+        if let Some(received) = effects.install.take() {
+            let _ = links.apply.send(ApplyEvent::Install(received));
+        }
+        for received in effects.unwanted.drain(..) {
+            links.peers.discard(received);
+        }
         links.replies.send(&mut effects.replies);
         if effects.stop {
             let _ = links.log.send(LogEvent::Stop);

@@ -1,3 +1,5 @@
+mod rows;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;

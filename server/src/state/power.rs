@@ -19,10 +19,10 @@ use crate::request::Request;
 
 pub(super) const LOG: &str = "/member/log";
 pub(super) const STORE: &str = "/member/store";
-const ENTRIES: u64 = 120;
+pub(super) const ENTRIES: u64 = 120;
 /// Ways in which unsynced blocks survive, tried after each cut.
-const SURVIVALS: u64 = 4;
-const TERM: u64 = 2;
+pub(super) const SURVIVALS: u64 = 4;
+pub(super) const TERM: u64 = 2;
 
 /// The same request for the same index, always.
 fn request(index: u64) -> Request {
@@ -79,7 +79,7 @@ fn request(index: u64) -> Request {
     }
 }
 
-fn entry(index: u64) -> Entry {
+pub(super) fn entry(index: u64) -> Entry {
     Entry {
         term: TERM,
         index,
@@ -89,7 +89,7 @@ fn entry(index: u64) -> Entry {
 }
 
 /// Applies an entry; a request that is refused moves the applied index only.
-fn apply(state: &mut State, entry: &Entry) {
+pub(super) fn apply(state: &mut State, entry: &Entry) {
     let applied = Applied {
         index: entry.index,
         term: entry.term,
@@ -145,7 +145,7 @@ fn told(item: &Item<'_>) -> String {
 }
 
 pub(super) struct Machine {
-    log: LogWriter,
+    pub(super) log: LogWriter,
     pub(super) state: State,
     /// The newest entry in the log.
     pub(super) last: u64,

@@ -3,7 +3,8 @@
 //! **Where a watcher stands.** The hub has read all changes up to `last`. A joined watcher was
 //! given, or will find in front of it in its mailbox, every event up to `last` from the revision
 //! on that `Joined` named. A stream whose mailbox is full is detached by moving on its `epoch`:
-//! its watchers stay in the index, and cost one comparison each, until they join again.
+//! its watchers stay in the index, and cost one comparison each, until they join again. So are all
+//! streams when a snapshot takes the place of the store's content.
 //!
 //! **While nobody watches** the hub follows the revision and reads nothing.
 //!
@@ -44,6 +45,8 @@ pub struct Hub {
     events: Vec<HubEvent>,
     /// All changes up to this revision have been handed over.
     last: i64,
+    /// Of the store that `last` was read from.
+    generation: u64,
     index: Index,
     /// By the number the index knows.
     watchers: Vec<Option<Watcher>>,
@@ -104,13 +107,15 @@ impl Hub {
     /// A hub that begins at the newest published revision, and the way to it.
     pub fn new(reader: Reader) -> (Hub, HubHandle) {
         let (handle, inbox) = HubHandle::new();
-        let last = reader.view().revision();
+        let view = reader.view();
+        let (last, generation) = (view.revision(), view.generation());
         inbox.set_seen(last);
         let hub = Hub {
             reader,
             inbox,
             events: Vec::new(),
             last,
+            generation,
             index: Index::default(),
             watchers: Vec::new(),
             free_watchers: Vec::new(),
@@ -190,6 +195,10 @@ impl Hub {
     fn advance(&mut self) -> Result<()> {
         let view = self.reader.view();
         let through = view.revision();
+        if view.generation() != self.generation {
+            self.generation = view.generation();
+            self.let_go();
+        }
         if through <= self.last {
             return Ok(());
         }
@@ -199,6 +208,19 @@ impl Hub {
         self.last = through;
         self.inbox.set_seen(through);
         Ok(())
+    }
+
+    /// The store's content was replaced: what came between may be compacted in it. Every stream
+    /// has to look for itself.
+    fn let_go(&mut self) {
+        for stream in self.streams.iter_mut().flatten().filter(|s| s.live > 0) {
+            stream.live = 0;
+            stream.epoch += 1;
+            let through = self.last;
+            let waker = stream.mailbox.answer(Item::Detached { through });
+            self.wakers.extend(waker);
+        }
+        self.live = 0;
     }
 
     fn hand_over(&mut self, view: &View, through: i64) -> Result<()> {

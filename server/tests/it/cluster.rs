@@ -107,7 +107,7 @@ fn found(dir: &Path) -> Vec<Member> {
 }
 
 /// Again until it succeeds: an answer that got lost says nothing.
-async fn ask<T, F>(url: &str, call: impl Fn(Client) -> F) -> T
+pub(crate) async fn ask<T, F>(url: &str, call: impl Fn(Client) -> F) -> T
 where
     F: Future<Output = Result<T, tonic::Status>>,
 {
@@ -122,7 +122,7 @@ where
     panic!("{url} does not answer")
 }
 
-async fn put(url: &str, key: &str) {
+pub(crate) async fn put(url: &str, key: &str) {
     let request = pb::PutRequest {
         key: key.to_owned().into(),
         value: key.to_owned().into(),
@@ -135,7 +135,7 @@ async fn put(url: &str, key: &str) {
     .await;
 }
 
-async fn holds(url: &str, key: &str) -> bool {
+pub(crate) async fn holds(url: &str, key: &str) -> bool {
     let request = pb::RangeRequest {
         key: key.to_owned().into(),
         ..Default::default()
@@ -152,7 +152,7 @@ async fn holds(url: &str, key: &str) -> bool {
         .any(|kv| kv.value == key.as_bytes())
 }
 
-async fn hash(url: &str) -> u32 {
+pub(crate) async fn hash(url: &str) -> u32 {
     let answer = ask(url, |client| async move {
         let request = pb::HashKvRequest { revision: 0 };
         client.maintenance().hash_kv(request).await

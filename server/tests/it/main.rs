@@ -8,10 +8,12 @@
 
 mod bad_disk;
 mod bad_input;
+mod catch_up;
 mod clients;
 mod cluster;
 mod crash;
 mod differential;
+mod fleet;
 mod pages;
 mod rng;
 mod slow_watch;

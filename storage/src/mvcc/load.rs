@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::compact::Compaction;
 use super::key::{HEAD, Stamp, TOMBSTONE};
-use super::{Applied, Bucket, Change, Item, Revision, Store};
+use super::{Applied, Bucket, Change, Item, Revision, Root, Store};
 use crate::vfs::Vfs;
 use crate::{Error, Result};
 
@@ -60,12 +60,9 @@ impl Loader {
     pub fn create(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Loader> {
         vfs.create_dir_all(dir)
             .map_err(Error::io("create directory", dir))?;
-        let path = dir.join(FILE_NAME);
-        if vfs.exists(&path).map_err(Error::io("look for", &path))? {
-            vfs.remove(&path).map_err(Error::io("remove", &path))?;
-        }
+        clear_incoming(&*vfs, dir)?;
         Ok(Loader {
-            store: Store::open_file(vfs.clone(), &path)?,
+            store: Store::open_file(vfs.clone(), &dir.join(FILE_NAME))?,
             vfs,
             dir: dir.to_owned(),
             newest: Revision::default(),
@@ -175,6 +172,18 @@ impl Loader {
 }
 
 impl Incoming {
+    /// What it holds.
+    pub fn root(&self) -> &Root {
+        self.store.root()
+    }
+
+    /// Takes it away: nobody wants it.
+    pub fn discard(self) -> Result<()> {
+        let Incoming { vfs, dir, store } = self;
+        drop(store);
+        clear_incoming(&*vfs, &dir)
+    }
+
     /// Puts the file in the place of the store in its directory, if there is one, and opens it.
     /// Nobody has that one open: a store in use is replaced by [`Store::replace`].
     pub fn install(self) -> Result<Store> {
@@ -198,6 +207,7 @@ impl Store {
             mut store,
         } = incoming;
         store.take_place(&*vfs, &dir)?;
+        store.root.generation = self.root.generation + 1;
         std::mem::swap(&mut self.root, &mut store.root);
         std::mem::swap(&mut self.file, &mut store.file);
         self.compaction = store.compaction;
@@ -206,6 +216,15 @@ impl Store {
         self.publish();
         Ok(())
     }
+}
+
+/// Takes away what a load in `dir` left that was never installed.
+pub fn clear_incoming(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let path = dir.join(FILE_NAME);
+    if vfs.exists(&path).map_err(Error::io("look for", &path))? {
+        vfs.remove(&path).map_err(Error::io("remove", &path))?;
+    }
+    Ok(())
 }
 
 /// What the rows' form on disk can hold.

@@ -101,6 +101,7 @@ impl Store {
             compacted: meta.compacted,
             settled: meta.compaction.done,
             applied: meta.applied,
+            generation: 0,
             census: Arc::new(()),
         };
         Ok(Store {

@@ -40,6 +40,7 @@ pub struct Root {
     /// All that the newest compaction drops has been removed.
     pub(super) settled: bool,
     pub(super) applied: Applied,
+    pub(super) generation: u64,
     /// One clone per root that is alive: see [`super::Stats::views`].
     pub(super) census: Arc<()>,
 }
@@ -57,6 +58,12 @@ impl Root {
 
     pub fn applied(&self) -> Applied {
         self.applied
+    }
+
+    /// How often the whole content was replaced since the store was opened: what one root has
+    /// need not follow from one of another generation by the changes that are there.
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// The version of `key` that was live at `at`.

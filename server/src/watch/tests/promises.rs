@@ -260,6 +260,43 @@ fn a_watcher_that_is_not_behind_loses_nothing_to_a_compaction_at_once() {
 }
 
 #[test]
+fn a_watcher_finds_in_a_snapshot_what_came_between() {
+    let (mut rig, mut leader) = (Rig::new(), Rig::new());
+    let mut client = rig.client();
+    created(&mut rig, &mut client, watch("a", 0));
+    for rig in [&mut rig, &mut leader] {
+        rig.put("a", "1");
+    }
+    rig.turn();
+    for value in ["2", "3"] {
+        leader.put("a", value);
+    }
+    rig.replace_with(&leader);
+    rig.put("a", "4");
+    let responses = answers(&mut rig, &mut client);
+    let revisions: Vec<i64> = all_seen(&responses).iter().map(|seen| seen.0).collect();
+    assert_eq!(revisions, [2, 3, 4, 5]);
+}
+
+#[test]
+fn a_watcher_whose_events_are_compacted_in_a_snapshot_is_told_so() {
+    let (mut rig, mut leader) = (Rig::new(), Rig::new());
+    let mut client = rig.client();
+    created(&mut rig, &mut client, watch("a", 0));
+    for _ in 0..5 {
+        leader.put("a", "1");
+    }
+    leader.compact(5);
+    rig.replace_with(&leader);
+    rig.put("a", "2");
+    let responses = answers(&mut rig, &mut client);
+    assert_eq!(all_seen(&responses), []);
+    assert_eq!(responses.len(), 1);
+    assert!(responses[0].canceled);
+    assert_eq!(responses[0].compact_revision, 5);
+}
+
+#[test]
 fn refused_watches_are_announced_and_canceled_in_one_message() {
     let mut rig = Rig::new();
     let mut client = rig.client();

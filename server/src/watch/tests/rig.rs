@@ -12,11 +12,14 @@ use prost::Message;
 use storage::mvcc::{Applied, KeyRange, Options, Reader, Store, Write};
 use storage::vfs::sim::SimVfs;
 
+use crate::snapshot::rows;
 use crate::watch::{HistoryRead, Hub, HubHandle, Out, Stream, StreamOptions};
 
 pub(super) const FRAGMENT_BYTES: usize = 2 << 20;
+const DIR: &str = "/store";
 
 pub(super) struct Rig {
+    vfs: Arc<SimVfs>,
     pub(super) store: Store,
     pub(super) reader: Reader,
     pub(super) hub: Hub,
@@ -27,11 +30,12 @@ pub(super) struct Rig {
 impl Rig {
     pub(super) fn new() -> Rig {
         let vfs = Arc::new(SimVfs::new(1));
-        let mut store = Store::open(vfs, Path::new("/store"), Options::default()).unwrap();
+        let mut store = Store::open(vfs.clone(), Path::new(DIR), Options::default()).unwrap();
         store.publish();
         let reader = store.reader();
         let (hub, handle) = Hub::new(reader.clone());
         Rig {
+            vfs,
             store,
             reader,
             hub,
@@ -84,6 +88,17 @@ impl Rig {
             while !self.store.compact_step(100).unwrap().done {}
             self.store.publish();
         }
+    }
+
+    /// Another member's state takes the place of this one's.
+    pub(super) fn replace_with(&mut self, other: &Rig) {
+        let mut rows = Vec::new();
+        rows::write(&other.reader.view(), &mut rows).unwrap();
+        let vfs: Arc<SimVfs> = Arc::clone(&self.vfs);
+        let incoming = rows::load(vfs, Path::new(DIR), &mut &rows[..]).unwrap();
+        self.store.replace(incoming).unwrap();
+        self.index = other.index;
+        self.publish();
     }
 
     pub(super) fn revision(&self) -> i64 {

@@ -3,7 +3,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::model::run::{self, DIR, Input, Runner, compare};
-use super::super::{KeyRange, Root, Write};
+use super::super::{KeyRange, Write};
 use super::*;
 use crate::vfs::sim::SimVfs;
 
@@ -98,6 +98,8 @@ fn a_store_goes_on_from_what_replaced_its_content() {
     let (reader, before) = (store.reader(), store.reader().view());
     store.replace(load(&vfs, other.root()).unwrap()).unwrap();
     assert_eq!(before.count(KeyRange::ALL, 0).unwrap(), 1);
+    let generations = [&before, &reader.view()].map(|view| view.generation());
+    assert_eq!(generations, [0, 1]);
     assert_eq!(reader.view().count(KeyRange::ALL, 0).unwrap(), 39);
     assert_eq!(reader.view().applied(), other.root().applied());
 

@@ -1,0 +1,257 @@
+//! A state from another member, on its way in: it is loaded beside the store in use, durable when
+//! it is complete, and takes that one's place only when raft says so.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use etcd_files::bbolt::read::Database;
+use etcd_files::schema;
+use raft::{Body, Message, Position};
+use storage::mvcc::{Applied, Incoming, clear_incoming};
+use storage::vfs::{Open, Vfs};
+
+use super::load::{self, FileSource, Plan};
+use super::rows;
+
+/// etcd's file while it comes: it can be read only when it is whole.
+const DATABASE: &str = "incoming.db";
+/// The message in front of the state is not read when it is longer: etcd's limit.
+const MESSAGE_BYTES_MAX: u64 = 64 << 20;
+const COPY_BYTES: usize = 256 << 10;
+
+/// The form in which a state travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// etcd's database file.
+    Database,
+    /// Ours: [`rows`].
+    Rows,
+}
+
+/// Where states of other members are put. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    vfs: Arc<dyn Vfs>,
+    /// The store's directory.
+    dir: PathBuf,
+    /// One at a time, until it is in place or not wanted: they share a name.
+    taken: Arc<AtomicBool>,
+}
+
+/// The right to receive one.
+#[derive(Debug)]
+pub struct Receiving {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    permit: Permit,
+}
+
+/// A state that is durable, beside the store in use.
+#[derive(Debug)]
+pub struct Received {
+    incoming: Incoming,
+    _permit: Permit,
+}
+
+/// Given back when dropped.
+#[derive(Debug)]
+struct Permit(Arc<AtomicBool>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Why nothing was received.
+#[derive(Debug)]
+pub enum ReceiveError {
+    Input(io::Error),
+    /// The message in front is not what it should be, or the state not what the message says.
+    Refused(String),
+    Rows(rows::LoadError),
+    Database(load::LoadError),
+    Storage(storage::Error),
+}
+
+impl Receiver {
+    /// `dir` is the store's. What an interrupted run left there is cleared away.
+    pub fn new(vfs: Arc<dyn Vfs>, dir: PathBuf) -> storage::Result<Receiver> {
+        clear(&*vfs, &dir)?;
+        let taken = Arc::default();
+        Ok(Receiver { vfs, dir, taken })
+    }
+
+    /// `None` while another one is being received, or waits to be put in place.
+    pub fn begin(&self) -> Option<Receiving> {
+        let free = !self.taken.swap(true, Ordering::Acquire);
+        let permit = free.then(|| Permit(Arc::clone(&self.taken)))?;
+        Some(Receiving {
+            vfs: Arc::clone(&self.vfs),
+            dir: self.dir.clone(),
+            permit,
+        })
+    }
+}
+
+impl Receiving {
+    /// Reads what etcd calls a merged snapshot to its end: the length of the message (u64, big
+    /// endian), the message, the state. Takes as long as that takes to come.
+    pub fn read(
+        self,
+        form: Form,
+        input: &mut dyn Read,
+    ) -> Result<(Message, Received), ReceiveError> {
+        let message = read_message(input)?;
+        let Body::Snapshot(snapshot) = &message.body else {
+            return Err(ReceiveError::Refused("not a snapshot's message".to_owned()));
+        };
+        let loaded = match form {
+            Form::Rows => {
+                let loaded = rows::load(Arc::clone(&self.vfs), &self.dir, input);
+                loaded.map_err(ReceiveError::Rows)
+            }
+            Form::Database => self.read_database(snapshot.position, input),
+        };
+        let incoming = loaded.and_then(|incoming| check(incoming, snapshot.position));
+        // The space is wanted back at once; what cannot be cleared now is cleared at the next try.
+        let _ = clear_after(&*self.vfs, &self.dir, incoming.is_ok());
+        let received = Received {
+            incoming: incoming?,
+            _permit: self.permit,
+        };
+        Ok((message, received))
+    }
+
+    fn read_database(
+        &self,
+        position: Position,
+        input: &mut dyn Read,
+    ) -> Result<Incoming, ReceiveError> {
+        let path = self.dir.join(DATABASE);
+        let storage = |what| {
+            let path = path.clone();
+            move |error| ReceiveError::Storage(storage::Error::io(what, &path)(error))
+        };
+        clear(&*self.vfs, &self.dir).map_err(ReceiveError::Storage)?;
+        let file = self.vfs.open(&path, Open::New).map_err(storage("create"))?;
+        let (mut buffer, mut at) = (vec![0; COPY_BYTES], 0);
+        loop {
+            let count = input.read(&mut buffer).map_err(ReceiveError::Input)?;
+            if count == 0 {
+                break;
+            }
+            let written = file.write_at(&buffer[..count], at);
+            written.map_err(storage("write"))?;
+            at += count as u64;
+        }
+        let source = Database::open(FileSource(file));
+        let database = source.map_err(|error| ReceiveError::Database(error.into()))?;
+        let plan = plan(&database, position)?;
+        let loaded = load::load(Arc::clone(&self.vfs), &self.dir, &database, &plan);
+        loaded.map_err(ReceiveError::Database)
+    }
+}
+
+impl Received {
+    /// The newest log entry in it.
+    pub fn applied(&self) -> Applied {
+        self.incoming.root().applied()
+    }
+
+    /// The state, to be put in place before anything else is received.
+    pub fn replace(self, store: &mut storage::mvcc::Store) -> storage::Result<()> {
+        store.replace(self.incoming)
+    }
+
+    pub fn discard(self) -> storage::Result<()> {
+        self.incoming.discard()
+    }
+}
+
+fn read_message(input: &mut dyn Read) -> Result<Message, ReceiveError> {
+    let mut length = [0; 8];
+    input.read_exact(&mut length).map_err(ReceiveError::Input)?;
+    let length = u64::from_be_bytes(length);
+    if length > MESSAGE_BYTES_MAX {
+        return Err(ReceiveError::Refused("the message is too long".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    let read = input.take(length).read_to_end(&mut bytes);
+    read.map_err(ReceiveError::Input)?;
+    if (bytes.len() as u64) < length {
+        return Err(ReceiveError::Input(io::ErrorKind::UnexpectedEof.into()));
+    }
+    raft::wire::decode_message(&bytes.into())
+        .map_err(|error| ReceiveError::Refused(format!("the message cannot be read: {error}")))
+}
+
+/// etcd's file may be older than its message by entries that changed nothing in it.
+fn plan(database: &Database<FileSource>, position: Position) -> Result<Plan, ReceiveError> {
+    let damaged = |error: etcd_files::bbolt::read::Error| ReceiveError::Database(error.into());
+    let mut index = 0;
+    if let Some(meta) = database.bucket(schema::META.as_bytes()).map_err(damaged)? {
+        let mut row = |key: &[u8], value: &[u8]| -> Result<(), etcd_files::bbolt::read::Error> {
+            if key == schema::CONSISTENT_INDEX {
+                index = value.try_into().map_or(u64::MAX, u64::from_be_bytes);
+            }
+            Ok(())
+        };
+        database.rows(&meta, &mut row).map_err(damaged)?;
+    }
+    if index > position.index {
+        let what = format!("a state of entry {index} for entry {}", position.index);
+        return Err(ReceiveError::Refused(what));
+    }
+    let Position { index, term } = position;
+    Ok(Plan {
+        applied: Some(Applied { index, term }),
+        ..Plan::default()
+    })
+}
+
+fn check(incoming: Incoming, position: Position) -> Result<Incoming, ReceiveError> {
+    let Applied { index, term } = incoming.root().applied();
+    if (Position { term, index }) == position {
+        return Ok(incoming);
+    }
+    let what = format!(
+        "a state of entry {term}.{index} for entry {}.{}",
+        position.term, position.index
+    );
+    Err(ReceiveError::Refused(what))
+}
+
+fn clear(vfs: &dyn Vfs, dir: &Path) -> storage::Result<()> {
+    clear_after(vfs, dir, false)
+}
+
+/// Takes away etcd's file, and what was loaded from it unless that is `wanted`.
+fn clear_after(vfs: &dyn Vfs, dir: &Path, wanted: bool) -> storage::Result<()> {
+    let path = dir.join(DATABASE);
+    let io = |what| storage::Error::io(what, &path);
+    if vfs.exists(&path).map_err(io("look for"))? {
+        vfs.remove(&path).map_err(io("remove"))?;
+    }
+    match wanted {
+        true => Ok(()),
+        false => clear_incoming(vfs, dir),
+    }
+}
+
+impl fmt::Display for ReceiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReceiveError::Input(error) => write!(f, "the stream broke off: {error}"),
+            ReceiveError::Refused(what) => f.write_str(what),
+            ReceiveError::Rows(error) => error.fmt(f),
+            ReceiveError::Database(error) => error.fmt(f),
+            ReceiveError::Storage(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReceiveError {}

@@ -1,0 +1,130 @@
+//! Members of one cluster as child processes that can be stopped and started again one by one,
+//! with their logs in files.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test runs processes, reads their logs and waits for them"
+)]
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// For anything that happens by itself.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(2);
+
+pub(crate) struct Process {
+    program: PathBuf,
+    words: Vec<String>,
+    pub(crate) name: String,
+    pub(crate) dir: PathBuf,
+    log: PathBuf,
+    /// For clients.
+    pub(crate) url: String,
+    pub(crate) peer_url: String,
+    child: Option<Child>,
+}
+
+impl Process {
+    /// A member to be, on free ports: `dir` will hold its data and its log.
+    pub(crate) fn new(program: impl AsRef<Path>, dir: &Path, name: &str) -> Process {
+        let urls = free_urls();
+        let data = dir.join(name);
+        let words = vec![
+            format!("--name={name}"),
+            format!("--data-dir={}", data.display()),
+            format!("--listen-peer-urls={}", urls[0]),
+            format!("--initial-advertise-peer-urls={}", urls[0]),
+            format!("--listen-client-urls={}", urls[1]),
+            format!("--advertise-client-urls={}", urls[1]),
+        ];
+        let [peer_url, url] = urls;
+        Process {
+            program: program.as_ref().to_owned(),
+            words,
+            name: name.to_owned(),
+            log: dir.join(format!("{name}.log")),
+            dir: data,
+            url,
+            peer_url,
+            child: None,
+        }
+    }
+
+    pub(crate) fn flag(&mut self, flag: String) {
+        self.words.push(flag);
+    }
+
+    /// `NAME=URL`, as in `--initial-cluster`.
+    pub(crate) fn place(&self) -> String {
+        format!("{}={}", self.name, self.peer_url)
+    }
+
+    /// Begins a new log.
+    pub(crate) fn start(&mut self) {
+        assert!(self.child.is_none(), "{} runs", self.name);
+        let log = File::create(&self.log).unwrap();
+        let child = Command::new(&self.program)
+            .args(&self.words)
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        self.child = Some(child.unwrap());
+    }
+
+    /// kill -9.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // One that has ended already is what is wanted.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// What it logged since its last start.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// So many members of a new cluster, started.
+pub(crate) fn found(
+    program: impl AsRef<Path>,
+    dir: &Path,
+    count: usize,
+    flags: &[&str],
+) -> Vec<Process> {
+    let member = |i: usize| Process::new(program.as_ref(), dir, &format!("m{i}"));
+    let mut members: Vec<Process> = (0..count).map(member).collect();
+    let places: Vec<String> = members.iter().map(Process::place).collect();
+    for member in &mut members {
+        member.flag(format!("--initial-cluster={}", places.join(",")));
+        flags
+            .iter()
+            .for_each(|flag| member.flag((*flag).to_owned()));
+        member.start();
+    }
+    members
+}
+
+/// Until `is_so`; after `PATIENCE` the test fails and tells what `detail` says.
+pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool, detail: impl Fn() -> String) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "waited for {what}:\n{}", detail());
+        std::thread::sleep(POLL);
+    }
+}
+
+fn free_urls() -> [String; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| format!("http://{}", listener.local_addr().unwrap()))
+}
