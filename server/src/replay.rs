@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::state::{Effects, State};
 
 /// Entries between two looks at the store's memory.
-const ENTRIES_PER_PUBLISH: u64 = 64;
+const ENTRIES_PER_SPILL: u64 = 64;
 
 /// Opens the log in `dir` for a state that it continues. Returns how many entries it applied.
 pub(crate) fn open_log(
@@ -37,7 +37,7 @@ pub(crate) fn open_log(
             return Err(storage::Error::corrupt(dir, 0, what));
         }
         replayed += 1;
-        if replayed % ENTRIES_PER_PUBLISH == 0 {
+        if replayed % ENTRIES_PER_SPILL == 0 {
             keep_small(state)?;
         }
         Ok(())
@@ -82,7 +82,6 @@ fn keep_small(state: &mut State) -> storage::Result<()> {
     if let Some(job) = store.spill()? {
         job.run()?;
     }
-    store.publish();
     if store.stats().dirty_bytes >= DIRTY_BYTES_TO_CHECKPOINT
         && let Some(job) = store.begin_checkpoint()
     {

@@ -124,22 +124,70 @@ impl Tree {
         if self.kind.order == KeyOrder::KeyThenRevision {
             assert!(key.len() >= SUFFIX_BYTES, "key without a revision");
         }
+        let kind = self.kind;
         let mut found = false;
         loop {
-            let kind = self.kind;
-            let root = self.root_mut(w)?;
-            let mut outcome = insert_below(&kind, w, root, key, value, true)?;
-            let weight = self.weight.wrapping_add(outcome.weight);
-            if let Some(split) = outcome.split.take() {
-                self.grow(w, weight, split);
-            }
-            self.weight = weight;
+            let outcome = self.insert_with(w, key, |w, leaf, edge| {
+                Ok(insert_in_leaf(&kind, w, leaf, key, value, edge))
+            })?;
             found |= outcome.found;
             if !outcome.retry {
                 self.len += u64::from(!found);
                 return Ok(found);
             }
         }
+    }
+
+    /// Inserts `key`, which is not there, with the value that `make` has for it when it has seen
+    /// the entry that comes next: its key, and its value to be edited where it lies. `false`, and
+    /// nothing has happened: that entry is in another leaf. One descent for three.
+    pub(crate) fn insert_before_next<V: AsRef<[u8]>>(
+        &mut self,
+        w: &mut Writer,
+        key: &[u8],
+        make: impl FnOnce(Option<(&[u8], &mut [u8])>) -> Result<V>,
+    ) -> Result<bool> {
+        let kind = self.kind;
+        let (mut make, mut made) = (Some(make), None);
+        let outcome = self.insert_with(w, key, |w, leaf, edge| {
+            let (Ok(index) | Err(index)) = leaf.page().search(kind.order, key);
+            if index == leaf.page().count() && !edge {
+                return Ok(Outcome::default());
+            }
+            let make = make.take().expect("one leaf is reached");
+            let (value, change) = see_next(&kind, leaf, index, make)?;
+            let value = made.insert(value);
+            let entry = (key, value.as_ref());
+            let mut outcome = put_in_leaf(&kind, w, leaf, entry, Err(index), edge);
+            outcome.weight = outcome.weight.wrapping_add(change);
+            Ok(outcome)
+        })?;
+        match made {
+            None => Ok(false),
+            Some(value) if outcome.retry => self.insert(w, key, value.as_ref()).map(|_| true),
+            Some(_) => {
+                self.len += 1;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Has `in_leaf` change the leaf where `key` belongs; its flag says that it is the last one.
+    fn insert_with(
+        &mut self,
+        w: &mut Writer,
+        key: &[u8],
+        mut in_leaf: impl FnMut(&mut Writer, &mut Node, bool) -> Result<Outcome>,
+    ) -> Result<Outcome> {
+        let kind = self.kind;
+        let root = self.root_mut(w)?;
+        let mut outcome = insert_below(&kind, w, root, key, true, &mut in_leaf)?;
+        let weight = self.weight.wrapping_add(outcome.weight);
+        if let Some(split) = outcome.split.take() {
+            self.grow(w, weight, split);
+        }
+        self.weight = weight;
+        Ok(outcome)
     }
 
     /// Edits the value of `key` where it lies (same length); answers whether there is one.
@@ -237,17 +285,17 @@ fn insert_below(
     w: &mut Writer,
     link: &mut Arc<Node>,
     key: &[u8],
-    value: &[u8],
     edge: bool,
+    in_leaf: &mut impl FnMut(&mut Writer, &mut Node, bool) -> Result<Outcome>,
 ) -> Result<Outcome> {
     let node = w.own(link);
     if node.page().level() == 0 {
-        return Ok(insert_in_leaf(kind, w, node, key, value, edge));
+        return in_leaf(w, node, edge);
     }
     let index = node.page().child_for(kind.order, key);
     let edge = edge && index + 1 == node.page().count();
     let child = w.load_child(kind, node, index)?;
-    let mut outcome = insert_below(kind, w, child, key, value, edge)?;
+    let mut outcome = insert_below(kind, w, child, key, edge, in_leaf)?;
     if outcome.weight == 0 && outcome.split.is_none() {
         return Ok(outcome);
     }
@@ -263,6 +311,25 @@ fn insert_below(
         }
     }
     Ok(outcome)
+}
+
+/// What `make` says after it saw, and perhaps edited, the entry at `index`; and the change of that
+/// one's weight.
+fn see_next<V>(
+    kind: &TreeKind,
+    leaf: &mut Node,
+    index: usize,
+    make: impl FnOnce(Option<(&[u8], &mut [u8])>) -> Result<V>,
+) -> Result<(V, u64)> {
+    if index == leaf.page().count() {
+        return Ok((make(None)?, 0));
+    }
+    let (key, value) = leaf.image.entry_mut(index);
+    let before = (kind.weigh)(key, value);
+    let made = make(Some((key, value)))?;
+    let (key, value) = leaf.image.entry_mut(index);
+    let after = (kind.weigh)(key, value);
+    Ok((made, after.wrapping_sub(before)))
 }
 
 fn insert_in_leaf(
@@ -281,6 +348,19 @@ fn insert_in_leaf(
     } else {
         page.search(kind.order, key)
     };
+    put_in_leaf(kind, w, node, (key, value), place_of, edge)
+}
+
+/// `place_of`: where the key is, or belongs.
+fn put_in_leaf(
+    kind: &TreeKind,
+    w: &mut Writer,
+    node: &mut Node,
+    (key, value): (&[u8], &[u8]),
+    place_of: std::result::Result<usize, usize>,
+    edge: bool,
+) -> Outcome {
+    let page = node.page();
     let mut weight = (kind.weigh)(key, value);
     let mut old_weight = 0;
     let (found, index) = match place_of {

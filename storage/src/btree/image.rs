@@ -223,6 +223,14 @@ impl Image {
         &mut self.bytes[range]
     }
 
+    /// An entry's key, and its value to be edited.
+    pub(super) fn entry_mut(&mut self, index: usize) -> (&[u8], &mut [u8]) {
+        let value = self.page().value_range(index);
+        let key = value.start - self.page().key(index).len();
+        let (key, value) = self.bytes[key..value.end].split_at_mut(value.start - key);
+        (key, value)
+    }
+
     #[inline]
     pub(super) fn set_weight(&mut self, index: usize, weight: u64) {
         self.value_mut(index)[..8].copy_from_slice(&weight.to_le_bytes());

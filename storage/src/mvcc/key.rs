@@ -90,10 +90,6 @@ impl StampBytes {
         out
     }
 
-    pub(super) fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes[self.len] = value as u8 | 0x80;
@@ -102,6 +98,12 @@ impl StampBytes {
         }
         self.bytes[self.len] = value as u8;
         self.len += 1;
+    }
+}
+
+impl AsRef<[u8]> for StampBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
 }
 
@@ -202,7 +204,7 @@ pub(super) fn row_head(out: &mut Vec<u8>, stamp: &Stamp, revision: Revision, key
         flags: stamp.flags & TOMBSTONE,
         ..*stamp
     };
-    out.extend_from_slice(StampBytes::new(&flags, revision).as_slice());
+    out.extend_from_slice(StampBytes::new(&flags, revision).as_ref());
     put_varint(out, key.len() as u64);
     out.extend_from_slice(key);
 }

@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Deref};
 
 use super::key::{self, HEAD, Stamp, StampBytes, TOMBSTONE, VersionKey};
 use super::{Applied, Bucket, KeyRange, Revision, Root, Store};
-use crate::Result;
+use crate::{Error, Result};
 
 /// A deletion of many keys gathers this many before it writes their tombstones: reading and
 /// writing a tree do not mix, and memory stays bounded.
@@ -35,19 +35,19 @@ impl<'a> Write<'a> {
     }
 
     pub fn put(&mut self, key: &[u8], value: &[u8], lease: i64) -> Result<()> {
-        let old = self.store.root.head(key)?;
-        let live = old.filter(|(_, stamp)| !stamp.is_tombstone());
         let revision = self.begin_change();
-        let stamp = Stamp {
-            flags: HEAD,
-            create_revision: live.map_or(revision.main, |(_, old)| old.create_revision),
-            version: live.map_or(1, |(_, old)| old.version + 1),
-            lease,
-        };
-        let old_lease = live.map_or(0, |(_, old)| old.lease);
-        let old_revision = old.map(|(revision, _)| revision);
-        self.store
-            .push_change(key, value, revision, stamp, old_revision)?;
+        let mut old_lease = 0;
+        let stamp = self.store.push_version(key, revision, |old| {
+            let live = old.filter(|stamp| !stamp.is_tombstone());
+            old_lease = live.map_or(0, |old| old.lease);
+            Stamp {
+                flags: HEAD,
+                create_revision: live.map_or(revision.main, |old| old.create_revision),
+                version: live.map_or(1, |old| old.version + 1),
+                lease,
+            }
+        })?;
+        self.store.push_row(key, value, revision, stamp)?;
         self.store.move_lease(key, old_lease, lease)
     }
 
@@ -59,7 +59,7 @@ impl<'a> Write<'a> {
         loop {
             let start = resume.as_deref().unwrap_or(range.start);
             let chunk = self.live_keys(KeyRange { start, ..range })?;
-            for (key, old, lease) in chunk.iter() {
+            for (key, lease) in chunk.iter() {
                 let revision = self.begin_change();
                 let stamp = Stamp {
                     flags: HEAD | TOMBSTONE,
@@ -67,8 +67,8 @@ impl<'a> Write<'a> {
                     version: 0,
                     lease: 0,
                 };
-                self.store
-                    .push_change(key, b"", revision, stamp, Some(old))?;
+                self.store.push_version(key, revision, |_| stamp)?;
+                self.store.push_row(key, b"", revision, stamp)?;
                 self.store.move_lease(key, lease, 0)?;
             }
             deleted += chunk.rows.len() as u64;
@@ -79,7 +79,7 @@ impl<'a> Write<'a> {
             let mut next = chunk
                 .iter()
                 .last()
-                .map_or(Vec::new(), |(key, ..)| key.to_vec());
+                .map_or(Vec::new(), |(key, _)| key.to_vec());
             next.push(0);
             resume = Some(next);
         }
@@ -134,9 +134,9 @@ impl<'a> Write<'a> {
         let mut chunk = Chunk::default();
         self.store
             .root
-            .walk(range, i64::MAX, &mut |key, revision, stamp| {
+            .walk(range, i64::MAX, &mut |key, _, stamp| {
                 chunk.bytes.extend_from_slice(key);
-                chunk.rows.push((chunk.bytes.len(), revision, stamp.lease));
+                chunk.rows.push((chunk.bytes.len(), stamp.lease));
                 Ok(if chunk.rows.len() < DELETE_CHUNK_KEYS {
                     ControlFlow::Continue(())
                 } else {
@@ -148,14 +148,61 @@ impl<'a> Write<'a> {
 }
 
 impl Store {
-    /// Writes one change into both trees and takes the head mark from the version before it.
-    fn push_change(
+    /// Puts a version into the key tree, with the stamp that `make` has for it once it saw that of
+    /// the newest version so far, and takes the head mark from that one.
+    fn push_version(
+        &mut self,
+        key: &[u8],
+        revision: Revision,
+        make: impl FnOnce(Option<Stamp>) -> Stamp,
+    ) -> Result<Stamp> {
+        let Store { root, file, .. } = self;
+        let Root { keys, path, .. } = root;
+        let damaged = |what: String| Error::corrupt(path, 0, what);
+        let version_key = VersionKey::new(key, revision);
+        let (mut make, mut stamp) = (Some(make), None);
+        let mut make = |old| {
+            let make = make.take().expect("asked for once");
+            *stamp.insert(make(old))
+        };
+        let done = keys.insert_before_next(file.writer(), &version_key, |next| {
+            // The key's versions come newest first: what follows the new one was the head.
+            let mut old = None;
+            if let Some((next, value)) = next {
+                let (next, at) = key::split_version_key(next)
+                    .ok_or_else(|| damaged("a key of the key tree is too short".to_owned()))?;
+                if next == key {
+                    let stamp = key::stamp(value, at);
+                    let what = || damaged(format!("revision {at:?} in the key tree"));
+                    old = Some(stamp.ok_or_else(what)?);
+                    value[0] &= !HEAD;
+                }
+            }
+            Ok(StampBytes::new(&make(old), revision))
+        })?;
+        if !done {
+            let old = root.head(key)?;
+            let bytes = StampBytes::new(&make(old.map(|(_, stamp)| stamp)), revision);
+            root.keys
+                .insert(file.writer(), &version_key, bytes.as_ref())?;
+            if let Some((old, _)) = old {
+                let old = VersionKey::new(key, old);
+                let found = root
+                    .keys
+                    .update(file.writer(), &old, |value| value[0] &= !HEAD)?;
+                assert!(found, "the head of a key is where it was just read");
+            }
+        }
+        Ok(stamp.expect("made on either way"))
+    }
+
+    /// Puts a change into the revision tree.
+    fn push_row(
         &mut self,
         key: &[u8],
         value: &[u8],
         revision: Revision,
         stamp: Stamp,
-        old: Option<Revision>,
     ) -> Result<()> {
         let Store {
             root,
@@ -163,17 +210,6 @@ impl Store {
             scratch,
             ..
         } = self;
-        let bytes = StampBytes::new(&stamp, revision);
-        let version_key = VersionKey::new(key, revision);
-        root.keys
-            .insert(file.writer(), &version_key, bytes.as_slice())?;
-        if let Some(old) = old {
-            let old_key = VersionKey::new(key, old);
-            let found = root
-                .keys
-                .update(file.writer(), &old_key, |value| value[0] &= !HEAD)?;
-            assert!(found, "the head of a key is where it was just read");
-        }
         key::row_head(scratch, &stamp, revision, key);
         scratch.extend_from_slice(value);
         root.revisions
@@ -211,13 +247,15 @@ impl Store {
         revision: Revision,
         stamp: Stamp,
     ) -> Result<()> {
-        let old = self.root.head(key)?;
-        let old_lease = match old {
-            Some((_, old)) if !old.is_tombstone() => old.lease,
-            _ => 0,
-        };
-        let old_revision = old.map(|(revision, _)| revision);
-        self.push_change(key, value, revision, stamp, old_revision)?;
+        let mut old_lease = 0;
+        self.push_version(key, revision, |old| {
+            old_lease = match old {
+                Some(old) if !old.is_tombstone() => old.lease,
+                _ => 0,
+            };
+            stamp
+        })?;
+        self.push_row(key, value, revision, stamp)?;
         self.move_lease(key, old_lease, stamp.lease)
     }
 
@@ -249,20 +287,20 @@ impl Deref for Write<'_> {
     }
 }
 
-/// Live keys, one behind the other: the end of each, its newest revision, its lease.
+/// Live keys, one behind the other: the end of each, and its lease.
 #[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,
-    rows: Vec<(usize, Revision, i64)>,
+    rows: Vec<(usize, i64)>,
 }
 
 impl Chunk {
-    fn iter(&self) -> impl Iterator<Item = (&[u8], Revision, i64)> {
+    fn iter(&self) -> impl Iterator<Item = (&[u8], i64)> {
         let mut start = 0;
-        self.rows.iter().map(move |&(end, revision, lease)| {
+        self.rows.iter().map(move |&(end, lease)| {
             let key = &self.bytes[start..end];
             start = end;
-            (key, revision, lease)
+            (key, lease)
         })
     }
 }

@@ -46,8 +46,8 @@ fn revision_keys_sort_by_revision() {
 fn rows_and_stamps_are_read_as_they_were_written() {
     let revision = at(1000, 0);
     let bytes = StampBytes::new(&STAMP, revision);
-    assert_eq!(stamp(bytes.as_slice(), revision), Some(STAMP));
-    assert!(is_live_head(bytes.as_slice()));
+    assert_eq!(stamp(bytes.as_ref(), revision), Some(STAMP));
+    assert!(is_live_head(bytes.as_ref()));
 
     let mut out = Vec::new();
     row_head(&mut out, &STAMP, revision, b"key");
@@ -66,9 +66,9 @@ fn tombstone_weighs_nothing_and_carries_no_numbers() {
         lease: 0,
     };
     let bytes = StampBytes::new(&tombstone, at(7, 0));
-    assert_eq!(bytes.as_slice(), [HEAD | TOMBSTONE]);
-    assert!(!is_live_head(bytes.as_slice()));
-    assert_eq!(stamp(bytes.as_slice(), at(7, 0)), Some(tombstone));
+    assert_eq!(bytes.as_ref(), [HEAD | TOMBSTONE]);
+    assert!(!is_live_head(bytes.as_ref()));
+    assert_eq!(stamp(bytes.as_ref(), at(7, 0)), Some(tombstone));
 }
 
 #[test]
