@@ -1,0 +1,244 @@
+//! What becomes of one container: waiting, running, terminated, and again.
+//!
+//! The state is the container's status as it is in the pod; nothing else is remembered.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use machinery::object;
+use machinery::time::Timestamp;
+use serde_json::{Value, json};
+
+use crate::hints::Exit;
+
+/// How long a container that ended waits before it is started the second time again; twice as
+/// long after each further end.
+const BACKOFF_FIRST: Duration = Duration::from_secs(10);
+/// The longest it waits.
+const BACKOFF_LONGEST: Duration = Duration::from_secs(300);
+/// The code of a container that was killed, or is not known to have run.
+const KILLED: i64 = 137;
+
+/// When a container that ended is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restart {
+    Always,
+    OnFailure,
+    Never,
+}
+
+impl Restart {
+    /// Reads a policy; the default is to start again always.
+    pub fn read(policy: &str) -> Restart {
+        match policy {
+            "OnFailure" => Restart::OnFailure,
+            "Never" => Restart::Never,
+            _ => Restart::Always,
+        }
+    }
+}
+
+/// What is fixed about a container.
+#[derive(Debug, Clone)]
+pub struct Plan<'a> {
+    pub spec: &'a Value,
+    /// The uid of the pod; names of runs are made from it.
+    pub pod: &'a str,
+    pub restart: Restart,
+    pub exit: Option<Exit>,
+    /// Whether it may be ready while it runs.
+    pub ready: bool,
+}
+
+/// A container's status after what was to happen at a time.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    pub status: Value,
+    /// When something happens next by itself.
+    pub again: Option<Timestamp>,
+}
+
+/// Where a container is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Not started yet.
+    Fresh,
+    Running,
+    /// Ended, with this code, for good.
+    Ended(i64),
+    /// Ended, with this code, and to be started again.
+    Resting(i64),
+}
+
+/// Where the container is, by its status.
+pub fn state(plan: &Plan<'_>, status: &Value) -> State {
+    let code = |at: &[&str]| object::integer(status, at);
+    if object::at(status, &["state", "running"]).is_some() {
+        return State::Running;
+    }
+    match code(&["state", "terminated", "exitCode"]) {
+        Some(code) if again(plan.restart, code) => State::Resting(code),
+        Some(code) => State::Ended(code),
+        None => match code(&["lastState", "terminated", "exitCode"]) {
+            Some(code) => State::Resting(code),
+            None => State::Fresh,
+        },
+    }
+}
+
+/// A container that waits for `reason`.
+pub fn waiting(plan: &Plan<'_>, reason: &str) -> Value {
+    base(plan, 0, json!({"waiting": {"reason": reason}}))
+}
+
+/// Does everything that is due by `now`: starts the container, lets it end, starts it again. That
+/// comes to rest even if it ends at once, since only the first start again is without a wait.
+pub fn advance(plan: &Plan<'_>, status: &Value, now: Timestamp) -> Turn {
+    let mut status = status.clone();
+    loop {
+        status = match state(plan, &status) {
+            State::Fresh => start(plan, 0, Value::Null, now),
+            State::Running => {
+                let begun = time(&status, &["state", "running", "startedAt"]).unwrap_or(now);
+                match plan.exit {
+                    Some(exit) if begun.plus(exit.after) <= now => {
+                        end(plan, &status, begun, begun.plus(exit.after), exit.code)
+                    }
+                    Some(exit) => return turn(status, Some(begun.plus(exit.after))),
+                    None => return turn(status, None),
+                }
+            }
+            State::Ended(_) => return turn(status, None),
+            State::Resting(_) => {
+                let restarts = object::integer(&status, &["restartCount"]).unwrap_or(0);
+                let last = last(&status);
+                let ended = time(&last, &["finishedAt"]).unwrap_or(now);
+                let due = ended.plus(rest(restarts));
+                if due > now {
+                    return turn(crash_loop(plan, restarts, &last), Some(due));
+                }
+                start(plan, restarts + 1, last, now)
+            }
+        };
+    }
+}
+
+/// The container stopped from outside: well if it ran, as nobody knows if it never did.
+pub fn stop(plan: &Plan<'_>, status: &Value, now: Timestamp, killed: bool) -> Value {
+    match state(plan, status) {
+        State::Running => {
+            let begun = time(status, &["state", "running", "startedAt"]).unwrap_or(now);
+            let code = if killed { KILLED } else { 0 };
+            end(plan, status, begun, now, code)
+        }
+        State::Ended(_) => status.clone(),
+        State::Resting(_) => {
+            let restarts = object::integer(status, &["restartCount"]).unwrap_or(0);
+            base(plan, restarts, json!({"terminated": last(status)}))
+        }
+        State::Fresh => {
+            let terminated = json!({
+                "exitCode": KILLED, "reason": "ContainerStatusUnknown",
+                "message": "The container could not be located when the pod was terminated",
+            });
+            base(plan, 0, json!({"terminated": terminated}))
+        }
+    }
+}
+
+/// How long a container rests before it is started for this many times again.
+fn rest(restarts: i64) -> Duration {
+    match restarts {
+        0 => Duration::ZERO,
+        n => {
+            let doubled = u32::try_from(n - 1).unwrap_or(u32::MAX).min(16);
+            (BACKOFF_FIRST * 2_u32.pow(doubled)).min(BACKOFF_LONGEST)
+        }
+    }
+}
+
+fn again(restart: Restart, code: i64) -> bool {
+    match restart {
+        Restart::Always => true,
+        Restart::OnFailure => code != 0,
+        Restart::Never => false,
+    }
+}
+
+fn start(plan: &Plan<'_>, restarts: i64, last: Value, now: Timestamp) -> Value {
+    let running = json!({"running": {"startedAt": now.to_seconds()}});
+    let mut status = base(plan, restarts, running);
+    status["containerID"] = run_name(plan, restarts).into();
+    status["ready"] = plan.ready.into();
+    status["started"] = true.into();
+    if !last.is_null() {
+        status["lastState"] = json!({"terminated": last});
+    }
+    status
+}
+
+fn end(plan: &Plan<'_>, status: &Value, begun: Timestamp, now: Timestamp, code: i64) -> Value {
+    let restarts = object::integer(status, &["restartCount"]).unwrap_or(0);
+    let name = run_name(plan, restarts);
+    let terminated = json!({
+        "exitCode": code,
+        "reason": if code == 0 { "Completed" } else { "Error" },
+        "startedAt": begun.to_seconds(),
+        "finishedAt": now.to_seconds(),
+        "containerID": name,
+    });
+    let mut ended = base(plan, restarts, json!({"terminated": terminated}));
+    ended["containerID"] = name.into();
+    if let Some(last) = status.get("lastState") {
+        ended["lastState"] = last.clone();
+    }
+    ended
+}
+
+fn crash_loop(plan: &Plan<'_>, restarts: i64, last: &Value) -> Value {
+    let name = object::text(plan.spec, &["name"]);
+    let wait = rest(restarts).as_secs();
+    let message = format!("back-off {wait}s restarting failed container={name}");
+    let reason = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
+    let mut status = base(plan, restarts, reason);
+    status["containerID"] = run_name(plan, restarts).into();
+    status["lastState"] = json!({"terminated": last});
+    status
+}
+
+fn base(plan: &Plan<'_>, restarts: i64, state: Value) -> Value {
+    let image = object::text(plan.spec, &["image"]);
+    json!({
+        "name": object::text(plan.spec, &["name"]),
+        "image": image,
+        "imageID": if state.get("waiting").is_some() && restarts == 0 { "" } else { image },
+        "ready": false,
+        "started": false,
+        "restartCount": restarts,
+        "state": state,
+        "lastState": {},
+    })
+}
+
+/// What a run of the container is called. One run has one name, whoever asks and when.
+fn run_name(plan: &Plan<'_>, restarts: i64) -> String {
+    let name = object::text(plan.spec, &["name"]);
+    format!("hollow://{}/{name}/{restarts}", plan.pod)
+}
+
+/// How the last run ended.
+fn last(status: &Value) -> Value {
+    let now = object::at(status, &["state", "terminated"]);
+    let before = object::at(status, &["lastState", "terminated"]);
+    now.or(before).cloned().unwrap_or(Value::Null)
+}
+
+fn time(value: &Value, path: &[&str]) -> Option<Timestamp> {
+    Timestamp::parse(object::text(value, path))
+}
+
+fn turn(status: Value, again: Option<Timestamp>) -> Turn {
+    Turn { status, again }
+}

@@ -1,0 +1,302 @@
+//! A fleet on a world in memory.
+
+use machinery::patch;
+use machinery::world::DeleteOptions;
+use machinery::world::memory::{Change, World};
+use serde_json::Value;
+
+use super::*;
+use crate::host::{STOPPED, Size};
+
+struct Scene {
+    world: World,
+    fleet: Fleet,
+    /// What the fleet has been told of.
+    told: i64,
+    elapsed: Duration,
+}
+
+const START: Timestamp = Timestamp {
+    seconds: 1_700_000_000,
+    nanos: 0,
+};
+
+fn fleet(count: u32) -> Fleet {
+    let host = |number| Host {
+        name: format!("node-{number}"),
+        number,
+        size: Size::default(),
+        labels: Vec::new(),
+    };
+    let periods = Periods {
+        lease: Duration::from_secs(10),
+        status: Duration::from_secs(300),
+    };
+    Fleet::new((0..count).map(host).collect(), periods)
+}
+
+impl Scene {
+    fn new(count: u32) -> Scene {
+        let world = World::new(START);
+        for name in ["default", host::LEASES] {
+            let namespace =
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            create(&world, namespace);
+        }
+        let told = world.revision();
+        Scene {
+            world,
+            fleet: fleet(count),
+            told,
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            elapsed: self.elapsed,
+            wall: START.plus(self.elapsed),
+        }
+    }
+
+    /// Tells the fleet what happened and does what it says until there is nothing more, and
+    /// answers how many calls that took.
+    fn settle(&mut self) -> usize {
+        let mut calls = 0;
+        loop {
+            for event in self.world.events_after(self.told) {
+                self.told = event.revision;
+                let gone = event.change == Change::Deleted;
+                match (event.kind.kind, gone) {
+                    ("Pod", false) => self.fleet.pod_applied(event.object),
+                    ("Pod", true) => self.fleet.pod_deleted(&event.object),
+                    ("Node", false) => self.fleet.node_applied(event.object),
+                    ("Node", true) => self.fleet.node_deleted(&event.object),
+                    _ => {}
+                }
+            }
+            let Some(work) = self.fleet.next(self.now()) else {
+                return calls;
+            };
+            let mut answer = Ok(Value::Null);
+            for call in work.calls {
+                calls += 1;
+                answer = self.world.answer(call);
+                if answer.is_err() {
+                    break;
+                }
+            }
+            self.fleet.done(&work.job, answer, self.now());
+            assert!(calls < 1000, "it never comes to rest");
+        }
+    }
+
+    fn pass(&mut self, seconds: u64) -> usize {
+        self.elapsed += Duration::from_secs(seconds);
+        self.world.set_now(START.plus(self.elapsed));
+        self.settle()
+    }
+
+    fn get(&self, kind: &str, name: &str) -> Option<Object> {
+        let all = self.world.objects().into_iter();
+        let mut all = all
+            .filter(|(one, _)| one.kind == kind)
+            .map(|(_, object)| object);
+        all.find(|object| object::name(object) == name)
+    }
+
+    fn renewed(&self, node: &str) -> Timestamp {
+        let lease = self.get("Lease", node).unwrap();
+        Timestamp::parse(object::text(&lease, &["spec", "renewTime"])).unwrap()
+    }
+
+    fn annotate(&self, kind: &str, name: &str, key: &str, value: Value) {
+        let call = Call::Patch {
+            kind: kind_of("", kind),
+            namespace: String::new(),
+            name: name.to_owned(),
+            subresource: "",
+            form: PatchForm::Merge,
+            patch: json!({"metadata": {"annotations": {key: value}}}),
+        };
+        self.world.answer(call).unwrap();
+    }
+}
+
+fn create(world: &World, object: Object) -> Object {
+    let kind = kind_of("", object::kind(&object));
+    world.answer(Call::Create { kind, object }).unwrap()
+}
+
+fn pod(name: &str, node: &str, change: Value) -> Object {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
+    });
+    patch::merge(&pod, &change)
+}
+
+fn delete(world: &World, kind: &str, namespace: &str, name: &str) {
+    let options = DeleteOptions::default();
+    let call = Call::Delete {
+        kind: kind_of("", kind),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        options,
+    };
+    world.answer(call).unwrap();
+}
+
+#[test]
+fn nodes_register_once_and_renew_their_leases() {
+    let mut scene = Scene::new(3);
+    scene.pass(7);
+    for name in ["node-0", "node-1", "node-2"] {
+        assert!(host::is_ready(&scene.get("Node", name).unwrap()), "{name}");
+        assert!(scene.get("Lease", name).is_some());
+    }
+    for _ in 0..6 {
+        assert_eq!(scene.pass(10), 3, "a renewal each and nothing else");
+    }
+    assert!(scene.renewed("node-2") > START.plus(Duration::from_secs(50)));
+    // A second process after the first takes over what is there.
+    scene.fleet = fleet(3);
+    scene.elapsed += Duration::from_secs(10);
+    scene.settle();
+    assert_eq!(scene.pass(300), 6, "leases and statuses");
+}
+
+#[test]
+fn pods_on_the_nodes_run_and_go() {
+    let mut scene = Scene::new(2);
+    scene.settle();
+    create(&scene.world, pod("a", "node-0", json!({})));
+    create(&scene.world, pod("b", "node-1", json!({})));
+    create(&scene.world, pod("elsewhere", "other", json!({})));
+    scene.settle();
+    let phase = |name: &str| {
+        let pod = scene.get("Pod", name).unwrap();
+        object::text(&pod, &["status", "phase"]).to_owned()
+    };
+    assert_eq!(
+        (phase("a"), phase("b"), phase("elsewhere")),
+        ("Running".into(), "Running".into(), "Pending".into())
+    );
+    let ip = |name: &str| scene.get("Pod", name).unwrap()["status"]["podIP"].clone();
+    assert_eq!(
+        (ip("a"), ip("b")),
+        (json!("10.244.0.2"), json!("10.244.1.2"))
+    );
+    delete(&scene.world, "Pod", "default", "a");
+    assert!(scene.get("Pod", "a").is_some(), "it is given time");
+    scene.settle();
+    assert!(scene.get("Pod", "a").is_none());
+}
+
+#[test]
+fn a_pod_that_ends_by_itself_ends_in_time() {
+    let mut scene = Scene::new(1);
+    scene.settle();
+    let sleeps = json!({"spec": {"restartPolicy": "Never",
+        "containers": [{"name": "c", "image": "i", "command": ["sleep", "60"]}]}});
+    create(&scene.world, pod("a", "node-0", sleeps));
+    scene.settle();
+    scene.pass(59);
+    assert_eq!(scene.get("Pod", "a").unwrap()["status"]["phase"], "Running");
+    scene.pass(1);
+    assert_eq!(
+        scene.get("Pod", "a").unwrap()["status"]["phase"],
+        "Succeeded"
+    );
+}
+
+#[test]
+fn what_happened_while_nobody_ran_is_caught_up_with() {
+    let mut scene = Scene::new(1);
+    scene.settle();
+    create(&scene.world, pod("a", "node-0", json!({})));
+    create(&scene.world, pod("b", "node-0", json!({})));
+    scene.settle();
+    delete(&scene.world, "Pod", "default", "a");
+    // The process starts anew; the informer begins with what there is.
+    scene.fleet = fleet(1);
+    scene.told = scene.world.revision();
+    let all = scene.world.objects().into_iter();
+    let (pods, others): (Vec<_>, Vec<_>) = all.partition(|(kind, _)| kind.kind == "Pod");
+    let nodes = others.into_iter().filter(|(kind, _)| kind.kind == "Node");
+    scene
+        .fleet
+        .nodes_replaced(nodes.map(|(_, node)| node).collect());
+    scene
+        .fleet
+        .pods_replaced(pods.into_iter().map(|(_, pod)| pod).collect());
+    let before = scene.get("Pod", "b").unwrap();
+    scene.settle();
+    assert!(scene.get("Pod", "a").is_none());
+    assert_eq!(scene.get("Pod", "b").unwrap(), before, "it runs on");
+    create(&scene.world, pod("c", "node-0", json!({})));
+    scene.settle();
+    let [b, c] = ["b", "c"].map(|name| scene.get("Pod", name).unwrap()["status"]["podIP"].clone());
+    assert_ne!(b, c);
+}
+
+#[test]
+fn a_pod_of_the_same_name_is_another_pod() {
+    let mut scene = Scene::new(1);
+    scene.settle();
+    create(&scene.world, pod("a", "node-0", json!({})));
+    scene.settle();
+    delete(&scene.world, "Pod", "default", "a");
+    scene.settle();
+    create(&scene.world, pod("a", "node-0", json!({})));
+    scene.settle();
+    assert_eq!(scene.get("Pod", "a").unwrap()["status"]["phase"], "Running");
+}
+
+#[test]
+fn a_deleted_node_stays_deleted_and_a_stopped_one_falls_silent() {
+    let mut scene = Scene::new(2);
+    scene.pass(10);
+    delete(&scene.world, "Node", "", "node-0");
+    scene.annotate("Node", "node-1", STOPPED, json!("true"));
+    scene.settle();
+    create(&scene.world, pod("a", "node-1", json!({})));
+    assert_eq!(scene.pass(400), 0, "not a word");
+    assert!(scene.get("Node", "node-0").is_none());
+    assert_eq!(scene.get("Pod", "a").unwrap()["status"]["phase"], "Pending");
+    scene.annotate("Node", "node-1", STOPPED, json!(null));
+    scene.settle();
+    assert_eq!(scene.get("Pod", "a").unwrap()["status"]["phase"], "Running");
+    assert_eq!(scene.renewed("node-1"), START.plus(scene.elapsed));
+}
+
+#[test]
+fn a_node_that_others_call_unwell_says_that_it_is_well() {
+    let mut scene = Scene::new(1);
+    scene.settle();
+    let unknown = json!([{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]);
+    let call = Call::Patch {
+        kind: kind_of("", "Node"),
+        namespace: String::new(),
+        name: "node-0".to_owned(),
+        subresource: "status",
+        form: PatchForm::Strategic,
+        patch: json!({"status": {"conditions": unknown}}),
+    };
+    scene.world.answer(call).unwrap();
+    assert!(!host::is_ready(&scene.get("Node", "node-0").unwrap()));
+    scene.settle();
+    assert!(host::is_ready(&scene.get("Node", "node-0").unwrap()));
+}
+
+#[test]
+fn a_failed_call_is_tried_again() {
+    let mut scene = Scene::new(1);
+    let work = scene.fleet.next(scene.now()).unwrap();
+    let error = Status::internal("no store");
+    scene.fleet.done(&work.job, Err(error), scene.now());
+    scene.settle();
+    assert!(scene.get("Node", "node-0").is_none(), "not at once");
+    scene.pass(1);
+    assert!(scene.get("Node", "node-0").is_some());
+}

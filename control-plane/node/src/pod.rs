@@ -1,0 +1,295 @@
+//! What a node does about a pod: a pure function of the pod as it is and the time.
+//!
+//! The first look at a pod makes it Pending with its containers being created, the next starts
+//! them: init containers one after the other, then the others. Later looks let containers end and
+//! start again, and end a pod that is being deleted: stop its containers, say so, and delete it
+//! for good.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use machinery::object::{self, Object};
+use machinery::schema::{self, Kind};
+use machinery::time::Timestamp;
+use machinery::world::{Call, DeleteOptions, PatchForm};
+use serde_json::{Value, json};
+
+use crate::container::{self, Plan, Restart, State};
+use crate::{hints, status};
+
+/// The addresses a pod has.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The node's.
+    pub host: &'a str,
+    /// The pod's own.
+    pub pod: &'a str,
+}
+
+/// What is to be done about a pod.
+#[derive(Clone, Default)]
+pub struct Decision {
+    /// To be made one after the other.
+    pub calls: Vec<Call>,
+    /// When to look again though nothing happened.
+    pub again: Option<Timestamp>,
+}
+
+/// The containers of a pod and how they are.
+#[derive(Debug, Clone)]
+pub struct Containers {
+    pub init: Vec<Value>,
+    pub main: Vec<Value>,
+    /// Every init container is done, or runs beside the others as it is to.
+    pub initialized: bool,
+    /// How each of `main` is.
+    pub states: Vec<State>,
+    /// An init container failed for good.
+    pub init_failed: bool,
+    again: Option<Timestamp>,
+}
+
+/// What a node does about a pod of its own.
+pub fn decide(pod: &Object, now: Timestamp, place: Place<'_>) -> Decision {
+    let phase = object::text(pod, &["status", "phase"]);
+    let finished = phase == "Succeeded" || phase == "Failed";
+    if object::is_deleting(pod) {
+        return finish(pod, finished, now, place);
+    }
+    if finished {
+        return Decision::default();
+    }
+    if object::at(pod, &["status", "startTime"]).is_none() {
+        let new = status::of(pod, &created(pod), "Pending", None, now, place);
+        return write(pod, new, None);
+    }
+    let deadline = deadline(pod);
+    let containers = run(pod, now);
+    if deadline.is_some_and(|deadline| deadline <= now) {
+        let stopped = stop(pod, &containers, now, true);
+        let mut new = status::of(pod, &stopped, "Failed", None, now, place);
+        new["reason"] = "DeadlineExceeded".into();
+        new["message"] = "Pod was active on the node longer than the specified deadline".into();
+        return write(pod, new, None);
+    }
+    let phase = status::phase(pod, &containers);
+    let containers = match phase {
+        // Sidecars end with the containers they are for.
+        "Succeeded" | "Failed" => without_sidecars(pod, containers, now),
+        _ => containers,
+    };
+    let again = [containers.again, deadline].into_iter().flatten().min();
+    let again = again.filter(|_| phase != "Succeeded" && phase != "Failed");
+    let new = status::of(pod, &containers, phase, Some(place.pod), now, place);
+    write(pod, new, again)
+}
+
+/// A pod that is being deleted: its containers stop in their time, and then it is gone.
+fn finish(pod: &Object, finished: bool, now: Timestamp, place: Place<'_>) -> Decision {
+    let grace = object::deletion_grace_seconds(pod).unwrap_or(0).max(0);
+    let grace = Duration::from_secs(grace.unsigned_abs());
+    let stop_after = hints::stop_after(pod);
+    let mut decision = Decision::default();
+    if !finished {
+        // The end is as far away as the time the pod was given: that was counted from the start.
+        let end = object::deletion_timestamp(pod).and_then(Timestamp::parse);
+        let left = grace.saturating_sub(stop_after);
+        if let Some(end) = end
+            && end.since(now) > left
+        {
+            decision.again = Some(now.plus(end.since(now) - left));
+            return decision;
+        }
+        let containers = read(pod);
+        let stopped = stop(pod, &containers, now, stop_after > grace);
+        let phase = status::phase_when_stopped(&stopped);
+        let ip = object::at(pod, &["status", "podIP"]).map(|_| place.pod);
+        let new = status::of(pod, &stopped, phase, ip, now, place);
+        decision = write(pod, new, None);
+    }
+    // With no grace left it is gone already, but for those who still hold it.
+    if !grace.is_zero() {
+        decision.calls.push(Call::Delete {
+            kind: pods(),
+            namespace: object::namespace(pod).into(),
+            name: object::name(pod).into(),
+            options: DeleteOptions {
+                uid: object::uid(pod).into(),
+                grace_seconds: Some(0),
+                ..DeleteOptions::default()
+            },
+        });
+    }
+    decision
+}
+
+/// The call that makes the pod's status this, unless it is.
+fn write(pod: &Object, new: Value, again: Option<Timestamp>) -> Decision {
+    let calls = match status::differs(pod, &new) {
+        false => Vec::new(),
+        true => vec![Call::Patch {
+            kind: pods(),
+            namespace: object::namespace(pod).into(),
+            name: object::name(pod).into(),
+            subresource: "status",
+            form: PatchForm::Strategic,
+            patch: json!({"metadata": {"uid": object::uid(pod)}, "status": new}),
+        }],
+    };
+    Decision { calls, again }
+}
+
+/// Everything that is due in the pod's containers by `now`.
+fn run(pod: &Object, now: Timestamp) -> Containers {
+    let mut all = read(pod);
+    let (mut open, mut again) = (true, None);
+    for (spec, status) in specs(pod, "initContainers").iter().zip(&mut all.init) {
+        if !open {
+            break;
+        }
+        let plan = plan(pod, spec, true);
+        let turn = container::advance(&plan, status, now);
+        *status = turn.status;
+        again = earlier(again, turn.again);
+        let state = container::state(&plan, status);
+        if state == State::Ended(0) {
+            status["ready"] = true.into();
+        }
+        let sidecar = is_sidecar(spec);
+        open = state == State::Ended(0) || (sidecar && state == State::Running);
+        all.init_failed = !sidecar && matches!(state, State::Ended(code) if code != 0);
+    }
+    all.initialized = open;
+    for (at, spec) in specs(pod, "containers").iter().enumerate() {
+        let plan = plan(pod, spec, false);
+        if open {
+            let turn = container::advance(&plan, &all.main[at], now);
+            all.main[at] = turn.status;
+            again = earlier(again, turn.again);
+        }
+        all.states[at] = container::state(&plan, &all.main[at]);
+    }
+    all.again = again;
+    all
+}
+
+/// The containers stopped, whatever they did.
+fn stop(pod: &Object, containers: &Containers, now: Timestamp, killed: bool) -> Containers {
+    let mut all = containers.clone();
+    for (spec, status) in specs(pod, "initContainers").iter().zip(&mut all.init) {
+        *status = container::stop(&plan(pod, spec, true), status, now, killed);
+    }
+    for (at, spec) in specs(pod, "containers").iter().enumerate() {
+        let plan = plan(pod, spec, false);
+        all.main[at] = container::stop(&plan, &all.main[at], now, killed);
+        all.states[at] = container::state(&plan, &all.main[at]);
+    }
+    all
+}
+
+/// The sidecars stopped.
+fn without_sidecars(pod: &Object, containers: Containers, now: Timestamp) -> Containers {
+    let mut all = containers;
+    for (spec, status) in specs(pod, "initContainers").iter().zip(&mut all.init) {
+        if is_sidecar(spec) {
+            *status = container::stop(&plan(pod, spec, true), status, now, false);
+        }
+    }
+    all
+}
+
+/// The containers as the pod's status has them.
+fn read(pod: &Object) -> Containers {
+    let read = |specs: &[Value], list: &str, init: bool| -> Vec<Value> {
+        let there = object::items(pod, &["status", list]);
+        let of = |spec: &Value| {
+            let name = object::text(spec, &["name"]);
+            let has = there
+                .iter()
+                .find(|one| object::text(one, &["name"]) == name);
+            let first = waiting_reason(pod, init);
+            has.cloned()
+                .unwrap_or_else(|| container::waiting(&plan(pod, spec, init), first))
+        };
+        specs.iter().map(of).collect()
+    };
+    let init = read(specs(pod, "initContainers"), "initContainerStatuses", true);
+    let main = read(specs(pod, "containers"), "containerStatuses", false);
+    let states = specs(pod, "containers").iter().zip(&main);
+    let states = states.map(|(spec, status)| container::state(&plan(pod, spec, false), status));
+    Containers {
+        initialized: init.is_empty(),
+        states: states.collect(),
+        init,
+        main,
+        init_failed: false,
+        again: None,
+    }
+}
+
+/// The containers of a pod seen for the first time.
+fn created(pod: &Object) -> Containers {
+    let mut all = read(pod);
+    for (spec, status) in specs(pod, "initContainers").iter().zip(&mut all.init) {
+        *status = container::waiting(&plan(pod, spec, true), waiting_reason(pod, true));
+    }
+    for (spec, status) in specs(pod, "containers").iter().zip(&mut all.main) {
+        *status = container::waiting(&plan(pod, spec, false), waiting_reason(pod, false));
+    }
+    all
+}
+
+/// Containers wait for the init containers, if there are any, and those for being created.
+fn waiting_reason(pod: &Object, init: bool) -> &'static str {
+    match init || specs(pod, "initContainers").is_empty() {
+        false => "PodInitializing",
+        true if init => "PodInitializing",
+        true => "ContainerCreating",
+    }
+}
+
+fn plan<'a>(pod: &'a Object, spec: &'a Value, init: bool) -> Plan<'a> {
+    let policy = Restart::read(object::text(pod, &["spec", "restartPolicy"]));
+    let restart = match (init, is_sidecar(spec), policy) {
+        (true, true, _) => Restart::Always,
+        // An init container that ends well has done what it is for.
+        (true, false, Restart::Always) => Restart::OnFailure,
+        _ => policy,
+    };
+    let exit = match init && is_sidecar(spec) {
+        true => None,
+        false => hints::exit(pod, spec, init),
+    };
+    Plan {
+        spec,
+        pod: object::uid(pod),
+        restart,
+        exit,
+        ready: (!init || is_sidecar(spec)) && hints::may_be_ready(pod),
+    }
+}
+
+/// When the pod has been active for long enough.
+fn deadline(pod: &Object) -> Option<Timestamp> {
+    let seconds = object::integer(pod, &["spec", "activeDeadlineSeconds"])?;
+    let start = Timestamp::parse(object::text(pod, &["status", "startTime"]))?;
+    Some(start.plus(Duration::from_secs(u64::try_from(seconds).ok()?)))
+}
+
+fn is_sidecar(spec: &Value) -> bool {
+    object::text(spec, &["restartPolicy"]) == "Always"
+}
+
+fn specs<'a>(pod: &'a Object, list: &str) -> &'a [Value] {
+    object::items(pod, &["spec", list])
+}
+
+fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    [one, other].into_iter().flatten().min()
+}
+
+fn pods() -> &'static Kind {
+    schema::kind("", "v1", "Pod").expect("the table has pods")
+}

@@ -1,0 +1,134 @@
+//! The shell around the fleet: informers, clock and calls.
+
+use std::future::Future;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use api_client::{Client, Informer, Notice};
+use futures::stream::{FuturesUnordered, StreamExt};
+use machinery::object::Object;
+use machinery::schema;
+use machinery::status::Status;
+use machinery::time::Timestamp;
+use machinery::world::Api;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::address::PODS_MAX;
+use crate::fleet::{Fleet, Job, Now, Periods, Work};
+use crate::host::{Host, Size};
+
+/// How many jobs make calls at the same time, all nodes together.
+const CALLS_AT_ONCE: usize = 32;
+
+/// Which nodes to run.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// How many.
+    pub count: usize,
+    /// What their names begin with; a number from 0 follows.
+    pub prefix: String,
+    /// What each of them has.
+    pub size: Size,
+    /// Between two renewals of a node's lease.
+    pub lease_period: Duration,
+    /// Between two statuses of a node when nothing changes.
+    pub status_period: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            count: 1,
+            prefix: "node-".to_owned(),
+            size: Size::default(),
+            lease_period: Duration::from_secs(10),
+            status_period: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Runs the nodes until `stop` is done. Their objects stay, as those of machines without power.
+pub async fn run(client: Client, config: Config, stop: impl Future<Output = ()>) {
+    let size = Size {
+        pods: config.size.pods.min(PODS_MAX),
+        ..config.size.clone()
+    };
+    let host = |number: usize| Host {
+        name: format!("{}{number}", config.prefix),
+        number: u32::try_from(number).unwrap_or(u32::MAX),
+        size: size.clone(),
+        labels: Vec::new(),
+    };
+    let periods = Periods {
+        lease: config.lease_period,
+        status: config.status_period,
+    };
+    let mut fleet = Fleet::new((0..config.count).map(host).collect(), periods);
+
+    let kind = |kind| schema::kind("", "v1", kind).expect("the table has it");
+    let pods = Informer::of(kind("Pod")).with_fields("spec.nodeName!=");
+    let mut pods = std::pin::pin!(pods.run(&client));
+    let mut nodes = std::pin::pin!(Informer::of(kind("Node")).run(&client));
+    let mut calls = FuturesUnordered::new();
+    let mut stop = std::pin::pin!(stop);
+    let start = Instant::now();
+    loop {
+        while calls.len() < CALLS_AT_ONCE
+            && let Some(work) = fleet.next(now(start))
+        {
+            calls.push(make(client.clone(), work));
+        }
+        // With as many calls under way as may be, the next one that ends is what there is to
+        // wait for; time alone brings nothing.
+        let full = calls.len() >= CALLS_AT_ONCE;
+        let wake_at = fleet.wake_at().filter(|_| !full).map(|at| start + at);
+        let wait = async {
+            match wake_at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = &mut stop => return,
+            Some((job, answer)) = calls.next() => fleet.done(&job, answer, now(start)),
+            Some(notice) = pods.next() => match notice {
+                Notice::Replaced(all) => fleet.pods_replaced(all),
+                Notice::Applied(pod) => fleet.pod_applied(pod),
+                Notice::Deleted(pod) => fleet.pod_deleted(&pod),
+            },
+            Some(notice) = nodes.next() => match notice {
+                Notice::Replaced(all) => fleet.nodes_replaced(all),
+                Notice::Applied(node) => fleet.node_applied(node),
+                Notice::Deleted(node) => fleet.node_deleted(&node),
+            },
+            () = wait => {}
+        }
+    }
+}
+
+async fn make(client: Client, work: Work) -> (Job, Result<Object, Status>) {
+    let mut answer = Ok(Value::Null);
+    for call in work.calls {
+        answer = client.call(call).await;
+        if answer.is_err() {
+            break;
+        }
+    }
+    (work.job, answer)
+}
+
+fn now(start: Instant) -> Now {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the shell is where the calendar is read"
+    )]
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Now {
+        elapsed: start.elapsed(),
+        wall: Timestamp {
+            seconds: since.as_secs().cast_signed(),
+            nanos: since.subsec_nanos(),
+        },
+    }
+}

@@ -1,0 +1,196 @@
+//! A pod's status as a kubelet writes it: phase and conditions, from how the containers are.
+
+use machinery::object::{self, Object};
+use machinery::time::Timestamp;
+use serde_json::{Value, json};
+
+use crate::container::State;
+use crate::pod::{Containers, Place};
+
+/// The phase of a pod whose containers may still run.
+pub fn phase(pod: &Object, containers: &Containers) -> &'static str {
+    if containers.init_failed {
+        return "Failed";
+    }
+    let all = &containers.states;
+    let any = |of: fn(&State) -> bool| all.iter().any(of);
+    if !containers.initialized || any(|state| *state == State::Fresh) {
+        return "Pending";
+    }
+    let policy = object::text(pod, &["spec", "restartPolicy"]);
+    let runs = |state: &State| matches!(state, State::Running | State::Resting(_));
+    if all.iter().any(runs) || !matches!(policy, "Never" | "OnFailure") {
+        return "Running";
+    }
+    phase_when_stopped(containers)
+}
+
+/// The phase of a pod whose containers are all ended for good, whatever they would do otherwise.
+pub fn phase_when_stopped(containers: &Containers) -> &'static str {
+    let well = |state: &State| matches!(state, State::Ended(0) | State::Resting(0));
+    match containers.states.iter().all(well) {
+        true => "Succeeded",
+        false => "Failed",
+    }
+}
+
+/// The parts of the status that a node writes. The pod's address comes with its first container.
+pub fn of(
+    pod: &Object,
+    containers: &Containers,
+    phase: &str,
+    ip: Option<&str>,
+    now: Timestamp,
+    place: Place<'_>,
+) -> Value {
+    let started = object::at(pod, &["status", "startTime"]).cloned();
+    let mut status = json!({
+        "phase": phase,
+        "conditions": conditions(pod, containers, phase, ip.is_some(), now),
+        "hostIP": place.host,
+        "hostIPs": [{"ip": place.host}],
+        "startTime": started.unwrap_or_else(|| now.to_seconds().into()),
+        "containerStatuses": containers.main,
+    });
+    if object::generation(pod) > 0 {
+        status["observedGeneration"] = object::generation(pod).into();
+    }
+    if !containers.init.is_empty() {
+        status["initContainerStatuses"] = containers.init.clone().into();
+    }
+    let of_host = object::at(pod, &["spec", "hostNetwork"]) == Some(&Value::Bool(true));
+    let ip = if of_host { Some(place.host) } else { ip };
+    if let Some(ip) = ip {
+        status["podIP"] = ip.into();
+        status["podIPs"] = json!([{"ip": ip}]);
+    }
+    status
+}
+
+/// Whether writing this status would change the pod.
+pub fn differs(pod: &Object, new: &Value) -> bool {
+    let old = pod.get("status").unwrap_or(&Value::Null);
+    let fields = new.as_object().into_iter().flatten();
+    fields
+        .into_iter()
+        .any(|(field, value)| match field.as_str() {
+            "conditions" => object::items(new, &["conditions"]).iter().any(|one| {
+                let old = condition(pod, object::text(one, &["type"]));
+                let mut fields = one.as_object().into_iter().flatten();
+                fields.any(|(field, value)| old.and_then(|old| old.get(field)) != Some(value))
+            }),
+            _ => old.get(field) != Some(value),
+        })
+}
+
+fn conditions(
+    pod: &Object,
+    containers: &Containers,
+    phase: &str,
+    has_sandbox: bool,
+    now: Timestamp,
+) -> Vec<Value> {
+    let finished = match phase {
+        "Succeeded" => Some("PodCompleted"),
+        "Failed" => Some("PodFailed"),
+        _ => None,
+    };
+    let initialized = match (containers.initialized, finished) {
+        (false, _) => Err((
+            "ContainersNotInitialized",
+            format!(
+                "containers with incomplete status: {}",
+                names(&containers.init, false)
+            ),
+        )),
+        (true, Some("PodCompleted")) => Ok("PodCompleted"),
+        (true, _) => Ok(""),
+    };
+    let unready = containers.main.iter().filter(|one| one["ready"] != true);
+    let unready = unready.count() > 0;
+    let ready = match finished {
+        Some(reason) => Err((reason, String::new())),
+        None if unready => Err((
+            "ContainersNotReady",
+            format!(
+                "containers with unready status: {}",
+                names(&containers.main, false)
+            ),
+        )),
+        None => Ok(""),
+    };
+    let gates = object::items(pod, &["spec", "readinessGates"]).iter();
+    let closed = gates.map(|gate| object::text(gate, &["conditionType"]));
+    let closed = closed.filter(|gate| {
+        condition(pod, gate).is_none_or(|one| object::text(one, &["status"]) != "True")
+    });
+    let closed = closed.count();
+    let pod_ready = match &ready {
+        Ok(_) if closed > 0 => Err((
+            "ReadinessGatesNotReady",
+            "corresponding condition of pod readiness gate does not exist.".to_owned(),
+        )),
+        other => other.clone(),
+    };
+    let sandbox = match has_sandbox && finished.is_none() {
+        true => Ok(""),
+        false => Err(("", String::new())),
+    };
+    let all = [
+        ("PodReadyToStartContainers", sandbox),
+        ("Initialized", initialized),
+        ("Ready", pod_ready),
+        ("ContainersReady", ready),
+        ("PodScheduled", Ok("")),
+    ];
+    let make = |(kind, holds)| make_condition(pod, kind, holds, now);
+    all.into_iter().map(make).collect()
+}
+
+/// A condition that keeps its time for as long as it keeps its status.
+fn make_condition(
+    pod: &Object,
+    kind: &str,
+    holds: Result<&str, (&str, String)>,
+    now: Timestamp,
+) -> Value {
+    let (status, reason, message) = match holds {
+        Ok(reason) => ("True", reason, String::new()),
+        Err((reason, message)) => ("False", reason, message),
+    };
+    let old = condition(pod, kind);
+    let same = old.filter(|old| object::text(old, &["status"]) == status);
+    let since = same.and_then(|old| old.get("lastTransitionTime")).cloned();
+    let mut condition = json!({
+        "type": kind,
+        "status": status,
+        "lastTransitionTime": since.unwrap_or_else(|| now.to_seconds().into()),
+    });
+    for (field, text) in [("reason", reason), ("message", message.as_str())] {
+        let had = old.and_then(|old| old.get(field)).is_some();
+        match text {
+            // The patch is merged into what is there, so what is gone must be named.
+            "" if had => condition[field] = Value::Null,
+            "" => {}
+            text => condition[field] = text.into(),
+        }
+    }
+    if object::generation(pod) > 0 {
+        condition["observedGeneration"] = object::generation(pod).into();
+    }
+    condition
+}
+
+fn condition<'a>(pod: &'a Object, kind: &str) -> Option<&'a Value> {
+    let mut all = object::items(pod, &["status", "conditions"]).iter();
+    all.find(|one| object::text(one, &["type"]) == kind)
+}
+
+/// The names of the containers that are ready or not, as Go prints a list.
+fn names(statuses: &[Value], ready: bool) -> String {
+    let such = statuses
+        .iter()
+        .filter(|one| (one["ready"] == true) == ready);
+    let names: Vec<&str> = such.map(|one| object::text(one, &["name"])).collect();
+    format!("[{}]", names.join(" "))
+}
