@@ -5,13 +5,55 @@
 //! [`auth::Gate`].
 #![forbid(unsafe_code)]
 
+mod admission;
+mod allocate;
+mod api;
 pub mod auth;
+mod body;
+mod builtin;
+mod cache;
+mod catalogue;
+mod clock;
+mod convert;
+mod delete;
+mod discovery;
+mod documents;
+mod edit;
+mod entry;
+mod evict;
+mod feed;
+mod lifecycle;
+mod list;
+mod media;
+mod openapi;
+mod patch;
+mod reply;
+mod request;
+mod serve;
+mod store;
+mod sub;
+mod table;
+mod ttl;
+mod validate;
+mod watch;
+mod write;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use machinery::schema::Kind;
+use axum::extract::Request;
 use machinery::status::Status;
-use serde_json::Value;
+use tokio::net::TcpListener;
+
+pub use api::Api;
+
+/// How long requests may take once a stop was asked for.
+const GRACE: Duration = Duration::from_secs(3);
+/// How often the store is made to forget old revisions, and how old they are then.
+const COMPACT_EVERY: Duration = Duration::from_secs(300);
+/// How long to wait before trying again to make the built-in objects.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// How a server is set up.
 #[derive(Clone)]
@@ -20,6 +62,8 @@ pub struct Config {
     pub gate: Arc<dyn auth::Gate>,
     /// Where services get their addresses from, such as `10.96.0.0/16`.
     pub service_cidr: String,
+    /// Where pods reach this server; without it the service `kubernetes` has no endpoint.
+    pub advertised: Option<SocketAddr>,
 }
 
 impl Default for Config {
@@ -27,21 +71,47 @@ impl Default for Config {
         Config {
             gate: Arc::new(auth::Open),
             service_cidr: "10.96.0.0/16".into(),
+            advertised: None,
         }
     }
 }
 
-/// A running server. It belongs to the tokio runtime it was made in.
+/// A running server. It belongs to the tokio runtime it was made in; dropping it ends its tasks.
 pub struct Server {
     api: Api,
+    ready: tokio::sync::watch::Receiver<bool>,
 }
 
 impl Server {
     /// Begins to follow the store; requests wait until it is read.
-    pub fn new(store: etcd_api::Client, config: Config) -> Server {
-        Server {
-            api: Api(Arc::new(Inner { store, config })),
-        }
+    pub fn new(client: etcd_api::Client, config: Config) -> Server {
+        let store = store::Store { client };
+        let core = api::Core {
+            feed: Arc::new(feed::Feed::new(store.clone())),
+            config,
+            store,
+            leases: ttl::EventLeases::default(),
+            allocation: tokio::sync::Mutex::new(()),
+            stopping: tokio::sync::watch::Sender::new(false),
+            tasks: parking_lot::Mutex::new(Vec::new()),
+        };
+        let api = Api(Arc::new(core));
+        let (made, ready) = tokio::sync::watch::channel(false);
+        let feed = tokio::spawn(Arc::clone(&api.0.feed).run());
+        let compacting = tokio::spawn(compact(api.0.store.clone()));
+        let begun = api.clone();
+        let building = tokio::spawn(async move {
+            begun.0.feed.loaded().await;
+            while let Err(error) = builtin::make(&begun).await {
+                tracing::warn!(%error, "the built-in objects cannot be made");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+            // Nobody may be waiting.
+            let _ = made.send(true);
+        });
+        let tasks = [feed, compacting, building].map(|task| task.abort_handle());
+        api.0.tasks.lock().extend(tasks);
+        Server { api, ready }
     }
 
     /// What it holds, without the gate.
@@ -52,63 +122,63 @@ impl Server {
     /// The service that answers requests, for a listener or for callers in this process. A
     /// request with an [`auth::User`] in its extensions is theirs.
     pub fn router(&self) -> axum::Router {
-        unimplemented!()
+        let api = self.api.clone();
+        axum::Router::new().fallback(move |request: Request| serve::serve(api.clone(), request))
     }
 
     /// Waits until the built-in objects are there and reads are served.
     pub async fn ready(&self) -> Result<(), Status> {
-        unimplemented!()
+        let mut ready = self.ready.clone();
+        let made = ready.wait_for(|made| *made).await;
+        made.map(|_| ())
+            .map_err(|_| Status::unavailable("the server stopped"))
     }
 
-    /// Ends watches, so that connections can end.
+    /// Answers requests on a listener until [`Server::stop`].
+    pub async fn serve(&self, listener: TcpListener) -> std::io::Result<()> {
+        let mut stopping = self.api.0.stopping.subscribe();
+        let mut stopped = stopping.clone();
+        let stop = async move {
+            // An error means that the server is gone, which is a stop too.
+            let _ = stopping.wait_for(|stop| *stop).await;
+        };
+        let serving = axum::serve(listener, self.router()).with_graceful_shutdown(stop);
+        let late = async move {
+            let _ = stopped.wait_for(|stop| *stop).await;
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::select! {
+            served = serving.into_future() => served,
+            () = late => Ok(()),
+        }
+    }
+
+    /// Ends watches and listeners.
     pub fn stop(&self) {
-        unimplemented!()
+        self.api.0.stopping.send_replace(true);
     }
 }
 
-/// Objects, for parts of this process: no gate, no admission of other people's.
-#[derive(Clone)]
-pub struct Api(#[expect(dead_code, reason = "the first piece")] Arc<Inner>);
-
-#[expect(dead_code, reason = "the first piece")]
-struct Inner {
-    store: etcd_api::Client,
-    config: Config,
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+        for task in self.api.0.tasks.lock().drain(..) {
+            task.abort();
+        }
+    }
 }
 
-impl Api {
-    /// The object as the store has it now.
-    pub async fn get(
-        &self,
-        _kind: &'static Kind,
-        _namespace: &str,
-        _name: &str,
-    ) -> Result<Arc<Value>, Status> {
-        unimplemented!()
-    }
-
-    /// The object as last heard of; no round trip.
-    pub fn cached(
-        &self,
-        _kind: &'static Kind,
-        _namespace: &str,
-        _name: &str,
-    ) -> Option<Arc<Value>> {
-        unimplemented!()
-    }
-
-    /// All objects of a namespace (all namespaces when empty) as last heard of.
-    pub fn cached_list(&self, _kind: &'static Kind, _namespace: &str) -> Vec<Arc<Value>> {
-        unimplemented!()
-    }
-
-    /// Stores a new object, defaulted and validated; answers `AlreadyExists` if there is one.
-    pub async fn create(
-        &self,
-        _kind: &'static Kind,
-        _namespace: &str,
-        _object: Value,
-    ) -> Result<Arc<Value>, Status> {
-        unimplemented!()
+/// Lets the store forget what is older than one period.
+async fn compact(store: store::Store) {
+    let mut before = None;
+    loop {
+        tokio::time::sleep(COMPACT_EVERY).await;
+        if let Some(revision) = before {
+            // Another server may have been faster; then there is nothing to do.
+            if let Err(error) = store.compact(revision).await {
+                tracing::debug!(%error, revision, "the store was not compacted");
+            }
+        }
+        before = store.revision().await.ok();
     }
 }

@@ -18,6 +18,8 @@ pub struct Status {
     ///
     /// Boxed, because results carry errors by value.
     pub details: Box<Details>,
+    /// Where a list that expired can go on, `metadata.continue`; may be empty.
+    pub resume: Box<str>,
 }
 
 /// What an error is about.
@@ -64,6 +66,7 @@ impl Status {
             reason,
             message: message.into(),
             details: Box::default(),
+            resume: Box::default(),
         }
     }
 
@@ -78,6 +81,9 @@ impl Status {
         }
         if *self.details != Details::default() {
             object["details"] = self.details.to_object();
+        }
+        if !self.resume.is_empty() {
+            object["metadata"]["continue"] = (*self.resume).into();
         }
         object["code"] = self.code.into();
         object

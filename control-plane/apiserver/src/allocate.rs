@@ -1,0 +1,347 @@
+//! Addresses and ports of services: chosen here, held by an object each address has of its own.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use machinery::object;
+use machinery::status::{Cause, Status};
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::catalogue::{self, Resource};
+use crate::clock;
+use crate::entry;
+
+/// The ports that nodes lend to services.
+const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
+/// How often a random address is tried before the range counts as full.
+const TRIES_MAX: usize = 256;
+
+/// Whether objects of this resource are given anything.
+pub(crate) fn concerns(resource: &Resource) -> bool {
+    (resource.kind.group, resource.kind.kind) == ("", "Service")
+}
+
+/// What was taken for an object that may yet fail to be stored.
+#[derive(Default)]
+pub(crate) struct Allocated {
+    address: Option<String>,
+}
+
+impl Allocated {
+    /// Lets others have it.
+    pub(crate) async fn give_back(self, api: &Api) {
+        if let Some(address) = self.address {
+            release(api, &address).await;
+        }
+    }
+}
+
+/// A range of addresses.
+pub(crate) struct Range {
+    first: u32,
+    bits: u32,
+}
+
+impl Range {
+    /// Reads `10.96.0.0/16`.
+    pub(crate) fn parse(text: &str) -> Option<Range> {
+        let (address, bits) = text.split_once('/')?;
+        let address: Ipv4Addr = address.parse().ok()?;
+        let bits = 32
+            - bits
+                .parse::<u32>()
+                .ok()
+                .filter(|bits| (8..=30).contains(bits))?;
+        let first = u32::from(address) >> bits << bits;
+        Some(Range { first, bits })
+    }
+
+    /// The address at this place; place 0 names the range itself.
+    pub(crate) fn at(&self, place: u64) -> Ipv4Addr {
+        Ipv4Addr::from(self.first + u32::try_from(place).unwrap_or(0))
+    }
+
+    fn random(&self) -> Ipv4Addr {
+        // The first and the last are no hosts.
+        self.at(1 + clock::below((1 << self.bits) - 2))
+    }
+
+    fn contains(&self, address: Ipv4Addr) -> bool {
+        u32::from(address) >> self.bits == self.first >> self.bits
+    }
+}
+
+/// Gives a new service what it needs.
+pub(crate) async fn create(api: &Api, service: &mut Value, dry: bool) -> Result<Allocated, Status> {
+    let kind = object::text(service, &["spec", "type"]).to_owned();
+    if kind == "ExternalName" {
+        return Ok(Allocated::default());
+    }
+    families(service);
+    // Checked before anything is taken: what fails here leaves nothing behind.
+    api.fresh().await?;
+    ports(api, None, service)?;
+    let address = address(api, service, dry).await?;
+    Ok(Allocated { address })
+}
+
+/// Keeps what a service has, and gives it what it asks for anew.
+pub(crate) async fn update(
+    api: &Api,
+    old: &Value,
+    new: &mut Value,
+    dry: bool,
+) -> Result<(), Status> {
+    let external = |object: &Value| object::text(object, &["spec", "type"]) == "ExternalName";
+    if external(new) {
+        for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            object::remove(new, &["spec", key]);
+        }
+        return Ok(());
+    }
+    for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if object::at(new, &["spec", key]).is_none()
+            && let Some(value) = object::at(old, &["spec", key])
+        {
+            object::set(new, &["spec", key], value.clone());
+        }
+    }
+    families(new);
+    if wants_node_ports(new) {
+        keep_node_ports(old, new);
+        api.fresh().await?;
+        ports(api, Some(old), new)?;
+    } else {
+        drop_node_ports(old, new);
+    }
+    if object::text(new, &["spec", "clusterIP"]).is_empty() {
+        api.fresh().await?;
+        address(api, new, dry).await?;
+    }
+    Ok(())
+}
+
+/// A service that is gone needs its address no more.
+pub(crate) async fn deleted(api: &Api, resource: &Resource, service: &Value) {
+    let address = object::text(service, &["spec", "clusterIP"]);
+    if concerns(resource) && !["", "None"].contains(&address) {
+        release(api, address).await;
+    }
+}
+
+fn families(service: &mut Value) {
+    if object::text(service, &["spec", "ipFamilyPolicy"]).is_empty() {
+        object::set(service, &["spec", "ipFamilyPolicy"], "SingleStack".into());
+    }
+    if object::items(service, &["spec", "ipFamilies"]).is_empty() {
+        object::set(service, &["spec", "ipFamilies"], json!(["IPv4"]));
+    }
+}
+
+/// Sets the address; the one that was newly taken.
+async fn address(api: &Api, service: &mut Value, dry: bool) -> Result<Option<String>, Status> {
+    let mut wanted = object::text(service, &["spec", "clusterIP"]).to_owned();
+    let listed = object::items(service, &["spec", "clusterIPs"])
+        .first()
+        .and_then(Value::as_str);
+    if wanted.is_empty() {
+        wanted = listed.unwrap_or_default().to_owned();
+    }
+    let set = |service: &mut Value, address: &str| {
+        object::set(service, &["spec", "clusterIP"], address.into());
+        object::set(service, &["spec", "clusterIPs"], json!([address]));
+    };
+    if wanted == "None" {
+        set(service, "None");
+        return Ok(None);
+    }
+    let range = Range::parse(&api.0.config.service_cidr)
+        .ok_or_else(|| Status::internal("the range of service addresses is malformed"))?;
+    let refuse = |why: String| {
+        let shown = json!([wanted]);
+        let cause = Cause::invalid("spec.clusterIPs", &shown, &why);
+        Err(Status::invalid(
+            "",
+            "Service",
+            object::name(service),
+            vec![cause],
+        ))
+    };
+    if !wanted.is_empty() {
+        let Some(address) = wanted.parse().ok().filter(|one| range.contains(*one)) else {
+            let cidr = &api.0.config.service_cidr;
+            return refuse(format!(
+                "failed to allocate IP {wanted}: the provided network does not contain it, valid range {cidr}"
+            ));
+        };
+        if !dry && !take(api, address, service).await? {
+            return refuse(format!(
+                "failed to allocate IP {wanted}: provided IP is already allocated"
+            ));
+        }
+        set(service, &wanted);
+        return Ok((!dry).then_some(wanted));
+    }
+    for _ in 0..TRIES_MAX {
+        let address = range.random();
+        if dry || take(api, address, service).await? {
+            let address = address.to_string();
+            set(service, &address);
+            return Ok((!dry).then_some(address));
+        }
+    }
+    Err(Status::internal(
+        "failed to allocate a serviceIP: range is full",
+    ))
+}
+
+/// Whether an address was free; it is the service's now.
+async fn take(api: &Api, address: Ipv4Addr, service: &Value) -> Result<bool, Status> {
+    let Some(storage) = ip_addresses() else {
+        return Ok(true);
+    };
+    let name = address.to_string();
+    let object = json!({
+        "kind": "IPAddress", "apiVersion": "networking.k8s.io/v1",
+        "metadata": {
+            "name": name, "uid": clock::uid(),
+            "creationTimestamp": clock::now().to_seconds(),
+            "labels": {
+                "ipaddress.kubernetes.io/ip-family": "IPv4",
+                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+            },
+        },
+        "spec": {"parentRef": {
+            "resource": "services", "namespace": object::namespace(service),
+            "name": object::name(service),
+        }},
+    });
+    let value = entry::encode(storage, &object)?;
+    let key = storage.key("", &name);
+    Ok(api.0.store.create(&key, value, 0).await?.is_some())
+}
+
+async fn release(api: &Api, address: &str) {
+    let Some(storage) = ip_addresses() else {
+        return;
+    };
+    let key = storage.key("", address);
+    let released = match api.0.store.get(&key).await {
+        Ok((Some(kv), _)) => api.0.store.delete(&key, kv.mod_revision).await.map(|_| ()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = released {
+        tracing::warn!(%error, address, "the address of a deleted service stays taken");
+    }
+}
+
+fn ip_addresses() -> Option<&'static catalogue::Storage> {
+    catalogue::resource("networking.k8s.io", "v1", "ipaddresses")?.storage
+}
+
+fn wants_node_ports(service: &Value) -> bool {
+    match object::text(service, &["spec", "type"]) {
+        "NodePort" => true,
+        "LoadBalancer" => {
+            object::at(service, &["spec", "allocateLoadBalancerNodePorts"])
+                != Some(&Value::Bool(false))
+        }
+        _ => false,
+    }
+}
+
+/// Gives each port of a service its port on the nodes.
+fn ports(api: &Api, old: Option<&Value>, service: &mut Value) -> Result<(), Status> {
+    if !wants_node_ports(service) {
+        return Ok(());
+    }
+    let Some(services) = catalogue::resource("", "v1", "services") else {
+        return Ok(());
+    };
+    let own = (
+        object::namespace(service).to_owned(),
+        object::name(service).to_owned(),
+    );
+    let mut used = BTreeSet::new();
+    for other in api.cached_list(services.kind, "") {
+        let same = (object::namespace(&other), object::name(&other)) == (&own.0, &own.1);
+        if !same || old.is_none() {
+            used.extend(node_ports(&other));
+        }
+    }
+    let name = own.1;
+    let Some(Value::Array(list)) = service.pointer_mut("/spec/ports") else {
+        return Ok(());
+    };
+    for (at, port) in list.iter_mut().enumerate() {
+        let asked = port["nodePort"].as_i64().unwrap_or(0);
+        let refuse = |why: &str| {
+            let field = format!("spec.ports[{at}].nodePort");
+            let cause = Cause::invalid(&field, &asked.into(), why);
+            Err(Status::invalid("", "Service", &name, vec![cause]))
+        };
+        let chosen = match asked {
+            0 => free_port(&used)?,
+            asked if !NODE_PORTS.contains(&asked) => {
+                let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
+                return refuse(why);
+            }
+            asked if used.contains(&asked) => return refuse("provided port is already allocated"),
+            asked => asked,
+        };
+        used.insert(chosen);
+        port["nodePort"] = chosen.into();
+    }
+    Ok(())
+}
+
+fn free_port(used: &BTreeSet<i64>) -> Result<i64, Status> {
+    let count = NODE_PORTS.end() - NODE_PORTS.start() + 1;
+    let start = clock::below(count.unsigned_abs()) as i64;
+    let mut all = (0..count).map(|step| NODE_PORTS.start() + (start + step) % count);
+    all.find(|port| !used.contains(port))
+        .ok_or_else(|| Status::internal("failed to allocate a nodePort: range is full"))
+}
+
+fn node_ports(service: &Value) -> impl Iterator<Item = i64> {
+    let ports = object::items(service, &["spec", "ports"]).iter();
+    ports
+        .filter_map(|port| port["nodePort"].as_i64())
+        .filter(|port| *port > 0)
+}
+
+/// A port that was there before keeps its port on the nodes.
+fn keep_node_ports(old: &Value, new: &mut Value) {
+    let before = object::items(old, &["spec", "ports"]);
+    let Some(Value::Array(list)) = new.pointer_mut("/spec/ports") else {
+        return;
+    };
+    for port in list {
+        let same =
+            |one: &&Value| one["port"] == port["port"] && one["protocol"] == port["protocol"];
+        let has = before
+            .iter()
+            .find(same)
+            .and_then(|one| one.get("nodePort"))
+            .cloned();
+        if let Some(has) = has.filter(|_| port["nodePort"].as_i64().unwrap_or(0) == 0) {
+            port["nodePort"] = has;
+        }
+    }
+}
+
+/// A service that became internal gives its ports on the nodes back, unless it names others.
+fn drop_node_ports(old: &Value, new: &mut Value) {
+    let had: BTreeSet<i64> = node_ports(old).collect();
+    let Some(Value::Array(list)) = new.pointer_mut("/spec/ports") else {
+        return;
+    };
+    for port in list.iter_mut().filter_map(Value::as_object_mut) {
+        let has = port.get("nodePort").and_then(Value::as_i64);
+        if has.is_some_and(|has| had.contains(&has)) {
+            port.remove("nodePort");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What is served and where it is stored: the kinds of the schema table, with the few facts about
+//! them that are not in the table.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use machinery::schema::{self, Kind};
+
+/// Where all objects are.
+pub(crate) const ROOT: &str = "/registry/";
+
+/// One resource of one version.
+pub(crate) struct Resource {
+    /// What is served.
+    pub(crate) kind: &'static Kind,
+    /// Where it is stored; some kinds are only answered.
+    pub(crate) storage: Option<&'static Storage>,
+}
+
+/// One collection of the store; versions of a kind share it.
+pub(crate) struct Storage {
+    /// Its place among all of them.
+    pub(crate) at: usize,
+    /// The version that is written.
+    pub(crate) kind: &'static Kind,
+    /// What its keys begin with, such as `/registry/pods/`.
+    pub(crate) prefix: String,
+    /// Written as JSON instead of protobuf.
+    pub(crate) json: bool,
+}
+
+struct Catalogue {
+    resources: Vec<Resource>,
+    by_prefix: BTreeMap<&'static str, usize>,
+}
+
+static STORAGES: LazyLock<Vec<Storage>> = LazyLock::new(|| {
+    let stored = schema::kinds()
+        .iter()
+        .filter(|kind| is_stored_version(kind));
+    let storages = stored.enumerate().map(|(at, kind)| Storage {
+        at,
+        kind,
+        prefix: prefix(kind),
+        json: in_own_folder(kind.group),
+    });
+    storages.collect()
+});
+
+static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
+    let storage_of = |kind: &Kind| {
+        let prefix = prefix(kind);
+        let served = kind.has_verb("list") && kind.plural != "componentstatuses";
+        served
+            .then(|| STORAGES.iter().find(|storage| storage.prefix == prefix))
+            .flatten()
+    };
+    let resources = schema::kinds().iter().map(|kind| Resource {
+        kind,
+        storage: storage_of(kind),
+    });
+    let by_prefix = STORAGES
+        .iter()
+        .map(|storage| (storage.prefix.as_str(), storage.at));
+    Catalogue {
+        resources: resources.collect(),
+        by_prefix: by_prefix.collect(),
+    }
+});
+
+/// Every collection of the store.
+pub(crate) fn storages() -> &'static [Storage] {
+    &STORAGES
+}
+
+/// The resource of a group, version and plural.
+pub(crate) fn resource(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+    schema::resource(group, version, plural).map(of)
+}
+
+/// The resource of a kind of the table.
+pub(crate) fn of(kind: &'static Kind) -> &'static Resource {
+    let mut all = CATALOGUE.resources.iter();
+    all.find(|resource| std::ptr::eq(resource.kind, kind))
+        .expect("every kind of the table is a resource")
+}
+
+/// The collection a key of the store belongs to.
+pub(crate) fn storage_of_key(key: &str) -> Option<&'static Storage> {
+    // No prefix begins with another, so the one that sorts last before the key is the only one.
+    let (prefix, at) = CATALOGUE.by_prefix.range(..=key).next_back()?;
+    key.starts_with(prefix).then(|| &STORAGES[*at])
+}
+
+/// Whether any version of this group is served.
+pub(crate) fn serves_version(group: &str, version: &str) -> bool {
+    let mut all = CATALOGUE.resources.iter();
+    all.any(|one| one.kind.group == group && one.kind.version == version)
+}
+
+impl Storage {
+    /// The key of an object.
+    pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
+        match self.kind.namespaced() {
+            true => format!("{}{namespace}/{name}", self.prefix),
+            false => format!("{}{name}", self.prefix),
+        }
+    }
+
+    /// What the keys of a namespace begin with; of all namespaces when it is empty.
+    pub(crate) fn folder(&self, namespace: &str) -> String {
+        match namespace {
+            "" => self.prefix.clone(),
+            namespace => format!("{}{namespace}/", self.prefix),
+        }
+    }
+}
+
+impl Resource {
+    /// Whether a PUT may make the object.
+    pub(crate) fn created_by_update(&self) -> bool {
+        let plurals = [
+            "leases",
+            "events",
+            "services",
+            "endpoints",
+            "limitranges",
+            "runtimeclasses",
+            "roles",
+            "rolebindings",
+            "clusterroles",
+            "clusterrolebindings",
+        ];
+        plurals.contains(&self.kind.plural)
+    }
+
+    /// Whether a PUT must name the version it replaces.
+    pub(crate) fn needs_version(&self) -> bool {
+        let plurals = [
+            "leases",
+            "poddisruptionbudgets",
+            "csidrivers",
+            "csinodes",
+            "volumeattachments",
+            "runtimeclasses",
+        ];
+        self.kind.group == "admissionregistration.k8s.io" || plurals.contains(&self.kind.plural)
+    }
+
+    /// Whether `metadata.generation` counts the versions of what is asked for.
+    pub(crate) fn has_generation(&self) -> bool {
+        match self.kind.group {
+            "apps" => self.kind.plural != "controllerrevisions",
+            "batch"
+            | "admissionregistration.k8s.io"
+            | "flowcontrol.apiserver.k8s.io"
+            | "apiextensions.k8s.io"
+            | "discovery.k8s.io" => true,
+            "networking.k8s.io" => {
+                ["ingresses", "ingressclasses", "networkpolicies"].contains(&self.kind.plural)
+            }
+            "" => ["pods", "podtemplates", "replicationcontrollers"].contains(&self.kind.plural),
+            _ => [
+                "priorityclasses",
+                "poddisruptionbudgets",
+                "resourceslices",
+                "deviceclasses",
+            ]
+            .contains(&self.kind.plural),
+        }
+    }
+
+    /// Whether the status is written through its own path alone.
+    pub(crate) fn has_status(&self) -> bool {
+        self.kind.subresource("status").is_some()
+    }
+
+    /// Whether a new object may bring its status along.
+    pub(crate) fn keeps_status_on_create(&self) -> bool {
+        ["nodes", "apiservices", "customresourcedefinitions"].contains(&self.kind.plural)
+    }
+
+    /// What objects are called in lists: the kind with `List` added.
+    pub(crate) fn list_kind(&self) -> String {
+        format!("{}List", self.kind.kind)
+    }
+
+    /// A field that selectors may name, besides name and namespace.
+    pub(crate) fn selectable(&self, field: &str) -> Option<Vec<&'static str>> {
+        selectable(self.kind.group, self.kind.plural, field)
+    }
+}
+
+/// The path in the object that a selectable field stands for.
+fn selectable(group: &str, plural: &str, field: &str) -> Option<Vec<&'static str>> {
+    let fields: &[&'static str] = match (group, plural) {
+        ("", "pods") => &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        ],
+        ("", "nodes") => &["spec.unschedulable"],
+        ("", "namespaces") => &["status.phase"],
+        ("", "secrets") => &["type"],
+        ("", "services") => &["spec.clusterIP", "spec.type"],
+        ("", "events") => &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        ("events.k8s.io", "events") => &[
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reason",
+            "reportingController",
+            "type",
+        ],
+        (_, "replicationcontrollers" | "replicasets") => &["status.replicas"],
+        ("batch", "jobs") => &["status.successful"],
+        (_, "certificatesigningrequests") => &["spec.signerName"],
+        (_, "resourceslices") => &["spec.nodeName", "spec.driver"],
+        _ => &[],
+    };
+    let field = fields.iter().find(|one| **one == field)?;
+    let path = match *field {
+        "source" => "source.component",
+        "status.podIPs" => "status.podIP",
+        "status.successful" => "status.succeeded",
+        field => field,
+    };
+    Some(path.split('.').collect())
+}
+
+/// Whether this is the version of its kind that the store holds.
+fn is_stored_version(kind: &Kind) -> bool {
+    let listed = kind.has_verb("list") && kind.plural != "componentstatuses";
+    let other = (kind.group, kind.plural) == ("events.k8s.io", "events")
+        || (kind.group, kind.version) == ("autoscaling", "v1");
+    listed && !other
+}
+
+/// These groups' keys name the group.
+fn in_own_folder(group: &str) -> bool {
+    ["apiextensions.k8s.io", "apiregistration.k8s.io"].contains(&group)
+}
+
+fn prefix(kind: &Kind) -> String {
+    let folder = match (kind.group, kind.plural) {
+        ("", "nodes") => "minions",
+        ("", "services") => "services/specs",
+        ("", "endpoints") => "services/endpoints",
+        ("", "replicationcontrollers") => "controllers",
+        ("networking.k8s.io", "ingresses") => "ingress",
+        (group, plural) if in_own_folder(group) => return format!("{ROOT}{group}/{plural}/"),
+        (_, plural) => plural,
+    };
+    format!("{ROOT}{folder}/")
+}

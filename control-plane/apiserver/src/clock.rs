@@ -1,0 +1,67 @@
+//! The only place of the crate that reads the time and asks for chance.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "objects carry the time of their making"
+)]
+
+use std::time::SystemTime;
+
+use machinery::time::Timestamp;
+
+/// The letters of generated names: no vowels, so that no words come out.
+const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// How many of them are added to a prefix.
+const NAME_LETTERS_COUNT: usize = 5;
+/// The longest prefix that is kept: a name has at most 63 letters.
+const NAME_PREFIX_BYTES_MAX: usize = 63 - NAME_LETTERS_COUNT;
+
+/// The time.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanos: since.subsec_nanos(),
+    }
+}
+
+/// A random uid (version 4).
+pub(crate) fn uid() -> String {
+    let mut bytes = [0; 16];
+    fill(&mut bytes);
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    parts.join("-")
+}
+
+/// A name that begins like this and ends by chance.
+pub(crate) fn generated_name(prefix: &str) -> String {
+    let mut name: String = prefix.chars().take(NAME_PREFIX_BYTES_MAX).collect();
+    for _ in 0..NAME_LETTERS_COUNT {
+        name.push(char::from(
+            NAME_LETTERS[below(NAME_LETTERS.len() as u64) as usize],
+        ));
+    }
+    name
+}
+
+/// A random number below this one.
+pub(crate) fn below(end: u64) -> u64 {
+    let mut bytes = [0; 8];
+    fill(&mut bytes);
+    u64::from_le_bytes(bytes) % end.max(1)
+}
+
+fn fill(bytes: &mut [u8]) {
+    // A system without randomness cannot hand out uids at all.
+    getrandom::fill(bytes).expect("the system gives random bytes");
+}

@@ -1,0 +1,153 @@
+//! Paths that are no objects: health, version, discovery, OpenAPI, and whatever the gate serves.
+
+use axum::body::Body;
+use http::header::ETAG;
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use machinery::status::Status;
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::entry::to_json;
+use crate::media::{self, JSON};
+use crate::{catalogue, discovery, openapi, reply};
+
+/// The release whose API this is.
+const MINOR: &str = "36";
+const RELEASE: &str = "v1.36.3";
+
+/// Answers a request for a path.
+pub(crate) fn answer(
+    api: &Api,
+    parts: &Parts,
+    segments: &[String],
+) -> Result<Response<Body>, Status> {
+    if ![Method::GET, Method::HEAD].contains(&parts.method) {
+        return Err(Status::method_not_allowed());
+    }
+    let words: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let found = match words.as_slice() {
+        [] => paths(),
+        ["version"] => version(),
+        ["healthz" | "livez" | "readyz", ..] => return Ok(health(api, parts, &words)),
+        ["api"] if media::wants_aggregated(&parts.headers) => {
+            return Ok(aggregated(&discovery::aggregated(true)));
+        }
+        ["apis"] if media::wants_aggregated(&parts.headers) => {
+            return Ok(aggregated(&discovery::aggregated(false)));
+        }
+        ["api"] => discovery::core_versions(),
+        ["apis"] => discovery::groups(),
+        ["api", version] if catalogue::serves_version("", version) => {
+            discovery::resources("", version)
+        }
+        ["apis", group] => match discovery::group(group) {
+            Some(group) => group,
+            None => return Ok(nowhere()),
+        },
+        ["apis", group, version] if catalogue::serves_version(group, version) => {
+            discovery::resources(group, version)
+        }
+        ["openapi", "v3"] => openapi::index().clone(),
+        ["openapi", "v3", path @ ..] => return Ok(schema(parts, &path.join("/"))),
+        _ => match api.0.config.gate.document(parts.uri.path()) {
+            Some(document) => document,
+            None => return Ok(nowhere()),
+        },
+    };
+    Ok(reply::value(StatusCode::OK, &found))
+}
+
+fn nowhere() -> Response<Body> {
+    reply::text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+fn aggregated(list: &Value) -> Response<Body> {
+    let media_type = HeaderValue::from_static(
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+    );
+    let mut response = reply::with_body(StatusCode::OK, media_type, Body::from(to_json(list)));
+    response
+        .headers_mut()
+        .insert("Vary", HeaderValue::from_static("Accept"));
+    response
+}
+
+/// The document of a group and version never changes while the server runs; its hash is in the
+/// index, so clients keep it.
+fn schema(parts: &Parts, path: &str) -> Response<Body> {
+    let Some((hash, document)) = openapi::document(path) else {
+        return nowhere();
+    };
+    let tag = HeaderValue::from_str(&format!("\"{hash}\""));
+    let known = parts.headers.get(http::header::IF_NONE_MATCH);
+    let mut response = match &tag {
+        Ok(tag) if known == Some(tag) => {
+            reply::bytes(StatusCode::NOT_MODIFIED, JSON, bytes::Bytes::new())
+        }
+        _ => reply::bytes(StatusCode::OK, JSON, document),
+    };
+    if let Ok(tag) = tag {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
+}
+
+fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {
+    let loaded = api.0.feed.revision() > 0;
+    let checks = [("ping", true), ("etcd", loaded || words[0] == "livez")];
+    let failed = checks.iter().any(|(_, good)| !good);
+    let verbose = parts
+        .uri
+        .query()
+        .is_some_and(|query| query.contains("verbose"));
+    let code = match failed {
+        true => StatusCode::INTERNAL_SERVER_ERROR,
+        false => StatusCode::OK,
+    };
+    if !failed && !verbose {
+        return reply::text(code, "ok");
+    }
+    let lines = checks.iter().map(|(name, good)| match good {
+        true => format!("[+]{name} ok\n"),
+        false => format!("[-]{name} failed: reason withheld\n"),
+    });
+    let end = if failed { "failed" } else { "passed" };
+    reply::text(
+        code,
+        format!("{}{} check {end}\n", lines.collect::<String>(), words[0]),
+    )
+}
+
+fn version() -> Value {
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    json!({
+        "major": "1", "minor": MINOR, "emulationMajor": "1", "emulationMinor": MINOR,
+        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+        "gitVersion": format!("{RELEASE}+stele"), "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{arch}", std::env::consts::OS),
+    })
+}
+
+fn paths() -> Value {
+    let mut paths = vec!["/api".to_owned(), "/api/v1".into(), "/apis".into()];
+    for (group, versions) in discovery::versions_by_group() {
+        if group.is_empty() {
+            continue;
+        }
+        paths.push(format!("/apis/{group}"));
+        paths.extend(
+            versions
+                .iter()
+                .map(|version| format!("/apis/{group}/{version}")),
+        );
+    }
+    let others = ["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"];
+    paths.extend(others.map(str::to_owned));
+    json!({ "paths": paths })
+}

@@ -1,0 +1,264 @@
+//! What the server itself writes into objects when they are made and changed: identity, times,
+//! generations, and whichever half of an object the caller may not touch.
+
+use machinery::object::{self, map_mut, metadata_mut};
+use machinery::quantity::Quantity;
+use machinery::status::Status;
+use machinery::strict;
+use serde_json::{Map, Value, json};
+
+use crate::catalogue::Resource;
+use crate::clock;
+
+/// Brings the namespace of an object in line with the request's.
+pub(crate) fn match_namespace(
+    resource: &Resource,
+    namespace: &str,
+    object: &mut Value,
+) -> Result<(), Status> {
+    let metadata = metadata_mut(object);
+    let given = metadata
+        .get("namespace")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    if !resource.kind.namespaced() {
+        metadata.remove("namespace");
+    } else if given.is_empty() {
+        metadata.insert("namespace".into(), namespace.into());
+    } else if given != namespace {
+        let text =
+            "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Status::bad_request(text));
+    }
+    Ok(())
+}
+
+/// Whether the object is called as the path says.
+pub(crate) fn match_name(name: &str, object: &Value) -> Result<(), Status> {
+    let given = object::name(object);
+    if given != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    Ok(())
+}
+
+/// Makes a new object the server's own.
+pub(crate) fn created(resource: &Resource, object: &mut Value) {
+    let metadata = metadata_mut(object);
+    for key in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "managedFields",
+    ] {
+        metadata.remove(key);
+    }
+    metadata.remove("resourceVersion");
+    metadata.insert("uid".into(), clock::uid().into());
+    metadata.insert("creationTimestamp".into(), clock::now().to_seconds().into());
+    match resource.has_generation() {
+        true => metadata.insert("generation".into(), 1.into()),
+        false => metadata.remove("generation"),
+    };
+    if resource.has_status() && !resource.keeps_status_on_create() {
+        map_mut(object).insert("status".into(), json!({}));
+    }
+    match (resource.kind.group, resource.kind.kind) {
+        ("", "Pod") => new_pod(object),
+        ("", "Namespace") => new_namespace(object),
+        ("", "PersistentVolume" | "PersistentVolumeClaim") => {
+            object["status"] = json!({"phase": "Pending"});
+        }
+        ("batch", "Job") => new_job(object),
+        _ => {}
+    }
+    conform(resource, object);
+}
+
+/// Writes and leaves out what is empty as Go does.
+pub(crate) fn conform(resource: &Resource, object: &mut Value) {
+    let taken = std::mem::take(object);
+    // It was read by the same table before, so it still has its types.
+    match strict::conform(taken.clone(), resource.kind.message()) {
+        Ok(decoded) => *object = decoded.object,
+        Err(_) => *object = taken,
+    }
+}
+
+/// Keeps from a new state what is not the caller's to change. `subresource` is empty, `status`, or
+/// `finalize`.
+pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: &mut Value) {
+    keep_metadata(old, new);
+    if subresource == "finalize" {
+        let finalizers = object::items(new, &["spec", "finalizers"]).to_vec();
+        *new = old.clone();
+        match finalizers.is_empty() {
+            true => object::set(new, &["spec"], json!({})),
+            false => object::set(new, &["spec", "finalizers"], finalizers.into()),
+        }
+        return;
+    }
+    if subresource == "status" {
+        return status_updated(resource, old, new);
+    }
+    if resource.has_status() {
+        keep(old, new, "status");
+    }
+    if (resource.kind.group, resource.kind.kind) == ("", "Namespace") {
+        match object::at(old, &["spec", "finalizers"]) {
+            Some(finalizers) => object::set(new, &["spec", "finalizers"], finalizers.clone()),
+            None => {
+                object::remove(new, &["spec", "finalizers"]);
+            }
+        }
+    }
+    if resource.has_generation() && differs_in_substance(old, new) {
+        let next = object::generation(old) + 1;
+        metadata_mut(new).insert("generation".into(), next.into());
+    }
+}
+
+/// Through the status path only the status changes, and some of the metadata.
+fn status_updated(resource: &Resource, old: &Value, new: &mut Value) {
+    let mut result = old.clone();
+    if let Some(status) = new.get("status") {
+        result["status"] = status.clone();
+    }
+    let mut metadata = new.get("metadata").cloned().unwrap_or_default();
+    let labels = !resource.kind.group.is_empty();
+    for (key, kept) in [("ownerReferences", true), ("labels", labels)] {
+        if !kept {
+            continue;
+        }
+        match object::metadata(old).and_then(|old| old.get(key)) {
+            Some(value) => map_mut(&mut metadata).insert(key.into(), value.clone()),
+            None => map_mut(&mut metadata).remove(key),
+        };
+    }
+    result["metadata"] = metadata;
+    *new = result;
+}
+
+/// What no update changes.
+fn keep_metadata(old: &Value, new: &mut Value) {
+    let empty = Map::new();
+    let old = object::metadata(old).unwrap_or(&empty);
+    let new = metadata_mut(new);
+    let keys = [
+        "uid",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "namespace",
+        "generateName",
+    ];
+    for key in keys {
+        match old.get(key) {
+            Some(value) => new.insert(key.into(), value.clone()),
+            None => new.remove(key),
+        };
+    }
+    for key in ["selfLink", "managedFields"] {
+        new.remove(key);
+    }
+}
+
+fn keep(old: &Value, new: &mut Value, key: &str) {
+    match old.get(key) {
+        Some(value) => map_mut(new).insert(key.into(), value.clone()),
+        None => map_mut(new).remove(key),
+    };
+}
+
+/// Whether anything but metadata and status differs.
+fn differs_in_substance(old: &Value, new: &Value) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else {
+        return true;
+    };
+    let keys = old.keys().chain(new.keys());
+    keys.filter(|key| !["metadata", "status", "apiVersion", "kind"].contains(&key.as_str()))
+        .any(|key| old.get(key) != new.get(key))
+}
+
+fn new_pod(pod: &mut Value) {
+    let class = quality_of_service(pod);
+    let mut status = json!({"phase": "Pending", "qosClass": class});
+    if !object::items(pod, &["spec", "schedulingGates"]).is_empty() {
+        status["conditions"] = json!([{
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }]);
+    }
+    pod["status"] = status;
+}
+
+fn new_namespace(namespace: &mut Value) {
+    namespace["status"] = json!({"phase": "Active"});
+    let has = object::items(namespace, &["spec", "finalizers"]);
+    if !has.iter().any(|one| one == "kubernetes") {
+        let mut finalizers = has.to_vec();
+        finalizers.push("kubernetes".into());
+        object::set(namespace, &["spec", "finalizers"], finalizers.into());
+    }
+}
+
+/// A job that is not told otherwise selects its pods by its own uid.
+fn new_job(job: &mut Value) {
+    if object::at(job, &["spec", "manualSelector"]) == Some(&Value::Bool(true)) {
+        return;
+    }
+    let (name, uid) = (object::name(job).to_owned(), object::uid(job).to_owned());
+    let labels = [
+        ("batch.kubernetes.io/job-name", &name),
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("job-name", &name),
+        ("controller-uid", &uid),
+    ];
+    for (label, value) in labels {
+        let path = ["spec", "template", "metadata", "labels", label];
+        object::set(job, &path, value.as_str().into());
+    }
+    let path = [
+        "spec",
+        "selector",
+        "matchLabels",
+        "batch.kubernetes.io/controller-uid",
+    ];
+    object::set(job, &path, uid.into());
+}
+
+/// How well a pod is served when its node runs short.
+fn quality_of_service(pod: &Value) -> &'static str {
+    let containers = ["containers", "initContainers"].into_iter();
+    let containers: Vec<&Value> = containers
+        .flat_map(|key| object::items(pod, &["spec", key]))
+        .collect();
+    let of_pod = object::at(pod, &["spec", "resources"]);
+    let all: Vec<Option<&Value>> = match of_pod {
+        Some(resources) => vec![Some(resources)],
+        None => containers.iter().map(|one| one.get("resources")).collect(),
+    };
+    let amount = |resources: Option<&Value>, which: &str, what: &str| {
+        let text = object::at(resources?, &[which, what])?.as_str()?;
+        Quantity::parse(text)
+            .ok()
+            .filter(|amount| !amount.is_zero())
+    };
+    let (mut any, mut guaranteed) = (false, true);
+    for resources in all {
+        for what in ["cpu", "memory"] {
+            let request = amount(resources, "requests", what);
+            let limit = amount(resources, "limits", what);
+            any |= request.is_some() || limit.is_some();
+            guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}

@@ -1,0 +1,116 @@
+//! PATCH: reads the difference, applies it, and reads the result like any body.
+
+use machinery::schema::Message;
+use machinery::status::{Cause, Status};
+use machinery::{object, patch, strict};
+use serde_json::Value;
+
+use crate::body::Validation;
+use crate::catalogue::Resource;
+
+/// The media types that are taken.
+pub(crate) const MEDIA_TYPES: [&str; 3] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Json,
+    Merge,
+    Strategic,
+}
+
+/// A difference.
+#[derive(Debug)]
+pub(crate) struct Patch {
+    kind: Kind,
+    document: Value,
+    /// What was written twice in it.
+    problems: Vec<String>,
+    validation: Validation,
+}
+
+impl Patch {
+    /// Reads a body of one of the media types.
+    pub(crate) fn read(
+        media_type: &str,
+        body: &[u8],
+        validation: Validation,
+    ) -> Result<Patch, Status> {
+        let kind = match media_type {
+            "application/json-patch+json" => Kind::Json,
+            "application/merge-patch+json" => Kind::Merge,
+            "application/strategic-merge-patch+json" => Kind::Strategic,
+            _ => return Err(Status::unsupported_media_type(&MEDIA_TYPES)),
+        };
+        let (document, problems) = strict::parse(body)
+            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+        Ok(Patch {
+            kind,
+            document,
+            problems,
+            validation,
+        })
+    }
+
+    /// The new state, and what to warn of.
+    pub(crate) fn apply(
+        &self,
+        resource: &Resource,
+        old: &Value,
+    ) -> Result<(Value, Vec<String>), Status> {
+        self.apply_to(resource.kind.message(), old)
+    }
+
+    /// The same for something that is no resource, such as a scale.
+    pub(crate) fn apply_to(
+        &self,
+        message: &'static Message,
+        old: &Value,
+    ) -> Result<(Value, Vec<String>), Status> {
+        let patched = match self.kind {
+            Kind::Json => patch::json(old, &self.document).map_err(status)?,
+            Kind::Merge if self.document.is_object() => patch::merge(old, &self.document),
+            Kind::Merge => {
+                return Err(Status::bad_request(
+                    "error decoding patch: it is no JSON object",
+                ));
+            }
+            Kind::Strategic => patch::strategic(old, &self.document, message).map_err(status)?,
+        };
+        let (version, kind) = (object::api_version(old), object::kind(old));
+        if object::api_version(&patched) != version || object::kind(&patched) != kind {
+            let text = "the patch must not change apiVersion or kind";
+            return Err(Status::bad_request(text));
+        }
+        let decoded =
+            strict::conform(patched, message).map_err(|error| self.invalid(&error.to_string()))?;
+        let mut problems = self.problems.clone();
+        problems.extend(decoded.problems);
+        match self.validation {
+            Validation::Ignore => Ok((decoded.object, Vec::new())),
+            Validation::Strict if !problems.is_empty() => {
+                Err(self.invalid(&strict::strict_error(&problems)))
+            }
+            _ => Ok((decoded.object, problems)),
+        }
+    }
+
+    fn invalid(&self, why: &str) -> Status {
+        let shown = Value::String(self.document.to_string());
+        Status::invalid("", "", "", vec![Cause::invalid("patch", &shown, why)])
+    }
+}
+
+fn status(error: patch::Error) -> Status {
+    match error {
+        patch::Error::Malformed(text) => Status::bad_request(text),
+        patch::Error::Unprocessable(text) => Status::new(
+            422,
+            "Invalid",
+            format!("the server rejected our request due to an error in our request: {text}"),
+        ),
+    }
+}

@@ -1,0 +1,222 @@
+//! Answers: objects, lists and errors in the form the client asked for.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use machinery::status::Status;
+use machinery::{object, protobuf};
+use serde_json::{Value, json};
+
+use crate::catalogue::Resource;
+use crate::entry::{Entry, to_json};
+use crate::media::{Accept, Encoding, Form, JSON};
+use crate::{clock, convert, table};
+
+/// The most letters of a warning.
+const WARNING_BYTES_MAX: usize = 256;
+/// The most warnings of an answer.
+const WARNINGS_MAX: usize = 20;
+
+/// How many columns of a row's object a table carries along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Include {
+    None,
+    #[default]
+    Metadata,
+    Object,
+}
+
+impl Include {
+    /// Reads `includeObject`.
+    pub(crate) fn parse(text: &str) -> Result<Include, Status> {
+        match text {
+            "" | "Metadata" => Ok(Include::Metadata),
+            "None" => Ok(Include::None),
+            "Object" => Ok(Include::Object),
+            other => {
+                let text = format!("unrecognized includeObject value: {other:?}");
+                Err(Status::bad_request(text))
+            }
+        }
+    }
+}
+
+/// How objects of a resource are shown to a client.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown {
+    pub(crate) resource: &'static Resource,
+    pub(crate) accept: Accept,
+    pub(crate) include: Include,
+}
+
+/// The metadata of a list.
+#[derive(Debug, Default)]
+pub(crate) struct ListMeta {
+    pub(crate) revision: i64,
+    pub(crate) token: String,
+    pub(crate) remaining: Option<i64>,
+}
+
+impl ListMeta {
+    fn to_value(&self) -> Value {
+        let mut meta = json!({"resourceVersion": self.revision.to_string()});
+        if !self.token.is_empty() {
+            meta["continue"] = self.token.as_str().into();
+        }
+        if let Some(remaining) = self.remaining {
+            meta["remainingItemCount"] = remaining.into();
+        }
+        meta
+    }
+}
+
+impl Shown {
+    /// One stored object.
+    pub(crate) fn entry(&self, entry: &Entry) -> Result<Bytes, Status> {
+        let plain = self.accept == Accept::PLAIN && convert::is_same(self.resource);
+        if plain {
+            return Ok(entry.json().clone());
+        }
+        self.object(&convert::to_served(self.resource, &entry.object))
+    }
+
+    /// One object in the served version.
+    pub(crate) fn object(&self, object: &Arc<Value>) -> Result<Bytes, Status> {
+        match self.accept.form {
+            Form::Object => encode(object, self.accept.encoding),
+            Form::Metadata => encode(&only_metadata(object), self.accept.encoding),
+            Form::Table => {
+                let version = object::resource_version(object);
+                let meta = json!({"resourceVersion": version});
+                let rows = std::slice::from_ref(object);
+                let table = table::of(self.resource, rows, self.include, meta, clock::now());
+                Ok(to_json(&table))
+            }
+        }
+    }
+
+    /// A list of stored objects.
+    pub(crate) fn list(&self, entries: &[Arc<Entry>], meta: &ListMeta) -> Result<Bytes, Status> {
+        if self.accept == Accept::PLAIN && convert::is_same(self.resource) {
+            return Ok(self.spliced(entries, meta));
+        }
+        let objects = entries.iter();
+        let objects: Vec<Arc<Value>> = objects
+            .map(|entry| convert::to_served(self.resource, &entry.object))
+            .collect();
+        let (kind, version) = (self.resource.list_kind(), self.resource.kind.api_version());
+        let list = match self.accept.form {
+            Form::Table => {
+                let (include, meta) = (self.include, meta.to_value());
+                table::of(self.resource, &objects, include, meta, clock::now())
+            }
+            Form::Metadata => json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                "metadata": meta.to_value(),
+                "items": objects.iter().map(|object| only_metadata(object)).collect::<Vec<_>>(),
+            }),
+            Form::Object => json!({
+                "kind": kind, "apiVersion": version, "metadata": meta.to_value(),
+                "items": objects.iter().map(|object| Value::clone(object)).collect::<Vec<_>>(),
+            }),
+        };
+        encode(&list, self.accept.encoding)
+    }
+
+    /// The list as text, made of the objects' texts.
+    fn spliced(&self, entries: &[Arc<Entry>], meta: &ListMeta) -> Bytes {
+        let bytes = entries.iter().map(|entry| entry.json().len() + 1);
+        let mut out = BytesMut::with_capacity(bytes.sum::<usize>() + 256);
+        let (kind, version) = (self.resource.list_kind(), self.resource.kind.api_version());
+        let meta = meta.to_value();
+        let head = format!(
+            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{meta},\"items\":["
+        );
+        out.put_slice(head.as_bytes());
+        for (at, entry) in entries.iter().enumerate() {
+            if at > 0 {
+                out.put_u8(b',');
+            }
+            out.put_slice(entry.json());
+        }
+        out.put_slice(b"]}");
+        out.freeze()
+    }
+}
+
+/// Writes a value.
+pub(crate) fn encode(value: &Value, encoding: Encoding) -> Result<Bytes, Status> {
+    match encoding {
+        Encoding::Json => Ok(to_json(value)),
+        Encoding::Protobuf => protobuf::encode(value)
+            .map(Bytes::from)
+            .map_err(|error| Status::internal(&error.to_string())),
+    }
+}
+
+/// An object's metadata and nothing else.
+pub(crate) fn only_metadata(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": object.get("metadata").cloned().unwrap_or_default(),
+    })
+}
+
+/// An answer of bytes.
+pub(crate) fn bytes(code: StatusCode, media_type: &'static str, body: Bytes) -> Response<Body> {
+    with_body(code, HeaderValue::from_static(media_type), Body::from(body))
+}
+
+/// An answer with these headers.
+pub(crate) fn with_body(code: StatusCode, media_type: HeaderValue, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, media_type);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// An answer of a value in JSON.
+pub(crate) fn value(code: StatusCode, value: &Value) -> Response<Body> {
+    bytes(code, JSON, to_json(value))
+}
+
+/// Plain text.
+pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> Response<Body> {
+    let text: String = text.into();
+    bytes(code, "text/plain; charset=utf-8", text.into())
+}
+
+/// An error, in the encoding the client reads.
+pub(crate) fn error(status: &Status, encoding: Encoding) -> Response<Body> {
+    let object = status.to_object();
+    let body = encode(&object, encoding).unwrap_or_else(|_| to_json(&object));
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = bytes(code, encoding.media_type(), body);
+    if status.details.retry_after_seconds > 0 {
+        let seconds = HeaderValue::from(status.details.retry_after_seconds);
+        response.headers_mut().insert("Retry-After", seconds);
+    }
+    response
+}
+
+/// Adds what kubectl prints behind `Warning:`.
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    for warning in warnings.iter().take(WARNINGS_MAX) {
+        let plain = warning.chars().filter(|c| !c.is_control());
+        let quoted: String = plain
+            .flat_map(|c| match c {
+                '"' | '\\' => vec!['\\', c],
+                c => vec![c],
+            })
+            .take(WARNING_BYTES_MAX)
+            .collect();
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append("Warning", value);
+        }
+    }
+}

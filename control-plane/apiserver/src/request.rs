@@ -1,0 +1,258 @@
+//! What a request is about, read from its method, path and query. Knows no bodies.
+
+use http::Method;
+use machinery::selector::{FieldSelector, LabelSelector};
+use machinery::status::Status;
+
+use crate::catalogue::{self, Resource};
+
+/// What a path names.
+pub(crate) enum Route {
+    /// Objects.
+    Objects(Target),
+    /// Something else: discovery, health, documents.
+    Path,
+}
+
+/// What a request about objects names.
+pub(crate) struct Target {
+    pub(crate) resource: &'static Resource,
+    /// Empty for the cluster's objects and for all namespaces.
+    pub(crate) namespace: String,
+    /// Empty for a collection.
+    pub(crate) name: String,
+    pub(crate) subresource: String,
+}
+
+/// The path of a request, decoded and split; `None` when it cannot be.
+pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    parts
+        .map(|part| {
+            let text = percent_encoding::percent_decode_str(part)
+                .decode_utf8()
+                .ok()?;
+            Some(text.into_owned())
+        })
+        .collect()
+}
+
+/// Reads a path. Below a version that is served, an unknown resource is an error.
+pub(crate) fn route(segments: &[String]) -> Result<Route, Status> {
+    let words: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let (group, version, rest) = match words.as_slice() {
+        ["api", version, rest @ ..] => ("", *version, rest),
+        ["apis", group, version, rest @ ..] => (*group, *version, rest),
+        _ => return Ok(Route::Path),
+    };
+    if rest.is_empty() || !catalogue::serves_version(group, version) {
+        return Ok(Route::Path);
+    }
+    let (namespace, rest) = match rest {
+        // A namespace itself, and what is below it.
+        ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => ("", rest),
+        ["namespaces", namespace, rest @ ..] => (*namespace, rest),
+        rest => ("", rest),
+    };
+    let (plural, name, subresource) = match rest {
+        [plural] => (*plural, "", ""),
+        [plural, name] => (*plural, *name, ""),
+        [plural, name, subresource] => (*plural, *name, *subresource),
+        // Below a proxy there may be any path.
+        [plural, name, subresource @ "proxy", ..] => (*plural, *name, *subresource),
+        _ => return Err(Status::unknown_path()),
+    };
+    let resource = catalogue::resource(group, version, plural).ok_or_else(Status::unknown_path)?;
+    let named = !name.is_empty();
+    let fits = match resource.kind.namespaced() {
+        true => !namespace.is_empty() || !named,
+        false => namespace.is_empty(),
+    };
+    let known = subresource.is_empty() || resource.kind.subresource(subresource).is_some();
+    if !fits || !known {
+        return Err(Status::unknown_path());
+    }
+    Ok(Route::Objects(Target {
+        resource,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        subresource: subresource.to_owned(),
+    }))
+}
+
+/// What is asked of a target, in the words of authorization.
+pub(crate) fn verb(method: &Method, target: &Target, query: &Query) -> Option<&'static str> {
+    let named = !target.name.is_empty();
+    Some(match *method {
+        Method::GET | Method::HEAD if named => "get",
+        Method::GET | Method::HEAD if query.flag("watch") => "watch",
+        Method::GET | Method::HEAD => "list",
+        Method::POST => "create",
+        Method::PUT if named => "update",
+        Method::PATCH if named => "patch",
+        Method::DELETE if named => "delete",
+        Method::DELETE => "deletecollection",
+        _ => return None,
+    })
+}
+
+/// The parameters of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads `a=b&c=d`.
+    pub(crate) fn parse(text: &str) -> Query {
+        let decode = |text: &str| {
+            let text = text.replace('+', " ");
+            percent_encoding::percent_decode_str(&text)
+                .decode_utf8_lossy()
+                .into_owned()
+        };
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        let pairs = pairs.map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(key), decode(value))
+        });
+        Query(pairs.collect())
+    }
+
+    /// The first value of a parameter; empty when there is none.
+    pub(crate) fn text(&self, key: &str) -> &str {
+        self.given(key).unwrap_or_default()
+    }
+
+    /// The first value of a parameter.
+    pub(crate) fn given(&self, key: &str) -> Option<&str> {
+        let mut all = self.0.iter();
+        all.find(|(one, _)| one == key)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a parameter.
+    pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        let pairs = self.0.iter().filter(move |(one, _)| one == key);
+        pairs.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a switch is on: Go takes anything but `false` and `0`, and nothing at all as on.
+    pub(crate) fn flag(&self, key: &str) -> bool {
+        self.given(key)
+            .is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
+    }
+
+    /// A number.
+    pub(crate) fn integer(&self, key: &str) -> Result<Option<i64>, Status> {
+        let Some(text) = self.given(key).filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        let number = text.parse().map_err(|_| {
+            let why = format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
+            Status::bad_request(why)
+        })?;
+        Ok(Some(number))
+    }
+
+    /// Whether nothing is to be stored.
+    pub(crate) fn dry_run(&self) -> Result<bool, Status> {
+        dry_run(self.all("dryRun"))
+    }
+
+    /// The selectors of lists, watches and deletions.
+    pub(crate) fn selectors(&self, resource: &Resource) -> Result<Selectors, Status> {
+        let wrong = |what: &str, text: &str, why: String| {
+            let text = format!("unable to parse requirement: {why}; {what} {text:?}");
+            Status::bad_request(text)
+        };
+        let labels = self.text("labelSelector");
+        let labels = LabelSelector::parse(labels)
+            .map_err(|why| Status::bad_request(format!("unable to parse requirement: {why}")))?;
+        let text = self.text("fieldSelector");
+        let fields = FieldSelector::parse(text)
+            .map_err(|why| wrong("fieldSelector", text, why.to_string()))?;
+        for one in &fields.requirements {
+            let known = matches!(one.field.as_str(), "metadata.name" | "metadata.namespace")
+                || resource.selectable(&one.field).is_some();
+            if !known {
+                return Err(unknown_field(resource, &one.field));
+            }
+        }
+        Ok(Selectors { labels, fields })
+    }
+}
+
+/// Reads `dryRun`, in a query or in options.
+pub(crate) fn dry_run<'a>(values: impl Iterator<Item = &'a str>) -> Result<bool, Status> {
+    let mut dry = false;
+    for value in values {
+        if value != "All" {
+            let cause = machinery::status::Cause::not_supported("dryRun", &value.into(), &["All"]);
+            return Err(Status::invalid(
+                "meta.k8s.io",
+                "CreateOptions",
+                "",
+                vec![cause],
+            ));
+        }
+        dry = true;
+    }
+    Ok(dry)
+}
+
+fn unknown_field(resource: &Resource, field: &str) -> Status {
+    let text = match (resource.kind.group, resource.kind.kind) {
+        ("", "Pod") => format!("field label not supported: {field}"),
+        ("", "Event") => format!("field label not supported: {field}"),
+        _ if resource.storage.is_some() => format!(
+            "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        ),
+        _ => format!("field label not supported: {field}"),
+    };
+    Status::bad_request(text)
+}
+
+/// Which objects of a collection are meant.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Selectors {
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: FieldSelector,
+}
+
+impl Selectors {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Whether an object, in the served version, is meant.
+    pub(crate) fn matches(&self, resource: &Resource, object: &serde_json::Value) -> bool {
+        self.labels.matches(machinery::object::labels(object))
+            && (self.fields.is_empty()
+                || self.fields.matches(|field| value(resource, object, field)))
+    }
+}
+
+/// The text of a selectable field.
+fn value<'a>(
+    resource: &Resource,
+    object: &'a serde_json::Value,
+    field: &str,
+) -> std::borrow::Cow<'a, str> {
+    use serde_json::Value;
+    let found = match field {
+        "metadata.name" => return machinery::object::name(object).into(),
+        "metadata.namespace" => return machinery::object::namespace(object).into(),
+        field => resource
+            .selectable(field)
+            .and_then(|path| machinery::object::at(object, &path)),
+    };
+    match found {
+        Some(Value::String(text)) => text.as_str().into(),
+        Some(Value::Bool(flag)) => flag.to_string().into(),
+        Some(Value::Number(number)) => number.to_string().into(),
+        _ => match field {
+            "spec.unschedulable" | "spec.hostNetwork" => "false".into(),
+            "status.replicas" | "status.successful" => "0".into(),
+            _ => "".into(),
+        },
+    }
+}

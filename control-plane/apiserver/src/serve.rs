@@ -1,0 +1,417 @@
+//! One request from its head to its answer: who, what, may they, do it.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use machinery::status::Status;
+use machinery::{object, status};
+use serde_json::Value;
+
+use crate::api::Api;
+use crate::auth::{Attributes, User};
+use crate::body::{self, Expected, Validation};
+use crate::delete::Options;
+use crate::edit::Edited;
+use crate::entry::Entry;
+use crate::list::Listing;
+use crate::media::{self, Accept, Encoding};
+use crate::patch::Patch;
+use crate::reply::{self, Include, ListMeta, Shown};
+use crate::request::{self, Query, Route, Target};
+use crate::watch::Watching;
+use crate::write::{Change, Writer};
+use crate::{clock, convert, documents, sub};
+
+/// Kinds whose deletion answers with the object instead of a status.
+const ANSWERED_BY_OBJECT: [&str; 16] = [
+    "pods",
+    "podtemplates",
+    "services",
+    "serviceaccounts",
+    "resourcequotas",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "csidrivers",
+    "csinodes",
+    "storageclasses",
+    "volumeattachments",
+    "volumeattributesclasses",
+    "resourceclaims",
+    "resourceclaimtemplates",
+    "resourceslices",
+    "deviceclasses",
+];
+
+/// A request about objects, once it is known whose it is and that it may.
+pub(crate) struct Call<'a> {
+    pub(crate) api: &'a Api,
+    pub(crate) user: &'a User,
+    pub(crate) target: &'a Target,
+    pub(crate) query: &'a Query,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+/// Answers a request; errors too are answers.
+pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
+    let (mut parts, body) = request.into_parts();
+    let audit = parts.headers.get("Audit-Id").cloned();
+    let encoding = match Accept::negotiate(&parts.headers, true) {
+        Ok(accept) => accept.encoding,
+        Err(_) => Encoding::Json,
+    };
+    let head = parts.method == Method::HEAD;
+    let mut response = match answer(&api, &mut parts, body).await {
+        Ok(response) => response,
+        Err(error) => reply::error(&error, encoding),
+    };
+    let audit = audit.or_else(|| HeaderValue::from_str(&clock::uid()).ok());
+    if let Some(audit) = audit {
+        response.headers_mut().insert("Audit-Id", audit);
+    }
+    if head {
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Body>, Status> {
+    let gate = &api.0.config.gate;
+    let user = match parts.extensions.remove::<User>() {
+        Some(user) => user,
+        None => gate.authenticate(api, parts).await?,
+    };
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let path = parts.uri.path();
+    let Some(segments) = request::segments(path) else {
+        return Ok(reply::text(StatusCode::NOT_FOUND, "404 page not found\n"));
+    };
+    let mut attributes = Attributes {
+        user,
+        verb: parts.method.as_str().to_ascii_lowercase(),
+        path: path.to_owned(),
+        ..Attributes::default()
+    };
+    let target = match request::route(&segments) {
+        Ok(Route::Objects(target)) => target,
+        other => {
+            // Whether a path is there is told only to those who may ask.
+            gate.authorize(api, &attributes).await?;
+            other?;
+            return documents::answer(api, parts, &segments);
+        }
+    };
+    let verb =
+        request::verb(&parts.method, &target, &query).ok_or_else(Status::method_not_allowed)?;
+    describe(&mut attributes, verb, &target, &query);
+    gate.authorize(api, &attributes).await?;
+    let call = Call {
+        api,
+        user: &attributes.user,
+        target: &target,
+        query: &query,
+        headers: &parts.headers,
+    };
+    call.run(verb, body).await
+}
+
+fn describe(attributes: &mut Attributes, verb: &str, target: &Target, query: &Query) {
+    let kind = target.resource.kind;
+    attributes.verb = verb.to_owned();
+    attributes.api_group = kind.group.to_owned();
+    attributes.resource = kind.plural.to_owned();
+    attributes.subresource = target.subresource.clone();
+    attributes.namespace = target.namespace.clone();
+    attributes.name = target.name.clone();
+    if (kind.group, kind.plural) == ("", "namespaces") {
+        attributes.namespace = target.name.clone();
+    }
+    // Who may see one object may also list and watch it by its name.
+    if target.name.is_empty()
+        && let Ok(selectors) = query.selectors(target.resource)
+        && let Some(name) = selectors.fields.exact("metadata.name")
+    {
+        attributes.name = name.to_owned();
+    }
+}
+
+impl<'a> Call<'a> {
+    async fn run(&self, verb: &str, body: Body) -> Result<Response<Body>, Status> {
+        if !self.target.subresource.is_empty() {
+            return sub::answer(self, verb, body).await;
+        }
+        let kind = self.target.resource.kind;
+        if verb == "create" && !self.target.name.is_empty() || !kind.has_verb(verb) {
+            return Err(Status::method_not_allowed());
+        }
+        if self.target.resource.storage.is_none() {
+            return match verb {
+                "create" => self.review(body).await,
+                "list" => self.show_list(&[], &ListMeta::default()),
+                _ => Err(crate::api::not_found(
+                    self.target.resource,
+                    &self.target.name,
+                )),
+            };
+        }
+        match verb {
+            "get" => self.get().await,
+            "list" => self.list().await,
+            "watch" => self.watch().await,
+            "create" => self.create(body).await,
+            "update" => self.replace(body, "").await,
+            "patch" => self.patch(body, "").await,
+            "delete" => self.delete(body).await,
+            _ => self.delete_collection(body).await,
+        }
+    }
+
+    pub(crate) fn shown(&self) -> Result<Shown, Status> {
+        Ok(Shown {
+            resource: self.target.resource,
+            accept: Accept::negotiate(self.headers, true)?,
+            include: Include::parse(self.query.text("includeObject"))?,
+        })
+    }
+
+    pub(crate) fn writer(&self, dry: bool) -> Writer<'a> {
+        Writer {
+            api: self.api,
+            user: self.user,
+            resource: self.target.resource,
+            namespace: &self.target.namespace,
+            dry,
+        }
+    }
+
+    pub(crate) fn validation(&self) -> Result<Validation, Status> {
+        Validation::parse(self.query.text("fieldValidation"))
+    }
+
+    pub(crate) fn show(
+        &self,
+        code: StatusCode,
+        entry: &Entry,
+        warnings: &[String],
+    ) -> Result<Response<Body>, Status> {
+        let shown = self.shown()?;
+        let body = shown.entry(entry)?;
+        let mut response = reply::bytes(code, shown.accept.encoding.media_type(), body);
+        reply::warn(&mut response, warnings);
+        Ok(response)
+    }
+
+    async fn get(&self) -> Result<Response<Body>, Status> {
+        let Target {
+            resource,
+            namespace,
+            name,
+            ..
+        } = self.target;
+        // Any state will do: the cache's.
+        if self.query.text("resourceVersion") == "0"
+            && let Some(storage) = resource.storage
+        {
+            let cache = self.api.0.feed.cache(storage);
+            if let Some(entry) = cache.get(&storage.key(namespace, name)) {
+                return self.show(StatusCode::OK, &entry, &[]);
+            }
+        }
+        let entry = self.api.read(resource, namespace, name).await?;
+        self.show(StatusCode::OK, &entry, &[])
+    }
+
+    async fn list(&self) -> Result<Response<Body>, Status> {
+        let Target {
+            resource,
+            namespace,
+            ..
+        } = self.target;
+        let listing = Listing::read(resource, namespace, self.query)?;
+        let (entries, meta) = listing.run(self.api, resource).await?;
+        self.show_list(&entries, &meta)
+    }
+
+    fn show_list(
+        &self,
+        entries: &[std::sync::Arc<Entry>],
+        meta: &ListMeta,
+    ) -> Result<Response<Body>, Status> {
+        let shown = self.shown()?;
+        let body = shown.list(entries, meta)?;
+        Ok(reply::bytes(
+            StatusCode::OK,
+            shown.accept.encoding.media_type(),
+            body,
+        ))
+    }
+
+    async fn watch(&self) -> Result<Response<Body>, Status> {
+        let Target {
+            resource,
+            namespace,
+            ..
+        } = self.target;
+        let watching = Watching::read(resource, namespace, self.query)?;
+        watching.run(self.api, self.shown()?).await
+    }
+
+    /// Reads the body as an object of the target's kind.
+    pub(crate) async fn object(&self, body: Body) -> Result<body::Decoded, Status> {
+        let kind = self.target.resource.kind;
+        let expected = Expected {
+            group: kind.group,
+            version: kind.version,
+            kind: kind.kind,
+            message: kind.message(),
+        };
+        let validation = self.validation()?;
+        let media_type = media::content_type(self.headers);
+        media::body_encoding(&media_type)?;
+        let bytes = body::read(body).await?;
+        body::decode(&bytes, &media_type, &expected, validation)
+    }
+
+    async fn create(&self, body: Body) -> Result<Response<Body>, Status> {
+        let dry = self.query.dry_run()?;
+        let decoded = self.object(body).await?;
+        let entry = self.writer(dry).create(decoded.object).await?;
+        self.show(StatusCode::CREATED, &entry, &decoded.warnings)
+    }
+
+    pub(crate) async fn replace(
+        &self,
+        body: Body,
+        subresource: &str,
+    ) -> Result<Response<Body>, Status> {
+        let dry = self.query.dry_run()?;
+        let decoded = self.object(body).await?;
+        let change = Change::Replace(decoded.object);
+        let (edited, _) = self
+            .writer(dry)
+            .update(&self.target.name, subresource, change)
+            .await?;
+        self.show_edited(edited, &decoded.warnings)
+    }
+
+    pub(crate) async fn patch(
+        &self,
+        body: Body,
+        subresource: &str,
+    ) -> Result<Response<Body>, Status> {
+        let dry = self.query.dry_run()?;
+        let patch = self.read_patch(body).await?;
+        let change = Change::Patch(patch);
+        let updated = self
+            .writer(dry)
+            .update(&self.target.name, subresource, change)
+            .await?;
+        let (edited, warnings) = updated;
+        self.show_edited(edited, &warnings)
+    }
+
+    pub(crate) async fn read_patch(&self, body: Body) -> Result<Patch, Status> {
+        let validation = self.validation()?;
+        let media_type = media::content_type(self.headers);
+        let bytes = body::read(body).await?;
+        Patch::read(&media_type, &bytes, validation)
+    }
+
+    fn show_edited(&self, edited: Edited, warnings: &[String]) -> Result<Response<Body>, Status> {
+        let code = match &edited {
+            Edited::Created(_) => StatusCode::CREATED,
+            _ => StatusCode::OK,
+        };
+        self.show(code, &edited.entry(), warnings)
+    }
+
+    async fn options(&self, body: Body) -> Result<Options, Status> {
+        let bytes: Bytes = body::read(body).await?;
+        Options::read(self.query, &media::content_type(self.headers), &bytes)
+    }
+
+    async fn delete(&self, body: Body) -> Result<Response<Body>, Status> {
+        let options = self.options(body).await?;
+        let dry = options.dry || self.query.dry_run()?;
+        let edited = self.writer(dry).delete(&self.target.name, options).await?;
+        let kind = self.target.resource.kind;
+        match edited {
+            Edited::Deleted(entry) if !ANSWERED_BY_OBJECT.contains(&kind.plural) => {
+                let uid = object::uid(&entry.object);
+                let name = &self.target.name;
+                let success = status::success(kind.group, kind.plural, name, uid);
+                self.value(StatusCode::OK, &success)
+            }
+            edited => self.show(StatusCode::OK, &edited.entry(), &[]),
+        }
+    }
+
+    async fn delete_collection(&self, body: Body) -> Result<Response<Body>, Status> {
+        let options = self.options(body).await?;
+        let Target {
+            resource,
+            namespace,
+            ..
+        } = self.target;
+        let listing = Listing::read(resource, namespace, self.query)?;
+        let (entries, meta) = listing.run(self.api, resource).await?;
+        let dry = options.dry || self.query.dry_run()?;
+        for entry in &entries {
+            let namespace = object::namespace(&entry.object);
+            let writer = Writer {
+                namespace,
+                ..self.writer(dry)
+            };
+            match writer
+                .delete(object::name(&entry.object), options.clone())
+                .await
+            {
+                Err(error) if error.code != 404 => return Err(error),
+                _ => {}
+            }
+        }
+        self.show_list(&entries, &meta)
+    }
+
+    /// Kinds that are answered and not stored.
+    async fn review(&self, body: Body) -> Result<Response<Body>, Status> {
+        let Target {
+            resource,
+            namespace,
+            ..
+        } = self.target;
+        if (resource.kind.group, resource.kind.plural) == ("", "bindings") {
+            return sub::bind(self, body).await;
+        }
+        let decoded = self.object(body).await?;
+        let gate = &self.api.0.config.gate;
+        let answer = gate
+            .review(
+                self.api,
+                self.user,
+                resource.kind,
+                namespace,
+                decoded.object,
+            )
+            .await?;
+        self.value(StatusCode::CREATED, &answer)
+    }
+
+    pub(crate) fn value(&self, code: StatusCode, value: &Value) -> Result<Response<Body>, Status> {
+        let accept = Accept::negotiate(self.headers, false).unwrap_or(Accept::PLAIN);
+        let body = reply::encode(value, accept.encoding)?;
+        Ok(reply::bytes(code, accept.encoding.media_type(), body))
+    }
+
+    /// The target's object in the served version.
+    pub(crate) async fn stored(&self) -> Result<std::sync::Arc<Value>, Status> {
+        let Target {
+            resource,
+            namespace,
+            name,
+            ..
+        } = self.target;
+        let entry = self.api.read(resource, namespace, name).await?;
+        Ok(convert::to_served(resource, &entry.object))
+    }
+}

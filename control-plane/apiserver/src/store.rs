@@ -1,0 +1,243 @@
+//! The store, in the few kinds of call that an apiserver needs. Knows no objects.
+
+use bytes::Bytes;
+use etcd_api::etcdserverpb as pb;
+use etcd_api::mvccpb::KeyValue;
+use machinery::status::Status;
+use pb::compare::{CompareResult, CompareTarget, TargetUnion};
+use pb::{request_op, response_op};
+
+/// A write that expected a revision of a key.
+pub(crate) enum Swap {
+    /// It was that revision; the write has this one.
+    Done(i64),
+    /// It is another; this is what is there now.
+    Changed(Option<KeyValue>),
+}
+
+/// A page of keys and values.
+pub(crate) struct Page {
+    pub(crate) items: Vec<KeyValue>,
+    /// Whether there are more behind them.
+    pub(crate) more: bool,
+    /// How many there are from the start of the page on.
+    pub(crate) count: i64,
+    /// The revision of the store when it answered.
+    pub(crate) revision: i64,
+}
+
+/// Calls to the store.
+#[derive(Clone)]
+pub(crate) struct Store {
+    pub(crate) client: etcd_api::Client,
+}
+
+impl Store {
+    /// What a key holds now.
+    pub(crate) async fn get(&self, key: &str) -> Result<(Option<KeyValue>, i64), Status> {
+        let request = pb::RangeRequest {
+            key: key.as_bytes().to_vec().into(),
+            ..Default::default()
+        };
+        let page = self.range(request).await?;
+        Ok((page.items.into_iter().next(), page.revision))
+    }
+
+    /// The revision of the store, after everything that was acknowledged before this call.
+    pub(crate) async fn revision(&self) -> Result<i64, Status> {
+        let request = pb::RangeRequest {
+            key: Bytes::from_static(b"/registry/health"),
+            keys_only: true,
+            ..Default::default()
+        };
+        Ok(self.range(request).await?.revision)
+    }
+
+    /// Keys from `start` up to the end of `prefix`, as of a revision (0 for now).
+    pub(crate) async fn list(
+        &self,
+        start: &str,
+        prefix: &str,
+        limit: i64,
+        revision: i64,
+    ) -> Result<Page, Status> {
+        let request = pb::RangeRequest {
+            key: start.as_bytes().to_vec().into(),
+            range_end: prefix_end(prefix).into(),
+            limit,
+            revision,
+            ..Default::default()
+        };
+        self.range(request).await
+    }
+
+    /// Writes a key that must not exist; `None` when it does.
+    pub(crate) async fn create(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        lease: i64,
+    ) -> Result<Option<i64>, Status> {
+        let answer = self
+            .txn(key, 0, Some(put(key, value, lease)), false)
+            .await?;
+        Ok(answer.succeeded.then(|| revision_of(&answer)))
+    }
+
+    /// Replaces a key if it is still of this revision.
+    pub(crate) async fn update(
+        &self,
+        key: &str,
+        expected: i64,
+        value: Vec<u8>,
+        lease: i64,
+    ) -> Result<Swap, Status> {
+        let answer = self
+            .txn(key, expected, Some(put(key, value, lease)), true)
+            .await?;
+        Ok(swap(answer))
+    }
+
+    /// Removes a key if it is still of this revision.
+    pub(crate) async fn delete(&self, key: &str, expected: i64) -> Result<Swap, Status> {
+        let request = pb::DeleteRangeRequest {
+            key: key.as_bytes().to_vec().into(),
+            ..Default::default()
+        };
+        let delete = request_op::Request::RequestDeleteRange(request);
+        Ok(swap(self.txn(key, expected, Some(delete), true).await?))
+    }
+
+    /// A lease of this many seconds.
+    pub(crate) async fn grant(&self, seconds: i64) -> Result<i64, Status> {
+        let request = pb::LeaseGrantRequest {
+            ttl: seconds,
+            id: 0,
+        };
+        let answer = self
+            .client
+            .lease()
+            .lease_grant(request)
+            .await
+            .map_err(status)?;
+        Ok(answer.into_inner().id)
+    }
+
+    /// Forgets what was before a revision.
+    pub(crate) async fn compact(&self, revision: i64) -> Result<(), Status> {
+        let request = pb::CompactionRequest {
+            revision,
+            physical: false,
+        };
+        self.client.kv().compact(request).await.map_err(status)?;
+        Ok(())
+    }
+
+    async fn range(&self, request: pb::RangeRequest) -> Result<Page, Status> {
+        let answer = self
+            .client
+            .kv()
+            .range(request)
+            .await
+            .map_err(status)?
+            .into_inner();
+        Ok(Page {
+            items: answer.kvs,
+            more: answer.more,
+            count: answer.count,
+            revision: answer.header.map_or(0, |header| header.revision),
+        })
+    }
+
+    async fn txn(
+        &self,
+        key: &str,
+        expected: i64,
+        write: Option<request_op::Request>,
+        read_otherwise: bool,
+    ) -> Result<pb::TxnResponse, Status> {
+        let compare = pb::Compare {
+            result: CompareResult::Equal.into(),
+            target: CompareTarget::Mod.into(),
+            key: key.as_bytes().to_vec().into(),
+            target_union: Some(TargetUnion::ModRevision(expected)),
+            ..Default::default()
+        };
+        let read = pb::RangeRequest {
+            key: key.as_bytes().to_vec().into(),
+            ..Default::default()
+        };
+        let read = pb::RequestOp {
+            request: Some(request_op::Request::RequestRange(read)),
+        };
+        let request = pb::TxnRequest {
+            compare: vec![compare],
+            success: vec![pb::RequestOp { request: write }],
+            failure: if read_otherwise {
+                vec![read]
+            } else {
+                Vec::new()
+            },
+        };
+        Ok(self
+            .client
+            .kv()
+            .txn(request)
+            .await
+            .map_err(status)?
+            .into_inner())
+    }
+}
+
+/// What comes right behind all keys with this prefix.
+pub(crate) fn prefix_end(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    // Prefixes end with a slash, so the last byte can always be counted up.
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
+
+/// What a client is told when the store refuses or cannot be reached.
+pub(crate) fn status(error: tonic::Status) -> Status {
+    let text = error.message();
+    match error.code() {
+        tonic::Code::OutOfRange if text.contains("compacted") => Status::expired(
+            "The provided resource version is too old: its state is no longer kept.",
+        ),
+        tonic::Code::InvalidArgument if text.contains("too large") => {
+            let mut status = Status::too_large(0);
+            status.message = format!("Request entity too large: {text}");
+            status
+        }
+        _ => Status::internal(&format!("the store answers: {} {text}", error.code())),
+    }
+}
+
+fn put(key: &str, value: Vec<u8>, lease: i64) -> request_op::Request {
+    request_op::Request::RequestPut(pb::PutRequest {
+        key: key.as_bytes().to_vec().into(),
+        value: value.into(),
+        lease,
+        ..Default::default()
+    })
+}
+
+fn revision_of(answer: &pb::TxnResponse) -> i64 {
+    answer.header.as_ref().map_or(0, |header| header.revision)
+}
+
+fn swap(answer: pb::TxnResponse) -> Swap {
+    if answer.succeeded {
+        return Swap::Done(revision_of(&answer));
+    }
+    let read = answer
+        .responses
+        .into_iter()
+        .find_map(|one| match one.response {
+            Some(response_op::Response::ResponseRange(range)) => range.kvs.into_iter().next(),
+            _ => None,
+        });
+    Swap::Changed(read)
+}

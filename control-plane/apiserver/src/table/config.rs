@@ -1,0 +1,275 @@
+//! Configuration, events, access and what keeps the cluster itself.
+
+use machinery::object;
+use machinery::time::Timestamp;
+use serde_json::Value;
+
+use super::{Layout, NONE, UNKNOWN, age, number, since, text_or};
+
+pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
+    let aged = |columns, cells| Some(Layout { columns, cells });
+    match (group, plural) {
+        ("", "secrets") => aged(&["Type", "Data#", "Age"], |object, now| {
+            vec![
+                text_or(object, &["type"], ""),
+                entries(object, &["data"]),
+                age(object, now),
+            ]
+        }),
+        ("", "configmaps") => aged(&["Data#", "Age"], |object, now| {
+            let count = |key| {
+                object
+                    .get(key)
+                    .and_then(Value::as_object)
+                    .map_or(0, |map| map.len())
+            };
+            vec![
+                (count("data") + count("binaryData")).into(),
+                age(object, now),
+            ]
+        }),
+        ("", "serviceaccounts") => aged(&["Secrets#", "Age"], |object, now| {
+            vec![
+                object::items(object, &["secrets"]).len().into(),
+                age(object, now),
+            ]
+        }),
+        (_, "events") => aged(
+            &[
+                "Last Seen",
+                "Type",
+                "Reason",
+                "Object",
+                "Subobject*",
+                "Source*",
+                "Message",
+                "First Seen*",
+                "Count#*",
+                "Name*",
+            ],
+            event,
+        ),
+        ("", "resourcequotas") => aged(&["Request", "Limit", "Age"], quota),
+        ("", "limitranges") => aged(&["Created At"], |object, _| {
+            vec![object::creation_timestamp(object).into()]
+        }),
+        ("coordination.k8s.io", "leases") => aged(&["Holder", "Age"], |object, now| {
+            vec![
+                text_or(object, &["spec", "holderIdentity"], ""),
+                age(object, now),
+            ]
+        }),
+        ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
+            aged(&["Created At"], |object, _| {
+                vec![object::creation_timestamp(object).into()]
+            })
+        }
+        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => aged(
+            &["Role", "Age", "Users*", "Groups*", "ServiceAccounts*"],
+            binding,
+        ),
+        ("certificates.k8s.io", _) => aged(
+            &[
+                "Age",
+                "SignerName",
+                "Requestor",
+                "RequestedDuration",
+                "Condition",
+            ],
+            signing_request,
+        ),
+        ("scheduling.k8s.io", "priorityclasses") => aged(
+            &["Value#", "Global-Default", "Age", "PreemptionPolicy"],
+            |object, now| {
+                let global = object.get("globalDefault").and_then(Value::as_bool);
+                vec![
+                    number(object, &["value"]),
+                    global.unwrap_or(false).to_string().into(),
+                    age(object, now),
+                    text_or(object, &["preemptionPolicy"], ""),
+                ]
+            },
+        ),
+        ("storage.k8s.io", "csinodes") => aged(&["Drivers#", "Age"], |object, now| {
+            vec![
+                object::items(object, &["spec", "drivers"]).len().into(),
+                age(object, now),
+            ]
+        }),
+        ("node.k8s.io", "runtimeclasses") => aged(&["Handler", "Age"], |object, now| {
+            vec![text_or(object, &["handler"], ""), age(object, now)]
+        }),
+        (
+            "admissionregistration.k8s.io",
+            "mutatingwebhookconfigurations" | "validatingwebhookconfigurations",
+        ) => aged(&["Webhooks#", "Age"], |object, now| {
+            vec![
+                object::items(object, &["webhooks"]).len().into(),
+                age(object, now),
+            ]
+        }),
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => aged(
+            &[
+                "PriorityLevel",
+                "MatchingPrecedence#",
+                "DistinguisherMethod",
+                "Age",
+            ],
+            |object, now| {
+                vec![
+                    text_or(object, &["spec", "priorityLevelConfiguration", "name"], ""),
+                    number(object, &["spec", "matchingPrecedence"]),
+                    text_or(object, &["spec", "distinguisherMethod", "type"], NONE),
+                    age(object, now),
+                ]
+            },
+        ),
+        ("apiextensions.k8s.io", _) => aged(&["Created At"], |object, _| {
+            vec![object::creation_timestamp(object).into()]
+        }),
+        ("apiregistration.k8s.io", _) => aged(&["Service", "Available", "Age"], |object, now| {
+            let available = object::items(object, &["status", "conditions"])
+                .iter()
+                .any(|one| one["type"] == "Available" && one["status"] == "True");
+            let service = match object::text(object, &["spec", "service", "name"]) {
+                "" => "Local".to_owned(),
+                name => {
+                    format!(
+                        "{}/{name}",
+                        object::text(object, &["spec", "service", "namespace"])
+                    )
+                }
+            };
+            let available = if available { "True" } else { "False" };
+            vec![service.into(), available.into(), age(object, now)]
+        }),
+        _ => None,
+    }
+}
+
+fn entries(object: &Value, path: &[&str]) -> Value {
+    let map = object::at(object, path).and_then(Value::as_object);
+    map.map_or(0, |map| map.len()).into()
+}
+
+fn event(object: &Value, now: Timestamp) -> Vec<Value> {
+    let first_of = |paths: &[&[&str]]| {
+        let mut texts = paths.iter().map(|path| object::text(object, path));
+        texts
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let about = |key: &str| first_of(&[&["involvedObject", key], &["regarding", key]]);
+    let last: &[&[&str]] = &[
+        &["series", "lastObservedTime"],
+        &["lastTimestamp"],
+        &["deprecatedLastTimestamp"],
+        &["eventTime"],
+        &["firstTimestamp"],
+    ];
+    let first: &[&[&str]] = &[
+        &["eventTime"],
+        &["firstTimestamp"],
+        &["deprecatedFirstTimestamp"],
+    ];
+    let seen = |text: String| match text.is_empty() {
+        true => Value::from(UNKNOWN),
+        false => since(&text, now).into(),
+    };
+    let count = [&["series", "count"][..], &["count"], &["deprecatedCount"]]
+        .iter()
+        .find_map(|path| object::integer(object, path).filter(|count| *count > 0))
+        .unwrap_or(1);
+    let source = first_of(&[
+        &["source", "component"],
+        &["deprecatedSource", "component"],
+        &["reportingComponent"],
+        &["reportingController"],
+    ]);
+    let host = first_of(&[&["source", "host"], &["deprecatedSource", "host"]]);
+    let source = if host.is_empty() {
+        source
+    } else {
+        format!("{source}, {host}")
+    };
+    let message = first_of(&[&["message"], &["note"]]);
+    vec![
+        seen(first_of(last)),
+        text_or(object, &["type"], ""),
+        text_or(object, &["reason"], ""),
+        format!("{}/{}", about("kind").to_ascii_lowercase(), about("name")).into(),
+        about("fieldPath").into(),
+        source.into(),
+        message.trim().into(),
+        seen(first_of(first)),
+        count.into(),
+        object::name(object).into(),
+    ]
+}
+
+fn quota(object: &Value, now: Timestamp) -> Vec<Value> {
+    let hard = object::at(object, &["status", "hard"])
+        .or_else(|| object::at(object, &["spec", "hard"]))
+        .and_then(Value::as_object);
+    let (mut requests, mut limits) = (Vec::new(), Vec::new());
+    for (name, most) in hard.into_iter().flatten() {
+        let used = object::text(object, &["status", "used", name]);
+        let used = if used.is_empty() { "0" } else { used };
+        let line = format!("{name}: {used}/{}", most.as_str().unwrap_or_default());
+        match name.starts_with("limits.") {
+            true => limits.push(line),
+            false => requests.push(line),
+        }
+    }
+    vec![
+        requests.join(", ").into(),
+        limits.join(", ").into(),
+        age(object, now),
+    ]
+}
+
+fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
+    let role = |key: &str| object::text(object, &["roleRef", key]);
+    let named = |kind: &str| -> Value {
+        let all = object::items(object, &["subjects"]).iter();
+        let names: Vec<String> = all
+            .filter(|subject| subject["kind"] == kind)
+            .map(|subject| match object::text(subject, &["namespace"]) {
+                "" => object::text(subject, &["name"]).to_owned(),
+                namespace => format!("{namespace}/{}", object::text(subject, &["name"])),
+            })
+            .collect();
+        names.join(", ").into()
+    };
+    vec![
+        format!("{}/{}", role("kind"), role("name")).into(),
+        age(object, now),
+        named("User"),
+        named("Group"),
+        named("ServiceAccount"),
+    ]
+}
+
+fn signing_request(object: &Value, now: Timestamp) -> Vec<Value> {
+    let conditions = object::items(object, &["status", "conditions"]).iter();
+    let mut words: Vec<&str> = conditions.map(|one| object::text(one, &["type"])).collect();
+    if words.is_empty() {
+        words.push("Pending");
+    }
+    if !object::text(object, &["status", "certificate"]).is_empty() {
+        words.push("Issued");
+    }
+    let seconds = object::integer(object, &["spec", "expirationSeconds"]);
+    let duration = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let duration = duration
+        .map(std::time::Duration::from_secs)
+        .map(machinery::time::human);
+    vec![
+        age(object, now),
+        text_or(object, &["spec", "signerName"], NONE),
+        text_or(object, &["spec", "username"], ""),
+        duration.unwrap_or_else(|| NONE.into()).into(),
+        words.join(",").into(),
+    ]
+}

@@ -1,0 +1,314 @@
+//! What makes pods: how many there are and should be.
+
+use machinery::object;
+use machinery::time::{self, Timestamp};
+use serde_json::Value;
+
+use super::{
+    Layout, NONE, UNKNOWN, age, any_or, containers, labels, number, selector, since, text_or,
+};
+
+const TEMPLATE: [&str; 4] = ["spec", "template", "spec", "containers"];
+
+pub(super) fn layout(plural: &str) -> Option<Layout> {
+    Some(match plural {
+        "deployments" => Layout {
+            columns: &[
+                "Ready",
+                "Up-to-date#",
+                "Available#",
+                "Age",
+                "Containers*",
+                "Images*",
+                "Selector*",
+            ],
+            cells: deployment,
+        },
+        "replicasets" | "replicationcontrollers" => Layout {
+            columns: &[
+                "Desired#",
+                "Current#",
+                "Ready#",
+                "Age",
+                "Containers*",
+                "Images*",
+                "Selector*",
+            ],
+            cells: replica_set,
+        },
+        "statefulsets" => Layout {
+            columns: &["Ready", "Age", "Containers*", "Images*"],
+            cells: stateful_set,
+        },
+        "daemonsets" => Layout {
+            columns: &[
+                "Desired#",
+                "Current#",
+                "Ready#",
+                "Up-to-date#",
+                "Available#",
+                "Node Selector",
+                "Age",
+                "Containers*",
+                "Images*",
+                "Selector*",
+            ],
+            cells: daemon_set,
+        },
+        "jobs" => Layout {
+            columns: &[
+                "Status",
+                "Completions",
+                "Duration",
+                "Age",
+                "Containers*",
+                "Images*",
+                "Selector*",
+            ],
+            cells: job,
+        },
+        "cronjobs" => Layout {
+            columns: &[
+                "Schedule",
+                "Timezone",
+                "Suspend",
+                "Active#",
+                "Last Schedule",
+                "Age",
+                "Containers*",
+                "Images*",
+                "Selector*",
+            ],
+            cells: cron_job,
+        },
+        "horizontalpodautoscalers" => Layout {
+            columns: &[
+                "Reference",
+                "Targets",
+                "MinPods",
+                "MaxPods#",
+                "Replicas#",
+                "Age",
+            ],
+            cells: autoscaler,
+        },
+        "poddisruptionbudgets" => Layout {
+            columns: &[
+                "Min Available",
+                "Max Unavailable",
+                "Allowed Disruptions#",
+                "Age",
+            ],
+            cells: budget,
+        },
+        "controllerrevisions" => Layout {
+            columns: &["Controller", "Revision#", "Age"],
+            cells: revision,
+        },
+        "podtemplates" => Layout {
+            columns: &["Containers", "Images", "Pod Labels"],
+            cells: |object, _| {
+                let mut cells = containers(object, &["template", "spec", "containers"]).to_vec();
+                cells.push(labels(object, &["template", "metadata", "labels"]));
+                cells
+            },
+        },
+        _ => return None,
+    })
+}
+
+fn with_template(mut cells: Vec<Value>, object: &Value) -> Vec<Value> {
+    cells.extend(containers(object, &TEMPLATE));
+    cells
+}
+
+fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
+    let status = |key: &str| number(object, &["status", key]);
+    let wanted = number(object, &["spec", "replicas"]);
+    let cells = vec![
+        format!("{}/{wanted}", status("readyReplicas")).into(),
+        status("updatedReplicas"),
+        status("availableReplicas"),
+        age(object, now),
+    ];
+    let mut cells = with_template(cells, object);
+    cells.push(selector(object, &["spec", "selector"]));
+    cells
+}
+
+fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
+    let cells = vec![
+        number(object, &["spec", "replicas"]),
+        number(object, &["status", "replicas"]),
+        number(object, &["status", "readyReplicas"]),
+        age(object, now),
+    ];
+    let mut cells = with_template(cells, object);
+    cells.push(match object::kind(object) {
+        "ReplicationController" => labels(object, &["spec", "selector"]),
+        _ => selector(object, &["spec", "selector"]),
+    });
+    cells
+}
+
+fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
+    let ready = number(object, &["status", "readyReplicas"]);
+    let wanted = number(object, &["spec", "replicas"]);
+    with_template(
+        vec![format!("{ready}/{wanted}").into(), age(object, now)],
+        object,
+    )
+}
+
+fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
+    let status = |key: &str| number(object, &["status", key]);
+    let cells = vec![
+        status("desiredNumberScheduled"),
+        status("currentNumberScheduled"),
+        status("numberReady"),
+        status("updatedNumberScheduled"),
+        status("numberAvailable"),
+        labels(object, &["spec", "template", "spec", "nodeSelector"]),
+        age(object, now),
+    ];
+    let mut cells = with_template(cells, object);
+    cells.push(selector(object, &["spec", "selector"]));
+    cells
+}
+
+fn job(object: &Value, now: Timestamp) -> Vec<Value> {
+    let has = |kind: &str| {
+        let mut conditions = object::items(object, &["status", "conditions"]).iter();
+        conditions.any(|one| one["type"] == kind && one["status"] == "True")
+    };
+    let status = match () {
+        () if has("Complete") => "Complete",
+        () if has("Failed") => "Failed",
+        () if object::is_deleting(object) => "Terminating",
+        () if has("Suspended") => "Suspended",
+        () if has("FailureTarget") => "FailureTarget",
+        () if has("SuccessCriteriaMet") => "SuccessCriteriaMet",
+        () => "Running",
+    };
+    let done = number(object, &["status", "succeeded"]);
+    let completions = match object::integer(object, &["spec", "completions"]) {
+        Some(wanted) => format!("{done}/{wanted}"),
+        None => match object::integer(object, &["spec", "parallelism"]) {
+            Some(most) if most > 1 => format!("{done}/1 of {most}"),
+            _ => format!("{done}/1"),
+        },
+    };
+    let started = Timestamp::parse(object::text(object, &["status", "startTime"]));
+    let ended = Timestamp::parse(object::text(object, &["status", "completionTime"]));
+    let duration = match started {
+        Some(started) => time::human(ended.unwrap_or(now).since(started)),
+        None => String::new(),
+    };
+    let cells = vec![
+        status.into(),
+        completions.into(),
+        duration.into(),
+        age(object, now),
+    ];
+    let mut cells = with_template(cells, object);
+    cells.push(selector(object, &["spec", "selector"]));
+    cells
+}
+
+fn cron_job(object: &Value, now: Timestamp) -> Vec<Value> {
+    let last = object::text(object, &["status", "lastScheduleTime"]);
+    let suspend = object::at(object, &["spec", "suspend"]).and_then(Value::as_bool);
+    let suspend = if suspend.unwrap_or(false) {
+        "True"
+    } else {
+        "False"
+    };
+    let template = [
+        "spec",
+        "jobTemplate",
+        "spec",
+        "template",
+        "spec",
+        "containers",
+    ];
+    let mut cells = vec![
+        text_or(object, &["spec", "schedule"], NONE),
+        text_or(object, &["spec", "timeZone"], NONE),
+        suspend.into(),
+        object::items(object, &["status", "active"]).len().into(),
+        if last.is_empty() {
+            NONE.into()
+        } else {
+            since(last, now).into()
+        },
+        age(object, now),
+    ];
+    cells.extend(containers(object, &template));
+    cells.push(selector(
+        object,
+        &["spec", "jobTemplate", "spec", "selector"],
+    ));
+    cells
+}
+
+fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
+    let target = |key: &str| object::text(object, &["spec", "scaleTargetRef", key]);
+    let one = |metric: &Value| {
+        let name = object::text(metric, &["resource", "name"]);
+        let wanted = object::at(metric, &["resource", "target", "averageUtilization"]);
+        let mut current = object::items(object, &["status", "currentMetrics"]).iter();
+        let used = current
+            .find(|one| object::text(one, &["resource", "name"]) == name)
+            .and_then(|one| object::at(one, &["resource", "current", "averageUtilization"]));
+        let used = used.map_or(UNKNOWN.to_owned(), |used| format!("{used}%"));
+        match wanted {
+            Some(wanted) => format!("{name}: {used}/{wanted}%"),
+            None => format!("{name}: {UNKNOWN}"),
+        }
+    };
+    let mut targets: Vec<String> = object::items(object, &["spec", "metrics"])
+        .iter()
+        .map(one)
+        .collect();
+    if let Some(wanted) = object::integer(object, &["spec", "targetCPUUtilizationPercentage"]) {
+        let used = object::integer(object, &["status", "currentCPUUtilizationPercentage"]);
+        let used = used.map_or(UNKNOWN.to_owned(), |used| format!("{used}%"));
+        targets.push(format!("cpu: {used}/{wanted}%"));
+    }
+    vec![
+        format!("{}/{}", target("kind"), target("name")).into(),
+        super::shortened(&targets, 2),
+        any_or(object, &["spec", "minReplicas"], "<unset>"),
+        number(object, &["spec", "maxReplicas"]),
+        number(object, &["status", "currentReplicas"]),
+        age(object, now),
+    ]
+}
+
+fn budget(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![
+        any_or(object, &["spec", "minAvailable"], "N/A"),
+        any_or(object, &["spec", "maxUnavailable"], "N/A"),
+        number(object, &["status", "disruptionsAllowed"]),
+        age(object, now),
+    ]
+}
+
+fn revision(object: &Value, now: Timestamp) -> Vec<Value> {
+    let controller = match object::controller(object) {
+        Some(owner) => {
+            let kind = object::kind(owner).to_ascii_lowercase();
+            let group = object::api_version(owner)
+                .split_once('/')
+                .map_or("", |(group, _)| group);
+            let dot = if group.is_empty() { "" } else { "." };
+            format!("{kind}{dot}{group}/{}", object::text(owner, &["name"]))
+        }
+        None => NONE.to_owned(),
+    };
+    vec![
+        controller.into(),
+        number(object, &["revision"]),
+        age(object, now),
+    ]
+}

@@ -1,0 +1,116 @@
+//! The rules objects must keep. What the schema says of types was checked when the body was read;
+//! here is what it cannot say.
+
+mod config;
+mod meta;
+mod network;
+mod pod;
+mod workload;
+
+use machinery::status::Cause;
+use serde_json::Value;
+
+use crate::catalogue::Resource;
+
+/// What is wrong, in the order of the fields.
+pub(crate) type Causes = Vec<Cause>;
+
+/// Checks a new object.
+pub(crate) fn create(resource: &Resource, object: &Value) -> Causes {
+    let mut causes = meta::check(resource, object);
+    causes.extend(body(resource, object));
+    causes
+}
+
+/// Checks a new state of an object.
+pub(crate) fn update(resource: &Resource, old: &Value, new: &Value) -> Causes {
+    let mut causes = meta::check_update(resource, old, new);
+    causes.extend(body(resource, new));
+    causes.extend(changes(resource, old, new));
+    causes
+}
+
+/// Checks a new status.
+pub(crate) fn status_update(resource: &Resource, old: &Value, new: &Value) -> Causes {
+    meta::check_update(resource, old, new)
+}
+
+fn body(resource: &Resource, object: &Value) -> Causes {
+    match (resource.kind.group, resource.kind.kind) {
+        ("", "Pod") => pod::pod(object),
+        ("", "PodTemplate") => pod::template(object, "template"),
+        ("apps", _) | ("batch", _) | ("", "ReplicationController") => {
+            workload::check(resource.kind.kind, object)
+        }
+        ("", "Service") => network::service(object),
+        ("", "Secret") => config::secret(object),
+        ("", "ConfigMap") => config::config_map(object),
+        ("", "Event") => config::event(object),
+        ("coordination.k8s.io", "Lease") => config::lease(object),
+        ("", "Node") => config::node(object),
+        ("rbac.authorization.k8s.io", _) => config::role(resource.kind.kind, object),
+        _ => Vec::new(),
+    }
+}
+
+/// What an update may not change.
+fn changes(resource: &Resource, old: &Value, new: &Value) -> Causes {
+    match (resource.kind.group, resource.kind.kind) {
+        ("", "Pod") => pod::update(old, new),
+        ("apps" | "batch", _) => workload::update(resource.kind.kind, old, new),
+        ("", "Service") => network::service_update(old, new),
+        ("", "Secret" | "ConfigMap") => config::immutable(resource.kind.kind, old, new),
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
+            unchanged(old, new, &["roleRef"])
+        }
+        ("scheduling.k8s.io", "PriorityClass") => unchanged(old, new, &["value"]),
+        ("storage.k8s.io", "StorageClass") => ["parameters", "provisioner", "reclaimPolicy"]
+            .iter()
+            .flat_map(|key| unchanged(old, new, &[key]))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A field that stays as it was made.
+fn unchanged(old: &Value, new: &Value, path: &[&str]) -> Causes {
+    let (before, after) = (
+        machinery::object::at(old, path),
+        machinery::object::at(new, path),
+    );
+    match before == after {
+        true => Vec::new(),
+        false => {
+            let shown = after.cloned().unwrap_or_default();
+            vec![Cause::invalid(
+                &path.join("."),
+                &shown,
+                "field is immutable",
+            )]
+        }
+    }
+}
+
+/// The causes of names that break a rule.
+fn named(field: &str, name: &str, wrong: Vec<String>) -> Causes {
+    wrong
+        .iter()
+        .map(|why| Cause::invalid(field, &name.into(), why))
+        .collect()
+}
+
+/// One of a few words, or nothing.
+fn one_of(object: &Value, path: &[&str], field: &str, known: &[&str], causes: &mut Causes) {
+    let text = machinery::object::text(object, path);
+    if !text.is_empty() && !known.contains(&text) {
+        causes.push(Cause::not_supported(field, &text.into(), known));
+    }
+}
+
+/// A number that is not below zero, if it is given.
+fn not_negative(object: &Value, path: &[&str], field: &str, causes: &mut Causes) {
+    if let Some(number) = machinery::object::integer(object, path).filter(|number| *number < 0) {
+        let why = "must be greater than or equal to 0";
+        causes.push(Cause::invalid(field, &number.into(), why));
+    }
+}

@@ -1,0 +1,139 @@
+//! Names, labels, annotations, owners and finalizers: the same for every kind.
+
+use machinery::name;
+use machinery::object;
+use machinery::status::Cause;
+use serde_json::{Map, Value};
+
+use super::{Causes, named};
+use crate::catalogue::Resource;
+
+/// Checks the metadata of a new object.
+pub(super) fn check(resource: &Resource, object: &Value) -> Causes {
+    let mut causes = Vec::new();
+    let name = object::name(object);
+    if name.is_empty() {
+        let why = "name or generateName is required";
+        causes.push(Cause::required("metadata.name", why));
+    } else {
+        causes.extend(named("metadata.name", name, name_rule(resource)(name)));
+    }
+    let namespace = object::namespace(object);
+    if resource.kind.namespaced() {
+        let wrong = name::dns1123_label(namespace);
+        causes.extend(named("metadata.namespace", namespace, wrong));
+    }
+    causes.extend(maps(object));
+    causes.extend(owners(object));
+    causes.extend(finalizers(object));
+    causes
+}
+
+/// Checks the metadata of a new state; the server keeps names and identity itself.
+pub(super) fn check_update(resource: &Resource, old: &Value, new: &Value) -> Causes {
+    let mut causes = check(resource, new);
+    if object::is_deleting(old) {
+        let had: Vec<&str> = object::finalizers(old).collect();
+        let added: Vec<&str> = object::finalizers(new)
+            .filter(|one| !had.contains(one))
+            .collect();
+        if !added.is_empty() {
+            let list: Vec<String> = added.iter().map(|one| format!("{one:?}")).collect();
+            let why = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                list.join(", ")
+            );
+            causes.push(Cause::forbidden("metadata.finalizers", &why));
+        }
+    }
+    causes
+}
+
+fn name_rule(resource: &Resource) -> fn(&str) -> Vec<String> {
+    match (resource.kind.group, resource.kind.plural) {
+        ("", "namespaces" | "services") => name::dns1123_label,
+        ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) => name::path_segment,
+        // An address of IPv6 is a name, too.
+        ("networking.k8s.io", "ipaddresses") => name::path_segment,
+        _ => name::dns1123_subdomain,
+    }
+}
+
+fn maps(object: &Value) -> Causes {
+    let mut causes = Vec::new();
+    for (key, value) in object::labels(object).into_iter().flatten() {
+        causes.extend(label("metadata.labels", key, value));
+    }
+    let mut bytes = 0;
+    for (key, value) in object::annotations(object).into_iter().flatten() {
+        bytes += key.len() + value.as_str().map_or(0, str::len);
+        let wrong = name::qualified_name(&key.to_ascii_lowercase());
+        causes.extend(named("metadata.annotations", key, wrong));
+    }
+    if bytes > name::ANNOTATIONS_BYTES_MAX {
+        causes.push(Cause::too_long(
+            "metadata.annotations",
+            name::ANNOTATIONS_BYTES_MAX,
+        ));
+    }
+    causes
+}
+
+/// A map of labels below any path.
+pub(super) fn labels(field: &str, map: Option<&Map<String, Value>>) -> Causes {
+    let all = map.into_iter().flatten();
+    all.flat_map(|(key, value)| label(field, key, value))
+        .collect()
+}
+
+fn label(field: &str, key: &str, value: &Value) -> Causes {
+    let mut causes = named(field, key, name::qualified_name(key));
+    let value = value.as_str().unwrap_or_default();
+    causes.extend(named(field, value, name::label_value(value)));
+    causes
+}
+
+fn owners(object: &Value) -> Causes {
+    let mut causes = Vec::new();
+    let mut controllers = 0;
+    for (at, owner) in object::owner_references(object).iter().enumerate() {
+        let field = |key: &str| format!("metadata.ownerReferences[{at}].{key}");
+        for (key, why) in [
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ] {
+            if object::text(owner, &[key]).is_empty() {
+                causes.push(Cause::invalid(&field(key), &"".into(), why));
+            }
+        }
+        controllers += usize::from(owner["controller"] == true);
+    }
+    if controllers > 1 {
+        let list = Value::from(object::owner_references(object).to_vec());
+        let why = "Only one reference can have Controller set to true";
+        causes.push(Cause::invalid("metadata.ownerReferences", &list, why));
+    }
+    causes
+}
+
+fn finalizers(object: &Value) -> Causes {
+    let mut causes = Vec::new();
+    for finalizer in object::finalizers(object) {
+        let field = "metadata.finalizers";
+        causes.extend(named(field, finalizer, name::qualified_name(finalizer)));
+        let plain = ["orphan", "foregroundDeletion", "kubernetes"];
+        if !finalizer.contains('/') && !plain.contains(&finalizer) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            causes.push(Cause::invalid(field, &finalizer.into(), why));
+        }
+    }
+    let has = |one: &str| object::has_finalizer(object, one);
+    if has("orphan") && has("foregroundDeletion") {
+        let list = Value::from(object::finalizers(object).collect::<Vec<_>>());
+        let why = "finalizer orphan and foregroundDeletion cannot be both set";
+        causes.push(Cause::invalid("metadata.finalizers", &list, why));
+    }
+    causes
+}
