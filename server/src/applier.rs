@@ -19,17 +19,36 @@ use crate::snapshot::Received;
 use crate::state::{self, Effects, State, Tally};
 use crate::watch::HubHandle;
 
-/// Bytes of changed pages in memory that start a checkpoint. Puts of random keys dirty a leaf of
-/// the key tree each until most of it is dirty; from there on the tree is written no more often
-/// than so many bytes of values come in. Over a million keys, bytes written per put of 256 B were
-/// 2506 at 32 MiB, 1125 at 64 and 954 at 96, at no more memory.
+/// See [`Pace::dirty_bytes_to_checkpoint`].
 pub(crate) const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
-/// Bytes of changed pages at which entries wait until a checkpoint under way is done.
-const DIRTY_BYTES_MAX: u64 = 160 << 20;
-/// Bytes of log entries since the last checkpoint that start another: bounds replay at start.
-const LOG_BYTES_TO_CHECKPOINT: u64 = 192 << 20;
-/// Rows that one step of a compaction removes; entries are applied between steps.
-const COMPACT_STEP_ROWS: usize = 256;
+
+/// When background work begins, and in what portions. A simulation makes all of it small.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Bytes of changed pages in memory that start a checkpoint. Puts of random keys dirty a leaf
+    /// of the key tree each until most of it is dirty; from there on the tree is written no more
+    /// often than so many bytes of values come in. Over a million keys, bytes written per put of
+    /// 256 B were 2506 at 32 MiB, 1125 at 64 and 954 at 96, at no more memory.
+    pub dirty_bytes_to_checkpoint: u64,
+    /// Bytes of changed pages at which entries wait until a checkpoint under way is done.
+    pub dirty_bytes_max: u64,
+    /// Bytes of log entries since the last checkpoint that start another: bounds replay at start.
+    pub log_bytes_to_checkpoint: u64,
+    /// Rows that one step of a compaction removes; entries are applied between steps.
+    pub compact_step_rows: usize,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            dirty_bytes_to_checkpoint: DIRTY_BYTES_TO_CHECKPOINT,
+            dirty_bytes_max: 160 << 20,
+            log_bytes_to_checkpoint: 192 << 20,
+            compact_step_rows: 256,
+        }
+    }
+}
+
 /// How long the removal of compacted rows waits before it looks again whether the hub has read
 /// them; usually it has within some microseconds.
 const HUB_PATIENCE: Now = Now::from_millis(1);
@@ -47,7 +66,8 @@ pub struct Applier {
     replayed_through: u64,
     /// A state that is to take the place of ours as soon as no checkpoint runs.
     installing: Option<Box<Received>>,
-    /// Committed entries that wait for memory; see `DIRTY_BYTES_MAX`.
+    pace: Pace,
+    /// Committed entries that wait for memory; see [`Pace::dirty_bytes_max`].
     backlog: VecDeque<Committed>,
     checkpoint_running: bool,
     log_bytes: u64,
@@ -136,6 +156,7 @@ impl Applier {
             leading: false,
             replayed_through,
             installing: None,
+            pace: Pace::default(),
             backlog: VecDeque::new(),
             checkpoint_running: false,
             log_bytes: 0,
@@ -147,6 +168,10 @@ impl Applier {
             election_timeout,
             stopping: false,
         })
+    }
+
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
     }
 
     pub fn stats(&self) -> storage::mvcc::Stats {
@@ -490,7 +515,7 @@ impl Applier {
         if self.is_ahead_of_hub() {
             return Ok(());
         }
-        let progress = self.state.store.compact_step(COMPACT_STEP_ROWS)?;
+        let progress = self.state.store.compact_step(self.pace.compact_step_rows)?;
         if self.compacting_since.is_some() {
             effects.counts.compacted_rows = Some(progress.removed);
         }
@@ -512,7 +537,7 @@ impl Applier {
     }
 
     fn stalled(&self) -> bool {
-        self.checkpoint_running && self.state.store.stats().dirty_bytes >= DIRTY_BYTES_MAX
+        self.checkpoint_running && self.state.store.stats().dirty_bytes >= self.pace.dirty_bytes_max
     }
 
     fn checkpoint(&mut self, effects: &mut ApplyEffects) {
@@ -520,8 +545,8 @@ impl Applier {
             return;
         }
         let due = self.stopping
-            || self.log_bytes >= LOG_BYTES_TO_CHECKPOINT
-            || self.state.store.stats().dirty_bytes >= DIRTY_BYTES_TO_CHECKPOINT;
+            || self.log_bytes >= self.pace.log_bytes_to_checkpoint
+            || self.state.store.stats().dirty_bytes >= self.pace.dirty_bytes_to_checkpoint;
         if due {
             effects.checkpoint = self.state.store.begin_checkpoint();
             self.checkpoint_running = effects.checkpoint.is_some();

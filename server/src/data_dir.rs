@@ -55,6 +55,20 @@ impl DataDir {
     /// Opens `config.data_dir`, or founds a new cluster in it. `seed` is unlike that of any other
     /// start.
     pub fn open(vfs: Arc<dyn Vfs>, config: &Config, seed: u64) -> Result<DataDir, Unusable> {
+        let options = raft::durable::Options {
+            seed,
+            kept_entries: config.kept_entries(),
+            ..Default::default()
+        };
+        DataDir::open_with(vfs, config, options)
+    }
+
+    /// With the log's files as `options` say.
+    pub fn open_with(
+        vfs: Arc<dyn Vfs>,
+        config: &Config,
+        options: raft::durable::Options,
+    ) -> Result<DataDir, Unusable> {
         let member_dir = config.data_dir.join("member");
         refuse_etcd(&*vfs, &member_dir)?;
         let (log_dir, store_dir) = (member_dir.join("log"), member_dir.join("store"));
@@ -70,11 +84,6 @@ impl DataDir {
 
         let store = Store::open(Arc::clone(&vfs), &store_dir, Default::default())?;
         let mut state = State::new(store, min_lease_ttl(config.election_timeout))?;
-        let options = raft::durable::Options {
-            seed,
-            kept_entries: config.kept_entries(),
-            ..Default::default()
-        };
         let (mut log, opened, replayed) =
             replay::open_log(Arc::clone(&vfs), &log_dir, &mut state, options)?;
         let (member_id, cluster_id, recovered, is_new) = match opened.metadata {

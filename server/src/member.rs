@@ -1,7 +1,7 @@
 //! Actor 1: the member of the cluster. Owns [`Raft`] and remembers who waits for which entry.
 //! Plain values in and out; the shell runs it on a thread of its own.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use raft::{
@@ -30,7 +30,8 @@ pub struct Member {
     held_messages: Vec<Message>,
     /// A leader whose connection was closed by its end: what is sent to it now is lost for sure.
     suspect: u64,
-    reads: HashMap<u64, Reading>,
+    /// In an order of its own, so that equal inputs have equal outputs.
+    reads: BTreeMap<u64, Reading>,
     next_read: u64,
     /// A state ready for another member, while raft looks at what is to be said of it.
     prepared: Option<(u64, View)>,
@@ -96,7 +97,7 @@ impl Member {
             held: VecDeque::new(),
             held_messages: Vec::new(),
             suspect: NOBODY,
-            reads: HashMap::new(),
+            reads: BTreeMap::new(),
             next_read: first_read,
             prepared: None,
             not_sent: Vec::new(),
@@ -273,7 +274,7 @@ impl Member {
         }
         for (_, read) in self
             .reads
-            .extract_if(|_, read| due(read))
+            .extract_if(.., |_, read| due(read))
             .collect::<Vec<_>>()
         {
             if read.began_at + PATIENCE > now {
