@@ -1,0 +1,67 @@
+//! Bugs put in on purpose, one per checker: a checker that stays green with its canary is blind.
+//! They sit at the seams of the simulation; the server's own code has no switches.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// Whoever refuses a vote is heard to grant it.
+    BoughtVotes,
+    /// A member's log shows one entry with a bit flipped.
+    FlippedEntry,
+    /// What is committed is missing in the log of the next leader.
+    LeaderWithGap,
+    /// The applier of one member gets a put with another value.
+    DivergingApply,
+    /// A log is said to be durable, and was not synced.
+    LyingDisk,
+    /// A read is answered from what is applied here, without asking the leader.
+    LocalRead,
+    /// A watch response is lost on the way.
+    LostEvents,
+    /// A watch that comes back begins one revision late.
+    LateResume,
+    /// The applier's clock runs three times as fast.
+    HastyLeases,
+    /// Expired leases are not revoked.
+    EternalLeases,
+    /// A link stays cut after healing.
+    UnhealedLinks,
+    /// Chance from outside the seed.
+    Nondeterminism,
+}
+
+pub const ALL: [Canary; 12] = [
+    Canary::BoughtVotes,
+    Canary::FlippedEntry,
+    Canary::LeaderWithGap,
+    Canary::DivergingApply,
+    Canary::LyingDisk,
+    Canary::LocalRead,
+    Canary::LostEvents,
+    Canary::LateResume,
+    Canary::HastyLeases,
+    Canary::EternalLeases,
+    Canary::UnhealedLinks,
+    Canary::Nondeterminism,
+];
+
+impl Canary {
+    pub fn name(self) -> String {
+        format!("{self:?}")
+    }
+
+    /// The checks that this bug must turn red: one of them is enough.
+    pub fn caught_by(self) -> &'static [&'static str] {
+        match self {
+            Canary::BoughtVotes => &["election safety"],
+            Canary::FlippedEntry => &["log matching"],
+            Canary::LeaderWithGap => &["leader completeness"],
+            Canary::DivergingApply => &["agreement"],
+            Canary::LyingDisk => &["durable prefix"],
+            Canary::LocalRead => &["linearizability"],
+            Canary::LostEvents | Canary::LateResume => &["watches"],
+            Canary::HastyLeases | Canary::EternalLeases => &["leases"],
+            Canary::UnhealedLinks => &["liveness"],
+            Canary::Nondeterminism => &["determinism"],
+        }
+    }
+}

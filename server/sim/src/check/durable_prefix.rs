@@ -1,0 +1,111 @@
+//! What is applied is a prefix of what is durable and agreed on: every member gets the same entry
+//! at the same index, each index once and in order, none that its own disk could still lose; and
+//! a start finds on the disk all that the member was told to be there.
+
+use std::collections::BTreeMap;
+
+use raft::{Entry, Index, Recovered, Term};
+
+use super::{Verdict, digest_of_entry};
+use crate::shadow::{Log, Shadow};
+
+#[derive(Debug, Default)]
+pub struct DurablePrefix {
+    /// What was agreed on, by index.
+    chosen: BTreeMap<Index, (Term, u64)>,
+    /// By host: the newest entry handed out for applying.
+    handed_out: Vec<Index>,
+}
+
+impl DurablePrefix {
+    pub fn new(hosts: usize) -> DurablePrefix {
+        DurablePrefix {
+            chosen: BTreeMap::new(),
+            handed_out: vec![0; hosts],
+        }
+    }
+
+    pub fn add_host(&mut self) {
+        self.handed_out.push(0);
+    }
+
+    /// `host` hands `entry` to its state machine.
+    pub fn hands_out(&mut self, host: usize, entry: &Entry, shadow: &Shadow) -> Verdict {
+        let (index, term) = (entry.index, entry.term);
+        let before = self.handed_out[host];
+        if index != before + 1 {
+            return Err(format!("host {host} applies {index} after {before}"));
+        }
+        self.handed_out[host] = index;
+        let is = (term, digest_of_entry(entry));
+        let chosen = *self.chosen.entry(index).or_insert(is);
+        if chosen != is {
+            return Err(format!(
+                "host {host} applies an entry of term {term} at {index}, others one of term {}",
+                chosen.0
+            ));
+        }
+        let durable = shadow.durable.entry(index);
+        if index > shadow.durable.base.index && durable != Some(is) {
+            return Err(format!(
+                "host {host} applies {index} of term {term}, its disk is only sure to keep {durable:?}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The state machine of `host` became what it is at `index`, in one step.
+    pub fn installed(&mut self, host: usize, index: Index) {
+        self.handed_out[host] = index;
+    }
+
+    /// `host` starts with what its disk holds. The log as it is now, for the shadow.
+    pub fn starts(
+        &mut self,
+        host: usize,
+        found: &Recovered,
+        shadow: &Shadow,
+    ) -> Result<Log, String> {
+        self.handed_out[host] = found.applied;
+        let mut log = None;
+        shadow.survivors(|survivor| {
+            if log.is_none() && is(survivor, found) {
+                log = Some(survivor.clone());
+            }
+        });
+        let (known, has) = (&shadow.hard_state, &found.hard_state);
+        let forgotten = known.term == has.term && known.vote != 0 && known.vote != has.vote;
+        if has.term < known.term || forgotten {
+            return Err(format!(
+                "host {host} remembers {has:?}, its disk had {known:?}"
+            ));
+        }
+        log.ok_or_else(|| {
+            format!(
+                "host {host} finds {} entries after {:?} up to {:?}, its disk was sure to keep {} after {:?}",
+                found.entries.len(),
+                found.base,
+                found.entries.last().map(Entry::position),
+                shadow.durable.entries.len(),
+                shadow.durable.base,
+            )
+        })
+    }
+
+    pub fn chosen(&self) -> usize {
+        self.chosen.len()
+    }
+}
+
+/// Whether the log on disk is this one. It may begin later: what is applied is let go of.
+fn is(log: &Log, found: &Recovered) -> bool {
+    let last = found
+        .entries
+        .last()
+        .map_or(found.base.index, |entry| entry.index);
+    log.last() == last
+        && found.entries.iter().all(|entry| {
+            entry.index <= log.base.index
+                || log.entry(entry.index) == Some((entry.term, digest_of_entry(entry)))
+        })
+}

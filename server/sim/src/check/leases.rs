@@ -1,0 +1,102 @@
+//! A lease ends neither before its time nor never: from the latest renewal that was acknowledged,
+//! counted from when it was asked for, its keys stay for the granted time, as a clock as fast as
+//! any of the members' counts it; and once nobody renews it and the cluster is well, it goes.
+
+use std::collections::BTreeMap;
+
+use super::Verdict;
+
+const SECOND: u64 = 1_000_000_000;
+
+#[derive(Debug)]
+struct Lease {
+    ttl: u64,
+    /// When the latest acknowledged grant or renewal was asked for.
+    renewed_at: u64,
+    /// A client asked for its revocation: it may end at any time.
+    revoked: bool,
+    ended_at: Option<u64>,
+}
+
+#[derive(Debug)]
+pub struct Leases {
+    leases: BTreeMap<i64, Lease>,
+    /// Parts in a million of the fastest clock's speed.
+    fastest: u64,
+    expired: u64,
+}
+
+impl Leases {
+    pub fn new(fastest: u64) -> Leases {
+        Leases {
+            leases: BTreeMap::new(),
+            fastest,
+            expired: 0,
+        }
+    }
+
+    /// A client asks for a lease at `asked_at`, and got it.
+    pub fn granted(&mut self, id: i64, ttl_seconds: i64, asked_at: u64) {
+        let lease = Lease {
+            ttl: ttl_seconds as u64 * SECOND,
+            renewed_at: asked_at,
+            revoked: false,
+            ended_at: None,
+        };
+        self.leases.insert(id, lease);
+    }
+
+    /// A keep-alive was answered with a time to live.
+    pub fn renewed(&mut self, id: i64, asked_at: u64) -> Verdict {
+        let Some(lease) = self.leases.get_mut(&id) else {
+            return Ok(());
+        };
+        lease.renewed_at = lease.renewed_at.max(asked_at);
+        self.judge(id)
+    }
+
+    pub fn revokes(&mut self, id: i64) {
+        if let Some(lease) = self.leases.get_mut(&id) {
+            lease.revoked = true;
+        }
+    }
+
+    /// Some member applied the end of this lease, the first one to do so.
+    pub fn ended(&mut self, id: i64, now: u64) -> Verdict {
+        let Some(lease) = self.leases.get_mut(&id) else {
+            return Ok(());
+        };
+        if lease.ended_at.is_none() {
+            lease.ended_at = Some(now);
+            self.expired += u64::from(!lease.revoked);
+        }
+        self.judge(id)
+    }
+
+    fn judge(&self, id: i64) -> Verdict {
+        let lease = &self.leases[&id];
+        let ttl = lease.ttl / self.fastest * 1_000_000;
+        match lease.ended_at {
+            Some(ended_at) if !lease.revoked && ended_at < lease.renewed_at + ttl => Err(format!(
+                "lease {id:x} of {} s, renewed by who asked at {} ms, ended at {} ms",
+                lease.ttl / SECOND,
+                lease.renewed_at / 1_000_000,
+                ended_at / 1_000_000
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The cluster has been well, and nobody renewed anything, for longer than any lease lasts.
+    /// `left` are those that some member still has.
+    pub fn at_rest(&self, host: usize, left: &[i64]) -> Verdict {
+        match left {
+            [] => Ok(()),
+            left => Err(format!("host {host} keeps leases for ever: {left:x?}")),
+        }
+    }
+
+    pub fn expired(&self) -> u64 {
+        self.expired
+    }
+}

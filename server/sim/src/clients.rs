@@ -1,0 +1,616 @@
+//! Clients: each asks one thing at a time of one member, waits for the answer as long as etcd's
+//! clients do, and writes down what it saw. Request handlers (`server::node`, `server::grpc`) are
+//! not run here; what they do between a request and the actors is done in this file.
+
+mod request;
+
+use std::collections::BTreeMap;
+
+use server::error::Error;
+use server::event::ReplySlot;
+use server::event::{Admission, Applied, ApplyEvent, LeaseCall, MemberEvent, Outcome, Reply};
+use server::request::Request;
+use storage::mvcc::View;
+use tokio::sync::oneshot::Receiver;
+use tokio::sync::oneshot::error::TryRecvError;
+
+use crate::canary::Canary;
+use crate::history::{self, Operation, Record, Step, Value};
+use crate::rng::Rng;
+use crate::world::{Event, Failed, MICRO, MILLI, Named, SECOND, World};
+
+/// etcd's: five seconds and two election timeouts.
+const PATIENCE: u64 = 7 * SECOND;
+/// Keys of each partition.
+const PARTITIONS: [usize; 6] = [1, 1, 1, 1, 3, 3];
+/// A compaction leaves so many revisions at least: the oracle reads them as they are applied.
+const KEPT_REVISIONS: u64 = 40;
+const IN_FLIGHT_MAX: usize = 1 << 20;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+enum Ask {
+    Operation {
+        partition: usize,
+        operation: Operation,
+    },
+    Grant {
+        id: i64,
+        ttl: i64,
+    },
+    Attach {
+        lease: i64,
+    },
+    KeepAlive {
+        lease: i64,
+    },
+    Revoke {
+        lease: i64,
+    },
+    Compact {
+        revision: i64,
+    },
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// On the way to another member, who leads.
+    Forwarded { to: usize },
+    Asked {
+        receiver: Receiver<Reply>,
+        at: usize,
+    },
+}
+
+#[derive(Debug)]
+struct Waiting {
+    ask: Ask,
+    stage: Stage,
+    host: usize,
+    /// The process that was asked; a later one knows nothing of it.
+    life: u64,
+    request_id: Option<u64>,
+    called_at: u64,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    host: usize,
+    waiting: Option<Waiting>,
+    leases: Vec<i64>,
+    /// What it last saw, by partition.
+    seen: BTreeMap<usize, Vec<Value>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Clients {
+    rng: Rng,
+    clients: Vec<Client>,
+    hosts: usize,
+    history: Vec<Record>,
+    /// Changes whose fate is not known, by request id: the place in the history, or `None` while
+    /// the client still waits.
+    unheard: BTreeMap<u64, usize>,
+    /// When requests were first known to be committed.
+    committed: BTreeMap<u64, u64>,
+    last_value: Value,
+    last_lease: i64,
+    /// Nanoseconds between an answer and the next request.
+    thinks: u64,
+    admission: Admission,
+    healed_at: Option<u64>,
+    /// Hosts that have not answered a read since the healing.
+    silent: Vec<usize>,
+}
+
+impl Clients {
+    pub(crate) fn new(mut rng: Rng, hosts: usize) -> Clients {
+        let count = rng.between(2, 7);
+        let clients = (0..count).map(|_| Client {
+            host: rng.below(hosts as u64) as usize,
+            ..Client::default()
+        });
+        Clients {
+            clients: clients.collect(),
+            hosts,
+            history: Vec::new(),
+            unheard: BTreeMap::new(),
+            committed: BTreeMap::new(),
+            last_value: 0,
+            last_lease: 0,
+            thinks: *rng.pick(&[2 * MILLI, 10 * MILLI, 40 * MILLI]),
+            admission: Admission::new(IN_FLIGHT_MAX),
+            healed_at: None,
+            silent: Vec::new(),
+            rng,
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.clients.len()
+    }
+
+    pub(crate) fn history(&self) -> &[Record] {
+        &self.history
+    }
+
+    pub(crate) fn are_idle(&self) -> bool {
+        self.clients.iter().all(|client| client.waiting.is_none())
+    }
+
+    pub(crate) fn heal(&mut self, now: u64) {
+        self.healed_at = Some(now);
+        self.silent = (0..self.hosts).collect();
+    }
+
+    pub(crate) fn silent(&self) -> Vec<usize> {
+        self.silent.clone()
+    }
+
+    /// The request is committed: whoever asks from now on has to see what it did.
+    pub(crate) fn takes_effect(&mut self, request_id: u64, now: u64) {
+        self.committed.entry(request_id).or_insert(now);
+        if let Some(place) = self.unheard.remove(&request_id) {
+            self.history[place].returned_at = now;
+        }
+    }
+
+    /// Every key of a member at rest, as operations that take no time.
+    pub(crate) fn reads_all(&mut self, host: usize, view: &View, now: u64) -> Result<(), Failed> {
+        for (partition, keys) in PARTITIONS.into_iter().enumerate() {
+            let operation = Operation {
+                then: (0..keys).map(Step::Get).collect(),
+                ..Operation::default()
+            };
+            let outcome = request::read(view, partition, &operation);
+            self.history.push(Record {
+                client: 1000 + host,
+                partition,
+                operation,
+                called_at: now,
+                returned_at: now,
+                outcome: Some(outcome.map_err(|error| ("agreement", error.to_string()))?),
+                revision: Some(view.revision()),
+            });
+        }
+        // What nobody heard of and is not committed by now never happens.
+        let never: Vec<usize> = self.unheard.values().copied().collect();
+        for place in never.into_iter().rev() {
+            self.history[place].partition = usize::MAX;
+        }
+        self.unheard.clear();
+        self.history.retain(|record| record.partition != usize::MAX);
+        Ok(())
+    }
+
+    fn next_value(&mut self) -> Value {
+        self.last_value += 1;
+        self.last_value
+    }
+
+    /// What `client` does next.
+    fn choose(&mut self, client: usize, revision: i64) -> Ask {
+        let leases = self.clients[client].leases.clone();
+        match self.rng.below(100) {
+            0..4 => {
+                self.last_lease += 1;
+                let (id, ttl) = (self.last_lease, self.rng.between(1, 6) as i64);
+                Ask::Grant { id, ttl }
+            }
+            4..8 if !leases.is_empty() => Ask::Attach {
+                lease: *self.rng.pick(&leases),
+            },
+            8..18 if !leases.is_empty() => Ask::KeepAlive {
+                lease: *self.rng.pick(&leases),
+            },
+            18 if !leases.is_empty() => Ask::Revoke {
+                lease: *self.rng.pick(&leases),
+            },
+            19 if revision > 2 * KEPT_REVISIONS as i64 => {
+                let kept = self.rng.between(KEPT_REVISIONS, 2 * KEPT_REVISIONS) as i64;
+                let revision = revision - kept;
+                Ask::Compact { revision }
+            }
+            _ => self.choose_operation(client),
+        }
+    }
+
+    fn choose_operation(&mut self, client: usize) -> Ask {
+        let partition = self.rng.below(PARTITIONS.len() as u64) as usize;
+        let keys = PARTITIONS[partition];
+        let key = self.rng.below(keys as u64) as usize;
+        let seen = self.clients[client].seen.get(&partition).cloned();
+        let seen = seen.unwrap_or_else(|| vec![0; keys]);
+        let all = || (0..keys).map(Step::Get).collect::<Vec<Step>>();
+        let operation = match self.rng.below(10) {
+            0..3 => Operation::of(Step::Put(key, self.next_value())),
+            3 => Operation::of(Step::Delete(key)),
+            4..7 => Operation {
+                then: all(),
+                ..Operation::default()
+            },
+            // All keys at once, and what they were with them.
+            7 => {
+                let mut then = all();
+                then.extend((0..keys).map(|key| Step::Put(key, self.next_value())));
+                Operation {
+                    then,
+                    ..Operation::default()
+                }
+            }
+            // As a lock, a counter, or an election does it.
+            _ => Operation {
+                when: vec![(key, seen[key])],
+                then: vec![Step::Put(key, self.next_value()), Step::Get(keys - 1 - key)],
+                otherwise: all(),
+            },
+        };
+        Ask::Operation {
+            partition,
+            operation,
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn wake_clients_of(&mut self, host: usize) {
+        for client in 0..self.clients.clients.len() {
+            let waits = match &self.clients.clients[client].waiting {
+                Some(Waiting {
+                    stage: Stage::Asked { at, .. },
+                    host: asked,
+                    ..
+                }) => *at == host || *asked == host,
+                Some(waiting) => waiting.host == host,
+                None => false,
+            };
+            if waits {
+                let soon = self.now + self.clients.rng.between(10 * MICRO, 200 * MICRO);
+                self.at(soon, Event::Client(client));
+            }
+        }
+    }
+
+    /// The client looks whether there is something to do.
+    pub(crate) fn client(&mut self, client: usize) -> Result<(), Failed> {
+        if self.clients.clients[client].waiting.is_none() {
+            if !self.quiet {
+                self.ask(client);
+            }
+            return Ok(());
+        }
+        self.look(client)
+    }
+
+    fn later(&mut self, client: usize, mean: u64) {
+        let at = self.now + MICRO + self.clients.rng.about(mean);
+        self.at(at, Event::Client(client));
+    }
+
+    fn ask(&mut self, client: usize) {
+        let clients = &mut self.clients;
+        if clients.rng.chance(100) {
+            clients.clients[client].host = clients.rng.below(clients.hosts as u64) as usize;
+        }
+        if let Some(silent) = clients.silent.first() {
+            clients.clients[client].host = *silent;
+        }
+        let host = clients.clients[client].host;
+        let Some(process) = &self.hosts[host].process else {
+            // Connection refused: another member, then.
+            clients.clients[client].host = clients.rng.below(clients.hosts as u64) as usize;
+            return self.later(client, 20 * MILLI);
+        };
+        let ask = clients.choose(client, process.view().revision());
+        let life = self.hosts[host].life;
+        let mut waiting = Waiting {
+            ask,
+            stage: Stage::Forwarded { to: host },
+            host,
+            life,
+            request_id: None,
+            called_at: self.now,
+        };
+        self.submit(&mut waiting);
+        self.at(self.now + PATIENCE, Event::Client(client));
+        if let Stage::Forwarded { to } = waiting.stage
+            && to != host
+        {
+            let at = self.now + self.clients.rng.between(200 * MICRO, 4 * MILLI);
+            self.at(at, Event::Client(client));
+        }
+        self.clients.clients[client].waiting = Some(waiting);
+        // What needs no answer from anybody is there at once.
+        self.at(self.now + 20 * MICRO, Event::Client(client));
+    }
+
+    /// What a request handler does with it.
+    fn submit(&mut self, waiting: &mut Waiting) {
+        let Ok(permit) = self.clients.admission.admit() else {
+            return;
+        };
+        let (slot, receiver) = ReplySlot::new(permit);
+        let host = waiting.host;
+        let Some(process) = &mut self.hosts[host].process else {
+            return;
+        };
+        let request = match &waiting.ask {
+            Ask::Operation { operation, .. } if operation.is_read() => {
+                let at_once = process.sole_voter && process.leader != 0;
+                if at_once || self.canary == Some(Canary::LocalRead) {
+                    slot.send(Ok(Applied {
+                        outcome: Outcome::Done,
+                        revision: 0,
+                    }));
+                } else {
+                    process.to_member.push(MemberEvent::Read(slot));
+                }
+                waiting.stage = Stage::Asked { receiver, at: host };
+                return self.schedule(host);
+            }
+            Ask::KeepAlive { .. } if !process.leads() => {
+                if let Some(to) = self.host_of(self.leader_known_to(host)) {
+                    waiting.stage = Stage::Forwarded { to };
+                }
+                return;
+            }
+            Ask::KeepAlive { lease } => {
+                let call = LeaseCall::KeepAlive { id: *lease };
+                process.to_apply.push(ApplyEvent::Lease(call, slot));
+                waiting.stage = Stage::Asked { receiver, at: host };
+                return self.schedule(host);
+            }
+            Ask::Operation {
+                partition,
+                operation,
+            } => request::change(*partition, operation, &mut self.clients.rng),
+            Ask::Grant { id, ttl } => request::grant(*id, *ttl),
+            Ask::Attach { lease } => request::attach(*lease),
+            Ask::Revoke { lease } => request::revoke(*lease),
+            Ask::Compact { revision } => request::compact(*revision),
+        };
+        if let Ask::Revoke { lease } = waiting.ask {
+            self.checks.leases.revokes(lease);
+        }
+        let proposal = process.encode(request, Some(slot));
+        waiting.request_id = Request::id_of(&proposal.data);
+        process.to_member.push(MemberEvent::Propose(proposal));
+        waiting.stage = Stage::Asked { receiver, at: host };
+        self.schedule(host);
+    }
+
+    fn leader_known_to(&self, host: usize) -> u64 {
+        let process = self.hosts[host].process.as_ref();
+        process.map_or(0, |process| process.leader)
+    }
+
+    fn look(&mut self, client: usize) -> Result<(), Failed> {
+        let Some(mut waiting) = self.clients.clients[client].waiting.take() else {
+            return Ok(());
+        };
+        let host = waiting.host;
+        if self.hosts[host].life != waiting.life {
+            return self.gives_up(client, waiting);
+        }
+        let is_late = self.now >= waiting.called_at + PATIENCE;
+        if self.hosts[host].paused && !is_late {
+            self.clients.clients[client].waiting = Some(waiting);
+            return Ok(());
+        }
+        match &mut waiting.stage {
+            Stage::Forwarded { to } => {
+                let to = *to;
+                self.forwarded(&mut waiting, to);
+                if matches!(waiting.stage, Stage::Forwarded { .. }) {
+                    return self.gives_up(client, waiting);
+                }
+            }
+            Stage::Asked { receiver, at } => match receiver.try_recv() {
+                Ok(reply) => {
+                    let back = *at == host || !self.net.is_cut((*at, host));
+                    return match back {
+                        true => self.hears(client, waiting, reply),
+                        false => self.gives_up(client, waiting),
+                    };
+                }
+                Err(TryRecvError::Closed) => return self.gives_up(client, waiting),
+                Err(TryRecvError::Empty) => {}
+            },
+        }
+        if is_late {
+            return self.gives_up(client, waiting);
+        }
+        self.clients.clients[client].waiting = Some(waiting);
+        Ok(())
+    }
+
+    /// A keep-alive comes to who is said to lead.
+    fn forwarded(&mut self, waiting: &mut Waiting, to: usize) {
+        let Ask::KeepAlive { lease } = waiting.ask else {
+            return;
+        };
+        let is_cut = self.net.is_cut((waiting.host, to)) || self.hosts[to].paused;
+        let Some(process) = self.hosts[to].process.as_mut().filter(|_| !is_cut) else {
+            return;
+        };
+        if !process.leads() {
+            return;
+        }
+        let Ok(permit) = self.clients.admission.admit() else {
+            return;
+        };
+        let (slot, receiver) = ReplySlot::new(permit);
+        let call = LeaseCall::KeepAlive { id: lease };
+        process.to_apply.push(ApplyEvent::Lease(call, slot));
+        waiting.stage = Stage::Asked { receiver, at: to };
+        self.schedule(to);
+    }
+
+    /// No answer came, or none that says what became of the request.
+    fn gives_up(&mut self, client: usize, waiting: Waiting) -> Result<(), Failed> {
+        self.figures.unknown += 1;
+        self.note(&format!("c{client} hears nothing of {:?}", waiting.ask));
+        if let Ask::Operation {
+            partition,
+            operation,
+        } = waiting.ask
+            && let Some(request_id) = waiting.request_id
+        {
+            let committed = self.clients.committed.get(&request_id).copied();
+            let record = Record {
+                client,
+                partition,
+                operation,
+                called_at: waiting.called_at,
+                returned_at: committed.unwrap_or(u64::MAX),
+                outcome: None,
+                revision: None,
+            };
+            if committed.is_none() {
+                let place = self.clients.history.len();
+                self.clients.unheard.insert(request_id, place);
+            }
+            self.clients.history.push(record);
+        }
+        let clients = &mut self.clients;
+        clients.clients[client].host = clients.rng.below(clients.hosts as u64) as usize;
+        self.later(client, 20 * MILLI);
+        Ok(())
+    }
+
+    fn hears(&mut self, client: usize, waiting: Waiting, reply: Reply) -> Result<(), Failed> {
+        let Waiting {
+            ask,
+            host,
+            called_at,
+            ..
+        } = &waiting;
+        let (host, called_at) = (*host, *called_at);
+        let applied = match reply {
+            Ok(applied) => applied,
+            Err(error) => return self.is_refused(client, waiting, &error),
+        };
+        match ask {
+            Ask::Operation {
+                partition,
+                operation,
+            } => {
+                let mut revision = applied.revision;
+                let outcome = if operation.is_read() {
+                    let Some(process) = &self.hosts[host].process else {
+                        return self.gives_up(client, waiting);
+                    };
+                    let view = process.view();
+                    revision = view.revision();
+                    match request::read(&view, *partition, operation) {
+                        Ok(outcome) => outcome,
+                        // Its disk has begun to fail.
+                        Err(_) => return self.gives_up(client, waiting),
+                    }
+                } else {
+                    request::outcome(operation, &applied.outcome)
+                };
+                self.clients.sees(client, *partition, operation, &outcome);
+                if operation.is_read() && Some(called_at) >= self.clients.healed_at {
+                    self.clients.silent.retain(|silent| *silent != host);
+                }
+                self.note(&format!(
+                    "c{client} at h{host}, revision {revision}: {partition} {operation:?} {outcome:?}"
+                ));
+                self.clients.history.push(Record {
+                    client,
+                    partition: *partition,
+                    operation: operation.clone(),
+                    called_at,
+                    returned_at: self.now,
+                    outcome: Some(outcome),
+                    revision: Some(revision),
+                });
+            }
+            Ask::Grant { id, .. } => {
+                let Outcome::LeaseGrant(granted) = &applied.outcome else {
+                    unreachable!("a grant is answered as such");
+                };
+                self.note(&format!("c{client} has lease {id} of {} s", granted.ttl));
+                self.checks.leases.granted(*id, granted.ttl, called_at);
+                self.clients.clients[client].leases.push(*id);
+            }
+            Ask::KeepAlive { lease } => {
+                let Outcome::Lease(answer) = &applied.outcome else {
+                    unreachable!("a keep-alive is answered as such");
+                };
+                self.note(&format!("c{client} renews lease {lease}: {} s", answer.ttl));
+                if answer.ttl > 0 {
+                    let judged = self.checks.leases.renewed(*lease, called_at);
+                    judged.of("leases")?;
+                } else {
+                    let lease = *lease;
+                    self.clients.clients[client]
+                        .leases
+                        .retain(|id| *id != lease);
+                }
+            }
+            Ask::Attach { lease } => self.note(&format!("c{client} attaches a key to {lease}")),
+            Ask::Revoke { lease } => {
+                let lease = *lease;
+                self.note(&format!("c{client} revokes lease {lease}"));
+                self.clients.clients[client]
+                    .leases
+                    .retain(|id| *id != lease);
+            }
+            Ask::Compact { revision } => {
+                self.note(&format!("c{client} compacts through {revision}"));
+            }
+        }
+        let thinks = self.clients.thinks;
+        self.later(client, thinks);
+        Ok(())
+    }
+
+    fn is_refused(&mut self, client: usize, waiting: Waiting, error: &Error) -> Result<(), Failed> {
+        match error {
+            // Never entered the log, or was applied without effect.
+            Error::NoLeader | Error::TooManyRequests | Error::Compacted => {
+                self.note(&format!("c{client} is refused: {error}"));
+            }
+            Error::LeaseNotFound => {
+                if let Ask::Attach { lease } | Ask::Revoke { lease } = waiting.ask {
+                    self.clients.clients[client]
+                        .leases
+                        .retain(|id| *id != lease);
+                }
+            }
+            Error::Timeout | Error::Damaged(_) => return self.gives_up(client, waiting),
+            error => {
+                let what = format!("{:?} is refused: {error}", waiting.ask);
+                return Err(("linearizability", what));
+            }
+        }
+        self.later(client, 20 * MILLI);
+        Ok(())
+    }
+}
+
+impl Clients {
+    fn sees(
+        &mut self,
+        client: usize,
+        partition: usize,
+        operation: &Operation,
+        outcome: &history::Outcome,
+    ) {
+        let seen = self.clients[client].seen.entry(partition).or_default();
+        seen.resize(PARTITIONS[partition], 0);
+        let steps = match outcome.succeeded {
+            true => &operation.then,
+            false => &operation.otherwise,
+        };
+        for (step, result) in steps.iter().zip(&outcome.results) {
+            match *step {
+                Step::Get(key) => seen[key] = *result,
+                Step::Put(key, value) => seen[key] = value,
+                Step::Delete(key) => seen[key] = 0,
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A machine: its disk outlives the processes on it, its clock and its bad days are its own.
+
+use raft::NodeId;
+use storage::vfs::sim::SimVfs;
+
+use crate::clock::Clock;
+use crate::process::{Process, Settings};
+use crate::rng::Rng;
+use crate::shadow::Shadow;
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// Killed: what was written is there for the next one, synced or not.
+    Killed,
+    /// Power was cut: of what was not synced, any part may be lost.
+    PowerCut,
+}
+
+pub(crate) struct Host {
+    pub settings: Settings,
+    pub disk: SimVfs,
+    pub clock: Clock,
+    pub rng: Rng,
+    pub shadow: Shadow,
+    pub process: Option<Process>,
+    /// Counts the processes: what was scheduled for an earlier one is void.
+    pub life: u64,
+    /// Known from the first start on.
+    pub id: NodeId,
+    /// Nothing runs, though the clock may.
+    pub paused: bool,
+    /// What the disk does next when its countdown ends.
+    pub crash_to_come: Option<Crash>,
+    /// Nanoseconds that a sync takes at least.
+    pub sync_takes: u64,
+    /// ..until this time, and longer.
+    pub stalled_until: u64,
+    /// Its own disk holds, as state, all entries before this one.
+    pub needs_log_from: u64,
+    /// It is down until then, at least.
+    pub restart_at: Option<u64>,
+}
+
+impl Host {
+    pub(crate) fn new(settings: Settings, mut rng: Rng) -> Host {
+        let rate = 1_000_000 - crate::DRIFT + rng.below(2 * crate::DRIFT);
+        Host {
+            settings,
+            disk: SimVfs::new(rng.next()),
+            clock: Clock::new(rate),
+            sync_takes: *rng.pick(&[50_000, 200_000, 1_000_000, 4_000_000]),
+            rng,
+            shadow: Shadow::default(),
+            process: None,
+            life: 0,
+            id: 0,
+            paused: false,
+            crash_to_come: None,
+            stalled_until: 0,
+            needs_log_from: 0,
+            restart_at: None,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// The process is gone; the disk is as the next one finds it.
+    pub(crate) fn crash(&mut self, how: Crash) {
+        self.process = None;
+        self.life += 1;
+        self.paused = false;
+        self.crash_to_come = None;
+        self.disk = match how {
+            Crash::Killed => self.disk.process_killed(),
+            Crash::PowerCut => self.disk.power_cut(self.rng.next()),
+        };
+        self.disk.set_capacity(u64::MAX);
+    }
+}

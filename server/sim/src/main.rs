@@ -1,0 +1,77 @@
+//! `cargo sim --seed N` replays one run aloud; `cargo sim --seeds N` runs many and tells figures.
+
+use std::process::ExitCode;
+
+use sim::{Figures, Options};
+
+const USAGE: &str = "\
+cargo sim --seed N              one run, with its trace
+cargo sim --seeds N [--from N]  so many runs from there on (0), and figures
+          --quiet               no trace
+";
+
+/// One of so many seeds is run twice, to see that it is the same both times.
+const TWICE_EVERY: u64 = 20;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |name: &str| -> Option<u64> {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1)?.parse().ok()
+    };
+    let aloud = !arguments.iter().any(|argument| argument == "--quiet");
+    match (number("--seed"), number("--seeds")) {
+        (Some(seed), _) => one(seed, aloud),
+        (None, Some(seeds)) => many(number("--from").unwrap_or(0), seeds),
+        (None, None) => {
+            eprint!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn one(seed: u64, aloud: bool) -> ExitCode {
+    let options = Options {
+        aloud,
+        ..Options::default()
+    };
+    match sim::run(seed, options) {
+        Ok(figures) => {
+            println!("{figures:#?}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            println!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn many(from: u64, seeds: u64) -> ExitCode {
+    // A panic is told with its seed below; its own words come in between.
+    let (mut total, mut failed) = (Figures::default(), Vec::new());
+    for seed in from..from + seeds {
+        let run = match seed % TWICE_EVERY {
+            0 => sim::run_twice(seed, Options::default()),
+            _ => sim::run(seed, Options::default()),
+        };
+        match run {
+            Ok(figures) => total += figures,
+            Err(failure) => {
+                for line in &failure.trace {
+                    println!("    {line}");
+                }
+                println!("{failure}");
+                failed.push(seed);
+            }
+        }
+    }
+    println!("{seeds} seeds from {from}: {total}");
+    match failed.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => {
+            println!("failed: {failed:?}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What goes wrong, and when. Each run has its own mix: some bugs need one kind of trouble alone.
+
+use server::event::MemberEvent;
+
+use crate::host::Crash;
+use crate::rng::Rng;
+use crate::world::{Event, Failed, MILLI, SECOND, World};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Kill,
+    PowerCut,
+    /// The disk fails at a call to come: a crash in the middle of whatever is being written.
+    CrashAtCall,
+    /// No room is left.
+    DiskFull,
+    /// Syncs take long.
+    Stall,
+    Isolate,
+    Split,
+    CutOneWay,
+    SlowLink,
+    Mend,
+    /// The process is stopped; its clock goes on.
+    Pause,
+    /// The machine sleeps, and its clock with it.
+    Suspend,
+    /// The time of day changes; the next start sees it.
+    SetTimeOfDay,
+    Transfer,
+    /// Everybody at once.
+    PowerCutForAll,
+}
+
+const FAULTS: [Fault; 15] = [
+    Fault::Kill,
+    Fault::PowerCut,
+    Fault::CrashAtCall,
+    Fault::DiskFull,
+    Fault::Stall,
+    Fault::Isolate,
+    Fault::Split,
+    Fault::CutOneWay,
+    Fault::SlowLink,
+    Fault::Mend,
+    Fault::Pause,
+    Fault::Suspend,
+    Fault::SetTimeOfDay,
+    Fault::Transfer,
+    Fault::PowerCutForAll,
+];
+
+#[derive(Debug)]
+pub(crate) struct Nemesis {
+    pub rng: Rng,
+    faults: Vec<Fault>,
+    /// Nanoseconds between two of them.
+    between: u64,
+    lasts: u64,
+}
+
+impl Nemesis {
+    pub(crate) fn new(mut rng: Rng) -> Nemesis {
+        let kept = *rng.pick(&[150, 400, 700, 1000]);
+        let mut faults: Vec<Fault> = FAULTS.into_iter().filter(|_| rng.chance(kept)).collect();
+        faults.push(Fault::Mend);
+        Nemesis {
+            faults,
+            between: *rng.pick(&[150 * MILLI, 500 * MILLI, 1500 * MILLI]),
+            lasts: rng.between(6 * SECOND, 14 * SECOND),
+            rng,
+        }
+    }
+
+    /// How long the trouble goes on, in nanoseconds.
+    pub(crate) fn lasts(&self) -> u64 {
+        self.lasts
+    }
+}
+
+impl World {
+    pub(crate) fn strike(&mut self) -> Result<(), Failed> {
+        if self.healed_at.is_some() {
+            return Ok(());
+        }
+        let nemesis = &mut self.nemesis;
+        let fault = *nemesis.rng.pick(&nemesis.faults);
+        let victim = nemesis.rng.below(self.hosts.len() as u64) as usize;
+        // Whoever leads is the more interesting half of the time.
+        let favoured = nemesis.rng.chance(400);
+        let again = nemesis.rng.about(nemesis.between);
+        let victim = match self.leader() {
+            Some(leader) if favoured => leader,
+            _ => victim,
+        };
+        self.at(self.now + again, Event::Nemesis);
+        self.inflict(fault, victim);
+        Ok(())
+    }
+
+    fn inflict(&mut self, fault: Fault, victim: usize) {
+        match fault {
+            Fault::Kill | Fault::PowerCut | Fault::PowerCutForAll => {
+                let how = match fault {
+                    Fault::Kill => Crash::Killed,
+                    _ => Crash::PowerCut,
+                };
+                let all = fault == Fault::PowerCutForAll;
+                let victims = if all {
+                    0..self.hosts.len()
+                } else {
+                    victim..victim + 1
+                };
+                for host in victims {
+                    if self.hosts[host].is_up() {
+                        self.crash(host, how);
+                    }
+                }
+            }
+            Fault::CrashAtCall | Fault::DiskFull | Fault::Stall => self.hurt_disk(fault, victim),
+            Fault::Pause | Fault::Suspend => self.stop(fault == Fault::Suspend, victim),
+            Fault::SetTimeOfDay => {
+                let hour = 3600 * SECOND;
+                let jump = self.nemesis.rng.below(2 * hour);
+                let clock = &mut self.hosts[victim].clock;
+                clock.time_of_day = clock.time_of_day + jump - hour;
+                self.note(&format!("h{victim} has another time of day"));
+            }
+            Fault::Transfer => {
+                let to = self.hosts[victim].id;
+                let from = self.leader();
+                if let Some(from) = from
+                    && let Some(process) = &mut self.hosts[from].process
+                {
+                    process.to_member.push(MemberEvent::Transfer { to });
+                    self.note(&format!("h{from} is to hand over to h{victim}"));
+                    self.schedule(from);
+                }
+            }
+            _ => self.hurt_links(fault, victim),
+        }
+    }
+
+    fn hurt_disk(&mut self, fault: Fault, victim: usize) {
+        let rng = &mut self.nemesis.rng;
+        let host = &mut self.hosts[victim];
+        // A start that fails half-way is of interest, too.
+        if host.crash_to_come.is_some() || (!host.is_up() && fault != Fault::CrashAtCall) {
+            return;
+        }
+        let how = match rng.chance(500) {
+            true => Crash::Killed,
+            false => Crash::PowerCut,
+        };
+        match fault {
+            Fault::CrashAtCall => {
+                let calls = rng.below(*rng.clone().pick(&[5, 50, 300]));
+                host.crash_to_come = Some(how);
+                host.disk.fail_after(calls);
+                self.note(&format!("h{victim} fails after {calls} calls of its disk"));
+            }
+            Fault::DiskFull => {
+                host.crash_to_come = Some(how);
+                host.disk.set_capacity(0);
+                self.note(&format!("h{victim} has no room left"));
+            }
+            _ => {
+                host.stalled_until = self.now + rng.between(100 * MILLI, 3 * SECOND);
+                self.note(&format!("h{victim} has a disk that stalls"));
+            }
+        }
+    }
+
+    fn stop(&mut self, clock_too: bool, victim: usize) {
+        let rng = &mut self.nemesis.rng;
+        let long = rng.between(
+            20 * MILLI,
+            *rng.clone().pick(&[300 * MILLI, 2 * SECOND, 5 * SECOND]),
+        );
+        let host = &mut self.hosts[victim];
+        if host.paused || !host.is_up() {
+            return;
+        }
+        host.paused = true;
+        if clock_too {
+            host.clock.suspend(self.now);
+        }
+        if let Some(process) = &mut host.process {
+            process.turns = Default::default();
+        }
+        self.figures.pauses += 1;
+        let what = if clock_too { "sleeps" } else { "is stopped" };
+        self.note(&format!("h{victim} {what} for {} ms", long / MILLI));
+        self.at(self.now + long, Event::Resume(victim));
+    }
+
+    fn hurt_links(&mut self, fault: Fault, victim: usize) {
+        let count = self.hosts.len();
+        let rng = &mut self.nemesis.rng;
+        let other = (victim + 1 + rng.below(count as u64 - 1) as usize) % count;
+        match fault {
+            Fault::Isolate => {
+                self.net.split(count, &[victim]);
+                self.note(&format!("h{victim} is cut off"));
+            }
+            Fault::Split => {
+                let mut part: Vec<usize> = (0..count).filter(|_| rng.chance(500)).collect();
+                part.truncate(count - 1);
+                self.net.split(count, &part);
+                self.note(&format!("{part:?} are cut off"));
+            }
+            Fault::CutOneWay => {
+                self.net.cut(victim, other);
+                self.note(&format!("nothing gets from h{victim} to h{other}"));
+            }
+            Fault::SlowLink => {
+                let by = rng.between(10 * MILLI, 1500 * MILLI);
+                self.net.slow_down((victim, other), by);
+                self.note(&format!(
+                    "h{victim} to h{other} takes {} ms more",
+                    by / MILLI
+                ));
+            }
+            _ => {
+                self.net.mend();
+                self.note("all links are mended");
+                return;
+            }
+        }
+        self.figures.partitions += 1;
+    }
+}

@@ -1,0 +1,396 @@
+//! One run of a member: the actors that `server::runtime` puts on threads, with their inboxes, and
+//! when each is to be turned next. What a turn says to the rest of the world comes back as values.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use raft::durable::{LogWriter, Options};
+use raft::{Message, Raft, Recovered, RoleKind, Status, Ticket, Write};
+use server::applier::{Applier, ApplyEffects, Pace};
+use server::config::Config;
+use server::data_dir::{DataDir, Unusable};
+use server::event::{ApplyEvent, LogEvent, MemberEvent, Proposal, Reply, ReplySlot};
+use server::hashes::{Hashes, KvHash};
+use server::lessor::Lessor;
+use server::member::{Member, MemberEffects};
+use server::node::RequestIds;
+use server::request::Request;
+use server::watch::{Hub, HubHandle, Stream, StreamOptions};
+use storage::mvcc::{CheckpointJob, Reader, SyncJob, View};
+use storage::vfs::Lock;
+use storage::vfs::sim::SimVfs;
+
+/// Who takes a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Actor {
+    Member,
+    /// The log's thread takes all there is and writes it.
+    LogWrite,
+    /// ..and then syncs it.
+    LogSync,
+    Apply,
+    Hub,
+    /// A helper thread writes a checkpoint, or syncs the store's file.
+    Helper,
+}
+
+pub(crate) const ACTORS: [Actor; 6] = [
+    Actor::Member,
+    Actor::LogWrite,
+    Actor::LogSync,
+    Actor::Apply,
+    Actor::Hub,
+    Actor::Helper,
+];
+
+/// What a member is told when it starts; the same for all of its runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub config: Config,
+    pub limits: raft::Limits,
+    pub log: Options,
+    pub pace: Pace,
+}
+
+impl Settings {
+    /// Member `name` of a cluster founded by all of `names`.
+    pub(crate) fn new(name: &str, names: &[String]) -> Settings {
+        let url = |name: &str| format!("http://{name}:2380");
+        let cluster: Vec<String> = names.iter().map(|n| format!("{n}={}", url(n))).collect();
+        let args = [
+            format!("--name={name}"),
+            format!("--initial-advertise-peer-urls={}", url(name)),
+            format!("--initial-cluster={}", cluster.join(",")),
+        ];
+        let no_file = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+        let mut config = server::config::parse(&args, &[], &no_file)
+            .unwrap_or_else(|exit| panic!("the configuration is refused: {exit:?}"));
+        config.data_dir = PathBuf::from("/data");
+        Settings {
+            config,
+            limits: raft::Limits::default(),
+            log: Options::default(),
+            pace: Pace::default(),
+        }
+    }
+}
+
+pub(crate) struct Process {
+    pub member_id: u64,
+    member: Member,
+    pub to_member: Vec<MemberEvent>,
+    /// The newest write that the log's thread has and has not said to be durable.
+    handed_over: Option<Ticket>,
+    log: LogWriter,
+    pub to_log: Vec<LogEvent>,
+    /// Written, and being synced.
+    syncing: Option<Ticket>,
+    applier: Applier,
+    pub to_apply: Vec<ApplyEvent>,
+    jobs: VecDeque<Job>,
+    hub: Hub,
+    hub_inbox: HubHandle,
+    hashes: Hashes,
+    reader: Reader,
+    request_ids: RequestIds,
+    /// As request handlers see it.
+    pub leader: u64,
+    pub sole_voter: bool,
+    /// The world's time of each actor's next turn, in the order of [`ACTORS`].
+    pub turns: [Option<u64>; ACTORS.len()],
+    _lock: Box<dyn Lock>,
+}
+
+enum Job {
+    Checkpoint(Box<CheckpointJob>),
+    Sync(SyncJob),
+}
+
+/// What a turn of the member says.
+#[derive(Default)]
+pub(crate) struct MemberTurn {
+    pub writes: Vec<Write>,
+    /// Written and synced at once, by the member's thread itself.
+    pub durable: Vec<Ticket>,
+    pub committed: Vec<raft::Entry>,
+    pub messages: Vec<Message>,
+    pub replies: Vec<(ReplySlot, Reply)>,
+    pub became: Option<raft::RoleChange>,
+}
+
+/// What a turn of the applier says.
+#[derive(Default)]
+pub(crate) struct ApplyTurn {
+    pub replies: Vec<(ReplySlot, Reply)>,
+    /// Of histories about to be compacted.
+    pub hashes: Vec<KvHash>,
+    /// What was asked of the log's thread: nothing before this index is needed here.
+    pub drop_log_before: Option<u64>,
+}
+
+/// The disk, or what is on it, does not let the process go on.
+#[derive(Debug)]
+pub(crate) struct Fatal(pub String);
+
+impl From<storage::Error> for Fatal {
+    fn from(error: storage::Error) -> Fatal {
+        Fatal(error.to_string())
+    }
+}
+
+impl From<server::error::Error> for Fatal {
+    fn from(error: server::error::Error) -> Fatal {
+        Fatal(error.to_string())
+    }
+}
+
+impl From<Unusable> for Fatal {
+    fn from(error: Unusable) -> Fatal {
+        Fatal(error.to_string())
+    }
+}
+
+impl Process {
+    /// As `server::runtime::start` does it. `time_of_day` in nanoseconds. What the log held comes
+    /// back too, for those who judge it.
+    pub(crate) fn start(
+        disk: &SimVfs,
+        settings: &Settings,
+        time_of_day: u64,
+    ) -> Result<(Process, Recovered), Fatal> {
+        let options = Options {
+            seed: time_of_day,
+            ..settings.log
+        };
+        let config = &settings.config;
+        let data = DataDir::open_with(Arc::new(disk.clone()), config, options)?;
+        let found = data.recovered.clone();
+        let voters = data.voters()?;
+        let sole_voter = voters == [data.member_id];
+        let raft_config = raft::Config {
+            limits: settings.limits,
+            heartbeat: config.heartbeat_interval,
+            election_timeout: config.election_timeout,
+            pre_vote: config.pre_vote,
+            ..raft::Config::new(data.member_id, voters, time_of_day)
+        };
+        let last_in_log = data.recovered.entries.last().map_or(0, |entry| entry.index);
+        let raft = Raft::new(raft_config, data.recovered, Duration::ZERO);
+        let state = data.state;
+        let reader = state.store.reader();
+        let (hub, hub_inbox) = Hub::new(reader.clone());
+        let mut applier = Applier::new(
+            state,
+            Lessor::new(config.election_timeout),
+            hub_inbox.clone(),
+            last_in_log,
+            config.election_timeout,
+            Duration::ZERO,
+        )?;
+        applier.set_pace(settings.pace);
+        let process = Process {
+            member_id: data.member_id,
+            member: Member::new(raft, time_of_day),
+            to_member: Vec::new(),
+            handed_over: None,
+            log: data.log,
+            to_log: Vec::new(),
+            syncing: None,
+            applier,
+            to_apply: Vec::new(),
+            jobs: VecDeque::new(),
+            hub,
+            hub_inbox,
+            hashes: Hashes::default(),
+            reader,
+            request_ids: RequestIds::new(data.member_id, time_of_day / 1_000_000),
+            leader: 0,
+            sole_voter,
+            turns: [None; ACTORS.len()],
+            _lock: data.lock,
+        };
+        Ok((process, found))
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.member.status()
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        self.leader == self.member_id
+    }
+
+    pub(crate) fn view(&self) -> View {
+        self.reader.view()
+    }
+
+    pub(crate) fn open_stream(&self) -> Stream {
+        let options = StreamOptions {
+            fragment_bytes: 2 << 20,
+        };
+        Stream::new(self.hub_inbox.clone(), self.reader.clone(), options)
+    }
+
+    pub(crate) fn encode(&self, request: Request, reply: Option<ReplySlot>) -> Proposal {
+        let data = request.encode(self.request_ids.next());
+        Proposal {
+            request,
+            data,
+            reply,
+        }
+    }
+
+    /// When an actor has to be turned though nothing arrives, by the member's own clock.
+    pub(crate) fn wakes_at(&self, actor: Actor, now: Duration) -> Option<Duration> {
+        match actor {
+            Actor::Member if !self.to_member.is_empty() => Some(now),
+            Actor::Member => self.member.wake_at(),
+            Actor::Apply => self.applier.wake_at(now),
+            _ => None,
+        }
+    }
+
+    /// Whether something waits for this actor.
+    pub(crate) fn is_busy(&self, actor: Actor) -> bool {
+        match actor {
+            Actor::Member => !self.to_member.is_empty(),
+            Actor::LogWrite => !self.to_log.is_empty() && self.syncing.is_none(),
+            Actor::LogSync => self.syncing.is_some(),
+            Actor::Apply => !self.to_apply.is_empty(),
+            Actor::Helper => !self.jobs.is_empty(),
+            Actor::Hub => false,
+        }
+    }
+
+    pub(crate) fn turn_member(&mut self, now: Duration) -> Result<MemberTurn, Fatal> {
+        let (mut turn, mut effects) = (MemberTurn::default(), MemberEffects::default());
+        for event in &self.to_member {
+            if let MemberEvent::Durable { ticket } = event
+                && Some(*ticket) >= self.handed_over
+            {
+                self.handed_over = None;
+            }
+        }
+        self.member.turn(now, &mut self.to_member, &mut effects);
+        for write in effects.writes.drain(..) {
+            let ticket = write.ticket;
+            turn.writes.push(write.clone());
+            let free = self.handed_over.is_none() && self.syncing.is_none();
+            if free && self.member.is_lone(&write) {
+                self.log.append(&write)?;
+                self.log.sync()?;
+                turn.durable.push(ticket);
+                self.to_member.push(MemberEvent::Durable { ticket });
+            } else {
+                self.handed_over = Some(ticket);
+                self.to_log.push(LogEvent::Write(write));
+            }
+        }
+        turn.messages = effects.messages;
+        if let Some(change) = effects.role_change {
+            let leads = change.role == RoleKind::Leader;
+            self.to_apply.push(ApplyEvent::Leading(leads));
+            self.leader = change.leader;
+            turn.became = Some(change);
+        }
+        if !effects.committed.is_empty() {
+            let entries = effects.committed.iter().map(|c| c.entry.clone());
+            turn.committed = entries.collect();
+            self.to_apply.push(ApplyEvent::Committed(effects.committed));
+        }
+        for (index, slots) in effects.reads.drain(..) {
+            self.to_apply.push(ApplyEvent::Reads { index, slots });
+        }
+        turn.replies = effects.replies;
+        Ok(turn)
+    }
+
+    /// Takes all there is and writes it. True when there is something to sync.
+    pub(crate) fn write_log(&mut self) -> Result<bool, Fatal> {
+        for event in std::mem::take(&mut self.to_log) {
+            match event {
+                LogEvent::Write(write) => {
+                    self.log.append(&write)?;
+                    self.syncing = Some(write.ticket);
+                }
+                LogEvent::DropBefore { index } => self.log.drop_before(index)?,
+                LogEvent::Stop => {}
+            }
+        }
+        Ok(self.syncing.is_some())
+    }
+
+    /// Syncs what was written; the newest ticket that is durable now. `lie`: only says so.
+    pub(crate) fn sync_log(&mut self, lie: bool) -> Result<Option<Ticket>, Fatal> {
+        let Some(ticket) = self.syncing.take() else {
+            return Ok(None);
+        };
+        if let Some(job) = self.log.prepare_next() {
+            job.run()?;
+        }
+        if !lie {
+            self.log.sync()?;
+        }
+        self.to_member.push(MemberEvent::Durable { ticket });
+        Ok(Some(ticket))
+    }
+
+    pub(crate) fn turn_applier(&mut self, now: Duration) -> Result<ApplyTurn, Fatal> {
+        let mut effects = ApplyEffects::default();
+        self.applier.turn(now, &mut self.to_apply, &mut effects)?;
+        let mut turn = ApplyTurn::default();
+        for job in effects.hash.drain(..) {
+            self.hashes.begin(job.revision);
+            self.hashes.finish(&job.view, job.revision);
+            turn.hashes.push(self.hashes.at(&job.view, job.revision)?);
+        }
+        if let Some(revision) = effects.advanced
+            && !self.hub.advance_if_brief(revision)?
+        {
+            self.hub_inbox.advanced(revision);
+        }
+        if effects.cluster_changed {
+            let members = self.applier.members()?;
+            let voters = members.iter().filter(|member| !member.is_learner);
+            self.sole_voter = voters.map(|member| member.id).eq([self.member_id]);
+        }
+        for (index, change) in effects.conf_changes.drain(..) {
+            self.to_member
+                .push(MemberEvent::ConfChanged { index, change });
+        }
+        if let Some(index) = effects.applied {
+            self.to_member.push(MemberEvent::Applied { index });
+        }
+        turn.replies = effects.replies;
+        for request in effects.proposals.drain(..) {
+            let proposal = self.encode(request, None);
+            self.to_member.push(MemberEvent::Propose(proposal));
+        }
+        turn.drop_log_before = effects.drop_log_before;
+        self.jobs.extend(effects.sync.map(Job::Sync));
+        self.jobs
+            .extend(effects.checkpoint.map(Box::new).map(Job::Checkpoint));
+        Ok(turn)
+    }
+
+    pub(crate) fn turn_hub(&mut self) -> Result<(), Fatal> {
+        self.hub.turn()?;
+        Ok(())
+    }
+
+    /// Runs the oldest job of the helper threads. True when it was a checkpoint.
+    pub(crate) fn run_job(&mut self) -> Result<bool, Fatal> {
+        match self.jobs.pop_front() {
+            Some(Job::Checkpoint(job)) => {
+                let done = Box::new(job.run());
+                self.to_apply.push(ApplyEvent::CheckpointDone(done));
+                return Ok(true);
+            }
+            Some(Job::Sync(job)) => job.run()?,
+            None => {}
+        }
+        Ok(false)
+    }
+}

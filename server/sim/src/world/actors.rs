@@ -1,0 +1,406 @@
+//! Turning the actors of a process, and carrying what they say: the part of `server::runtime`.
+
+use raft::{Body, Message, RoleKind};
+use server::event::{ApplyEvent, LogEvent, MemberEvent, Reply, ReplySlot};
+use server::request::Request;
+
+use super::{Event, Failed, MICRO, MILLI, Named, World};
+use crate::canary::Canary;
+use crate::host::Crash;
+use crate::process::{ACTORS, Actor, ApplyTurn, Fatal, MemberTurn, Process};
+
+impl World {
+    pub(super) fn start(&mut self, host: usize) -> Result<(), Failed> {
+        let this = &mut self.hosts[host];
+        if this.is_up() || this.restart_at.is_some_and(|at| at > self.now) {
+            return Ok(());
+        }
+        this.restart_at = None;
+        let time_of_day = this.clock.time_of_day + self.now;
+        let started = Process::start(&this.disk, &this.settings, time_of_day);
+        let (process, found) = match started {
+            Ok(started) => started,
+            Err(Fatal(what)) if this.crash_to_come.is_some() => {
+                self.note(&format!("h{host} cannot start: {what}"));
+                return self.dies(host);
+            }
+            Err(Fatal(what)) => {
+                let what = format!("host {host} cannot start on its disk: {what}");
+                return Err(("durable prefix", what));
+            }
+        };
+        let known = this.id != 0;
+        this.id = process.member_id;
+        if known {
+            let log = self
+                .checks
+                .durable_prefix
+                .starts(host, &found, &this.shadow);
+            let log = log.map_err(|what| ("durable prefix", what))?;
+            this.shadow.restart(log, found.hard_state);
+        } else {
+            let mut log = crate::shadow::Log::default();
+            log.reset(found.base);
+            found.entries.iter().for_each(|entry| log.push(entry));
+            this.shadow.restart(log, found.hard_state);
+            self.checks.durable_prefix.installed(host, found.applied);
+        }
+        this.clock.start(self.now);
+        let view = process.view();
+        self.checks.oracle.restarts(host, &view);
+        this.process = Some(process);
+        let (term, last) = (found.hard_state.term, this.shadow.newest.last());
+        let text = format!(
+            "h{host} starts: term {term}, log to {last}, applied {}",
+            found.applied
+        );
+        self.note(&text);
+        self.schedule(host);
+        Ok(())
+    }
+
+    /// An actor could not go on: the process ends, as the server's does.
+    fn dies(&mut self, host: usize) -> Result<(), Failed> {
+        let how = self.hosts[host].crash_to_come;
+        self.crash(host, how.unwrap_or(Crash::Killed));
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self, host: usize) {
+        let this = &mut self.hosts[host];
+        if !this.paused {
+            return;
+        }
+        this.paused = false;
+        this.clock.wake(self.now);
+        self.note(&format!("h{host} goes on"));
+        self.schedule(host);
+        self.wake_clients_of(host);
+    }
+
+    pub(super) fn deliver(&mut self, mut message: Message) {
+        if self.canary == Some(Canary::BoughtVotes) {
+            match &mut message.body {
+                Body::VoteReply { granted } | Body::PreVoteReply { granted } => *granted = true,
+                _ => {}
+            }
+        }
+        let Some(host) = self.host_of(message.to) else {
+            return;
+        };
+        if let Some(process) = &mut self.hosts[host].process {
+            process.to_member.push(MemberEvent::Receive(message));
+            self.schedule(host);
+        }
+    }
+
+    pub(super) fn closed(&mut self, host: usize, peer: u64) {
+        if let Some(process) = &mut self.hosts[host].process {
+            process.to_member.push(MemberEvent::Disconnected { peer });
+            self.schedule(host);
+        }
+    }
+
+    /// Sees to it that every actor of the host that has something to do gets its turn.
+    pub(crate) fn schedule(&mut self, host: usize) {
+        let now = self.now;
+        let this = &mut self.hosts[host];
+        if this.paused {
+            return;
+        }
+        let local = this.clock.now(now);
+        let life = this.life;
+        let Some(process) = &mut this.process else {
+            return;
+        };
+        let mut turns = Vec::new();
+        for (place, actor) in ACTORS.into_iter().enumerate() {
+            let mut at = process.wakes_at(actor, local).map(|wake| {
+                let at = this.clock.world_at(wake);
+                at.max(now + MICRO)
+            });
+            if process.is_busy(actor) {
+                let rng = &mut this.rng;
+                let latency = match actor {
+                    Actor::LogSync => {
+                        let stall = this.stalled_until.saturating_sub(now);
+                        rng.about(this.sync_takes) + stall
+                    }
+                    Actor::Helper => rng.about(5 * MILLI),
+                    _ if rng.chance(5) => rng.below(20 * MILLI),
+                    _ => rng.between(5 * MICRO, 60 * MICRO),
+                };
+                at = Some(at.unwrap_or(u64::MAX).min(now + latency));
+            }
+            let Some(at) = at else { continue };
+            // What is in motion already is not hurried along by more of the same.
+            if process.turns[place].is_none_or(|planned| at < planned) {
+                process.turns[place] = Some(at);
+                turns.push((at, actor));
+            }
+        }
+        for (at, actor) in turns {
+            self.at(at, Event::Turn { host, life, actor });
+        }
+    }
+
+    pub(super) fn turn(&mut self, host: usize, life: u64, actor: Actor) -> Result<(), Failed> {
+        let (now, canary) = (self.now, self.canary);
+        let this = &mut self.hosts[host];
+        let Some(process) = this.process.as_mut().filter(|_| this.life == life) else {
+            return Ok(());
+        };
+        let planned = &mut process.turns[actor as usize];
+        if *planned != Some(now) {
+            return Ok(()); // It was turned earlier.
+        }
+        *planned = None;
+        if this.paused {
+            return Ok(());
+        }
+        let local = this.clock.now(now);
+        let turned = match actor {
+            Actor::Member => match process.turn_member(local) {
+                Ok(turn) => return self.after_member(host, turn),
+                Err(fatal) => Err(fatal),
+            },
+            Actor::Apply => {
+                if canary == Some(Canary::DivergingApply) && host == 1 {
+                    diverge(process);
+                }
+                let hasty = canary == Some(Canary::HastyLeases);
+                let local = if hasty { local * 3 } else { local };
+                match process.turn_applier(local) {
+                    Ok(turn) => return self.after_apply(host, turn),
+                    Err(fatal) => Err(fatal),
+                }
+            }
+            Actor::LogWrite => process.write_log().map(drop),
+            Actor::LogSync => {
+                let lie = canary == Some(Canary::LyingDisk);
+                match process.sync_log(lie) {
+                    Ok(ticket) => {
+                        if let Some(ticket) = ticket {
+                            this.shadow.durable_through(ticket);
+                        }
+                        Ok(())
+                    }
+                    Err(fatal) => Err(fatal),
+                }
+            }
+            Actor::Hub => process.turn_hub(),
+            Actor::Helper => {
+                let ran = process.run_job();
+                self.figures.checkpoints += usize::from(matches!(ran, Ok(true)));
+                ran.map(drop)
+            }
+        };
+        if let Err(Fatal(what)) = turned {
+            return self.fails(host, &what);
+        }
+        if actor == Actor::Hub {
+            self.wake_watchers_of(host);
+        }
+        self.schedule(host);
+        Ok(())
+    }
+
+    /// A process may end by itself only when its disk was made to fail.
+    fn fails(&mut self, host: usize, what: &str) -> Result<(), Failed> {
+        self.note(&format!("h{host} gives up: {what}"));
+        if self.hosts[host].crash_to_come.is_none() {
+            let what = format!("host {host} gives up though its disk is well: {what}");
+            return Err(("durable prefix", what));
+        }
+        self.dies(host)
+    }
+
+    fn after_member(&mut self, host: usize, turn: MemberTurn) -> Result<(), Failed> {
+        let Some(process) = &self.hosts[host].process else {
+            return Ok(());
+        };
+        let status = process.status();
+        let mut verdict = Ok(());
+        let flip = self.canary == Some(Canary::FlippedEntry) && host == 1;
+        for write in &turn.writes {
+            let matching = &mut self.checks.log_matching;
+            self.hosts[host].shadow.write(write, |before, entry| {
+                let mut entry = entry.clone();
+                if flip && entry.index == 20 {
+                    entry.data = [&entry.data[..], b"!"].concat().into();
+                }
+                let judged = matching.appends(before, &entry);
+                if verdict.is_ok() {
+                    verdict = judged;
+                }
+            });
+        }
+        verdict.of("log matching")?;
+        for ticket in &turn.durable {
+            self.hosts[host].shadow.durable_through(*ticket);
+        }
+        for entry in &turn.committed {
+            let shadow = &self.hosts[host].shadow;
+            let judged = self.checks.durable_prefix.hands_out(host, entry, shadow);
+            judged.of("durable prefix")?;
+            let completeness = &mut self.checks.leader_completeness;
+            completeness.committed(entry.index, entry.term, status.term);
+            if entry.index > self.newest_commit {
+                self.newest_commit = entry.index;
+                self.takes_effect(entry)?;
+            }
+        }
+        if let Some(change) = turn.became {
+            let text = format!(
+                "h{host} is {:?} of term {}, led by {:?}",
+                change.role,
+                change.term,
+                self.host_of(change.leader)
+            );
+            self.note(&text);
+        }
+        if status.role == RoleKind::Leader {
+            let judged = self.checks.election_safety.leads(status.term, status.id);
+            judged.of("election safety")?;
+        }
+        if turn
+            .became
+            .is_some_and(|change| change.role == RoleKind::Leader)
+        {
+            let mut log = self.hosts[host].shadow.newest.clone();
+            if self.canary == Some(Canary::LeaderWithGap) {
+                log.entries.truncate(log.entries.len() / 2);
+            }
+            let judged = self.checks.leader_completeness.leads(status.term, &log);
+            judged.of("leader completeness")?;
+        }
+        if let (Some(first), Some(last)) = (turn.committed.first(), turn.committed.last()) {
+            let text = format!("h{host} commits {} to {}", first.index, last.index);
+            self.note(&text);
+        }
+        self.send(host, turn.messages);
+        self.answer(host, turn.replies);
+        self.schedule(host);
+        Ok(())
+    }
+
+    /// An entry is committed, and somebody knows it: from now on everybody has to see it.
+    fn takes_effect(&mut self, entry: &raft::Entry) -> Result<(), Failed> {
+        if entry.kind != raft::EntryKind::Normal || entry.data.is_empty() {
+            return Ok(());
+        }
+        if let Some(id) = Request::id_of(&entry.data) {
+            self.clients.takes_effect(id, self.now);
+        }
+        match Request::decode(&entry.data) {
+            Ok(Request::LeaseRevoke(revoke)) => {
+                self.checks.leases.ended(revoke.id, self.now).of("leases")
+            }
+            Ok(_) => Ok(()),
+            Err(what) => Err(("durable prefix", format!("entry {}: {what}", entry.index))),
+        }
+    }
+
+    /// The log before `index` is not needed by this host itself; those who may still need it from
+    /// here count, too.
+    fn drop_log(&mut self, host: usize, index: u64) {
+        self.hosts[host].needs_log_from = index;
+        let needed = self.hosts.iter().map(|host| host.needs_log_from).min();
+        if let (Some(index), Some(process)) = (needed, &mut self.hosts[host].process) {
+            process.to_log.push(LogEvent::DropBefore { index });
+        }
+    }
+
+    fn send(&mut self, host: usize, messages: Vec<Message>) {
+        for message in messages {
+            let Some(to) = self.host_of(message.to) else {
+                continue;
+            };
+            let arrivals = self.net.arrivals(self.now, (host, to));
+            if arrivals.is_empty() && self.rng.chance(200) {
+                let peer = message.to;
+                if let Some(process) = &mut self.hosts[host].process {
+                    process.to_member.push(MemberEvent::Unreachable { peer });
+                }
+            }
+            for at in arrivals {
+                self.at(at, Event::Deliver(message.clone()));
+            }
+        }
+    }
+
+    fn after_apply(&mut self, host: usize, turn: ApplyTurn) -> Result<(), Failed> {
+        let Some(process) = &mut self.hosts[host].process else {
+            return Ok(());
+        };
+        if self.canary == Some(Canary::EternalLeases) {
+            process.to_member.retain(|event| !is_revoke(event));
+        }
+        let view = process.view();
+        let judged = self.checks.oracle.reads(host, &view);
+        judged.of("agreement")?;
+        let judged = self.checks.agreement.shows(host, &view, false);
+        judged.of("agreement")?;
+        for hash in turn.hashes {
+            self.figures.compactions += 1;
+            let judged = self.checks.agreement.hashes(host, &hash);
+            judged.of("agreement")?;
+        }
+        if let Some(index) = turn.drop_log_before {
+            self.drop_log(host, index);
+        }
+        self.answer(host, turn.replies);
+        self.wake_watchers_of(host);
+        self.schedule(host);
+        let hub = self.now + self.hosts[host].rng.between(5 * MICRO, 2 * MILLI);
+        self.turn_hub_at(host, hub);
+        Ok(())
+    }
+
+    pub(crate) fn turn_hub_at(&mut self, host: usize, at: u64) {
+        let this = &mut self.hosts[host];
+        let life = this.life;
+        let Some(process) = &mut this.process else {
+            return;
+        };
+        let planned = &mut process.turns[Actor::Hub as usize];
+        if planned.is_none_or(|planned| at < planned) {
+            *planned = Some(at);
+            let actor = Actor::Hub;
+            self.at(at, Event::Turn { host, life, actor });
+        }
+    }
+
+    /// Hands answers to those who wait for them.
+    fn answer(&mut self, host: usize, replies: Vec<(ReplySlot, Reply)>) {
+        if replies.is_empty() {
+            return;
+        }
+        for (slot, reply) in replies {
+            slot.send(reply);
+        }
+        self.wake_clients_of(host);
+    }
+}
+
+/// The canary: this member puts other values than the rest.
+fn diverge(process: &mut Process) {
+    for event in &mut process.to_apply {
+        let ApplyEvent::Committed(entries) = event else {
+            continue;
+        };
+        for committed in entries {
+            if let Ok(Request::Put(mut put)) = Request::decode(&committed.entry.data) {
+                put.value = [&put.value[..], b"?"].concat().into();
+                committed.request = Some(Request::Put(put));
+            }
+        }
+    }
+}
+
+fn is_revoke(event: &MemberEvent) -> bool {
+    let MemberEvent::Propose(proposal) = event else {
+        return false;
+    };
+    proposal.reply.is_none() && matches!(proposal.request, Request::LeaseRevoke(_))
+}

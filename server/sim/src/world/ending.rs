@@ -1,0 +1,98 @@
+//! The end of a run: everything is put right, the cluster has to come to itself and then to rest,
+//! and every member must show what was promised.
+
+use super::{Event, Failed, MILLI, Named, SECOND, World};
+use crate::canary::Canary;
+use crate::check::liveness::Health;
+
+/// Longer than any lease lasts, its election timeout of grace, and a revoke that got lost.
+const LEASES_ARE_GONE_AFTER: u64 = 16 * SECOND;
+
+impl World {
+    /// From here on nothing goes wrong.
+    pub(super) fn heal(&mut self) -> Result<(), Failed> {
+        self.note("everything is healed");
+        self.healed_at = Some(self.now);
+        self.net.heal();
+        if self.canary == Some(Canary::UnhealedLinks) {
+            self.net.split(self.hosts.len(), &[0]);
+        }
+        for host in 0..self.hosts.len() {
+            self.hosts[host].stalled_until = 0;
+            self.hosts[host].disk.set_capacity(u64::MAX);
+            if let Some(how) = self.hosts[host].crash_to_come {
+                self.crash(host, how);
+            }
+            self.resume(host);
+            if !self.hosts[host].is_up() {
+                let at = self.now + self.rng.below(300 * MILLI);
+                self.hosts[host].restart_at = Some(at);
+                self.at(at, Event::Start(host));
+            }
+        }
+        self.clients.heal(self.now);
+        Ok(())
+    }
+
+    fn health(&self) -> Health {
+        let applied = |host: &crate::host::Host| {
+            let process = host.process.as_ref()?;
+            Some(process.view().applied().index)
+        };
+        Health {
+            healed_at: self.healed_at.unwrap_or_default(),
+            leader: self.leader().map(|leader| leader as u64),
+            silent: self.clients.silent(),
+            applied: self.hosts.iter().map(applied).collect(),
+        }
+    }
+
+    /// First under load until everybody serves, then without, until everybody is the same.
+    pub(super) fn wait_until_well(&mut self) -> Result<(), Failed> {
+        let healed_at = self.now;
+        loop {
+            self.go_on(self.now + 100 * MILLI)?;
+            let mut health = self.health();
+            // Under load they never all stand at the same entry.
+            health.applied = vec![Some(0); health.applied.len()];
+            health.judge(self.now).of("liveness")?;
+            if health.is_well() && self.now > healed_at + SECOND {
+                break;
+            }
+        }
+        self.note("every member serves");
+        self.quiet = true;
+        let quiet_since = self.now;
+        loop {
+            self.go_on(self.now + 100 * MILLI)?;
+            let mut health = self.health();
+            health.healed_at = quiet_since;
+            health.judge(self.now).of("liveness")?;
+            if health.is_well() && self.clients.are_idle() {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) fn come_to_rest(&mut self) -> Result<(), Failed> {
+        self.go_on(self.now + LEASES_ARE_GONE_AFTER)?;
+        let mut health = self.health();
+        health.healed_at = 0;
+        health.judge(self.now).of("liveness")?;
+        let now = self.now;
+        for host in 0..self.hosts.len() {
+            let Some(process) = &self.hosts[host].process else {
+                continue;
+            };
+            let view = process.view();
+            let judged = self.checks.agreement.shows(host, &view, true);
+            judged.of("agreement")?;
+            let leases = server::state::leases(&view);
+            let leases = leases.map_err(|error| ("agreement", error.to_string()))?;
+            let left: Vec<i64> = leases.iter().map(|lease| lease.id).collect();
+            self.checks.leases.at_rest(host, &left).of("leases")?;
+            self.clients.reads_all(host, &view, now)?;
+        }
+        self.watchers_have_seen_all()
+    }
+}
