@@ -36,8 +36,6 @@ pub(crate) struct Host {
     pub sync_takes: u64,
     /// ..until this time, and longer.
     pub stalled_until: u64,
-    /// Its own disk holds, as state, all entries before this one.
-    pub needs_log_from: u64,
     /// It is down until then, at least.
     pub restart_at: Option<u64>,
 }
@@ -58,7 +56,6 @@ impl Host {
             paused: false,
             crash_to_come: None,
             stalled_until: 0,
-            needs_log_from: 0,
             restart_at: None,
         }
     }

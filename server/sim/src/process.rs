@@ -17,8 +17,9 @@ use server::lessor::Lessor;
 use server::member::{Member, MemberEffects};
 use server::node::RequestIds;
 use server::request::Request;
+use server::snapshot::{self, Form, Received, Receiver};
 use server::watch::{Hub, HubHandle, Stream, StreamOptions};
-use storage::mvcc::{CheckpointJob, Reader, SyncJob, View};
+use storage::mvcc::{Applied, CheckpointJob, Reader, SyncJob, View};
 use storage::vfs::Lock;
 use storage::vfs::sim::SimVfs;
 
@@ -56,22 +57,29 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Member `name` of a cluster founded by all of `names`.
-    pub(crate) fn new(name: &str, names: &[String]) -> Settings {
+    pub(crate) fn new(name: &str, names: &[String], kept_entries: u64) -> Settings {
         let url = |name: &str| format!("http://{name}:2380");
         let cluster: Vec<String> = names.iter().map(|n| format!("{n}={}", url(n))).collect();
         let args = [
             format!("--name={name}"),
             format!("--initial-advertise-peer-urls={}", url(name)),
             format!("--initial-cluster={}", cluster.join(",")),
+            format!("--snapshot-catchup-entries={kept_entries}"),
         ];
         let no_file = |_: &str| Err(std::io::ErrorKind::NotFound.into());
         let mut config = server::config::parse(&args, &[], &no_file)
             .unwrap_or_else(|exit| panic!("the configuration is refused: {exit:?}"));
         config.data_dir = PathBuf::from("/data");
         Settings {
+            limits: raft::Limits {
+                kept_entries: config.kept_entries(),
+                ..raft::Limits::default()
+            },
+            log: Options {
+                kept_entries: config.kept_entries(),
+                ..Options::default()
+            },
             config,
-            limits: raft::Limits::default(),
-            log: Options::default(),
             pace: Pace::default(),
         }
     }
@@ -94,6 +102,7 @@ pub(crate) struct Process {
     hub_inbox: HubHandle,
     hashes: Hashes,
     reader: Reader,
+    receiver: Receiver,
     request_ids: RequestIds,
     /// As request handlers see it.
     pub leader: u64,
@@ -106,6 +115,9 @@ pub(crate) struct Process {
 enum Job {
     Checkpoint(Box<CheckpointJob>),
     Sync(SyncJob),
+    /// A view for this member, and what to say of it.
+    Describe(u64),
+    Discard(Box<Received>),
 }
 
 /// What a turn of the member says.
@@ -116,6 +128,8 @@ pub(crate) struct MemberTurn {
     pub durable: Vec<Ticket>,
     pub committed: Vec<raft::Entry>,
     pub messages: Vec<Message>,
+    /// These travel with a state.
+    pub transfers: Vec<(Message, View)>,
     pub replies: Vec<(ReplySlot, Reply)>,
     pub became: Option<raft::RoleChange>,
 }
@@ -123,6 +137,8 @@ pub(crate) struct MemberTurn {
 /// What a turn of the applier says.
 #[derive(Default)]
 pub(crate) struct ApplyTurn {
+    /// The state was replaced by that of another member.
+    pub installed: bool,
     pub replies: Vec<(ReplySlot, Reply)>,
     /// Of histories about to be compacted.
     pub hashes: Vec<KvHash>,
@@ -167,6 +183,7 @@ impl Process {
         let config = &settings.config;
         let data = DataDir::open_with(Arc::new(disk.clone()), config, options)?;
         let found = data.recovered.clone();
+        let receiver = Receiver::new(Arc::clone(&data.vfs), data.store_dir.clone())?;
         let voters = data.voters()?;
         let sole_voter = voters == [data.member_id];
         let raft_config = raft::Config {
@@ -205,6 +222,7 @@ impl Process {
             hub_inbox,
             hashes: Hashes::default(),
             reader,
+            receiver,
             request_ids: RequestIds::new(data.member_id, time_of_day / 1_000_000),
             leader: 0,
             sole_voter,
@@ -303,8 +321,38 @@ impl Process {
         for (index, slots) in effects.reads.drain(..) {
             self.to_apply.push(ApplyEvent::Reads { index, slots });
         }
+        let wanted = effects.snapshots_wanted.drain(..).map(Job::Describe);
+        self.jobs.extend(wanted);
+        turn.transfers = effects.transfers;
+        if let Some(received) = effects.install.take() {
+            self.to_apply.push(ApplyEvent::Install(received));
+        }
+        self.jobs
+            .extend(effects.unwanted.drain(..).map(Job::Discard));
         turn.replies = effects.replies;
         Ok(turn)
+    }
+
+    /// The state that the applier is about to put in place of its own.
+    pub(crate) fn to_install(&self) -> Option<Applied> {
+        self.to_apply.iter().find_map(|event| match event {
+            ApplyEvent::Install(received) => Some(received.applied()),
+            _ => None,
+        })
+    }
+
+    /// Takes in a state from another member, as far as it came. An error tells the sender.
+    pub(crate) fn receive_snapshot(&mut self, form: Form, bytes: &[u8]) -> Result<(), String> {
+        let Some(receiving) = self.receiver.begin() else {
+            return Err("another one is being received".to_owned());
+        };
+        let (message, received) = receiving
+            .read(form, &mut &*bytes)
+            .map_err(|error| error.to_string())?;
+        let received = Box::new(received);
+        self.to_member
+            .push(MemberEvent::SnapshotReceived { message, received });
+        Ok(())
     }
 
     /// Takes all there is and writes it. True when there is something to sync.
@@ -360,6 +408,10 @@ impl Process {
             self.to_member
                 .push(MemberEvent::ConfChanged { index, change });
         }
+        turn.installed = effects.installed;
+        if effects.installed {
+            self.to_member.push(MemberEvent::SnapshotInstalled);
+        }
         if let Some(index) = effects.applied {
             self.to_member.push(MemberEvent::Applied { index });
         }
@@ -389,6 +441,14 @@ impl Process {
                 return Ok(true);
             }
             Some(Job::Sync(job)) => job.run()?,
+            Some(Job::Describe(to)) => {
+                let view = self.reader.view();
+                let snapshot = snapshot::describe(&view)?;
+                self.to_member
+                    .push(MemberEvent::SnapshotReady { to, snapshot, view });
+            }
+            // The next one clears what cannot be cleared now.
+            Some(Job::Discard(received)) => drop(received.discard()),
             None => {}
         }
         Ok(false)

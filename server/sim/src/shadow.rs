@@ -53,6 +53,8 @@ pub struct Shadow {
     pub durable: Log,
     pub hard_state: HardState,
     pending: VecDeque<Write>,
+    /// A state that is, or may be, in place already, without the log's knowing.
+    installing: Option<Position>,
 }
 
 impl Shadow {
@@ -72,10 +74,18 @@ impl Shadow {
     pub fn durable_through(&mut self, ticket: Ticket) {
         while let Some(write) = self.pending.pop_front_if(|write| write.ticket <= ticket) {
             apply(&write, &mut self.durable, |_| {});
+            if write.reset.is_some() {
+                self.installing = None;
+            }
             if let Some(state) = write.hard_state {
                 self.hard_state = state;
             }
         }
+    }
+
+    /// The applier puts a state in the place of its own, and then the log will be reset.
+    pub fn installs(&mut self, position: Position) {
+        self.installing = Some(position);
     }
 
     /// Every log that a crash now may leave: what is durable, and of what was written after that
@@ -86,6 +96,10 @@ impl Shadow {
         for write in &self.pending {
             apply(write, &mut log, &mut each);
         }
+        if let Some(base) = self.installing {
+            let entries = Vec::new();
+            each(&Log { base, entries });
+        }
     }
 
     /// The member found this on its disk.
@@ -93,6 +107,7 @@ impl Shadow {
         self.newest = log.clone();
         self.durable = log;
         self.hard_state = hard_state;
+        self.installing = None;
         self.pending.clear();
     }
 }

@@ -2,12 +2,14 @@
 
 mod actors;
 mod ending;
+mod transfers;
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use raft::Message;
+use server::snapshot::Form;
 
 use crate::canary::Canary;
 use crate::check::agreement::Agreement;
@@ -54,6 +56,15 @@ pub(crate) enum Event {
         actor: Actor,
     },
     Deliver(Message),
+    /// A member's state comes to another one, or as much of it as does.
+    Snapshot(Box<Transfer>),
+    /// The sender's `life`th process hears how that ended.
+    SnapshotSent {
+        host: usize,
+        life: u64,
+        to: u64,
+        ok: bool,
+    },
     /// The connection of `peer` to `host` was closed by the peer's end.
     Closed {
         host: usize,
@@ -67,6 +78,15 @@ pub(crate) enum Event {
     Start(usize),
     /// Its pause ends.
     Resume(usize),
+}
+
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    pub from: usize,
+    pub life: u64,
+    pub to: u64,
+    pub form: Form,
+    pub bytes: Vec<u8>,
 }
 
 struct Scheduled {
@@ -114,6 +134,9 @@ pub struct Figures {
     pub leases_expired: u64,
     pub checkpoints: usize,
     pub compactions: usize,
+    /// States sent to members too far behind, and those put in place.
+    pub snapshots: usize,
+    pub installs: usize,
     pub states_compared: u64,
 }
 
@@ -134,6 +157,8 @@ impl std::ops::AddAssign for Figures {
         self.leases_expired += other.leases_expired;
         self.checkpoints += other.checkpoints;
         self.compactions += other.compactions;
+        self.snapshots += other.snapshots;
+        self.installs += other.installs;
         self.states_compared += other.states_compared;
     }
 }
@@ -144,7 +169,7 @@ impl std::fmt::Display for Figures {
             f,
             "{} members, {} simulated seconds, {} operations ({} unheard of, {} searches undecided), \
              {} entries, {} elections, {} crashes, {} partitions, {} pauses, {} checkpoints, \
-             {} compactions, {} leases expired, {} watch events, {} states compared",
+             {} compactions, {} snapshots ({} installed), {} leases expired, {} watch events, {} states compared",
             self.members,
             self.time / SECOND,
             self.operations,
@@ -157,6 +182,8 @@ impl std::fmt::Display for Figures {
             self.pauses,
             self.checkpoints,
             self.compactions,
+            self.snapshots,
+            self.installs,
             self.leases_expired,
             self.watch_events,
             self.states_compared,
@@ -291,6 +318,11 @@ impl World {
                 self.deliver(message);
                 Ok(())
             }
+            Event::Snapshot(transfer) => self.snapshot_comes(&transfer),
+            Event::SnapshotSent { host, life, to, ok } => {
+                self.snapshot_sent(host, life, to, ok);
+                Ok(())
+            }
             Event::Closed { host, peer } => {
                 self.closed(host, peer);
                 Ok(())
@@ -383,15 +415,11 @@ impl World {
 }
 
 fn settings(name: &str, names: &[String], rng: &mut Rng) -> Settings {
-    let mut settings = Settings::new(name, names);
-    // As server::runtime has them for clusters: members keep the log for each other.
-    settings.limits.kept_entries = 1 << 20;
-    settings.limits.kept_bytes = 256 << 20;
+    let kept_entries = *rng.pick(&[5, 50, 5000]);
+    let mut settings = Settings::new(name, names, kept_entries);
     settings.limits.append_bytes = *rng.pick(&[500, 5_000, 1 << 20]);
     settings.limits.inflight_messages = *rng.pick(&[2, 16, 512]);
     settings.log.segment_bytes = *rng.pick(&[16 << 10, 64 << 10, 256 << 10]);
-    settings.log.kept_entries = 1 << 20;
-    settings.log.kept_bytes = 256 << 20;
     settings.pace.log_bytes_to_checkpoint = *rng.pick(&[2 << 10, 10 << 10, 50 << 10, 1 << 20]);
     settings.pace.dirty_bytes_to_checkpoint = *rng.pick(&[64 << 10, 1 << 20, 96 << 20]);
     settings.pace.dirty_bytes_max = 2 * settings.pace.dirty_bytes_to_checkpoint;

@@ -165,6 +165,13 @@ impl World {
                 Err(fatal) => Err(fatal),
             },
             Actor::Apply => {
+                if let Some(applied) = process.to_install() {
+                    let position = raft::Position {
+                        term: applied.term,
+                        index: applied.index,
+                    };
+                    this.shadow.installs(position);
+                }
                 if canary == Some(Canary::DivergingApply) && host == 1 {
                     diverge(process);
                 }
@@ -223,6 +230,9 @@ impl World {
         let mut verdict = Ok(());
         let flip = self.canary == Some(Canary::FlippedEntry) && host == 1;
         for write in &turn.writes {
+            if let Some(position) = write.reset {
+                self.checks.durable_prefix.installed(host, position.index);
+            }
             let matching = &mut self.checks.log_matching;
             self.hosts[host].shadow.write(write, |before, entry| {
                 let mut entry = entry.clone();
@@ -279,6 +289,9 @@ impl World {
             self.note(&text);
         }
         self.send(host, turn.messages);
+        for (message, view) in turn.transfers {
+            self.send_snapshot(host, &message, view)?;
+        }
         self.answer(host, turn.replies);
         self.schedule(host);
         Ok(())
@@ -298,16 +311,6 @@ impl World {
             }
             Ok(_) => Ok(()),
             Err(what) => Err(("durable prefix", format!("entry {}: {what}", entry.index))),
-        }
-    }
-
-    /// The log before `index` is not needed by this host itself; those who may still need it from
-    /// here count, too.
-    fn drop_log(&mut self, host: usize, index: u64) {
-        self.hosts[host].needs_log_from = index;
-        let needed = self.hosts.iter().map(|host| host.needs_log_from).min();
-        if let (Some(index), Some(process)) = (needed, &mut self.hosts[host].process) {
-            process.to_log.push(LogEvent::DropBefore { index });
         }
     }
 
@@ -336,6 +339,9 @@ impl World {
         if self.canary == Some(Canary::EternalLeases) {
             process.to_member.retain(|event| !is_revoke(event));
         }
+        if let Some(index) = turn.drop_log_before {
+            process.to_log.push(LogEvent::DropBefore { index });
+        }
         let view = process.view();
         let judged = self.checks.oracle.reads(host, &view);
         judged.of("agreement")?;
@@ -346,8 +352,12 @@ impl World {
             let judged = self.checks.agreement.hashes(host, &hash);
             judged.of("agreement")?;
         }
-        if let Some(index) = turn.drop_log_before {
-            self.drop_log(host, index);
+        if turn.installed {
+            self.figures.installs += 1;
+            let index = view.applied().index;
+            self.note(&format!(
+                "h{host} goes on with a state that has applied {index}"
+            ));
         }
         self.answer(host, turn.replies);
         self.wake_watchers_of(host);
