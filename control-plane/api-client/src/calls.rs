@@ -119,6 +119,7 @@ fn request(call: &Call) -> (Method, String, &'static str, Option<Value>) {
             let body = Some(options.to_object());
             (Method::DELETE, of_object, JSON, body)
         }
+        Call::DeleteCollection { .. } => (Method::DELETE, of_object, JSON, None),
         Call::Bind { pod, uid, node, .. } => {
             let mut body = json!({
                 "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},

@@ -6,7 +6,9 @@
 
 mod calls;
 mod informer;
+mod lead;
 pub mod leader;
 
 pub use calls::Client;
 pub use informer::{Informer, Notice};
+pub use lead::{Leader, now};

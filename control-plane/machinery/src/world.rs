@@ -86,6 +86,13 @@ pub enum Call {
         /// How.
         options: DeleteOptions,
     },
+    /// Deletes all objects of a kind in a namespace.
+    DeleteCollection {
+        /// Of this kind.
+        kind: &'static Kind,
+        /// In this namespace.
+        namespace: String,
+    },
     /// Puts a pod on a node.
     Bind {
         /// The pod's namespace.
@@ -241,6 +248,7 @@ impl Call {
         match self {
             Call::Get { kind, .. }
             | Call::List { kind, .. }
+            | Call::DeleteCollection { kind, .. }
             | Call::Create { kind, .. }
             | Call::Update { kind, .. }
             | Call::Patch { kind, .. }
@@ -255,6 +263,7 @@ impl Call {
             Call::Create { object, .. } | Call::Update { object, .. } => object::namespace(object),
             Call::Get { namespace, .. }
             | Call::List { namespace, .. }
+            | Call::DeleteCollection { namespace, .. }
             | Call::Patch { namespace, .. }
             | Call::Delete { namespace, .. }
             | Call::Bind { namespace, .. }
@@ -268,8 +277,13 @@ impl Call {
             Call::Create { object, .. } | Call::Update { object, .. } => object::name(object),
             Call::Get { name, .. } | Call::Patch { name, .. } | Call::Delete { name, .. } => name,
             Call::Bind { pod, .. } | Call::Evict { pod, .. } => pod,
-            Call::List { .. } => "",
+            Call::List { .. } | Call::DeleteCollection { .. } => "",
         }
+    }
+
+    /// Whether it may change anything.
+    pub fn writes(&self) -> bool {
+        !matches!(self, Call::Get { .. } | Call::List { .. })
     }
 
     fn verb(&self) -> &'static str {
@@ -280,6 +294,7 @@ impl Call {
             Call::Update { .. } => "update",
             Call::Patch { .. } => "patch",
             Call::Delete { .. } => "delete",
+            Call::DeleteCollection { .. } => "delete all",
             Call::Bind { .. } => "bind",
             Call::Evict { .. } => "evict",
         }

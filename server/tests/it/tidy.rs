@@ -35,6 +35,8 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("control-plane", "scheduler", ""),
     ("control-plane", "node", ""),
     ("control-plane", "api-client", ""),
+    ("controllers", "machinery", ""),
+    ("controllers", "api-client", ""),
     ("benches", "storage", ""),
     ("benches", "raft", ""),
     ("benches", "stele", ""),

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::{Api, Call, PatchForm};
+use super::{Api, Call, DeleteOptions, PatchForm};
 use crate::object::{self, Object};
 use crate::patch;
 use crate::schema::Kind;
@@ -141,6 +141,14 @@ impl State {
                 name,
                 options,
             } => self.delete(kind, &namespace, &name, &options),
+            Call::DeleteCollection { kind, namespace } => {
+                let list = self.list(kind, &namespace);
+                for object in object::items(&list, &["items"]) {
+                    let name = object::name(object);
+                    self.delete(kind, &namespace, name, &DeleteOptions::default())?;
+                }
+                Ok(list)
+            }
             Call::Bind {
                 namespace,
                 pod,

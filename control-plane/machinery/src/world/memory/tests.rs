@@ -1,6 +1,6 @@
 use super::*;
 use crate::schema;
-use crate::world::{DeleteOptions, Propagation, kind_of};
+use crate::world::{Propagation, kind_of};
 
 fn now() -> Timestamp {
     Timestamp::parse("2026-01-02T03:04:05Z").unwrap()

@@ -1,0 +1,110 @@
+//! Being elected and staying so: [`leader`](crate::leader) with a clock and an apiserver.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff;
+use machinery::object::Object;
+use machinery::schema;
+use machinery::status::Status;
+use machinery::time::Timestamp;
+use machinery::world::{Api, Target};
+use tokio::time::Instant;
+
+use crate::Client;
+use crate::leader::{Election, LEASE_SECONDS, RETRY, Step};
+
+/// The lease, held.
+pub struct Leader {
+    client: Client,
+    election: Election,
+    namespace: String,
+    lease: String,
+    start: Instant,
+    last: Option<Object>,
+}
+
+impl Leader {
+    /// Waits until this copy, called `identity`, holds the lease.
+    pub async fn elected(client: Client, namespace: &str, lease: &str, identity: &str) -> Leader {
+        let mut leader = Leader {
+            election: Election::new(namespace, lease, identity),
+            client,
+            namespace: namespace.into(),
+            lease: lease.into(),
+            start: Instant::now(),
+            last: None,
+        };
+        while !leader.round().await {
+            tokio::time::sleep(RETRY).await;
+        }
+        leader
+    }
+
+    /// Renews the lease; returns when that did not work for so long that another may hold it.
+    pub async fn lost(&mut self) {
+        loop {
+            tokio::time::sleep(RETRY).await;
+            if !self.round().await {
+                return;
+            }
+        }
+    }
+
+    /// Gives the lease back, for another to take at once.
+    pub async fn release(self) {
+        let released = self
+            .last
+            .as_ref()
+            .and_then(|last| self.election.released(last));
+        if let Some(released) = released
+            && let Err(error) = self.client.update(released).await
+        {
+            tracing::info!(%error, "the lease was not given back and will run out");
+        }
+    }
+
+    /// Reads the lease, takes or renews it; says whether this copy holds it now.
+    async fn round(&mut self) -> bool {
+        let begun = self.start.elapsed();
+        let limit = Duration::from_secs(LEASE_SECONDS) / 3;
+        match tokio::time::timeout(limit, self.step(begun)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) if error.reason == "Conflict" || error.reason == "AlreadyExists" => {}
+            Ok(Err(error)) => tracing::warn!(%error, lease = self.lease, "cannot renew the lease"),
+            Err(_) => tracing::warn!(lease = self.lease, "renewing the lease takes too long"),
+        }
+        self.election.leads(self.start.elapsed())
+    }
+
+    async fn step(&mut self, begun: Duration) -> Result<(), Status> {
+        let kind = schema::kind("coordination.k8s.io", "v1", "Lease");
+        let target = Target {
+            kind: kind.expect("the table has leases"),
+            namespace: &self.namespace,
+            name: &self.lease,
+        };
+        let found = match self.client.get(target).await {
+            Ok(lease) => Some(lease),
+            Err(error) if error.reason == "NotFound" => None,
+            Err(error) => return Err(error),
+        };
+        let written = match self.election.step(found.as_ref(), begun, now()) {
+            Step::Wait => return Ok(()),
+            Step::Create(lease) => self.client.create(lease).await?,
+            Step::Update(lease) => self.client.update(lease).await?,
+        };
+        self.last = Some(written);
+        // From when it began: the lease may be older than its answer.
+        self.election.written(begun);
+        Ok(())
+    }
+}
+
+/// The time of day.
+pub fn now() -> Timestamp {
+    let now = jiff::Timestamp::now();
+    Timestamp {
+        seconds: now.as_second(),
+        nanos: u32::try_from(now.subsec_nanosecond()).unwrap_or(0),
+    }
+}

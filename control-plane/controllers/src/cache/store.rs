@@ -1,0 +1,272 @@
+//! The objects of one kind, with the ways loops look for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{Metadata, Resource};
+use machinery::object::{self, Object};
+use machinery::time::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Key;
+use crate::meta;
+
+/// A kind that a store can keep.
+pub(crate) trait Known:
+    Metadata<Ty = ObjectMeta> + Resource + Clone + Serialize + DeserializeOwned
+{
+    /// Where the object is, for pods the node.
+    fn place(&self) -> &str {
+        ""
+    }
+}
+
+/// An object before and after a change; one of them is there.
+#[derive(Debug)]
+pub(crate) struct Diff<T> {
+    pub(crate) old: Option<Arc<T>>,
+    pub(crate) new: Option<Arc<T>>,
+}
+
+struct Entry<T> {
+    object: Arc<T>,
+    revision: i64,
+    /// When it became known.
+    since: Timestamp,
+}
+
+/// The objects of one kind. The indices have exactly the keys of `objects`.
+pub(crate) struct Store<T> {
+    objects: BTreeMap<Key, Entry<T>>,
+    /// By the uid of the controller; under the empty text those without.
+    by_controller: BTreeMap<String, BTreeSet<Key>>,
+    by_place: BTreeMap<String, BTreeSet<Key>>,
+    /// The uids of what was seen to go in the answer to an own call, until the watch says so too:
+    /// an older version may still be on its way.
+    gone: BTreeSet<String>,
+    /// When what is no longer here was lost.
+    lost: BTreeMap<Key, Timestamp>,
+}
+
+/// How many lost objects are remembered; past this all are forgotten.
+const LOST_MAX: usize = 10_000;
+
+impl<T> Default for Store<T> {
+    fn default() -> Store<T> {
+        Store {
+            objects: BTreeMap::new(),
+            by_controller: BTreeMap::new(),
+            by_place: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            lost: BTreeMap::new(),
+        }
+    }
+}
+
+impl<T: Known> Store<T> {
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<T>> {
+        let entry = self.objects.get(&(namespace.to_owned(), name.to_owned()))?;
+        Some(&entry.object)
+    }
+
+    pub(crate) fn at(&self, key: &Key) -> Option<&Arc<T>> {
+        self.objects.get(key).map(|entry| &entry.object)
+    }
+
+    /// When the object became known as it is now.
+    pub(crate) fn since(&self, namespace: &str, name: &str) -> Option<Timestamp> {
+        let entry = self.objects.get(&(namespace.to_owned(), name.to_owned()))?;
+        Some(entry.since)
+    }
+
+    /// When an object that is not here was lost, if it ever was here.
+    pub(crate) fn lost_at(&self, namespace: &str, name: &str) -> Option<Timestamp> {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.lost.get(&key).copied()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.objects.values().map(|entry| &entry.object)
+    }
+
+    pub(crate) fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Arc<T>> {
+        self.objects
+            .range((namespace.to_owned(), String::new())..)
+            .take_while(move |((of, _), _)| of == namespace)
+            .map(|(_, entry)| &entry.object)
+    }
+
+    /// Those whose controller has this uid.
+    pub(crate) fn controlled_by(&self, uid: &str) -> impl Iterator<Item = &Arc<T>> {
+        self.keyed(self.by_controller.get(uid))
+    }
+
+    /// Those of a namespace that have no controller.
+    pub(crate) fn orphans(&self, namespace: &str) -> impl Iterator<Item = &Arc<T>> {
+        let keys = self
+            .by_controller
+            .get("")
+            .into_iter()
+            .flat_map(move |keys| {
+                keys.range((namespace.to_owned(), String::new())..)
+                    .take_while(move |(of, _)| of == namespace)
+            });
+        keys.filter_map(|key| self.at(key))
+    }
+
+    /// Those at a place, for pods a node.
+    pub(crate) fn placed_at(&self, place: &str) -> impl Iterator<Item = &Arc<T>> {
+        self.keyed(self.by_place.get(place))
+    }
+
+    /// Every place anything is at.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &str> {
+        self.by_place.keys().map(String::as_str)
+    }
+
+    /// Keeps an object unless it is older than what is known.
+    pub(crate) fn put(&mut self, object: T, now: Timestamp) -> Option<Diff<T>> {
+        let metadata = object.metadata();
+        if self.gone.contains(meta::uid(metadata)) {
+            return None;
+        }
+        let revision = meta::revision(metadata);
+        let key = meta::key(metadata);
+        if let Some(entry) = self.objects.get(&key)
+            && entry.revision >= revision
+        {
+            return None;
+        }
+        let old = self.remove(&key);
+        let new = Arc::new(object);
+        self.insert(key, new.clone(), revision, now);
+        Some(Diff {
+            old,
+            new: Some(new),
+        })
+    }
+
+    /// Forgets an object. `ours` says that the watch has not told of it yet.
+    pub(crate) fn take(&mut self, object: &Object, ours: bool, now: Timestamp) -> Option<Diff<T>> {
+        let uid = object::uid(object);
+        match ours {
+            true => {
+                self.gone.insert(uid.to_owned());
+            }
+            false => {
+                self.gone.remove(uid);
+            }
+        }
+        let key = (
+            object::namespace(object).to_owned(),
+            object::name(object).to_owned(),
+        );
+        // Another object of the same name may have taken its place already.
+        let known = self.objects.get(&key)?;
+        if meta::uid(known.object.metadata()) != uid {
+            return None;
+        }
+        let old = self.lose(&key, now);
+        Some(Diff { old, new: None })
+    }
+
+    /// These are all there are.
+    pub(crate) fn replace(&mut self, objects: Vec<T>, now: Timestamp) -> Vec<Diff<T>> {
+        self.gone.clear();
+        let kept: BTreeSet<Key> = objects.iter().map(|o| meta::key(o.metadata())).collect();
+        let lost: Vec<Key> = self
+            .objects
+            .keys()
+            .filter(|key| !kept.contains(*key))
+            .cloned()
+            .collect();
+        let mut diffs: Vec<Diff<T>> = lost
+            .iter()
+            .map(|key| Diff {
+                old: self.lose(key, now),
+                new: None,
+            })
+            .collect();
+        diffs.extend(objects.into_iter().filter_map(|one| self.put(one, now)));
+        diffs
+    }
+
+    fn keyed<'a>(
+        &'a self,
+        keys: Option<&'a BTreeSet<Key>>,
+    ) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
+        let keys = keys.into_iter().flatten();
+        keys.filter_map(|key| self.at(key))
+    }
+
+    fn insert(&mut self, key: Key, object: Arc<T>, revision: i64, since: Timestamp) {
+        let controller = controller(object.as_ref());
+        let keys = self.by_controller.entry(controller).or_default();
+        keys.insert(key.clone());
+        let keys = self.by_place.entry(object.place().to_owned()).or_default();
+        keys.insert(key.clone());
+        self.lost.remove(&key);
+        let entry = Entry {
+            object,
+            revision,
+            since,
+        };
+        self.objects.insert(key, entry);
+    }
+
+    fn lose(&mut self, key: &Key, now: Timestamp) -> Option<Arc<T>> {
+        if self.lost.len() >= LOST_MAX {
+            self.lost.clear();
+        }
+        self.lost.insert(key.clone(), now);
+        self.remove(key)
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Arc<T>> {
+        let object = self.objects.remove(key)?.object;
+        unlist(&mut self.by_controller, &controller(object.as_ref()), key);
+        unlist(&mut self.by_place, object.place(), key);
+        Some(object)
+    }
+}
+
+fn unlist(index: &mut BTreeMap<String, BTreeSet<Key>>, under: &str, key: &Key) {
+    if let Some(keys) = index.get_mut(under) {
+        keys.remove(key);
+        if keys.is_empty() {
+            index.remove(under);
+        }
+    }
+}
+
+fn controller<T: Known>(object: &T) -> String {
+    let owner = meta::controller(object.metadata());
+    owner.map_or_else(String::new, |owner| owner.uid.clone())
+}
+
+macro_rules! known {
+    ($($type:ty),* $(,)?) => { $(impl Known for $type {})* };
+}
+
+use k8s_openapi::api::{apps, coordination, core, discovery};
+known![
+    apps::v1::Deployment,
+    apps::v1::ReplicaSet,
+    coordination::v1::Lease,
+    core::v1::ConfigMap,
+    core::v1::Namespace,
+    core::v1::Node,
+    core::v1::Service,
+    core::v1::ServiceAccount,
+    discovery::v1::EndpointSlice,
+];
+
+impl Known for core::v1::Pod {
+    fn place(&self) -> &str {
+        let spec = self.spec.as_ref();
+        spec.and_then(|spec| spec.node_name.as_deref())
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,309 @@
+//! Endpoint slices: where the pods of each service are reached, a hundred to a slice.
+
+mod endpoints;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use machinery::world::Call;
+
+use crate::cache::{Caches, Changed, Diff, Key, Shared, kind_of, to_object};
+use crate::decision::{Decision, create, delete};
+use crate::loops::{Context, Loop};
+use crate::meta::{self, Labels};
+use crate::pods;
+
+const OF_SERVICE: &str = "kubernetes.io/service-name";
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const US: &str = "endpointslice-controller.k8s.io";
+const HEADLESS: &str = "service.kubernetes.io/headless";
+const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+/// The most endpoints of a slice.
+const SLICE_MAX: usize = 100;
+
+pub(crate) struct EndpointSlices;
+
+impl Loop for EndpointSlices {
+    fn name(&self) -> &'static str {
+        "endpointslice"
+    }
+
+    fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
+        match changed {
+            Changed::Service(Diff { old, new }) => {
+                let service = new.iter().chain(old).next();
+                service
+                    .into_iter()
+                    .for_each(|one| wake(meta::key(&one.metadata)));
+            }
+            Changed::Pod(Diff { old, new }) => {
+                if let (Some(old), Some(new)) = (old, new)
+                    && endpoints::same_to_services(old, new)
+                {
+                    return;
+                }
+                let both: Vec<&Shared<Pod>> = old.iter().chain(new).collect();
+                let Some(pod) = both.first() else {
+                    return;
+                };
+                let services = caches.services.in_namespace(meta::namespace(&pod.metadata));
+                let theirs =
+                    services.filter(|service| both.iter().any(|pod| selects(service, pod)));
+                theirs.for_each(|service| wake(meta::key(&service.metadata)));
+            }
+            Changed::EndpointSlice(Diff { old, new }) => {
+                for slice in old.iter().chain(new).filter(|slice| is_ours(slice)) {
+                    if let Some(service) = meta::label(&slice.metadata, OF_SERVICE) {
+                        wake((meta::namespace(&slice.metadata).into(), service.into()));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn decide(&self, context: &Context<'_>, key: &Key) -> Decision {
+        let caches = context.caches;
+        let slices = slices_of(caches, key);
+        let Some(service) = caches.services.at(key) else {
+            // The garbage collector takes what the service owned; this takes what it did not.
+            let mut decision = Decision::nothing();
+            for slice in slices {
+                decision.push(delete(slice.as_ref()));
+            }
+            return decision;
+        };
+        let has_selector = service.spec.as_ref().is_some_and(|spec| {
+            spec.selector.is_some() && spec.type_.as_deref() != Some("ExternalName")
+        });
+        if !has_selector || meta::is_deleting(&service.metadata) {
+            return Decision::nothing();
+        }
+        bring(caches, service, slices)
+    }
+}
+
+/// What makes endpoints belong into the same slices.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    family: String,
+    /// The ports as text, to be ordered.
+    ports: String,
+}
+
+fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>) -> Decision {
+    let mut groups: BTreeMap<Group, (Vec<EndpointPort>, BTreeMap<String, Endpoint>)> =
+        BTreeMap::new();
+    let all = caches.pods.in_namespace(meta::namespace(&service.metadata));
+    let pods: Vec<&Shared<Pod>> = all.filter(|pod| selects(service, pod)).collect();
+    for family in families(service) {
+        let none = group(&family, &[]);
+        groups.entry(none).or_default();
+        for pod in pods.iter().filter(|pod| !pods::is_finished(pod)) {
+            let Some(endpoint) = endpoints::of(caches, service, pod, &family) else {
+                continue;
+            };
+            let ports = endpoints::ports(service, pod);
+            let group = groups.entry(group(&family, &ports)).or_default();
+            group.0 = ports;
+            group
+                .1
+                .insert(meta::uid(&pod.metadata).to_owned(), endpoint);
+        }
+    }
+    // An empty slice tells of a service without pods; it is not wanted beside full ones.
+    let full: Vec<String> = groups
+        .iter()
+        .filter(|(_, (_, endpoints))| !endpoints.is_empty())
+        .map(|(group, _)| group.family.clone())
+        .collect();
+    groups.retain(|group, (_, endpoints)| !endpoints.is_empty() || !full.contains(&group.family));
+    let mut of_group: BTreeMap<Group, Vec<Shared<EndpointSlice>>> = BTreeMap::new();
+    let mut decision = Decision::nothing();
+    for slice in slices {
+        let ports = slice.ports.clone().unwrap_or_default();
+        let group = group(&slice.address_type, &ports);
+        match groups.contains_key(&group) {
+            true => of_group.entry(group).or_default().push(slice),
+            false => {
+                decision.push(delete(slice.as_ref()));
+            }
+        }
+    }
+    let trigger = endpoints::last_change(&pods);
+    for (group, (ports, endpoints)) in groups {
+        let has = of_group.remove(&group).unwrap_or_default();
+        let wanted = Wanted {
+            service,
+            family: &group.family,
+            ports: &ports,
+            trigger: trigger.as_deref(),
+        };
+        wanted.fill(has, endpoints, &mut decision);
+    }
+    decision
+}
+
+/// The slices of one group as they are to be, but for their endpoints.
+struct Wanted<'a> {
+    service: &'a Service,
+    family: &'a str,
+    ports: &'a [EndpointPort],
+    trigger: Option<&'a str>,
+}
+
+impl Wanted<'_> {
+    /// Puts the endpoints into the slices there are, each where it was, the rest where there is
+    /// room; then into new slices. Slices without any are deleted, but for a last one.
+    fn fill(
+        &self,
+        slices: Vec<Shared<EndpointSlice>>,
+        endpoints: BTreeMap<String, Endpoint>,
+        into: &mut Decision,
+    ) {
+        let mut left = endpoints;
+        let mut filled: Vec<(Shared<EndpointSlice>, Vec<Endpoint>)> = Vec::new();
+        for slice in slices {
+            let uids = slice.endpoints.iter().flatten().filter_map(endpoints::uid);
+            let kept = uids.filter_map(|uid| left.remove(uid)).collect();
+            filled.push((slice, kept));
+        }
+        let mut left = left.into_values();
+        for (_, kept) in &mut filled {
+            let room = SLICE_MAX.saturating_sub(kept.len());
+            kept.extend(left.by_ref().take(room));
+        }
+        let mut some = filled.iter().filter(|(_, kept)| !kept.is_empty()).count();
+        for (slice, kept) in filled {
+            if kept.is_empty() && some > 0 {
+                into.push(delete(slice.as_ref()));
+                continue;
+            }
+            some = some.max(1);
+            self.update(&slice, kept, into);
+        }
+        loop {
+            let more: Vec<Endpoint> = left.by_ref().take(SLICE_MAX).collect();
+            if more.is_empty() && some > 0 {
+                return;
+            }
+            some += 1;
+            into.push(create(&self.slice(
+                ObjectMeta {
+                    namespace: self.service.metadata.namespace.clone(),
+                    generate_name: Some(format!("{}-", meta::name(&self.service.metadata))),
+                    ..ObjectMeta::default()
+                },
+                more,
+            )));
+        }
+    }
+
+    fn update(&self, slice: &EndpointSlice, endpoints: Vec<Endpoint>, into: &mut Decision) {
+        let wanted = self.slice(slice.metadata.clone(), endpoints);
+        let none = Vec::new();
+        let same = slice.endpoints.as_ref().unwrap_or(&none)
+            == wanted.endpoints.as_ref().unwrap_or(&none)
+            && slice.metadata.labels == wanted.metadata.labels
+            && slice.metadata.owner_references == wanted.metadata.owner_references;
+        if !same {
+            into.push(Call::Update {
+                kind: kind_of::<EndpointSlice>(),
+                subresource: "",
+                object: to_object(&wanted),
+            });
+        }
+    }
+
+    fn slice(&self, metadata: ObjectMeta, endpoints: Vec<Endpoint>) -> EndpointSlice {
+        let mut metadata = metadata;
+        metadata.labels = Some(labels(self.service));
+        metadata.owner_references = Some(vec![meta::owned_by(self.service)]);
+        if let Some(trigger) = self.trigger {
+            let annotations = metadata.annotations.get_or_insert_default();
+            annotations.insert(TRIGGER.into(), trigger.into());
+        }
+        EndpointSlice {
+            address_type: self.family.into(),
+            endpoints: Some(endpoints),
+            metadata,
+            ports: Some(self.ports.to_vec()),
+        }
+    }
+}
+
+fn group(family: &str, ports: &[EndpointPort]) -> Group {
+    let mut texts: Vec<String> = ports
+        .iter()
+        .map(|port| {
+            let name = port.name.as_deref().unwrap_or_default();
+            let protocol = port.protocol.as_deref().unwrap_or("TCP");
+            let app = port.app_protocol.as_deref().unwrap_or_default();
+            format!("{name}/{protocol}/{}/{app}", port.port.unwrap_or(0))
+        })
+        .collect();
+    texts.sort();
+    Group {
+        family: family.into(),
+        ports: texts.join(","),
+    }
+}
+
+fn slices_of(caches: &Caches, key: &Key) -> Vec<Shared<EndpointSlice>> {
+    let slices = caches.endpoint_slices.in_namespace(&key.0);
+    slices
+        .filter(|slice| {
+            let service = meta::label(&slice.metadata, OF_SERVICE);
+            service == Some(&key.1) && is_ours(slice) && !meta::is_deleting(&slice.metadata)
+        })
+        .cloned()
+        .collect()
+}
+
+fn is_ours(slice: &EndpointSlice) -> bool {
+    meta::label(&slice.metadata, MANAGED_BY) == Some(US)
+}
+
+fn selects(service: &Service, pod: &Pod) -> bool {
+    let selector = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.selector.as_ref());
+    selector.is_some_and(|selector| {
+        let mut pairs = selector.iter();
+        pairs.all(|(key, value)| meta::label(&pod.metadata, key) == Some(value))
+    })
+}
+
+fn is_headless(service: &Service) -> bool {
+    let ip = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.cluster_ip.as_deref());
+    matches!(ip, None | Some("" | "None"))
+}
+
+fn families(service: &Service) -> Vec<String> {
+    let families = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.ip_families.clone());
+    let families = families.filter(|families| !families.is_empty());
+    families.unwrap_or_else(|| vec!["IPv4".into()])
+}
+
+/// The service's labels, but for those that say something about slices.
+fn labels(service: &Service) -> Labels {
+    let mut labels = service.metadata.labels.clone().unwrap_or_default();
+    labels.remove(HEADLESS);
+    labels.insert(OF_SERVICE.into(), meta::name(&service.metadata).into());
+    labels.insert(MANAGED_BY.into(), US.into());
+    if is_headless(service) {
+        labels.insert(HEADLESS.into(), String::new());
+    }
+    labels
+}

@@ -1,0 +1,119 @@
+//! One pod as an endpoint of a service.
+
+use k8s_openapi::api::core::v1::{ObjectReference, Pod, Service};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::cache::{Caches, Shared};
+use crate::{meta, pods};
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// The pod as an endpoint, if it has an address of the family.
+pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) -> Option<Endpoint> {
+    let address = address(pod, family)?;
+    let spec = service.spec.as_ref();
+    let always = spec.is_some_and(|spec| spec.publish_not_ready_addresses == Some(true));
+    let serving = pods::is_ready(pod);
+    let terminating = meta::is_deleting(&pod.metadata);
+    let node = caches.nodes.get("", pods::node(pod));
+    let zone = node.and_then(|node| meta::label(&node.metadata, ZONE));
+    let of_pod = pod.spec.as_ref();
+    let in_domain =
+        of_pod.and_then(|spec| spec.subdomain.as_deref()) == Some(meta::name(&service.metadata));
+    Some(Endpoint {
+        addresses: vec![address],
+        conditions: Some(EndpointConditions {
+            ready: Some(always || serving && !terminating),
+            serving: Some(always || serving),
+            terminating: Some(terminating),
+        }),
+        hostname: of_pod
+            .and_then(|spec| spec.hostname.clone())
+            .filter(|name| in_domain && !name.is_empty()),
+        node_name: Some(pods::node(pod).to_owned()).filter(|node| !node.is_empty()),
+        target_ref: Some(ObjectReference {
+            kind: Some("Pod".into()),
+            namespace: pod.metadata.namespace.clone(),
+            name: pod.metadata.name.clone(),
+            uid: pod.metadata.uid.clone(),
+            ..ObjectReference::default()
+        }),
+        zone: zone.map(str::to_owned),
+        ..Endpoint::default()
+    })
+}
+
+/// The pod that an endpoint is.
+pub(super) fn uid(endpoint: &Endpoint) -> Option<&str> {
+    endpoint.target_ref.as_ref()?.uid.as_deref()
+}
+
+/// The service's ports on this pod. A name that the pod does not have is left out.
+pub(super) fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
+    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
+    let resolved = ports.into_iter().flatten().filter_map(|port| {
+        let protocol = port.protocol.as_deref().unwrap_or("TCP");
+        let number = match &port.target_port {
+            Some(IntOrString::Int(0)) | None => port.port,
+            Some(IntOrString::Int(number)) => *number,
+            Some(IntOrString::String(name)) => named(pod, name, protocol)?,
+        };
+        Some(EndpointPort {
+            name: Some(port.name.clone().unwrap_or_default()),
+            port: Some(number),
+            protocol: Some(protocol.to_owned()),
+            app_protocol: port.app_protocol.clone(),
+        })
+    });
+    resolved.collect()
+}
+
+/// When the newest of the pods became what it is, as the annotation says it.
+pub(super) fn last_change(pods: &[&Shared<Pod>]) -> Option<String> {
+    let ready = pods.iter().filter_map(|pod| {
+        let ready = pods::condition(pod, "Ready")?;
+        ready.last_transition_time.as_ref().map(meta::stamp)
+    });
+    ready.max().map(|stamp| stamp.to_seconds())
+}
+
+/// Whether no service sees a difference between two states of a pod.
+pub(super) fn same_to_services(old: &Pod, new: &Pod) -> bool {
+    let seen = |pod: &Pod| {
+        let addresses = pod
+            .status
+            .as_ref()
+            .map(|s| (s.pod_ip.clone(), s.pod_ips.clone()));
+        let state = (
+            pods::is_ready(pod),
+            pods::is_finished(pod),
+            meta::is_deleting(&pod.metadata),
+        );
+        (
+            addresses,
+            state,
+            pods::node(pod).to_owned(),
+            pod.metadata.labels.clone(),
+        )
+    };
+    seen(old) == seen(new)
+}
+
+fn address(pod: &Pod, family: &str) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let all = status.pod_ips.iter().flatten().map(|one| one.ip.as_str());
+    let mut addresses = all.chain(status.pod_ip.as_deref());
+    let is_six = family == "IPv6";
+    let found = addresses.find(|ip| !ip.is_empty() && ip.contains(':') == is_six);
+    found.map(str::to_owned)
+}
+
+fn named(pod: &Pod, name: &str, protocol: &str) -> Option<i32> {
+    let containers = pod.spec.as_ref()?.containers.iter();
+    let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let found = ports.find(|port| {
+        port.name.as_deref() == Some(name) && port.protocol.as_deref().unwrap_or("TCP") == protocol
+    });
+    found.map(|port| port.container_port)
+}

@@ -1,0 +1,229 @@
+//! The graph of owners and what they own, and what each namespace holds, by metadata alone.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machinery::object::{self, Object};
+use machinery::schema::{self, Kind};
+
+/// How many owners are remembered as absent; past this all are asked for again.
+const ABSENT_MAX: usize = 10_000;
+
+/// What deletion waits for while the owner's dependents are deleted first.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// What deletion waits for while the owner's dependents are set free.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// An object, as far as its owners and its deletion go.
+#[derive(Debug, Clone)]
+pub(crate) struct Vertex {
+    pub(crate) kind: &'static Kind,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) revision: i64,
+    pub(crate) owners: Vec<Owner>,
+    pub(crate) deleting: bool,
+    pub(crate) finalizers: Vec<String>,
+}
+
+/// A reference to an owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// None when the table does not have it.
+    pub(crate) kind: Option<KindRef>,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) blocks: bool,
+}
+
+/// A kind of the table, compared by identity.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KindRef(pub(crate) &'static Kind);
+
+impl PartialEq for KindRef {
+    fn eq(&self, other: &KindRef) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
+impl Eq for KindRef {}
+
+/// A place: namespace, group, plural and name.
+type Place = (String, &'static str, &'static str, String);
+
+/// All objects that can be deleted, by uid. `dependents` has every owner reference backwards,
+/// also to owners that are not here.
+#[derive(Debug, Default)]
+pub(crate) struct Graph {
+    vertices: BTreeMap<String, Vertex>,
+    dependents: BTreeMap<String, BTreeSet<String>>,
+    places: BTreeMap<Place, String>,
+    /// Owners that the apiserver said do not exist.
+    absent: BTreeSet<String>,
+    /// Gone by an own write, while the watch may still tell of older versions.
+    gone: BTreeSet<String>,
+}
+
+impl Vertex {
+    fn of(kind: &'static Kind, object: &Object) -> Vertex {
+        let owners = object::owner_references(object).iter().map(|owner| {
+            let text = |key: &str| object::text(owner, &[key]).to_owned();
+            let api_version = text("apiVersion");
+            let (group, version) = schema::split_api_version(&api_version);
+            Owner {
+                kind: schema::kind(group, version, &text("kind")).map(KindRef),
+                name: text("name"),
+                uid: text("uid"),
+                blocks: owner["blockOwnerDeletion"] == true,
+            }
+        });
+        Vertex {
+            kind,
+            namespace: object::namespace(object).into(),
+            name: object::name(object).into(),
+            uid: object::uid(object).into(),
+            revision: object::resource_version(object).parse().unwrap_or(0),
+            owners: owners.collect(),
+            deleting: object::is_deleting(object),
+            finalizers: object::finalizers(object).map(str::to_owned).collect(),
+        }
+    }
+
+    fn place(&self) -> Place {
+        let Vertex {
+            kind,
+            namespace,
+            name,
+            ..
+        } = self;
+        (namespace.clone(), kind.group, kind.plural, name.clone())
+    }
+
+    /// Whether deletion waits for this.
+    pub(crate) fn waits_for(&self, finalizer: &str) -> bool {
+        self.deleting && self.finalizers.iter().any(|has| has == finalizer)
+    }
+}
+
+impl Graph {
+    pub(crate) fn get(&self, uid: &str) -> Option<&Vertex> {
+        self.vertices.get(uid)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.vertices.len()
+    }
+
+    /// What refers to this owner.
+    pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = &Vertex> {
+        let uids = self.dependents.get(uid).into_iter().flatten();
+        uids.filter_map(|uid| self.vertices.get(uid))
+    }
+
+    /// What a namespace holds.
+    pub(crate) fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Vertex> {
+        let first: Place = (namespace.to_owned(), "", "", String::new());
+        self.places
+            .range(first..)
+            .take_while(move |((of, ..), _)| of == namespace)
+            .filter_map(|(_, uid)| self.vertices.get(uid))
+    }
+
+    /// Whether the apiserver said that this owner does not exist.
+    pub(crate) fn is_absent(&self, uid: &str) -> bool {
+        self.absent.contains(uid)
+    }
+
+    /// The apiserver said that this owner does not exist.
+    pub(crate) fn set_absent(&mut self, uid: &str) {
+        if self.absent.len() >= ABSENT_MAX {
+            self.absent.clear();
+        }
+        self.absent.insert(uid.to_owned());
+    }
+
+    /// Keeps an object unless it is older than what is known; says what to look at again.
+    pub(crate) fn put(&mut self, kind: &'static Kind, object: &Object) -> Vec<String> {
+        let vertex = Vertex::of(kind, object);
+        let uid = vertex.uid.clone();
+        if self.gone.contains(&uid) {
+            return Vec::new();
+        }
+        let known = self.vertices.get(&uid);
+        if known.is_some_and(|known| known.revision >= vertex.revision) {
+            return Vec::new();
+        }
+        let mut touched = vec![uid.clone()];
+        self.unlink(&uid, &mut touched);
+        if vertex.waits_for(FOREGROUND) || vertex.waits_for(ORPHAN) {
+            touched.extend(self.dependents.get(&uid).into_iter().flatten().cloned());
+        }
+        for owner in &vertex.owners {
+            let of_owner = self.dependents.entry(owner.uid.clone()).or_default();
+            of_owner.insert(uid.clone());
+            touched.push(owner.uid.clone());
+        }
+        self.places.insert(vertex.place(), uid.clone());
+        self.vertices.insert(uid, vertex);
+        touched
+    }
+
+    /// Forgets an object. `ours` says that the watch has not told of it yet.
+    pub(crate) fn take(&mut self, object: &Object, ours: bool) -> Vec<String> {
+        let uid = object::uid(object);
+        match ours {
+            true => {
+                self.gone.insert(uid.to_owned());
+            }
+            false => {
+                self.gone.remove(uid);
+            }
+        }
+        self.forget(uid)
+    }
+
+    /// These are all there are of a kind.
+    pub(crate) fn replace(&mut self, kind: &'static Kind, objects: &[Object]) -> Vec<String> {
+        let kept: BTreeSet<&str> = objects.iter().map(object::uid).collect();
+        let lost: Vec<String> = self
+            .vertices
+            .values()
+            .filter(|has| std::ptr::eq(has.kind, kind) && !kept.contains(has.uid.as_str()))
+            .map(|has| has.uid.clone())
+            .collect();
+        let mut touched: Vec<String> = lost.iter().flat_map(|uid| self.forget(uid)).collect();
+        touched.extend(objects.iter().flat_map(|object| self.put(kind, object)));
+        touched
+    }
+
+    fn forget(&mut self, uid: &str) -> Vec<String> {
+        let mut touched = vec![uid.to_owned()];
+        self.unlink(uid, &mut touched);
+        // Whatever it owned may have no owner left.
+        touched.extend(self.dependents.get(uid).into_iter().flatten().cloned());
+        touched
+    }
+
+    /// Takes a vertex out, its place and its references too; owners are to be looked at.
+    fn unlink(&mut self, uid: &str, touched: &mut Vec<String>) {
+        let Some(vertex) = self.vertices.remove(uid) else {
+            return;
+        };
+        let place = vertex.place();
+        if self.places.get(&place).is_some_and(|at| at == uid) {
+            self.places.remove(&place);
+        }
+        for owner in vertex.owners {
+            if let Some(of_owner) = self.dependents.get_mut(&owner.uid) {
+                of_owner.remove(uid);
+                if of_owner.is_empty() {
+                    self.dependents.remove(&owner.uid);
+                }
+            }
+            touched.push(owner.uid);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The loops of the control plane: each brings one kind of thing to what people asked for.
+//!
+//! A loop is a pure decision, [`loops::Loop::decide`]: what to write about a key, by what the
+//! caches know now. [`manager`] joins loops, caches and queues; [`shell`] alone knows clocks,
+//! tasks and the apiserver.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod decision;
+mod deployment;
+mod endpoint_slice;
+mod garbage;
+mod graph;
+mod loops;
+mod manager;
+mod meta;
+mod namespace;
+mod node_lifecycle;
+mod pod_gc;
+mod pods;
+mod recorder;
+mod replica_set;
+mod root_ca;
+mod service_account;
+pub mod shell;
+mod sources;
+mod taint_eviction;
+
+#[cfg(test)]
+mod tests;
+
+use loops::Loop;
+pub use shell::{Config, Error, run};
+pub(crate) use sources::sources;
+
+/// Every loop. The certificate of the cluster's authority is handed out if there is one.
+fn all_loops(root_ca: &str) -> Vec<Box<dyn Loop>> {
+    let mut loops: Vec<Box<dyn Loop>> = vec![
+        Box::new(namespace::Namespaces),
+        Box::new(service_account::ServiceAccounts),
+        Box::new(replica_set::ReplicaSets),
+        Box::new(deployment::Deployments),
+        Box::new(garbage::Garbage),
+        Box::new(endpoint_slice::EndpointSlices),
+        Box::new(node_lifecycle::NodeLifecycle),
+        Box::new(taint_eviction::TaintEviction),
+        Box::new(pod_gc::PodGc),
+    ];
+    if !root_ca.is_empty() {
+        loops.push(Box::new(root_ca::RootCa(root_ca.to_owned())));
+    }
+    loops
+}

@@ -1,0 +1,227 @@
+//! All loops over one set of caches, without a clock and without an apiserver: notices go in,
+//! decisions come out, answers go in.
+//!
+//! A key is with one decision at a time. Whoever carries a decision out makes its calls in order
+//! and reports each answer as it comes, because the next decision, of any loop, counts on them.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api_client::Notice;
+use machinery::object::{self, Object};
+use machinery::queue::{BackOff, Queue};
+use machinery::schema::Kind;
+use machinery::status::Status;
+use machinery::time::Timestamp;
+use machinery::world::Call;
+
+use crate::cache::{Caches, Effects, Feed, Key, is_gone};
+use crate::decision::{Decision, Step};
+use crate::loops::{Context, Failure, Loop, turn};
+
+/// The loops and what they know.
+pub(crate) struct Manager {
+    pub(crate) caches: Caches,
+    loops: Vec<Running>,
+    /// The loop to ask first next time, so that a busy one does not keep others waiting.
+    next: usize,
+}
+
+struct Running {
+    works: Box<dyn Loop>,
+    queue: Queue<Key>,
+    failures: BTreeMap<Key, Failure>,
+}
+
+/// A decision to carry out.
+#[derive(Debug)]
+pub(crate) struct Work {
+    at: usize,
+    pub(crate) key: Key,
+    pub(crate) decision: Decision,
+}
+
+/// How a decision ended: which step failed, and why.
+pub(crate) type Outcome = Result<(), (usize, Status)>;
+
+/// The moment, twice: since the start for waiting, and as objects tell it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) since_start: Duration,
+    pub(crate) wall: Timestamp,
+}
+
+impl Manager {
+    pub(crate) fn new(loops: Vec<Box<dyn Loop>>) -> Manager {
+        let running = loops.into_iter().map(|works| {
+            let mut queue = Queue::new(BackOff::LOOPS);
+            if works.period().is_some() {
+                queue.add(turn());
+            }
+            Running {
+                works,
+                queue,
+                failures: BTreeMap::new(),
+            }
+        });
+        Manager {
+            caches: Caches::default(),
+            loops: running.collect(),
+            next: 0,
+        }
+    }
+
+    /// Takes in what an informer tells.
+    pub(crate) fn observe(&mut self, kind: &'static Kind, feed: Feed, notice: Notice, now: Moment) {
+        let effects = self.caches.observe(kind, feed, notice, now.wall);
+        self.wake(&effects);
+    }
+
+    /// The next decision to carry out, if any key is wanted and anything is to be done about it.
+    pub(crate) fn next(&mut self, now: Moment) -> Option<Work> {
+        let count = self.loops.len();
+        for turn in 0..count {
+            let at = (self.next + turn) % count;
+            while let Some(key) = self.loops[at].queue.next(now.since_start) {
+                let context = Context {
+                    caches: &self.caches,
+                    now: now.wall,
+                    failure: self.loops[at].failures.get(&key),
+                };
+                let decision = self.loops[at].works.decide(&context, &key);
+                let work = Work { at, key, decision };
+                if work.decision.steps.is_empty() {
+                    self.done(&work, Ok(()), now);
+                    continue;
+                }
+                self.next = at + 1;
+                return Some(work);
+            }
+        }
+        None
+    }
+
+    /// Takes in the answer to one call of a decision.
+    pub(crate) fn answered(&mut self, step: &Step, answer: &Result<Object, Status>, now: Moment) {
+        if let Some(uid) = &step.asks {
+            self.owner_answered(uid, answer);
+            return;
+        }
+        if let (Ok(object), true) = (answer, step.call.writes()) {
+            self.wrote(&step.call, object.clone(), now);
+        }
+    }
+
+    /// The decision was carried out, or ended with an error.
+    pub(crate) fn done(&mut self, work: &Work, result: Outcome, now: Moment) {
+        let Running {
+            works,
+            queue,
+            failures,
+        } = &mut self.loops[work.at];
+        queue.done(&work.key);
+        match result {
+            Ok(()) => {
+                queue.forget(&work.key);
+                failures.remove(&work.key);
+                if let Some(after) = work.decision.after {
+                    queue.add_at(work.key.clone(), now.since_start + after);
+                }
+                if let Some(period) = works.period().filter(|_| work.key == turn()) {
+                    queue.add_at(turn(), now.since_start + period);
+                }
+            }
+            Err((at, error)) => {
+                let step = &work.decision.steps[at];
+                // A conflict only says that somebody else was faster.
+                if error.reason != "Conflict" {
+                    let failure = Failure {
+                        creating: matches!(step.call, Call::Create { .. }),
+                        deleting: matches!(step.call, Call::Delete { .. }),
+                        message: error.message,
+                    };
+                    failures.insert(work.key.clone(), failure);
+                }
+                queue.add_failed(work.key.clone(), now.since_start);
+            }
+        }
+    }
+
+    /// When [`next`](Self::next) may have something again; zero is now.
+    pub(crate) fn wake_at(&self) -> Option<Duration> {
+        let times = self.loops.iter().filter_map(|one| one.queue.wake_at());
+        times.min()
+    }
+
+    /// Which loop decided.
+    pub(crate) fn name(&self, work: &Work) -> &'static str {
+        self.loops[work.at].works.name()
+    }
+
+    /// How many keys each loop has before it.
+    #[cfg(test)]
+    pub(crate) fn depths(&self) -> Vec<(&'static str, usize)> {
+        let depth = |one: &Running| (one.works.name(), one.queue.len());
+        self.loops.iter().map(depth).collect()
+    }
+
+    fn owner_answered(&mut self, uid: &str, answer: &Result<Object, Status>) {
+        match answer {
+            Ok(owner) if object::uid(owner) == uid => return,
+            Ok(_) => {}
+            Err(error) if error.reason == "NotFound" => {}
+            Err(_) => return,
+        }
+        self.caches.graph.set_absent(uid);
+        let dependents = self.caches.graph.dependents(uid);
+        let touched = dependents.map(|vertex| vertex.uid.clone()).collect();
+        self.wake(&Effects {
+            changed: Vec::new(),
+            touched,
+        });
+    }
+
+    /// An own write is known at once.
+    fn wrote(&mut self, call: &Call, answer: Object, now: Moment) {
+        let kind = call.kind();
+        let effects = match call {
+            // A deletion that is over answers with a Status or with what was deleted.
+            Call::Delete {
+                namespace,
+                name,
+                options,
+                ..
+            } if object::kind(&answer) != kind.kind => {
+                let mut last = serde_json::json!({"metadata": {"uid": options.uid}});
+                object::set(&mut last, &["metadata", "name"], name.as_str().into());
+                object::set(
+                    &mut last,
+                    &["metadata", "namespace"],
+                    namespace.as_str().into(),
+                );
+                object::set(&mut last, &["metadata", "deletionTimestamp"], "".into());
+                debug_assert!(is_gone(&last));
+                self.caches.wrote(kind, last, now.wall)
+            }
+            _ if object::kind(&answer) != kind.kind => return,
+            _ => self.caches.wrote(kind, answer, now.wall),
+        };
+        self.wake(&effects);
+    }
+
+    fn wake(&mut self, effects: &Effects) {
+        for one in &mut self.loops {
+            let Running { works, queue, .. } = one;
+            let mut wake = |key: Key| queue.add(key);
+            for changed in &effects.changed {
+                works.wakes(&self.caches, changed, &mut wake);
+            }
+            for uid in &effects.touched {
+                works.touched(&self.caches, uid, &mut wake);
+            }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Namespaces that are deleted: empties them, pods first, then lets them go.
+
+#[cfg(test)]
+mod tests;
+
+use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, NamespaceStatus};
+use machinery::schema::{self, Kind};
+use machinery::time::Timestamp;
+use machinery::world::{Call, DeleteOptions, Propagation};
+
+use crate::cache::{Caches, Changed, Key, kind_of, to_object};
+use crate::decision::{Decision, cluster_key, update_status};
+use crate::graph::Vertex;
+use crate::loops::{Context, Loop};
+use crate::meta;
+
+const FINALIZER: &str = "kubernetes";
+/// The most objects deleted by one decision.
+const BURST: usize = 500;
+
+pub(crate) struct Namespaces;
+
+/// Whether the namespace takes nothing new.
+pub(crate) fn is_going(namespace: &Namespace) -> bool {
+    meta::is_deleting(&namespace.metadata)
+}
+
+impl Loop for Namespaces {
+    fn name(&self) -> &'static str {
+        "namespace"
+    }
+
+    fn wakes(&self, _: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
+        if let Changed::Namespace(diff) = changed {
+            let new = diff.new.iter();
+            new.for_each(|one| wake(meta::key(&one.metadata)));
+        }
+    }
+
+    fn touched(&self, caches: &Caches, uid: &str, wake: &mut dyn FnMut(Key)) {
+        match caches.graph.get(uid) {
+            Some(vertex) if vertex.namespace.is_empty() => {}
+            Some(vertex) => {
+                let namespace = caches.namespaces.get("", &vertex.namespace);
+                if namespace.is_some_and(|one| is_going(one)) {
+                    wake(cluster_key(&vertex.namespace));
+                }
+            }
+            // What has just gone no longer says which namespace it was in.
+            None => going(caches).for_each(wake),
+        }
+    }
+
+    fn decide(&self, context: &Context<'_>, key: &Key) -> Decision {
+        let caches = context.caches;
+        let Some(namespace) = caches.namespaces.at(key).filter(|one| is_going(one)) else {
+            return Decision::nothing();
+        };
+        let mut finalizers = namespace
+            .spec
+            .iter()
+            .flat_map(|s| s.finalizers.iter().flatten());
+        if !finalizers.any(|has| has == FINALIZER) {
+            return Decision::nothing();
+        }
+        let contents: Vec<&Vertex> = caches.graph.in_namespace(&key.1).collect();
+        let mut decision = Decision::nothing();
+        let conditions = conditions(namespace, &contents, context.now);
+        let told = namespace
+            .status
+            .as_ref()
+            .and_then(|status| status.conditions.as_ref());
+        if told != Some(&conditions) && !contents.is_empty() {
+            let mut told = namespace.as_ref().clone();
+            let status = told.status.get_or_insert_with(NamespaceStatus::default);
+            status.conditions = Some(conditions);
+            decision.push(update_status(&told));
+        }
+        match contents.is_empty() {
+            true => finalize(namespace, &mut decision),
+            false => empty(&contents, &mut decision),
+        }
+        decision
+    }
+}
+
+fn going(caches: &Caches) -> impl Iterator<Item = Key> {
+    let going = caches.namespaces.all().filter(|one| is_going(one));
+    going.map(|one| meta::key(&one.metadata))
+}
+
+/// Deletes what the namespace holds. Pods go first: they may need what else is there until
+/// they have ended.
+fn empty(contents: &[&Vertex], into: &mut Decision) {
+    let is_pod = |vertex: &&&Vertex| vertex.kind.kind == "Pod" && vertex.kind.group.is_empty();
+    let pods: Vec<&&Vertex> = contents.iter().filter(is_pod).collect();
+    let now: Vec<&Vertex> = match pods.is_empty() {
+        true => contents.to_vec(),
+        false => pods.into_iter().copied().collect(),
+    };
+    for vertex in now
+        .into_iter()
+        .filter(|vertex| !vertex.deleting)
+        .take(BURST)
+    {
+        into.push(Call::Delete {
+            kind: vertex.kind,
+            namespace: vertex.namespace.clone(),
+            name: vertex.name.clone(),
+            options: DeleteOptions {
+                propagation: Some(Propagation::Background),
+                ..DeleteOptions::of(&vertex.uid)
+            },
+        });
+    }
+}
+
+/// Asks whether the namespace is truly empty, for informers may lag, and lets it go.
+fn finalize(namespace: &Namespace, into: &mut Decision) {
+    let name = meta::name(&namespace.metadata).to_owned();
+    for kind in kinds_inside() {
+        let namespace = name.clone();
+        into.push(match is_event(kind) {
+            true => Call::DeleteCollection { kind, namespace },
+            false => Call::List { kind, namespace },
+        });
+    }
+    let mut free = namespace.clone();
+    if let Some(finalizers) = free.spec.as_mut().and_then(|spec| spec.finalizers.as_mut()) {
+        finalizers.retain(|has| has != FINALIZER);
+    }
+    // The version may be an older one: only the finalizer changes, and only in one direction.
+    free.metadata.resource_version = None;
+    into.push(Call::Update {
+        kind: kind_of::<Namespace>(),
+        subresource: "finalize",
+        object: to_object(&free),
+    });
+}
+
+/// The kinds whose objects a namespace can hold, each once.
+pub(crate) fn kinds_inside() -> impl Iterator<Item = &'static Kind> {
+    let kinds = schema::kinds().iter();
+    kinds.filter(|kind| {
+        let doubled =
+            kind.group == "events.k8s.io" || (kind.group, kind.version) == ("autoscaling", "v1");
+        kind.namespaced() && kind.has_verb("deletecollection") && kind.has_verb("list") && !doubled
+    })
+}
+
+/// Events are not watched: there are too many, and they go by themselves.
+pub(crate) fn is_event(kind: &Kind) -> bool {
+    kind.kind == "Event"
+}
+
+fn conditions(
+    namespace: &Namespace,
+    contents: &[&Vertex],
+    now: Timestamp,
+) -> Vec<NamespaceCondition> {
+    let held = contents
+        .iter()
+        .filter(|vertex| !vertex.finalizers.is_empty())
+        .count();
+    let left = contents.len();
+    let list = |what: &str, count: usize| format!("{what}: {count} object instances");
+    let rows = [
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            false,
+            "ResourcesDiscovered",
+            "All resources successfully discovered".to_owned(),
+        ),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            false,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed".to_owned(),
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            false,
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization".to_owned(),
+        ),
+        match left {
+            0 => (
+                "NamespaceContentRemaining",
+                false,
+                "ContentRemoved",
+                "All content successfully removed".to_owned(),
+            ),
+            _ => (
+                "NamespaceContentRemaining",
+                true,
+                "SomeResourcesRemain",
+                list("Some resources are remaining", left),
+            ),
+        },
+        match held {
+            0 => (
+                "NamespaceFinalizersRemaining",
+                false,
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished".to_owned(),
+            ),
+            _ => (
+                "NamespaceFinalizersRemaining",
+                true,
+                "SomeFinalizersRemain",
+                list(
+                    "Some content in the namespace has finalizers remaining",
+                    held,
+                ),
+            ),
+        },
+    ];
+    let old = namespace
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    let was = |kind: &str| old.into_iter().flatten().find(|has| has.type_ == kind);
+    rows.into_iter()
+        .map(|(kind, truth, reason, message)| {
+            let status = if truth { "True" } else { "False" };
+            let since = was(kind).filter(|was| was.status == status);
+            NamespaceCondition {
+                type_: kind.into(),
+                status: status.into(),
+                reason: Some(reason.into()),
+                message: Some(message),
+                last_transition_time: since
+                    .and_then(|was| was.last_transition_time.clone())
+                    .or_else(|| Some(meta::time(now))),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,161 @@
+//! What loops ask about pods.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use machinery::selector::LabelSelector;
+use machinery::time::Timestamp;
+use machinery::world::{Call, PatchForm};
+use serde_json::json;
+
+use crate::cache::{Known, Shared, Store, kind_of};
+use crate::meta;
+
+pub(crate) fn phase(pod: &Pod) -> &str {
+    let status = pod.status.as_ref();
+    status
+        .and_then(|status| status.phase.as_deref())
+        .unwrap_or_default()
+}
+
+/// Whether its containers ended for good.
+pub(crate) fn is_finished(pod: &Pod) -> bool {
+    ["Succeeded", "Failed"].contains(&phase(pod))
+}
+
+/// Whether it counts as one of its workload's replicas.
+pub(crate) fn is_active(pod: &Pod) -> bool {
+    !is_finished(pod) && !meta::is_deleting(&pod.metadata)
+}
+
+pub(crate) fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    conditions.find(|condition| condition.type_ == kind)
+}
+
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    condition(pod, "Ready").is_some_and(|ready| ready.status == "True")
+}
+
+/// When it became ready.
+pub(crate) fn ready_since(pod: &Pod) -> Option<Timestamp> {
+    let ready = condition(pod, "Ready").filter(|ready| ready.status == "True")?;
+    Some(
+        ready
+            .last_transition_time
+            .as_ref()
+            .map(meta::stamp)
+            .unwrap_or_default(),
+    )
+}
+
+/// Whether it has been ready for so long; otherwise what is left of it, if it is ready at all.
+pub(crate) fn available(
+    pod: &Pod,
+    min_ready: Duration,
+    now: Timestamp,
+) -> Result<(), Option<Duration>> {
+    match ready_since(pod) {
+        None => Err(None),
+        Some(_) if min_ready.is_zero() => Ok(()),
+        Some(since) => match meta::left(since, min_ready, now) {
+            None => Ok(()),
+            left => Err(left),
+        },
+    }
+}
+
+pub(crate) fn restarts(pod: &Pod) -> i32 {
+    let statuses = pod
+        .status
+        .as_ref()
+        .and_then(|s| s.container_statuses.as_ref());
+    let counts = statuses.into_iter().flatten().map(|one| one.restart_count);
+    counts.max().unwrap_or(0)
+}
+
+pub(crate) fn node(pod: &Pod) -> &str {
+    pod.place()
+}
+
+/// What belongs to a workload, and the calls that make it so: objects that match its selector
+/// and have no controller are taken, those that no longer match are set free.
+pub(crate) fn claim<T: Known, O: Known>(
+    owner: &O,
+    store: &Store<T>,
+    selector: &LabelSelector,
+) -> (Vec<Shared<T>>, Vec<Call>) {
+    let uid = meta::uid(owner.metadata());
+    let mut calls = Vec::new();
+    let mut claimed = Vec::new();
+    let deleting = meta::is_deleting(owner.metadata());
+    let matches = |metadata: &ObjectMeta| meta::matches(selector, metadata.labels.as_ref());
+    for object in store.controlled_by(uid) {
+        let metadata = object.metadata();
+        match matches(metadata) {
+            true => claimed.push(object.clone()),
+            false if deleting => {}
+            false => calls.push(release(object.as_ref(), uid)),
+        }
+    }
+    if !deleting {
+        let orphans = store.orphans(meta::namespace(owner.metadata()));
+        let wanted = orphans.filter(|object| {
+            let metadata = object.metadata();
+            matches(metadata) && !meta::is_deleting(metadata)
+        });
+        calls.extend(wanted.map(|object| adopt(object.as_ref(), &meta::owned_by(owner))));
+    }
+    (claimed, calls)
+}
+
+fn adopt<T: Known>(object: &T, owner: &OwnerReference) -> Call {
+    change_owners(object, json!(owner))
+}
+
+fn release<T: Known>(object: &T, owner: &str) -> Call {
+    change_owners(object, json!({"$patch": "delete", "uid": owner}))
+}
+
+fn change_owners<T: Known>(object: &T, change: serde_json::Value) -> Call {
+    let metadata = object.metadata();
+    Call::Patch {
+        kind: kind_of::<T>(),
+        namespace: meta::namespace(metadata).into(),
+        name: meta::name(metadata).into(),
+        subresource: "",
+        form: PatchForm::Strategic,
+        patch: json!({"metadata": {
+            "uid": meta::uid(metadata),
+            "resourceVersion": meta::resource_version(metadata),
+            "ownerReferences": [change],
+        }}),
+    }
+}
+
+/// How a pod made from a template begins: its workload's labels, annotations and finalizers, a
+/// name of its own, and the workload as its controller.
+pub(crate) fn from_template<O: Known>(
+    owner: &O,
+    template: &k8s_openapi::api::core::v1::PodTemplateSpec,
+) -> Pod {
+    let of_template = template.metadata.clone().unwrap_or_default();
+    // A name of at most 63 letters leaves room for the five that the apiserver adds.
+    const PREFIX_MAX: usize = 57;
+    let mut prefix = meta::name(owner.metadata()).to_owned();
+    prefix.truncate(PREFIX_MAX);
+    Pod {
+        metadata: ObjectMeta {
+            namespace: owner.metadata().namespace.clone(),
+            generate_name: Some(format!("{prefix}-")),
+            labels: of_template.labels,
+            annotations: of_template.annotations,
+            finalizers: of_template.finalizers,
+            owner_references: Some(vec![meta::owned_by(owner)]),
+            ..ObjectMeta::default()
+        },
+        spec: template.spec.clone(),
+        status: None,
+    }
+}

@@ -1,0 +1,107 @@
+//! Notes of loops as Events: a note that repeats is counted, not told again.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use machinery::object;
+use machinery::schema;
+use machinery::time::Timestamp;
+use machinery::world::{Call, PatchForm};
+use serde_json::{Value, json};
+
+use crate::decision::Note;
+
+/// How many notes are remembered to be counted.
+const NOTES_MAX: usize = 4096;
+/// The most bytes of a message.
+const MESSAGE_MAX: usize = 1024;
+
+/// What was told last, and as which Event.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    told: BTreeMap<Same, Told>,
+    order: VecDeque<Same>,
+}
+
+/// What makes two notes the same: the object's uid, the reason and the text.
+type Same = (String, &'static str, String);
+
+#[derive(Debug)]
+struct Told {
+    name: String,
+    count: u64,
+}
+
+impl Recorder {
+    /// The call that tells a note of a part of the control plane; `detail` takes the place of
+    /// `{}` in its message.
+    pub(crate) fn record(
+        &mut self,
+        component: &str,
+        note: &Note,
+        detail: &str,
+        now: Timestamp,
+    ) -> Call {
+        let mut message = note.message.replace("{}", detail);
+        let end = message.floor_char_boundary(MESSAGE_MAX);
+        message.truncate(end);
+        let namespace = match object::text(&note.about, &["namespace"]) {
+            "" => "default",
+            namespace => namespace,
+        };
+        let uid = object::text(&note.about, &["uid"]).to_owned();
+        let same = (uid, note.reason, message.clone());
+        let events = schema::kind("", "v1", "Event").expect("the table has events");
+        if let Some(told) = self.told.get_mut(&same) {
+            told.count += 1;
+            return Call::Patch {
+                kind: events,
+                namespace: namespace.into(),
+                name: told.name.clone(),
+                subresource: "",
+                form: PatchForm::Strategic,
+                patch: json!({"count": told.count, "lastTimestamp": now.to_seconds()}),
+            };
+        }
+        let nanos = i128::from(now.seconds) * 1_000_000_000 + i128::from(now.nanos);
+        let name = format!("{}.{nanos:x}", object::text(&note.about, &["name"]));
+        let event = event(component, note, namespace, &name, &message, now);
+        self.remember(same, name);
+        Call::Create {
+            kind: events,
+            object: event,
+        }
+    }
+
+    fn remember(&mut self, same: Same, name: String) {
+        if self.order.len() >= NOTES_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.told.remove(&oldest);
+        }
+        self.order.push_back(same.clone());
+        self.told.insert(same, Told { name, count: 1 });
+    }
+}
+
+fn event(
+    component: &str,
+    note: &Note,
+    namespace: &str,
+    name: &str,
+    message: &str,
+    now: Timestamp,
+) -> Value {
+    let kind = if note.warning { "Warning" } else { "Normal" };
+    json!({
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": {"namespace": namespace, "name": name},
+        "involvedObject": note.about, "reason": note.reason, "message": message,
+        "type": kind, "count": 1,
+        "firstTimestamp": now.to_seconds(), "lastTimestamp": now.to_seconds(),
+        "source": {"component": component}, "reportingComponent": component,
+        "reportingInstance": "",
+    })
+}

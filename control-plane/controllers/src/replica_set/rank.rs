@@ -1,0 +1,92 @@
+//! Which pods go first when there are too many: those that are worth least.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::cache::{Caches, Shared};
+use crate::{meta, pods};
+
+const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// A pod's worth: the least goes first.
+///
+/// In order: whether it is on a node, its phase, whether it is ready, the cost people gave it,
+/// how many of its siblings are on the same node, how long it has been ready and how old it is
+/// (both in powers of two, so that close calls fall to the next rule), how often it restarted.
+/// The name is last, to make the order one.
+type Worth<'a> = (
+    bool,
+    u8,
+    bool,
+    i64,
+    Reverse<usize>,
+    u32,
+    Reverse<i32>,
+    u32,
+    &'a str,
+);
+
+/// The `count` pods to delete.
+pub(super) fn victims<'a>(
+    caches: &Caches,
+    set: &ReplicaSet,
+    active: &[&'a Shared<Pod>],
+    count: usize,
+) -> Vec<&'a Shared<Pod>> {
+    let crowds = crowds(caches, set, active);
+    let newest = active
+        .iter()
+        .map(|pod| meta::created(&pod.metadata))
+        .max()
+        .unwrap_or_default();
+    let worth = |pod: &'a Pod| -> Worth<'a> {
+        let phase = match pods::phase(pod) {
+            "Pending" => 0,
+            "Running" => 2,
+            _ => 1,
+        };
+        let cost = meta::annotation(&pod.metadata, COST);
+        let bucket =
+            |since: machinery::time::Timestamp| (newest.since(since).as_secs() + 1).ilog2();
+        let ready = pods::ready_since(pod);
+        let node = pods::node(pod);
+        (
+            !node.is_empty(),
+            phase,
+            ready.is_some(),
+            cost.and_then(|cost| cost.parse().ok()).unwrap_or(0),
+            Reverse(crowds.get(node).copied().unwrap_or(0)),
+            ready.map_or(0, bucket),
+            Reverse(pods::restarts(pod)),
+            bucket(meta::created(&pod.metadata)),
+            meta::name(&pod.metadata),
+        )
+    };
+    let mut ranked: Vec<(Worth<'_>, &Shared<Pod>)> =
+        active.iter().map(|pod| (worth(pod), *pod)).collect();
+    ranked.sort_by(|a, b| a.0.cmp(&b.0));
+    ranked.into_iter().take(count).map(|(_, pod)| pod).collect()
+}
+
+/// How many active pods of this set, and of its siblings under the same owner, each node has.
+fn crowds(caches: &Caches, set: &ReplicaSet, active: &[&Shared<Pod>]) -> BTreeMap<String, usize> {
+    let mut crowds = BTreeMap::new();
+    let mut count = |pod: &Pod| {
+        if pods::is_active(pod) && !pods::node(pod).is_empty() {
+            *crowds.entry(pods::node(pod).to_owned()).or_insert(0) += 1;
+        }
+    };
+    match meta::controller(&set.metadata) {
+        None => active.iter().for_each(|pod| count(pod)),
+        Some(owner) => {
+            let siblings = caches.replica_sets.controlled_by(&owner.uid);
+            siblings
+                .flat_map(|set| caches.pods.controlled_by(meta::uid(&set.metadata)))
+                .for_each(|pod| count(pod));
+        }
+    }
+    crowds
+}

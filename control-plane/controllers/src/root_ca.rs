@@ -1,0 +1,74 @@
+//! The certificate of the cluster's authority, in every namespace that stays.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
+
+use crate::cache::{Caches, Changed, Key};
+use crate::decision::{Decision, change, create};
+use crate::loops::{Context, Loop};
+use crate::meta;
+use crate::namespace::is_going;
+
+/// The config map that pods mount.
+pub(crate) const NAME: &str = "kube-root-ca.crt";
+const FIELD: &str = "ca.crt";
+const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when \
+     using internal endpoints such as the internal service IP or kubernetes.default.svc. No other \
+     usage is guaranteed across distributions of Kubernetes clusters.";
+
+/// Hands out this certificate, in PEM.
+pub(crate) struct RootCa(pub(crate) String);
+
+impl Loop for RootCa {
+    fn name(&self) -> &'static str {
+        "root-ca-certificate-publisher"
+    }
+
+    fn wakes(&self, _: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
+        match changed {
+            Changed::Namespace(diff) => {
+                let new = diff.new.iter();
+                new.for_each(|one| wake(meta::key(&one.metadata)));
+            }
+            Changed::ConfigMap(diff) => {
+                let both = diff.old.iter().chain(&diff.new);
+                let ours = both.filter(|one| meta::name(&one.metadata) == NAME);
+                ours.for_each(|one| {
+                    wake((String::new(), meta::namespace(&one.metadata).to_owned()));
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn decide(&self, context: &Context<'_>, key: &Key) -> Decision {
+        let caches = context.caches;
+        let Some(_) = caches.namespaces.at(key).filter(|one| !is_going(one)) else {
+            return Decision::nothing();
+        };
+        let data = BTreeMap::from([(FIELD.to_owned(), self.0.clone())]);
+        let Some(known) = caches.config_maps.get(&key.1, NAME) else {
+            let annotation = (
+                "kubernetes.io/description".to_owned(),
+                DESCRIPTION.to_owned(),
+            );
+            return Decision::of(create(&ConfigMap {
+                metadata: ObjectMeta {
+                    namespace: Some(key.1.clone()),
+                    name: Some(NAME.into()),
+                    annotations: Some(BTreeMap::from([annotation])),
+                    ..ObjectMeta::default()
+                },
+                data: Some(data),
+                ..ConfigMap::default()
+            }));
+        };
+        match known.data.as_ref() == Some(&data) {
+            true => Decision::nothing(),
+            false => Decision::of(change(known.as_ref(), json!({"data": {FIELD: self.0}}))),
+        }
+    }
+}

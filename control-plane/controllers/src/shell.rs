@@ -1,0 +1,330 @@
+//! The loops at work: informers, a clock, tasks that carry decisions out, and an end in order.
+
+mod carry;
+
+use std::time::Duration;
+
+use api_client::{Client, Leader, Notice};
+use futures::StreamExt;
+use machinery::schema::{self, Kind};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::manager::{Manager, Moment};
+use crate::recorder::Recorder;
+use crate::{all_loops, sources};
+use carry::Report;
+
+/// What the Go program of the same task calls itself.
+const NAME: &str = "kube-controller-manager";
+const LEASE_NAMESPACE: &str = "kube-system";
+/// How many notices may wait; informers wait beyond that.
+const NOTICES_MAX: usize = 1024;
+/// How many decisions are carried out at once.
+const WORKERS: usize = 16;
+/// How many answers may wait.
+const REPORTS_MAX: usize = 256;
+/// How many Events may wait to be sent; more are dropped, for they are only for people.
+const EVENTS_MAX: usize = 1024;
+/// How long decisions under way may take when everything is to stop.
+const STOP: Duration = Duration::from_secs(5);
+/// Between two tries to learn what the apiserver serves.
+const DISCOVERY_RETRY: Duration = Duration::from_millis(200);
+
+/// How to run the loops.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What this copy is called in the election.
+    pub identity: String,
+    /// Whether to wait for the lease; a copy that is alone need not.
+    pub elect: bool,
+    /// The certificate of the cluster's authority, in PEM; empty to hand out none.
+    pub root_ca: String,
+}
+
+/// Why the loops ended without being asked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Error {
+    /// The lease could not be renewed: another copy may work by now.
+    LostLease,
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::LostLease => f.write_str("the lease could not be renewed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Runs the loops until `stop`, or until the lease is lost.
+pub async fn run(
+    kube: kube::Client,
+    config: Config,
+    stop: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let client = Client::new(kube);
+    tokio::pin!(stop);
+    let mut leader = None;
+    if config.elect {
+        let elected = Leader::elected(client.clone(), LEASE_NAMESPACE, NAME, &config.identity);
+        tokio::select! {
+            () = &mut stop => return Ok(()),
+            elected = elected => leader = Some(elected),
+        }
+        tracing::info!(identity = config.identity, "elected");
+    }
+    let result = {
+        let lost = async {
+            match &mut leader {
+                Some(leader) => leader.lost().await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut shell = Shell::new(client, &config);
+        tokio::select! {
+            result = shell.work(&mut stop) => result,
+            () = lost => Err(Error::LostLease),
+        }
+    };
+    // Only now that nothing is under way any longer may another copy begin.
+    if let (Some(leader), Ok(())) = (leader, result) {
+        leader.release().await;
+    }
+    result
+}
+
+struct Shell {
+    client: Client,
+    manager: Manager,
+    recorder: Recorder,
+    start: Instant,
+    writes: u64,
+    failures: u64,
+}
+
+/// What the tasks around the loops have to say.
+struct Inboxes {
+    notices: mpsc::Receiver<(usize, Notice)>,
+    reports: mpsc::Receiver<Report>,
+    report: mpsc::Sender<Report>,
+    events: mpsc::Sender<machinery::world::Call>,
+    /// Everything that ends with the loops.
+    tasks: JoinSet<()>,
+}
+
+impl Shell {
+    fn new(client: Client, config: &Config) -> Shell {
+        Shell {
+            client,
+            manager: Manager::new(all_loops(&config.root_ca)),
+            recorder: Recorder::default(),
+            start: Instant::now(),
+            writes: 0,
+            failures: 0,
+        }
+    }
+
+    async fn work(&mut self, stop: &mut (impl Future<Output = ()> + Unpin)) -> Result<(), Error> {
+        let mut inboxes = tokio::select! {
+            () = &mut *stop => return Ok(()),
+            inboxes = self.begin() => inboxes,
+        };
+        tracing::info!(objects = self.manager.caches.graph.len(), "the loops begin");
+        let mut busy = 0;
+        loop {
+            busy += self.start_work(&inboxes, WORKERS - busy);
+            let wake = match busy < WORKERS {
+                true => self.manager.wake_at(),
+                false => None,
+            };
+            let start = self.start;
+            let wait = async move {
+                match wake {
+                    Some(at) => tokio::time::sleep_until(start + at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = &mut *stop => break,
+                // Answers first: they are newer than what watches tell.
+                Some(report) = inboxes.reports.recv() => {
+                    busy -= self.take_report(report, &inboxes);
+                }
+                Some((at, notice)) = inboxes.notices.recv() => self.take_notice(at, notice),
+                () = wait => {}
+            }
+        }
+        self.finish(inboxes, busy).await;
+        Ok(())
+    }
+
+    /// Starts the informers and waits until each has told what there is.
+    async fn begin(&mut self) -> Inboxes {
+        let (notice, mut notices) = mpsc::channel(NOTICES_MAX);
+        let (report, reports) = mpsc::channel(REPORTS_MAX);
+        let (events, sending) = mpsc::channel(EVENTS_MAX);
+        let mut tasks = JoinSet::new();
+        let served = self.served().await;
+        let mut missing = 0;
+        for (at, (informer, _)) in sources().iter().enumerate() {
+            if !served.contains(&(informer.kind.group, informer.kind.plural)) {
+                tracing::info!(
+                    kind = informer.kind.plural,
+                    "the apiserver does not serve it"
+                );
+                continue;
+            }
+            missing += 1;
+            let mut stream = Box::pin(informer.clone().run(&self.client));
+            let notice = notice.clone();
+            tasks.spawn(async move {
+                while let Some(one) = stream.next().await {
+                    if notice.send((at, one)).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        tasks.spawn(carry::send_events(self.client.clone(), sending));
+        let mut told = vec![false; sources().len()];
+        while missing > 0 {
+            let Some((at, one)) = notices.recv().await else {
+                break;
+            };
+            if matches!(one, Notice::Replaced(_)) && !std::mem::replace(&mut told[at], true) {
+                missing -= 1;
+            }
+            self.take_notice(at, one);
+        }
+        Inboxes {
+            notices,
+            reports,
+            report,
+            events,
+            tasks,
+        }
+    }
+
+    /// The groups and plurals that the apiserver serves. Asked until it answers.
+    async fn served(&self) -> Vec<(&'static str, &'static str)> {
+        let mut versions: Vec<&'static Kind> = Vec::new();
+        for kind in schema::kinds() {
+            let same = |has: &&Kind| (has.group, has.version) == (kind.group, kind.version);
+            if !versions.iter().any(same) {
+                versions.push(kind);
+            }
+        }
+        let mut served = Vec::new();
+        for version in versions {
+            let list = loop {
+                let kube = self.client.kube();
+                let answer = match version.group {
+                    "" => kube.list_core_api_resources(version.version).await,
+                    _ => kube.list_api_group_resources(&version.api_version()).await,
+                };
+                match answer {
+                    Ok(list) => break list.resources,
+                    Err(kube::Error::Api(status)) if status.code == 404 => break Vec::new(),
+                    Err(error) => {
+                        tracing::info!(%error, "waiting for the apiserver");
+                        tokio::time::sleep(DISCOVERY_RETRY).await;
+                    }
+                }
+            };
+            let known = schema::kinds()
+                .iter()
+                .filter(|kind| (kind.group, kind.version) == (version.group, version.version));
+            let is_served = |kind: &&Kind| list.iter().any(|one| one.name == kind.plural);
+            served.extend(
+                known
+                    .filter(is_served)
+                    .map(|kind| (kind.group, kind.plural)),
+            );
+        }
+        served
+    }
+
+    fn take_notice(&mut self, at: usize, notice: Notice) {
+        let now = self.moment();
+        let (informer, feed) = &sources()[at];
+        self.manager.observe(informer.kind, *feed, notice, now);
+    }
+
+    /// Starts decisions; says how many.
+    fn start_work(&mut self, inboxes: &Inboxes, most: usize) -> usize {
+        for started in 0..most {
+            let now = self.moment();
+            let Some(work) = self.manager.next(now) else {
+                return started;
+            };
+            let carried = carry::carry_out(self.client.clone(), work, inboxes.report.clone());
+            tokio::spawn(carried);
+        }
+        most
+    }
+
+    /// Takes in an answer or an end; says how many decisions ended.
+    fn take_report(&mut self, report: Report, inboxes: &Inboxes) -> usize {
+        let now = self.moment();
+        match report {
+            Report::Answered { work, at, answer } => {
+                let step = &work.decision.steps[at];
+                self.writes += u64::from(step.call.writes());
+                let (note, detail) = match &answer {
+                    Ok(object) => (&step.done, machinery::object::name(object).to_owned()),
+                    Err(error) => (&step.failed, error.message.clone()),
+                };
+                if let Some(note) = note {
+                    let component = format!("{}-controller", self.manager.name(&work));
+                    let call = self.recorder.record(&component, note, &detail, now.wall);
+                    // When the inbox is full the Event is lost, which harms nobody.
+                    let _ = inboxes.events.try_send(call);
+                }
+                self.manager.answered(step, &answer, now);
+                0
+            }
+            Report::Done { work, outcome } => {
+                if let Err((at, error)) = &outcome {
+                    self.failures += 1;
+                    let call = &work.decision.steps[*at].call;
+                    let by = self.manager.name(&work);
+                    match error.reason {
+                        "Conflict" => tracing::debug!(by, %call, %error, "tried again"),
+                        _ => tracing::warn!(by, %call, %error, "tried again later"),
+                    }
+                }
+                self.manager.done(&work, outcome, now);
+                1
+            }
+        }
+    }
+
+    /// Waits for what is under way, then ends everything else.
+    async fn finish(&mut self, mut inboxes: Inboxes, busy: usize) {
+        let mut busy = busy;
+        let end = Instant::now() + STOP;
+        while busy > 0 {
+            match tokio::time::timeout_at(end, inboxes.reports.recv()).await {
+                Ok(Some(report)) => busy -= self.take_report(report, &inboxes),
+                _ => break,
+            }
+        }
+        inboxes.tasks.shutdown().await;
+        tracing::info!(
+            writes = self.writes,
+            failures = self.failures,
+            "the loops ended"
+        );
+    }
+
+    fn moment(&self) -> Moment {
+        Moment {
+            since_start: self.start.elapsed(),
+            wall: api_client::now(),
+        }
+    }
+}

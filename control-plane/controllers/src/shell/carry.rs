@@ -1,0 +1,93 @@
+//! Carrying decisions out: one call after the other, or many of a kind at once when they go well.
+
+use std::sync::Arc;
+
+use api_client::Client;
+use futures::future::join_all;
+use machinery::object::Object;
+use machinery::status::Status;
+use machinery::world::{Api, Call};
+use tokio::sync::mpsc;
+
+use crate::decision::Step;
+use crate::manager::{Outcome, Work};
+
+/// The most calls at once.
+const AT_ONCE_MAX: usize = 32;
+
+/// What becomes of a decision.
+pub(super) enum Report {
+    /// A call was answered.
+    Answered {
+        work: Arc<Work>,
+        at: usize,
+        answer: Result<Object, Status>,
+    },
+    /// All were, or one failed and the rest were left out.
+    Done { work: Arc<Work>, outcome: Outcome },
+}
+
+/// Makes the calls of a decision. Pods that are made or deleted are so in groups of 1, 2, 4 and so
+/// on: when the first ones fail, the apiserver is spared the others.
+pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<Report>) {
+    let work = Arc::new(work);
+    let steps = &work.decision.steps;
+    let mut at = 0;
+    let mut group = 1;
+    let mut outcome = Ok(());
+    while at < steps.len() && outcome.is_ok() {
+        let alike = steps[at..]
+            .iter()
+            .take_while(|step| is_alike(&steps[at], step))
+            .count();
+        let count = alike.clamp(1, group);
+        let calls = steps[at..at + count]
+            .iter()
+            .map(|step| client.call(step.call.clone()));
+        let answers = join_all(calls).await;
+        for (place, answer) in answers.into_iter().enumerate() {
+            let place = at + place;
+            if let Err(error) = steps[place].verdict(&answer)
+                && outcome.is_ok()
+            {
+                outcome = Err((place, error));
+            }
+            let report = Report::Answered {
+                work: work.clone(),
+                at: place,
+                answer,
+            };
+            // Nobody listens any longer: everything is being stopped.
+            if reports.send(report).await.is_err() {
+                return;
+            }
+        }
+        at += count;
+        group = match alike > 1 {
+            true => (group * 2).min(AT_ONCE_MAX),
+            false => 1,
+        };
+    }
+    let _ = reports.send(Report::Done { work, outcome }).await;
+}
+
+/// Whether two steps do not depend on each other.
+fn is_alike(first: &Step, step: &Step) -> bool {
+    let same = std::ptr::eq(first.call.kind(), step.call.kind());
+    let independent = matches!(
+        (&first.call, &step.call),
+        (Call::Create { .. }, Call::Create { .. }) | (Call::Delete { .. }, Call::Delete { .. })
+    );
+    let looks =
+        |step: &Step| matches!(step.call, Call::List { .. } | Call::DeleteCollection { .. });
+    same && independent || looks(first) && looks(step)
+}
+
+/// Sends Events for people, one after the other. One that fails is lost.
+pub(super) async fn send_events(client: Client, mut calls: mpsc::Receiver<Call>) {
+    while let Some(call) = calls.recv().await {
+        if let Err(error) = client.call(call).await {
+            tracing::debug!(%error, "an Event was lost");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What the loops have to be told of: one informer per kind, shared by all.
+
+use std::sync::LazyLock;
+
+use api_client::Informer;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use machinery::schema::{self, Kind};
+
+use crate::cache::{Caches, Feed, kind_of};
+use crate::namespace::is_event;
+use crate::root_ca;
+
+/// The informers and what their notices are for.
+pub(crate) fn sources() -> &'static [(Informer, Feed)] {
+    static SOURCES: LazyLock<Vec<(Informer, Feed)>> = LazyLock::new(|| {
+        let mut sources: Vec<(Informer, Feed)> = kinds()
+            .filter(|kind| !is_partial(kind))
+            .map(whole)
+            .collect();
+        // Of these there may be many, or large ones; the loops read few of them.
+        let config = Informer::of(kind_of::<ConfigMap>());
+        let config = config.with_fields(&format!("metadata.name={}", root_ca::NAME));
+        let leases = Informer::of(kind_of::<Lease>());
+        let leases = leases.with_fields("metadata.namespace=kube-node-lease");
+        for informer in [config, leases] {
+            sources.push((Informer::metadata_of(informer.kind), Feed::Graph));
+            sources.push((informer, Feed::Store));
+        }
+        sources
+    });
+    &SOURCES
+}
+
+fn whole(kind: &'static Kind) -> (Informer, Feed) {
+    match Caches::reads(kind) {
+        true => (Informer::of(kind), Feed::Both),
+        false => (Informer::metadata_of(kind), Feed::Graph),
+    }
+}
+
+fn is_partial(kind: &'static Kind) -> bool {
+    std::ptr::eq(kind, kind_of::<ConfigMap>()) || std::ptr::eq(kind, kind_of::<Lease>())
+}
+
+/// The kinds that can own and be owned, and so be deleted on another's account.
+fn kinds() -> impl Iterator<Item = &'static Kind> {
+    let kinds = schema::kinds().iter();
+    kinds.filter(|kind| {
+        let verbs = ["delete", "list", "watch"];
+        let doubled = (kind.group, kind.version) == ("autoscaling", "v1");
+        verbs.iter().all(|verb| kind.has_verb(verb)) && !is_event(kind) && !doubled
+    })
+}

@@ -1,0 +1,195 @@
+//! What people do to the cluster of a simulation, and what has to come of it.
+
+use machinery::object;
+use machinery::world::{DeleteOptions, Propagation};
+use serde_json::{Value, json};
+
+use super::simulation::{Simulation, kind};
+
+pub(crate) struct Story {
+    pub(crate) name: &'static str,
+    /// The manager writes more often than this.
+    pub(crate) writes_min: usize,
+    tell: fn(&mut Simulation),
+}
+
+pub(crate) const STORIES: [Story; 4] = [
+    Story {
+        name: "create, scale, roll out, roll back",
+        writes_min: 40,
+        tell: rollout,
+    },
+    Story {
+        name: "a node dies",
+        writes_min: 20,
+        tell: node_death,
+    },
+    Story {
+        name: "deletions cascade",
+        writes_min: 20,
+        tell: cascades,
+    },
+    Story {
+        name: "a namespace is deleted",
+        writes_min: 20,
+        tell: namespace_deletion,
+    },
+];
+
+impl Story {
+    pub(crate) fn play(&self, simulation: &mut Simulation) {
+        for name in ["kube-system", "kube-node-lease", "shop"] {
+            simulation.create(json!({
+                "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name},
+            }));
+        }
+        for name in ["a", "b", "c"] {
+            simulation.add_node(name);
+        }
+        (self.tell)(simulation);
+    }
+}
+
+fn deployment(name: &str, replicas: u32, image: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "c", "image": image}]},
+            },
+        },
+    })
+}
+
+fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "shop", "name": name},
+        "spec": {"selector": {"app": name}, "clusterIP": "10.1.0.1", "ports": [{"port": 80}]},
+    })
+}
+
+fn running(simulation: &Simulation, image: &str) -> usize {
+    let pods = simulation.items(kind("", "Pod"));
+    let has_image = |pod: &&Value| pod["spec"]["containers"][0]["image"] == image;
+    let runs = |pod: &&Value| pod["status"]["phase"] == "Running" && !object::is_deleting(pod);
+    pods.iter().filter(has_image).filter(runs).count()
+}
+
+fn set_image(simulation: &Simulation, name: &str, image: &str) {
+    let containers = json!([{"name": "c", "image": image}]);
+    let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+    simulation.patch(kind("apps", "Deployment"), "shop", name, patch);
+}
+
+fn rollout(simulation: &mut Simulation) {
+    simulation.create(service("web"));
+    simulation.create(deployment("web", 2, "one:1"));
+    simulation.settle();
+    assert_eq!(running(simulation, "one:1"), 2);
+    let deployments = kind("apps", "Deployment");
+    simulation.patch(deployments, "shop", "web", json!({"spec": {"replicas": 4}}));
+    simulation.settle();
+    assert_eq!(running(simulation, "one:1"), 4);
+    set_image(simulation, "web", "two:1");
+    simulation.settle();
+    assert_eq!(
+        (running(simulation, "one:1"), running(simulation, "two:1")),
+        (0, 4)
+    );
+    set_image(simulation, "web", "one:1");
+    simulation.settle();
+    assert_eq!(
+        (running(simulation, "one:1"), running(simulation, "two:1")),
+        (4, 0)
+    );
+    assert_eq!(simulation.items(kind("apps", "ReplicaSet")).len(), 2);
+    let web = &simulation.items(deployments)[0];
+    assert_eq!(
+        object::annotation(web, "deployment.kubernetes.io/revision"),
+        Some("3")
+    );
+    assert_eq!(web["status"]["availableReplicas"], 4);
+    let slices = simulation.items(kind("discovery.k8s.io", "EndpointSlice"));
+    assert_eq!(slices.len(), 1);
+    assert_eq!(slices[0]["endpoints"].as_array().unwrap().len(), 4);
+    // A strategy without overlap.
+    simulation.patch(
+        deployments,
+        "shop",
+        "web",
+        json!({
+            "spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}, "replicas": 1},
+        }),
+    );
+    set_image(simulation, "web", "three:1");
+    simulation.settle();
+    assert_eq!(running(simulation, "three:1"), 1);
+}
+
+fn node_death(simulation: &mut Simulation) {
+    simulation.create(service("web"));
+    simulation.create(deployment("web", 3, "one:1"));
+    simulation.settle();
+    simulation.kill_node("c");
+    simulation.settle();
+    let nodes = simulation.items(kind("", "Node"));
+    let taints = object::items(&nodes[2], &["spec", "taints"]);
+    assert_eq!(taints.len(), 2, "{taints:?}");
+    assert_eq!(running(simulation, "one:1"), 3);
+    // Its pods stay until it is known to be gone for good.
+    assert!(simulation.items(kind("", "Pod")).len() > 3);
+    simulation.delete(kind("", "Node"), "", "c", DeleteOptions::default());
+    simulation.settle();
+    assert_eq!(simulation.items(kind("", "Pod")).len(), 3);
+}
+
+fn cascades(simulation: &mut Simulation) {
+    for name in ["back", "fore", "free"] {
+        simulation.create(deployment(name, 2, "one:1"));
+    }
+    simulation.settle();
+    let ways = [
+        ("back", Propagation::Background),
+        ("fore", Propagation::Foreground),
+        ("free", Propagation::Orphan),
+    ];
+    for (name, propagation) in ways {
+        let options = DeleteOptions {
+            propagation: Some(propagation),
+            ..DeleteOptions::default()
+        };
+        simulation.delete(kind("apps", "Deployment"), "shop", name, options);
+    }
+    simulation.settle();
+    assert_eq!(simulation.items(kind("apps", "Deployment")).len(), 0);
+    let sets = simulation.items(kind("apps", "ReplicaSet"));
+    assert_eq!(sets.len(), 1);
+    assert!(object::name(&sets[0]).starts_with("free-"));
+    assert_eq!(object::owner_references(&sets[0]).len(), 0);
+    assert_eq!(running(simulation, "one:1"), 2);
+}
+
+fn namespace_deletion(simulation: &mut Simulation) {
+    simulation.create(service("web"));
+    simulation.create(deployment("web", 2, "one:1"));
+    simulation.create(json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "c"},
+    }));
+    simulation.settle();
+    let inside = |simulation: &Simulation| {
+        let objects = simulation.world.objects();
+        let inside = objects
+            .iter()
+            .filter(|(_, object)| object::namespace(object) == "shop");
+        inside.count()
+    };
+    assert!(inside(simulation) > 6);
+    simulation.delete(kind("", "Namespace"), "", "shop", DeleteOptions::default());
+    simulation.settle();
+    assert_eq!(inside(simulation), 0);
+    assert_eq!(simulation.items(kind("", "Namespace")).len(), 2);
+}

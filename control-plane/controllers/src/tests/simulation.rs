@@ -1,0 +1,419 @@
+//! One manager, one world, hollow nodes, and a seed that decides who is next.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use api_client::Notice;
+use machinery::object::{self, Object};
+use machinery::schema::{self, Kind};
+use machinery::time::Timestamp;
+use machinery::world::memory::{Change, Event, World};
+use machinery::world::{Call, DeleteOptions, PatchForm, kind_of};
+use serde_json::{Value, json};
+
+use crate::manager::{Manager, Moment, Outcome, Work};
+use crate::sources;
+
+/// More turns than this are a loop that never ends.
+const TURNS_MAX: usize = 200_000;
+/// How long nothing may happen before a story goes on: longer than every delay of the loops.
+const QUIET: Duration = Duration::from_secs(150);
+const RENEW: Duration = Duration::from_secs(10);
+
+pub(crate) struct Simulation {
+    pub(crate) world: World,
+    manager: Manager,
+    random: u64,
+    now: Moment,
+    /// What each informer has yet to tell, by its place among the sources.
+    untold: Vec<VecDeque<Event>>,
+    /// The version up to which changes are among those.
+    seen: i64,
+    /// Something happened other than that a node renewed its lease.
+    stirred: bool,
+    writes: usize,
+    crash_after: Option<usize>,
+    nodes: BTreeMap<String, Node>,
+    addresses: u32,
+}
+
+struct Node {
+    alive: bool,
+    renewed: Duration,
+}
+
+impl Simulation {
+    pub(crate) fn new(seed: u64, crash_after: Option<usize>) -> Simulation {
+        let wall = Timestamp::parse("2026-01-02T03:04:05Z").unwrap();
+        let now = Moment {
+            since_start: Duration::ZERO,
+            wall,
+        };
+        let mut simulation = Simulation {
+            world: World::new(wall),
+            manager: manager(),
+            random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+            now,
+            untold: Vec::new(),
+            seen: 0,
+            stirred: false,
+            writes: 0,
+            crash_after,
+            nodes: BTreeMap::new(),
+            addresses: 0,
+        };
+        simulation.start();
+        simulation
+    }
+
+    /// How often the manager has written.
+    pub(crate) fn writes(&self) -> usize {
+        self.writes
+    }
+
+    /// What a person does.
+    pub(crate) fn user(&self, call: Call) -> Object {
+        let text = call.to_string();
+        let answer = self.world.answer(call);
+        answer.unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    pub(crate) fn create(&self, object: Value) -> Object {
+        let kind = kind_of(&object);
+        self.user(Call::Create { kind, object })
+    }
+
+    pub(crate) fn patch(&self, kind: &'static Kind, namespace: &str, name: &str, patch: Value) {
+        self.user(Call::Patch {
+            kind,
+            namespace: namespace.into(),
+            name: name.into(),
+            subresource: "",
+            form: PatchForm::Merge,
+            patch,
+        });
+    }
+
+    pub(crate) fn delete(
+        &self,
+        kind: &'static Kind,
+        namespace: &str,
+        name: &str,
+        options: DeleteOptions,
+    ) {
+        self.user(Call::Delete {
+            kind,
+            namespace: namespace.into(),
+            name: name.into(),
+            options,
+        });
+    }
+
+    pub(crate) fn items(&self, kind: &'static Kind) -> Vec<Object> {
+        let namespace = String::new();
+        let list = self.user(Call::List { kind, namespace });
+        object::items(&list, &["items"]).to_vec()
+    }
+
+    pub(crate) fn add_node(&mut self, name: &str) {
+        self.create(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "status": {"conditions": [{
+                "type": "Ready", "status": "True",
+                "lastHeartbeatTime": self.now.wall.to_seconds(),
+            }]},
+        }));
+        self.create(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"namespace": "kube-node-lease", "name": name},
+            "spec": {"holderIdentity": name},
+        }));
+        let node = Node {
+            alive: true,
+            renewed: self.now.since_start,
+        };
+        self.nodes.insert(name.into(), node);
+    }
+
+    pub(crate) fn kill_node(&mut self, name: &str) {
+        self.nodes.get_mut(name).unwrap().alive = false;
+    }
+
+    /// Lets everybody work until nothing happens for long.
+    pub(crate) fn settle(&mut self) {
+        let mut quiet_since = self.now.since_start;
+        for _ in 0..TURNS_MAX {
+            let busy = match self.chance(4) {
+                0 => self.live() | self.work() | self.tell(),
+                1 => self.tell() | self.work() | self.live(),
+                _ => self.tell() | self.work(),
+            };
+            let busy = busy || self.live();
+            if std::mem::take(&mut self.stirred) {
+                quiet_since = self.now.since_start;
+            }
+            if busy {
+                continue;
+            }
+            if self.now.since_start - quiet_since > QUIET {
+                return;
+            } else {
+                self.pass_time();
+            }
+        }
+        panic!("the loops do not come to rest: {:?}", self.manager.depths());
+    }
+
+    /// A new manager that knows nothing but what its informers find.
+    fn start(&mut self) {
+        self.manager = manager();
+        self.untold = vec![VecDeque::new(); sources().len()];
+        self.seen = self.world.revision();
+        for (informer, feed) in sources() {
+            let objects = self.items(informer.kind);
+            let wanted = objects
+                .into_iter()
+                .filter(|object| selected(&informer.fields, object));
+            let notice = Notice::Replaced(wanted.collect());
+            self.manager.observe(informer.kind, *feed, notice, self.now);
+        }
+    }
+
+    /// One informer tells of one change, if it has not told of all.
+    fn tell(&mut self) -> bool {
+        let sources = sources();
+        for event in self.world.events_after(self.seen) {
+            self.seen = event.revision;
+            for ((informer, _), untold) in sources.iter().zip(&mut self.untold) {
+                let same = std::ptr::eq(event.kind, informer.kind);
+                if same && selected(&informer.fields, &event.object) {
+                    untold.push_back(event.clone());
+                }
+            }
+        }
+        let waiting: Vec<usize> = (0..sources.len())
+            .filter(|at| !self.untold[*at].is_empty())
+            .collect();
+        if waiting.is_empty() {
+            return false;
+        }
+        let at = waiting[self.chance(waiting.len() as u64) as usize];
+        let event = self.untold[at].pop_front().unwrap();
+        self.stirred |= event.kind.kind != "Lease";
+        let notice = match event.change {
+            Change::Deleted => Notice::Deleted(event.object),
+            _ => Notice::Applied(event.object),
+        };
+        let (informer, feed) = &sources[at];
+        self.manager.observe(informer.kind, *feed, notice, self.now);
+        true
+    }
+
+    /// The manager carries out one decision.
+    fn work(&mut self) -> bool {
+        let Some(work) = self.manager.next(self.now) else {
+            return false;
+        };
+        match self.carry_out(&work) {
+            None => self.start(),
+            Some(result) => self.manager.done(&work, result, self.now),
+        }
+        true
+    }
+
+    /// Nothing comes back when the manager crashed.
+    fn carry_out(&mut self, work: &Work) -> Option<Outcome> {
+        for (at, step) in work.decision.steps.iter().enumerate() {
+            let answer = self.world.answer(step.call.clone());
+            if step.call.writes() {
+                self.writes += 1;
+                self.stirred = true;
+                if Some(self.writes) == self.crash_after {
+                    return None;
+                }
+            }
+            self.manager.answered(step, &answer, self.now);
+            if let Err(error) = step.verdict(&answer) {
+                return Some(Err((at, error)));
+            }
+            if self.chance(3) == 0 {
+                self.tell();
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// Time passes until somebody wants something.
+    fn pass_time(&mut self) {
+        let soon = self.now.since_start + Duration::from_millis(500);
+        let wake = self.manager.wake_at().unwrap_or(soon).max(soon);
+        let step = wake.min(self.now.since_start + Duration::from_secs(5)) - self.now.since_start;
+        self.now.since_start += step;
+        self.now.wall = self.now.wall.plus(step);
+        self.world.set_now(self.now.wall);
+        let leases = kind("coordination.k8s.io", "Lease");
+        let due: Vec<String> = self
+            .nodes
+            .iter_mut()
+            .filter(|(_, node)| node.alive && self.now.since_start >= node.renewed + RENEW)
+            .map(|(name, node)| {
+                node.renewed = self.now.since_start;
+                name.clone()
+            })
+            .collect();
+        for name in due {
+            let renewed = self.now.wall.to_micros();
+            self.patch(
+                leases,
+                "kube-node-lease",
+                &name,
+                json!({"spec": {"renewTime": renewed}}),
+            );
+        }
+    }
+
+    /// What scheduler and nodes do: one thing to one pod.
+    fn live(&mut self) -> bool {
+        let pods = self.items(kind("", "Pod"));
+        for pod in &pods {
+            let node = object::text(pod, &["spec", "nodeName"]).to_owned();
+            let alive = self.nodes.get(&node).is_some_and(|node| node.alive);
+            if node.is_empty() && !object::is_deleting(pod) {
+                if let Some(node) = self.free_node(&pods) {
+                    self.user(Call::Bind {
+                        namespace: object::namespace(pod).into(),
+                        pod: object::name(pod).into(),
+                        uid: String::new(),
+                        node,
+                    });
+                    return true;
+                }
+            } else if alive && object::is_deleting(pod) {
+                let options = DeleteOptions {
+                    grace_seconds: Some(0),
+                    ..DeleteOptions::of(object::uid(pod))
+                };
+                let (namespace, name) = (object::namespace(pod), object::name(pod));
+                self.delete(kind("", "Pod"), namespace, name, options);
+                return true;
+            } else if alive && object::text(pod, &["status", "phase"]) == "Pending" {
+                self.run(pod);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn run(&mut self, pod: &Object) {
+        self.addresses += 1;
+        let mut pod = pod.clone();
+        let now = self.now.wall.to_seconds();
+        pod["status"] = json!({
+            "phase": "Running", "podIP": format!("10.0.0.{}", self.addresses),
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": now}],
+        });
+        self.user(Call::Update {
+            kind: kind("", "Pod"),
+            subresource: "status",
+            object: pod,
+        });
+    }
+
+    /// The node with the fewest pods among those that take any.
+    fn free_node(&self, pods: &[Object]) -> Option<String> {
+        let nodes = self.items(kind("", "Node"));
+        let free = nodes.iter().filter(|node| {
+            let alive = self
+                .nodes
+                .get(object::name(node))
+                .is_some_and(|node| node.alive);
+            alive && object::items(node, &["spec", "taints"]).is_empty()
+        });
+        let load = |name: &str| {
+            let on = pods
+                .iter()
+                .filter(|pod| object::text(pod, &["spec", "nodeName"]) == name);
+            on.count()
+        };
+        let best = free.min_by_key(|node| load(object::name(node)));
+        best.map(|node| object::name(node).to_owned())
+    }
+
+    fn chance(&mut self, of: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % of
+    }
+
+    /// All objects as text, without what depends on chance: versions, times, uids, addresses,
+    /// generated names.
+    pub(crate) fn normalised(&self) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for (kind, object) in self.world.objects() {
+            if ["Lease", "Event"].contains(&kind.kind) {
+                continue;
+            }
+            let mut object = object;
+            let generated = !object::generate_name(&object).is_empty();
+            plain(&mut object);
+            if generated {
+                object::remove(&mut object, &["metadata", "name"]);
+            }
+            lines.push(format!("{} {object}", kind.plural));
+        }
+        lines.sort();
+        lines.join("\n")
+    }
+}
+
+pub(crate) fn kind(group: &str, name: &str) -> &'static Kind {
+    schema::kind(group, "v1", name).unwrap()
+}
+
+fn manager() -> Manager {
+    Manager::new(crate::all_loops("the certificate"))
+}
+
+fn selected(fields: &str, object: &Object) -> bool {
+    match fields.split_once('=') {
+        None => true,
+        Some(("metadata.name", name)) => object::name(object) == name,
+        Some(("metadata.namespace", namespace)) => object::namespace(object) == namespace,
+        Some(other) => panic!("no informer selects by {other:?}"),
+    }
+}
+
+/// Takes away what depends on chance.
+fn plain(value: &mut Value) {
+    const CHANCE: [&str; 14] = [
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "generation",
+        "observedGeneration",
+        "lastTransitionTime",
+        "lastUpdateTime",
+        "lastHeartbeatTime",
+        "timeAdded",
+        "podIP",
+        "nodeName",
+        "addresses",
+        "endpoints.kubernetes.io/last-change-trigger-time",
+    ];
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, _| !CHANCE.contains(&key.as_str()));
+            if map.contains_key("targetRef") {
+                map.remove("targetRef");
+            }
+            map.values_mut().for_each(plain);
+        }
+        Value::Array(items) => {
+            items.iter_mut().for_each(plain);
+            items.sort_by_key(Value::to_string);
+        }
+        _ => {}
+    }
+}
