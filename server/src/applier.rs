@@ -91,7 +91,8 @@ pub struct ApplyEffects {
     pub replies: Vec<(ReplySlot, Reply)>,
     /// Applied through here; the members' changes come first.
     pub applied: Option<u64>,
-    pub conf_changes: Vec<(u64, raft::ConfChange)>,
+    /// By index; `None`: refused.
+    pub conf_changes: Vec<(u64, Option<raft::ConfChange>)>,
     /// The store's revision, when it moved.
     pub advanced: Option<i64>,
     /// Server-made requests for the log: expired leases, checkpoints of leases.
@@ -295,6 +296,18 @@ impl Applier {
         state::members(self.state.store.root())
     }
 
+    pub fn cluster_version(&self) -> Result<Option<String>, Error> {
+        state::cluster_version(self.state.store.root())
+    }
+
+    pub fn applied_term(&self) -> u64 {
+        self.state.store.root().applied().term
+    }
+
+    pub fn removed_members(&self) -> Result<Vec<u64>, Error> {
+        state::removed(self.state.store.root())
+    }
+
     /// An error is final; one that concerns the request alone goes to its client.
     fn apply(
         &mut self,
@@ -334,9 +347,17 @@ impl Applier {
             }
             raft::EntryKind::ConfChange | raft::EntryKind::ConfChangeV2 => {
                 let change = decode_conf_change(&entry);
-                self.state.apply_conf_change(position, &change)?;
+                let result = self.state.apply_conf_change(position, &change);
+                if let Err(Error::Damaged(what)) = result {
+                    return Err(Error::Damaged(what));
+                }
                 effects.cluster_changed = true;
+                let change = result.is_ok().then_some(change);
                 effects.conf_changes.push((entry.index, change));
+                if let Some(slot) = reply {
+                    let answer = self.answer(result.map(|()| Outcome::Done));
+                    effects.replies.push((slot, answer));
+                }
             }
         }
         Ok(())

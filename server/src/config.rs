@@ -27,6 +27,9 @@ pub const ETCD_VERSION: &str = "3.7.3";
 /// The cluster version that belongs to [`ETCD_VERSION`].
 pub const CLUSTER_VERSION: &str = "3.7.0";
 
+/// The oldest version that members can speak together.
+pub const MIN_CLUSTER_VERSION: &str = "3.0.0";
+
 /// Room a message has beyond `--max-request-bytes`: gRPC refuses what is larger.
 pub const GRPC_OVERHEAD_BYTES: usize = 512 * 1024;
 
@@ -46,6 +49,9 @@ pub struct Config {
     pub initial_cluster: Vec<Member>,
     pub initial_cluster_token: String,
     pub initial_cluster_state: ClusterState,
+    pub strict_reconfig_check: bool,
+    pub max_learners: usize,
+    pub force_new_cluster: bool,
     pub heartbeat_interval: Duration,
     pub election_timeout: Duration,
     pub pre_vote: bool,

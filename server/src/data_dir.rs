@@ -6,6 +6,8 @@
 //! DIR/member/store/      the page file
 //! ```
 
+mod force;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use sha1::{Digest, Sha1};
 use storage::mvcc::Store;
 use storage::vfs::{Lock, Vfs};
 
-use crate::config::{ClusterState, Config, Url};
+use crate::config::{CLUSTER_VERSION, ClusterState, Config, Url};
 use crate::error::Error;
 use crate::replay;
 use crate::state::{self, MemberInfo, State};
@@ -33,6 +35,8 @@ pub enum Unusable {
     OfEtcd(PathBuf),
     /// The log belongs to someone else than the flags say.
     Foreign(PathBuf),
+    /// The cluster is not one to found, or to join. The text is etcd's.
+    Start(String),
 }
 
 pub struct DataDir {
@@ -47,20 +51,33 @@ pub struct DataDir {
     pub cluster_id: u64,
     /// Nothing was there: a new cluster begins.
     pub is_new: bool,
+    /// The members as others told them, before the log does.
+    pub remotes: Vec<MemberInfo>,
     /// Held for as long as this value lives.
     pub lock: Box<dyn Lock>,
+}
+
+/// What was found in a directory.
+pub enum Found {
+    Used(Box<DataDir>),
+    /// Nothing: a cluster is to be founded, or joined.
+    Empty(Box<EmptyDir>),
+}
+
+/// A directory that belongs to nobody yet.
+pub struct EmptyDir {
+    vfs: Arc<dyn Vfs>,
+    store_dir: PathBuf,
+    state: State,
+    log: LogWriter,
+    lock: Box<dyn Lock>,
 }
 
 impl DataDir {
     /// Opens `config.data_dir`, or founds a new cluster in it. `seed` is unlike that of any other
     /// start.
     pub fn open(vfs: Arc<dyn Vfs>, config: &Config, seed: u64) -> Result<DataDir, Unusable> {
-        let options = raft::durable::Options {
-            seed,
-            kept_entries: config.kept_entries(),
-            ..Default::default()
-        };
-        DataDir::open_with(vfs, config, options)
+        DataDir::open_with(vfs, config, log_options(config, seed))
     }
 
     /// With the log's files as `options` say.
@@ -69,6 +86,27 @@ impl DataDir {
         config: &Config,
         options: raft::durable::Options,
     ) -> Result<DataDir, Unusable> {
+        match DataDir::find_with(vfs, config, options)? {
+            Found::Used(data) => Ok(*data),
+            Found::Empty(_) if joins(config) => {
+                let text = "a cluster is joined by asking its members, and nobody asked".to_owned();
+                Err(Unusable::Start(text))
+            }
+            Found::Empty(empty) => empty.found(config),
+        }
+    }
+
+    /// Opens `config.data_dir`.
+    pub fn find(vfs: Arc<dyn Vfs>, config: &Config, seed: u64) -> Result<Found, Unusable> {
+        DataDir::find_with(vfs, config, log_options(config, seed))
+    }
+
+    /// With the log's files as `options` say.
+    pub fn find_with(
+        vfs: Arc<dyn Vfs>,
+        config: &Config,
+        options: raft::durable::Options,
+    ) -> Result<Found, Unusable> {
         let member_dir = config.data_dir.join("member");
         refuse_etcd(&*vfs, &member_dir)?;
         let (log_dir, store_dir) = (member_dir.join("log"), member_dir.join("store"));
@@ -84,63 +122,51 @@ impl DataDir {
 
         let store = Store::open(Arc::clone(&vfs), &store_dir, Default::default())?;
         let mut state = State::new(store, min_lease_ttl(config.election_timeout))?;
-        let (mut log, opened, replayed) =
+        state.max_learners = config.max_learners;
+        let (log, opened, replayed) =
             replay::open_log(Arc::clone(&vfs), &log_dir, &mut state, options)?;
-        let (member_id, cluster_id, recovered, is_new) = match opened.metadata {
-            Some(metadata) => {
-                let (member_id, cluster_id) =
-                    decode_metadata(&metadata).ok_or_else(|| Unusable::Foreign(log_dir.clone()))?;
-                (member_id, cluster_id, opened.recovered, false)
-            }
-            None if joins(config) => {
-                let text = "joining a running cluster is not supported by Stele yet";
-                let error = Error::Other(tonic::Code::Unimplemented, text.to_owned());
-                return Err(Unusable::State(error));
-            }
-            None => {
-                let founding = Founding::of(config);
-                let recovered = founding.write(&mut log)?;
-                (founding.member_id, founding.cluster_id, recovered, true)
-            }
-        };
-        Ok(DataDir {
+        refuse_downgrade(&state)?;
+        let empty = EmptyDir {
             vfs,
             store_dir,
             state,
-            replayed,
             log,
-            recovered,
-            member_id,
-            cluster_id,
-            is_new,
             lock,
-        })
-    }
-
-    /// Those who vote as of the store's newest entry. Before the first checkpoint the store knows
-    /// of nobody yet: then they are those that the log begins with.
-    pub fn voters(&self) -> Result<Vec<u64>, Unusable> {
-        let mut voters: Vec<u64> = state::members(self.state.store.root())?
-            .iter()
-            .filter(|member| !member.is_learner)
-            .map(|member| member.id)
-            .collect();
-        if self.state.store.root().applied().index == 0 {
-            let founding = self.recovered.entries.iter().take_while(|entry| {
-                entry.kind == raft::EntryKind::ConfChange && entry.term == FOUNDING_TERM
-            });
-            voters.extend(
-                founding
-                    .filter_map(|entry| raft::wire::decode_conf_change(&entry.data).ok())
-                    .map(|change| change.node),
-            );
+        };
+        let Some(metadata) = opened.metadata else {
+            return Ok(Found::Empty(Box::new(empty)));
+        };
+        let (member_id, cluster_id) =
+            decode_metadata(&metadata).ok_or(Unusable::Foreign(log_dir))?;
+        let mut data = DataDir {
+            recovered: opened.recovered,
+            replayed,
+            is_new: false,
+            ..empty.belonging_to(member_id, cluster_id)
+        };
+        if config.force_new_cluster {
+            force::keep_only(&mut data)?;
         }
-        Ok(voters)
+        Ok(Found::Used(Box::new(data)))
     }
-}
 
-impl DataDir {
-    /// Everybody, as of the store's newest entry or the log's first ones.
+    /// This member was removed from its cluster, and that was applied here.
+    pub fn was_removed(&self) -> Result<bool, Unusable> {
+        Ok(state::removed(self.state.store.root())?.contains(&self.member_id))
+    }
+
+    /// Those who vote, and those who learn, as `members` has them.
+    pub fn voters_and_learners(&self) -> Result<(Vec<u64>, Vec<u64>), Unusable> {
+        let members = self.members()?;
+        let ids = |learners| {
+            let of_kind = members.iter().filter(|m| m.is_learner == learners);
+            of_kind.map(|member| member.id).collect()
+        };
+        Ok((ids(false), ids(true)))
+    }
+
+    /// Everybody, as of the store's newest entry. Before the first checkpoint the store knows of
+    /// nobody yet: then they are those that the log begins with.
     pub fn members(&self) -> Result<Vec<MemberInfo>, Unusable> {
         let mut members = state::members(self.state.store.root())?;
         if self.state.store.root().applied().index == 0 {
@@ -153,6 +179,51 @@ impl DataDir {
                 .extend(changes.filter_map(|change| serde_json::from_slice(&change.context).ok()));
         }
         Ok(members)
+    }
+}
+
+impl EmptyDir {
+    /// Writes the first entries of a new cluster.
+    pub fn found(mut self, config: &Config) -> Result<DataDir, Unusable> {
+        let founding = Founding::of(config);
+        let recovered = founding.write(&mut self.log)?;
+        Ok(DataDir {
+            recovered,
+            ..self.belonging_to(founding.member_id, founding.cluster_id)
+        })
+    }
+
+    /// Takes the place that a running cluster keeps for this member. The log stays empty: all of it
+    /// comes from the others, who are `members`.
+    pub fn join(
+        mut self,
+        member_id: u64,
+        cluster_id: u64,
+        members: Vec<MemberInfo>,
+    ) -> Result<DataDir, Unusable> {
+        self.log
+            .set_metadata(&encode_metadata(member_id, cluster_id));
+        self.log.sync()?;
+        Ok(DataDir {
+            remotes: members,
+            ..self.belonging_to(member_id, cluster_id)
+        })
+    }
+
+    fn belonging_to(self, member_id: u64, cluster_id: u64) -> DataDir {
+        DataDir {
+            vfs: self.vfs,
+            store_dir: self.store_dir,
+            state: self.state,
+            replayed: 0,
+            log: self.log,
+            recovered: Recovered::default(),
+            member_id,
+            cluster_id,
+            is_new: true,
+            remotes: Vec::new(),
+            lock: self.lock,
+        }
     }
 }
 
@@ -191,6 +262,14 @@ impl Founding {
     }
 }
 
+fn log_options(config: &Config, seed: u64) -> raft::durable::Options {
+    raft::durable::Options {
+        seed,
+        kept_entries: config.kept_entries(),
+        ..Default::default()
+    }
+}
+
 /// The shortest lease, in seconds: one and a half election timeouts, so that an election does not
 /// end it.
 fn min_lease_ttl(election_timeout: Duration) -> i64 {
@@ -198,8 +277,23 @@ fn min_lease_ttl(election_timeout: Duration) -> i64 {
 }
 
 /// To found it anew would make two clusters of one, under the same ids.
-fn joins(config: &Config) -> bool {
-    config.initial_cluster_state == ClusterState::Existing && config.initial_cluster.len() > 1
+pub(crate) fn joins(config: &Config) -> bool {
+    config.initial_cluster_state == ClusterState::Existing
+}
+
+/// A cluster speaks a version that all its members know.
+fn refuse_downgrade(state: &State) -> Result<(), Unusable> {
+    let minor = |version: &str| -> Option<(u64, u64)> {
+        let mut numbers = version.split('.').map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    };
+    let decided = state::cluster_version(state.store.root())?;
+    match decided.as_deref().and_then(minor) > minor(CLUSTER_VERSION) {
+        false => Ok(()),
+        true => Err(Unusable::Start(
+            "invalid downgrade; server version is lower than determined cluster version".to_owned(),
+        )),
+    }
 }
 
 /// A data directory of etcd holds all that Stele would need, in another form.
@@ -216,7 +310,8 @@ fn refuse_etcd(vfs: &dyn Vfs, member_dir: &Path) -> Result<(), Unusable> {
     Ok(())
 }
 
-fn founders(config: &Config) -> Vec<MemberInfo> {
+/// As the flags name them.
+pub(crate) fn founders(config: &Config) -> Vec<MemberInfo> {
     let member = |name: &str, urls: &[Url]| {
         let mut peer_urls: Vec<String> = urls.iter().map(Url::to_string).collect();
         peer_urls.sort();
@@ -238,6 +333,12 @@ fn founders(config: &Config) -> Vec<MemberInfo> {
 /// etcd's: the first eight bytes of a hash over the sorted peer URLs and the token.
 fn member_id(sorted_peer_urls: &[String], token: &str) -> u64 {
     hash_id(&[sorted_peer_urls.concat().as_bytes(), token.as_bytes()].concat())
+}
+
+/// etcd's, for one that is added at `time` of the clock on the wall: its token is no part of it.
+pub(crate) fn new_member_id(sorted_peer_urls: &[String], time: Duration) -> u64 {
+    let seconds = time.as_secs().to_string();
+    hash_id(&[sorted_peer_urls.concat().as_bytes(), seconds.as_bytes()].concat())
 }
 
 fn cluster_id(members: impl Iterator<Item = u64>) -> u64 {
@@ -292,6 +393,7 @@ impl fmt::Display for Unusable {
         match self {
             Unusable::Storage(error) => error.fmt(f),
             Unusable::State(error) => error.fmt(f),
+            Unusable::Start(text) => f.write_str(text),
             Unusable::Locked(dir) => write!(
                 f,
                 "{} is in use by another server; stop that one, or give this one its own --data-dir",

@@ -58,6 +58,16 @@ errors! {
     LeaseNotFound => NotFound, "requested lease not found";
     LeaseExists => FailedPrecondition, "lease already exists";
     MemberNotFound => NotFound, "member not found";
+    MemberExists => FailedPrecondition, "member ID already exist";
+    PeerUrlExists => FailedPrecondition, "Peer URLs already exists";
+    NotLearner => FailedPrecondition, "can only promote a learner member";
+    LearnerNotReady => FailedPrecondition, "can only promote a learner member which is in sync with leader";
+    TooManyLearners => FailedPrecondition, "too many learner members in cluster";
+    BadMemberUrls => InvalidArgument, "given member URLs are invalid";
+    NotSupportedForLearner => FailedPrecondition, "rpc not supported for learner";
+    Unhealthy => Unavailable, "unhealthy cluster";
+    // Defined as FailedPrecondition in etcd, yet what reaches a client is Unknown.
+    NotEnoughStarted => Unknown, "re-configuration failed due to not enough started members";
     NotLeader => FailedPrecondition, "not leader";
     BadLeaderTransferee => FailedPrecondition, "bad leader transferee";
     NoLeader => Unavailable, "no leader";

@@ -36,6 +36,11 @@ pub enum Outcome {
     LeaseGrant(pb::LeaseGrantResponse),
     Alarm(Vec<pb::AlarmMember>),
     Lease(LeaseAnswer),
+    /// Newest entries known to be durable at a member and at its leader.
+    Progress {
+        matched: u64,
+        leader: u64,
+    },
     /// The change has nothing to tell beyond that it happened.
     Done,
 }
@@ -136,7 +141,18 @@ pub enum MemberEvent {
     /// A membership change was applied; comes before `Applied` of the same index.
     ConfChanged {
         index: u64,
+        /// `None`: refused.
+        change: Option<raft::ConfChange>,
+    },
+    /// A change of the members; its id is that of nobody else's.
+    Configure {
         change: raft::ConfChange,
+        reply: ReplySlot,
+    },
+    /// How far has this member's log come, compared with the leader's?
+    Progress {
+        id: u64,
+        reply: ReplySlot,
     },
     /// From another member.
     Receive(raft::Message),

@@ -1,6 +1,8 @@
 //! One server from its start to its stop: opens what it needs in order, says so in the log, and
 //! closes in the opposite order. The lines and their order are those that tools wait for.
 
+mod versions;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +12,13 @@ use storage::vfs::Vfs;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::compactor::Compactor;
-use crate::config::{CLUSTER_VERSION, Config, ETCD_VERSION};
-use crate::data_dir::{DataDir, Unusable};
+use crate::config::{Config, ETCD_VERSION};
+use crate::data_dir::{self, DataDir, Found, Unusable};
 use crate::error::Error;
 use crate::event::LeaseCall;
 use crate::metrics::Metrics;
 use crate::node::Node;
+use crate::peer::{REMOVED, join};
 use crate::request::Request;
 use crate::runtime::{self, Clock, Running};
 use crate::serve::{BindError, Listeners};
@@ -26,6 +29,12 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// How often a starting member asks whether there is a leader.
 const ELECTION_POLL: Duration = Duration::from_millis(2);
+
+/// What a server that was not stopped by a signal returns: the process ends well.
+const NO_SIGNAL: i32 = 0;
+
+/// How long a member that was removed stays: etcd's.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Leases in one checkpoint entry at the stop.
 const LEASES_PER_ENTRY: usize = 10_000;
@@ -50,8 +59,14 @@ pub fn run(config: Config, vfs: Arc<dyn Vfs>) -> Result<i32, StartError> {
 async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError> {
     let mut listeners = Listeners::bind(&config).await.map_err(StartError::Bind)?;
     let seed = runtime::unix_time().as_nanos() as u64;
-    let data = DataDir::open(vfs, &config, seed).map_err(StartError::DataDir)?;
+    let data = open(vfs, &config, seed)
+        .await
+        .map_err(StartError::DataDir)?;
     log_start(&config, &data);
+    if data.was_removed().map_err(StartError::DataDir)? {
+        say_removed();
+        return Ok(NO_SIGNAL);
+    }
     let metrics = Arc::new(Metrics::default());
     let workers = Arc::new(Workers::start(Workers::suitable_count()).map_err(StartError::Runtime)?);
     let running = runtime::start(data, &config, Arc::clone(&metrics), &workers)
@@ -60,11 +75,13 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError
     running.peers.serve(for_peers, &running.node);
     tokio::select! {
         published = publish(&running.node, &config) => published.map_err(StartError::Publish)?,
-        signal = wait_for_signal() => {
+        signal = wait_for_end(&running) => {
             let _ = tokio::task::spawn_blocking(move || Running::stop(running)).await;
             return Ok(signal);
         }
     }
+    let watching = tokio::spawn(running.node.clone().keep_watch_over_leader());
+    let asking = tokio::spawn(versions::keep(running.node.clone()));
 
     let (stop, stopping) = tokio::sync::watch::channel(false);
     let (node, for_serving) = (running.node.clone(), Arc::clone(&config));
@@ -73,8 +90,10 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError
     crate::signals::notify_ready();
     let compacting = tokio::spawn(compact_by_itself(running.node.clone(), Arc::clone(&config)));
 
-    let signal = wait_for_signal().await;
-    compacting.abort();
+    let signal = wait_for_end(&running).await;
+    for task in [compacting, watching, asking] {
+        task.abort();
+    }
     tracing::info!(name = config.name, "closing etcd server");
     let handed_over = running.node.is_leader() && hand_over(&running.node).await;
     let _ = stop.send(true);
@@ -136,18 +155,44 @@ async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
         ),
         "published local member to cluster through raft"
     );
-    if node.cluster_version()?.as_deref() != Some(CLUSTER_VERSION) {
-        tracing::info!(
-            "cluster-version" = CLUSTER_VERSION,
-            "set initial cluster version"
-        );
-        let ver = CLUSTER_VERSION.to_owned();
-        node.propose(Request::ClusterVersionSet(
-            membershippb::ClusterVersionSetRequest { ver },
-        ))
-        .await?;
+    if node.is_leader() && node.cluster_version()?.is_none() {
+        versions::decide(node).await?;
     }
     Ok(())
+}
+
+/// Opens the data directory; an empty one becomes that of a new cluster, or of a running one.
+async fn open(vfs: Arc<dyn Vfs>, config: &Config, seed: u64) -> Result<DataDir, Unusable> {
+    let empty = match DataDir::find(vfs, config, seed)? {
+        Found::Used(data) => return Ok(*data),
+        Found::Empty(empty) => empty,
+    };
+    if data_dir::joins(config) {
+        let joined = join::join(config).await.map_err(Unusable::Start)?;
+        return empty.join(joined.member_id, joined.cluster_id, joined.members);
+    }
+    let asked = join::refuse_bootstrapped(config).await;
+    asked.map_err(Unusable::Start)?;
+    empty.found(config)
+}
+
+/// A signal's number, or none when this member has no cluster any more.
+async fn wait_for_end(running: &Running) -> i32 {
+    tokio::select! {
+        signal = wait_for_signal() => signal,
+        () = running.peers.gone() => {
+            say_removed();
+            // Others may need this member to elect who goes on without it.
+            tokio::time::sleep(FAREWELL).await;
+            NO_SIGNAL
+        }
+    }
+}
+
+/// The lines that operators look for.
+fn say_removed() {
+    tracing::warn!(error = REMOVED, "server error");
+    tracing::warn!("data-dir used by this member must be removed");
 }
 
 async fn wait_for_signal() -> i32 {
@@ -167,13 +212,10 @@ async fn wait_for_signal() -> i32 {
 
 /// Gives leadership to another voter, if there is one that takes it.
 async fn hand_over(node: &Node) -> bool {
-    let me = node.identity().member_id;
-    let members = node.members().unwrap_or_default();
-    let mut others = members.iter().filter(|m| m.id != me && !m.is_learner);
-    let Some(to) = others.next() else {
+    let Some(to) = node.heir() else {
         return false;
     };
-    let done = tokio::time::timeout(GRACE, node.transfer(to.id)).await;
+    let done = tokio::time::timeout(GRACE, node.transfer(to)).await;
     matches!(done, Ok(Ok(())))
 }
 

@@ -1,18 +1,22 @@
 //! Actor 1: the member of the cluster. Owns [`Raft`] and remembers who waits for which entry.
 //! Plain values in and out; the shell runs it on a thread of its own.
 
+mod changes;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use raft::{
-    Body, Input, Message, NOBODY, Now, Output, Position, Proposed, Raft, Refused, RoleChange,
+    Body, EntryKind, Input, Message, NOBODY, Now, Output, Position, Proposed, Raft, Refused,
+    RoleChange, RoleKind,
 };
 use storage::mvcc::View;
 
 use crate::error::Error;
-use crate::event::{Committed, MemberEvent, Proposal, Reply, ReplySlot};
+use crate::event::{Applied, Committed, MemberEvent, Outcome, Proposal, Reply, ReplySlot};
 use crate::request::Request;
 use crate::snapshot::Received;
+use changes::Changes;
 
 /// Entries of a write that is not worth a thread of its own.
 const LONE_ENTRIES: usize = 4;
@@ -26,7 +30,9 @@ pub struct Member {
     forwarded_until: VecDeque<(Now, u64)>,
     /// What came while nobody led, and when its clients stop waiting.
     held: VecDeque<(Now, Proposal)>,
-    /// Proposals of other members that came while leadership is being handed over.
+    changes: Changes,
+    /// Proposals of other members that came while leadership is being handed over, or while
+    /// another change of the members is under way.
     held_messages: Vec<Message>,
     /// A leader whose connection was closed by its end: what is sent to it now is lost for sure.
     suspect: u64,
@@ -95,6 +101,7 @@ impl Member {
             forwarded: HashMap::new(),
             forwarded_until: VecDeque::new(),
             held: VecDeque::new(),
+            changes: Changes::default(),
             held_messages: Vec::new(),
             suspect: NOBODY,
             reads: BTreeMap::new(),
@@ -174,10 +181,17 @@ impl Member {
                 MemberEvent::SnapshotInstalled => Input::SnapshotInstalled { ok: true },
                 MemberEvent::Durable { ticket } => Input::Durable { ticket },
                 MemberEvent::Applied { index } => Input::Applied { index },
-                MemberEvent::ConfChanged { index, change } => Input::ConfChanged {
-                    index,
-                    change: Some(change),
-                },
+                MemberEvent::ConfChanged { index, change } => Input::ConfChanged { index, change },
+                MemberEvent::Configure { change, reply } => {
+                    if let Err(reply) = self.changes.push(now, change, reply) {
+                        effects.replies.push((reply, Err(Error::TooManyRequests)));
+                    }
+                    continue;
+                }
+                MemberEvent::Progress { id, reply } => {
+                    effects.replies.push((reply, self.progress(id)));
+                    continue;
+                }
                 MemberEvent::Stop => {
                     effects.stop = true;
                     continue;
@@ -198,6 +212,7 @@ impl Member {
         if !proposals.is_empty() {
             self.propose(now, proposals, effects);
         }
+        self.configure(now, effects);
         if !reads.is_empty() {
             self.read(now, now, reads, effects);
         }
@@ -216,9 +231,12 @@ impl Member {
 
     /// A proposal that raft would drop now and take, or pass on, in a moment.
     fn is_to_wait(&self, message: &Message) -> bool {
-        matches!(message.body, Body::Propose { .. })
-            && self.held_messages.len() < HELD_MESSAGES_MAX
-            && self.hands_over()
+        let Body::Propose { entries } = &message.body else {
+            return false;
+        };
+        let changes = entries.iter().any(|e| e.kind != EntryKind::Normal);
+        self.held_messages.len() < HELD_MESSAGES_MAX
+            && (self.hands_over() || (changes && self.raft.conf_pending()))
     }
 
     fn let_go(&mut self, now: Now, effects: &mut MemberEffects) {
@@ -229,8 +247,48 @@ impl Member {
             return;
         }
         for message in std::mem::take(&mut self.held_messages) {
-            self.step(now, Input::Receive(message), effects);
+            match self.is_to_wait(&message) {
+                true => self.held_messages.push(message),
+                false => self.step(now, Input::Receive(message), effects),
+            }
         }
+    }
+
+    /// Changes of the members go one at a time, as far as can be known here.
+    fn configure(&mut self, now: Now, effects: &mut MemberEffects) {
+        self.changes.forget(now);
+        while self.changes.is_waiting() {
+            let leader = self.raft.status().leader;
+            let can_go = leader != NOBODY && leader != self.suspect && !self.hands_over();
+            if !can_go || self.raft.conf_pending() {
+                return;
+            }
+            let Some(proposal) = self.changes.next() else {
+                return;
+            };
+            self.step(now, Input::Propose(vec![proposal]), effects);
+        }
+    }
+
+    /// Only a leader knows.
+    fn progress(&self, id: u64) -> Reply {
+        let status = self.raft.status();
+        if status.role != RoleKind::Leader {
+            return Err(Error::NotLeader);
+        }
+        let matched = match id == status.id {
+            true => status.durable,
+            false => {
+                let peers = self.raft.peers();
+                let peer = peers.iter().find(|peer| peer.id == id);
+                peer.ok_or(Error::MemberNotFound)?.matched
+            }
+        };
+        let leader = status.durable;
+        Ok(Applied {
+            outcome: Outcome::Progress { matched, leader },
+            revision: 0,
+        })
     }
 
     /// Asks for the index from which on `slots` may be answered.
@@ -369,6 +427,16 @@ impl Member {
             }
         }
         for entry in std::mem::take(&mut self.output.committed) {
+            if entry.kind != EntryKind::Normal {
+                // Those who wait for it do so by its id, wherever in the log it came to stand.
+                let _ = take_waiting(&mut self.waiting, entry.position(), effects);
+                effects.committed.push(Committed {
+                    reply: self.changes.take(&entry),
+                    request: None,
+                    entry,
+                });
+                continue;
+            }
             let (request, reply) = match take_waiting(&mut self.waiting, entry.position(), effects)
             {
                 Some(waiting) => (Some(waiting.request), waiting.reply),

@@ -1,6 +1,8 @@
 //! The server as its request handlers see it: changes go into the log, reads come from a view of
 //! the published root. Cheap to clone; every gRPC and HTTP handler holds one.
 
+pub(crate) mod members;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,6 +32,9 @@ const MAX_IN_FLIGHT: usize = 32_768;
 /// etcd's: 5 s for disk and queues plus two election timeouts.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// etcd's: streams are dear to open again.
+const LOOKS_WITHOUT_LEADER: u32 = 3;
+
 /// How often a transfer of leadership looks whether it is done.
 const TRANSFER_POLL: Duration = Duration::from_millis(2);
 
@@ -52,18 +57,24 @@ pub struct Limits {
     /// 0: no quota.
     pub quota_bytes: u64,
     pub election_timeout: Duration,
+    /// Refuse changes of the members that could cost the quorum.
+    pub strict_reconfig_check: bool,
 }
 
 /// Figures that the actors keep up to date for everybody.
 #[derive(Debug, Default)]
 pub struct Shared {
     pub term: AtomicU64,
-    /// Nobody else votes here: what is acknowledged is applied.
+    /// Nobody else votes here.
     pub sole_voter: AtomicBool,
+    /// This member only learns.
+    pub learner: AtomicBool,
     /// 0: none known.
     pub leader: AtomicU64,
     pub committed: AtomicU64,
     pub applied: AtomicU64,
+    /// Of the entry at `applied`; written after what it did is visible.
+    pub applied_term: AtomicU64,
     pub leader_changes: AtomicU64,
     pub db_bytes: AtomicU64,
     pub db_bytes_in_use: AtomicU64,
@@ -98,6 +109,8 @@ pub(crate) struct Inner {
     pub metrics: Arc<Metrics>,
     pub peers: Peers,
     pub introduction: Introduction,
+    /// Told when no leader has been known for long.
+    pub leader_lost: tokio::sync::watch::Sender<()>,
 }
 
 impl Node {
@@ -154,15 +167,23 @@ impl Node {
 
     /// After this, `view` shows every change that was acknowledged before the call.
     ///
-    /// A leader without fellow voters need not ask anyone: what is acknowledged has been applied,
-    /// and what is applied has been published.
     pub async fn linearizable(&self) -> Result<(), Error> {
-        if self.0.shared.sole_voter.load(Ordering::Acquire) && self.has_leader() {
+        if self.decides_alone() {
             return Ok(());
         }
         let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
         post(&self.0.member, MemberEvent::Read(slot))?;
         self.wait(reply).await.map(drop)
+    }
+
+    /// A leader without fellow voters need not ask anyone: what it acknowledged has been applied,
+    /// and what is applied has been published. What an earlier leader acknowledged is, too, once
+    /// an entry of this term is.
+    fn decides_alone(&self) -> bool {
+        let shared = &self.0.shared;
+        shared.sole_voter.load(Ordering::Acquire)
+            && self.is_leader()
+            && shared.applied_term.load(Ordering::Acquire) == shared.term.load(Ordering::Acquire)
     }
 
     /// Hands leadership to the voter `to`; returns when someone else leads.
@@ -284,6 +305,27 @@ impl Node {
 
     pub fn has_leader(&self) -> bool {
         self.0.shared.leader.load(Ordering::Relaxed) != 0
+    }
+
+    /// Watches over the leader for as long as the server runs: streams that want one are told when
+    /// there has been none at three looks in a row.
+    pub(crate) async fn keep_watch_over_leader(self) {
+        let mut missed = 0;
+        loop {
+            tokio::time::sleep(self.0.limits.election_timeout).await;
+            missed = match self.has_leader() {
+                true => 0,
+                false => missed + 1,
+            };
+            if missed >= LOOKS_WITHOUT_LEADER {
+                self.0.leader_lost.send_replace(());
+            }
+        }
+    }
+
+    /// Changes when the leader has been lost for long.
+    pub(crate) fn leader_lost(&self) -> tokio::sync::watch::Receiver<()> {
+        self.0.leader_lost.subscribe()
     }
 
     /// Changes and lease questions under way.

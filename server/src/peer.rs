@@ -7,37 +7,45 @@
 
 mod codec;
 mod dial;
+pub(crate) mod join;
 mod lease;
+mod link;
 mod serve;
 mod transfer;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::Builder;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
 use raft::{Body, Message};
 use storage::mvcc::{Reader, View};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
+use crate::config::Url;
 use crate::event::MemberEvent;
 use crate::inbox::Sender;
 use crate::node::Node;
+use crate::runtime::Clock;
 use crate::snapshot::{self, Received, Receiver};
 use crate::state::MemberInfo;
 use codec::Kind;
+use link::Link;
 
-pub(crate) use dial::post;
+pub(crate) use dial::{REMOVED, post};
 pub(crate) use lease::{keep_alive, lease_answer, time_to_live};
 
 /// Messages that wait for one stream: etcd's.
 const STREAM_MESSAGES_MAX: usize = 4096;
 /// Messages that wait for a POST of their own while there is no stream: etcd's.
 const PIPELINE_MESSAGES_MAX: usize = 64;
+/// Peers that our log knows nothing of, at one time.
+const REMOTES_MAX: usize = 64;
 
 /// What members say of themselves in every request to each other.
 #[derive(Clone, Debug)]
@@ -55,11 +63,16 @@ struct Inner {
     me: Introduction,
     member: Sender<MemberEvent>,
     runtime: Handle,
+    clock: Clock,
     peers: RwLock<HashMap<u64, Peer>>,
     /// What states for other members are read from.
     reader: Reader,
     /// Where states of other members go.
     receiver: Receiver,
+    /// Members once, and never again.
+    removed: RwLock<HashSet<u64>>,
+    /// Turns true when this member was removed.
+    gone: watch::Sender<bool>,
 }
 
 struct Peer {
@@ -67,6 +80,11 @@ struct Peer {
     /// By kind; closed while the peer does not read.
     streams: [mpsc::Sender<Message>; 2],
     pipeline: mpsc::Sender<Message>,
+    link: Arc<Link>,
+    /// Known from itself or from others; as far as our log goes it is no member.
+    is_remote: bool,
+    /// We read its streams.
+    is_read: bool,
     tasks: Vec<AbortHandle>,
 }
 
@@ -75,6 +93,7 @@ impl Peers {
     pub fn start(
         me: Introduction,
         member: Sender<MemberEvent>,
+        clock: Clock,
         reader: Reader,
         receiver: Receiver,
     ) -> std::io::Result<Peers> {
@@ -90,9 +109,12 @@ impl Peers {
             me,
             member,
             runtime: handle,
+            clock,
             peers: RwLock::default(),
             reader,
             receiver,
+            removed: RwLock::default(),
+            gone: watch::channel(false).0,
         })))
     }
 
@@ -104,50 +126,119 @@ impl Peers {
         }
     }
 
-    /// Who the others are now.
-    pub fn set_members(&self, members: &[MemberInfo]) {
+    /// Who the others are now, and who was removed.
+    pub fn set_members(&self, members: &[MemberInfo], removed: &[u64]) {
+        *self.0.removed.write() = removed.iter().copied().collect();
+        if removed.contains(&self.0.me.member_id) {
+            self.leave();
+        }
         let mut peers = self.0.peers.write();
         peers.retain(|id, peer| {
-            let stays = members.iter().any(|member| member.id == *id);
+            let stays = members.iter().any(|member| member.id == *id)
+                || (peer.is_remote && !removed.contains(id));
             if !stays {
-                peer.tasks.iter().for_each(AbortHandle::abort);
+                peer.end();
             }
             stays
         });
         for member in members.iter().filter(|m| m.id != self.0.me.member_id) {
-            match peers.get(&member.id) {
-                Some(peer) if peer.target.urls == member.peer_urls => {}
+            match peers.get_mut(&member.id) {
+                Some(peer) if peer.target.urls == member.peer_urls && peer.is_read => {
+                    peer.is_remote = false;
+                }
                 known => {
                     if let Some(peer) = known {
-                        peer.tasks.iter().for_each(AbortHandle::abort);
+                        peer.end();
                     }
-                    let peer = self.connect(member);
-                    peers.insert(member.id, peer);
+                    peers.insert(member.id, self.connect(member, false, true));
                 }
             }
         }
     }
 
-    fn connect(&self, member: &MemberInfo) -> Peer {
+    /// Members as others know them, before our own log tells of them.
+    pub fn add_remotes(&self, members: &[MemberInfo]) {
+        let mut peers = self.0.peers.write();
+        for member in members.iter().filter(|m| m.id != self.0.me.member_id) {
+            peers
+                .entry(member.id)
+                .or_insert_with(|| self.connect(member, true, true));
+        }
+    }
+
+    /// Whoever asks says where it can be answered, should our log not know it yet.
+    fn add_remote(&self, id: u64, urls: &str) {
+        let mut peers = self.0.peers.write();
+        let remotes = peers.values().filter(|peer| peer.is_remote).count();
+        let is_known = id == self.0.me.member_id || peers.contains_key(&id);
+        if is_known || remotes >= REMOTES_MAX || self.is_removed(id) {
+            return;
+        }
+        let peer_urls: Vec<String> = urls.split(',').map(str::to_owned).collect();
+        if peer_urls.iter().all(|url| Url::parse(url).is_ok()) {
+            let member = MemberInfo {
+                id,
+                peer_urls,
+                ..Default::default()
+            };
+            peers.insert(id, self.connect(&member, true, false));
+        }
+    }
+
+    fn connect(&self, member: &MemberInfo, is_remote: bool, is_read: bool) -> Peer {
         let (pipeline, posts) = mpsc::channel(PIPELINE_MESSAGES_MAX);
+        let link = Arc::new(Link::new(self.0.clock));
         let target = dial::Target {
             id: member.id,
             urls: member.peer_urls.clone(),
-            me: self.0.me.clone(),
-            member: self.0.member.clone(),
+            link: Arc::clone(&link),
+            peers: self.clone(),
         };
         let runtime = &self.0.runtime;
-        let tasks = [
-            runtime.spawn(dial::follow(target.clone(), Kind::Message)),
-            runtime.spawn(dial::follow(target.clone(), Kind::MsgApp)),
-            runtime.spawn(dial::pipeline(target.clone(), posts)),
-        ];
+        let mut tasks = vec![runtime.spawn(dial::pipeline(target.clone(), posts))];
+        if is_read {
+            for kind in [Kind::Message, Kind::MsgApp] {
+                tasks.push(runtime.spawn(dial::follow(target.clone(), kind)));
+            }
+        }
         Peer {
             target,
             streams: [closed(), closed()],
             pipeline,
+            link,
+            is_remote,
+            is_read,
             tasks: tasks.iter().map(|task| task.abort_handle()).collect(),
         }
+    }
+
+    /// This member was removed: nobody wants to hear from it again.
+    pub fn leave(&self) {
+        self.0.gone.send_replace(true);
+    }
+
+    /// Returns when this member has been removed.
+    pub async fn gone(&self) {
+        // The sender lives as long as we do.
+        let _ = self.0.gone.subscribe().wait_for(|gone| *gone).await;
+    }
+
+    /// Whether it is a member whose streams are read here, and who may read ours.
+    fn reads(&self, id: u64) -> bool {
+        self.0
+            .peers
+            .read()
+            .get(&id)
+            .is_some_and(|peer| peer.is_read)
+    }
+
+    fn is_removed(&self, id: u64) -> bool {
+        self.0.removed.read().contains(&id)
+    }
+
+    /// For how long this peer has been reachable without a break.
+    pub(crate) fn connected_for(&self, id: u64) -> Option<Duration> {
+        self.0.peers.read().get(&id)?.link.age()
     }
 
     /// Leaves `messages` empty.
@@ -225,7 +316,9 @@ impl Peers {
     fn attach(&self, id: u64, kind: Kind) -> Option<mpsc::Receiver<Message>> {
         let (sender, receiver) = mpsc::channel(STREAM_MESSAGES_MAX);
         let mut peers = self.0.peers.write();
-        peers.get_mut(&id)?.streams[kind as usize] = sender;
+        let peer = peers.get_mut(&id).filter(|peer| peer.is_read)?;
+        peer.streams[kind as usize] = sender;
+        peer.note_up(id);
         Some(receiver)
     }
 
@@ -240,6 +333,16 @@ impl Peers {
 }
 
 impl Peer {
+    fn end(&self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+
+    fn note_up(&self, id: u64) {
+        if self.link.up() {
+            tracing::info!("peer-id" = format!("{id:x}"), "peer became active");
+        }
+    }
+
     fn send(&self, mut message: Message) -> Result<(), ()> {
         let kinds: &[Kind] = match message.body {
             Body::Append { .. } => &[Kind::MsgApp, Kind::Message],
@@ -263,5 +366,7 @@ fn closed() -> mpsc::Sender<Message> {
 /// A member's answer to a question that is no raft message.
 pub(crate) struct Answer {
     pub status: u16,
+    /// As in its header; empty without one.
+    pub cluster_id: String,
     pub body: Bytes,
 }

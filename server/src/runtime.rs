@@ -41,6 +41,7 @@ use crate::metrics::Metrics;
 use crate::node::{Identity, Inner, Limits, Node, RequestIds, Shared};
 use crate::peer::{Introduction, Peers};
 use crate::snapshot::Receiver;
+use crate::state;
 use crate::watch::{Hub, HubHandle};
 use crate::workers::Workers;
 use deliveries::Deliveries;
@@ -83,8 +84,9 @@ pub fn start(
     workers: &Workers,
 ) -> Result<Running, Unusable> {
     let clock = Clock::start();
-    let voters = data.voters()?;
-    let members = data.members()?;
+    let (voters, learners) = data.voters_and_learners()?;
+    let (members, removed) = known_members(&data, config)?;
+    let only_learns = learners.contains(&data.member_id);
     let sole_voter = voters == [data.member_id];
     let limits = raft::Limits {
         kept_entries: config.kept_entries(),
@@ -95,6 +97,7 @@ pub fn start(
         heartbeat: config.heartbeat_interval,
         election_timeout: config.election_timeout,
         pre_vote: config.pre_vote,
+        learners,
         ..raft::Config::new(data.member_id, voters, unix_time().as_nanos() as u64)
     };
     let last_in_log = data.recovered.entries.last().map_or(0, |entry| entry.index);
@@ -119,6 +122,8 @@ pub fn start(
     let (apply_tx, apply_rx) = inbox();
     let shared = Arc::new(Shared::default());
     shared.sole_voter.store(sole_voter, Ordering::Release);
+    shared.learner.store(only_learns, Ordering::Release);
+    metrics.is_learner.set(i64::from(only_learns));
     let introduction = Introduction {
         member_id: data.member_id,
         cluster_id: data.cluster_id,
@@ -132,11 +137,13 @@ pub fn start(
     let peers = Peers::start(
         introduction.clone(),
         member_tx.clone(),
+        clock,
         reader.clone(),
         receiver,
     )
     .unwrap_or_else(|error| fatal("failed to start a thread", &error));
-    peers.set_members(&members);
+    peers.set_members(&members, &removed);
+    peers.add_remotes(&data.remotes);
     let hashes = Arc::new(Hashes::default());
     let for_node = Arc::clone(&metrics);
     let request_ids = Arc::new(RequestIds::new(
@@ -200,7 +207,9 @@ pub fn start(
             max_txn_ops: config.max_txn_ops,
             quota_bytes: config.quota_backend_bytes.unwrap_or(0),
             election_timeout: config.election_timeout,
+            strict_reconfig_check: config.strict_reconfig_check,
         },
+        leader_lost: tokio::sync::watch::channel(()).0,
         admission: Node::new_admission(),
         request_ids,
         clock,
@@ -216,6 +225,24 @@ pub fn start(
         threads,
         _lock: data.lock,
     })
+}
+
+/// Whom to talk to from the start, and to whom not. A cluster of one by force talks to none of its
+/// old members: the log that removes them has yet to be applied.
+fn known_members(
+    data: &DataDir,
+    config: &Config,
+) -> Result<(Vec<state::MemberInfo>, Vec<u64>), Unusable> {
+    let mut removed = state::removed(data.state.store.root())?;
+    let (own, others): (Vec<_>, Vec<_>) = data
+        .members()?
+        .into_iter()
+        .partition(|member| member.id == data.member_id);
+    if config.force_new_cluster {
+        removed.extend(others.iter().map(|member| member.id));
+        return Ok((own, removed));
+    }
+    Ok(([own, others].concat(), removed))
 }
 
 impl Running {

@@ -23,15 +23,20 @@ use crate::event::Outcome;
 use crate::request::Request;
 use crate::snapshot::Received;
 
-pub use cluster::{MemberInfo, cluster_version, member_row, members};
+pub use cluster::{ChangeContext, MemberInfo, cluster_version, member_row, members, removed};
 
 pub use lease::{LeaseRow, lease_keys, lease_row, leases};
 pub use tally::Tally;
+
+/// etcd's default.
+pub const MAX_LEARNERS: usize = 1;
 
 pub struct State {
     pub store: Store,
     /// Seconds; shorter leases are granted this long.
     min_lease_ttl: i64,
+    /// A learner more than so many is refused; the same on every member.
+    pub max_learners: usize,
     /// What `Bucket::Alarm` holds, kept beside it because every change asks.
     alarms: Vec<pb::AlarmMember>,
 }
@@ -54,6 +59,7 @@ impl State {
         Ok(State {
             store,
             min_lease_ttl,
+            max_learners: MAX_LEARNERS,
             alarms,
         })
     }
@@ -126,14 +132,15 @@ impl State {
         }
     }
 
-    /// Applies a membership change from the log.
+    /// Applies a membership change from the log. As with `apply`, an error leaves the data as it
+    /// was, and the applied index moves.
     pub fn apply_conf_change(
         &mut self,
         applied: Applied,
         change: &raft::ConfChange,
     ) -> Result<(), Error> {
         let mut write = self.store.write(applied);
-        cluster::apply_conf_change(&mut write, change)
+        cluster::apply_conf_change(&mut write, change, self.max_learners)
     }
 
     /// Goes on with the state of another member.

@@ -112,6 +112,8 @@ pub(super) struct Cluster {
     pub(super) trace: Vec<String>,
     /// Everything ever applied anywhere, with the machine's hash after it.
     chosen: BTreeMap<Index, (Position, u64)>,
+    /// The term in which whoever applied it first was: leaders of later terms have it.
+    chosen_in: BTreeMap<Index, Term>,
     leaders: BTreeMap<Term, NodeId>,
     /// The members after each change, as whoever applied it first had them.
     confs: BTreeMap<Index, ConfState>,
@@ -315,6 +317,8 @@ impl Cluster {
             );
             node.machine.apply(&entry);
             let now_chosen = (entry.position(), node.machine.hash);
+            let term = node.raft.as_ref().map_or(0, |raft| raft.status().term);
+            self.chosen_in.entry(index).or_insert(term);
             let chosen = *self.chosen.entry(index).or_insert(now_chosen);
             assert_eq!(
                 chosen, now_chosen,
@@ -490,8 +494,10 @@ impl Cluster {
             status.term
         );
         if known.is_none() {
-            // Leader completeness: it has everything ever committed.
-            for (position, _) in self.chosen.values() {
+            // Leader completeness: it has everything that was committed in earlier terms. One that
+            // gets its votes late may find a later term over its head.
+            let earlier = self.chosen_in.iter().filter(|(_, at)| **at < status.term);
+            for (position, _) in earlier.map(|(index, _)| &self.chosen[index]) {
                 let held = raft.term_at(position.index);
                 let gone = held.is_none() && position.index <= status.applied;
                 assert!(

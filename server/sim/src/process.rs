@@ -184,13 +184,14 @@ impl Process {
         let data = DataDir::open_with(Arc::new(disk.clone()), config, options)?;
         let found = data.recovered.clone();
         let receiver = Receiver::new(Arc::clone(&data.vfs), data.store_dir.clone())?;
-        let voters = data.voters()?;
+        let (voters, learners) = data.voters_and_learners()?;
         let sole_voter = voters == [data.member_id];
         let raft_config = raft::Config {
             limits: settings.limits,
             heartbeat: config.heartbeat_interval,
             election_timeout: config.election_timeout,
             pre_vote: config.pre_vote,
+            learners,
             ..raft::Config::new(data.member_id, voters, time_of_day)
         };
         let last_in_log = data.recovered.entries.last().map_or(0, |entry| entry.index);

@@ -51,6 +51,9 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
             "existing" => ClusterState::Existing,
             _ => ClusterState::New,
         },
+        strict_reconfig_check: values.bool("strict-reconfig-check"),
+        max_learners: whole(values, "max-learners") as usize,
+        force_new_cluster: values.bool("force-new-cluster"),
         heartbeat_interval: heartbeat,
         election_timeout: election,
         pre_vote: values.bool("pre-vote"),
@@ -214,7 +217,9 @@ fn members(values: &Values, name: &str) -> Result<Vec<Member>, Invalid> {
             "couldn't find local name {name:?} in the initial cluster configuration"
         )));
     };
-    if own.peer_urls != advertised {
+    // One that joins has told its URLs to the cluster before it starts.
+    let joins = values.text("initial-cluster-state") == "existing";
+    if !joins && own.peer_urls != advertised {
         let all = |urls: &[Url]| urls.iter().map(Url::as_str).collect::<Vec<_>>().join(",");
         let (listed, advertised) = (all(&own.peer_urls), all(advertised));
         return Err(Invalid::start(format!(

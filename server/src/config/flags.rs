@@ -75,7 +75,6 @@ const fn flag(
 }
 
 const TLS: Effect = Effect::Missing("TLS");
-const PEERS: Effect = Effect::Missing("making a cluster of one out of a member");
 const DISCOVERY: Effect = Effect::Missing("discovery");
 const TRACING: Effect = Effect::Missing("distributed tracing");
 
@@ -158,7 +157,7 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
         flag("discovery-fallback", Choice(&["exit", "proxy"]), "exit", Used, "What to do when discovery fails."),
         flag("discovery-srv", Text, "", DISCOVERY, "DNS domain to find the cluster by."),
         flag("discovery-srv-name", Text, "", DISCOVERY, "Suffix of the DNS service name."),
-        flag("strict-reconfig-check", Bool, "true", Moot, "Refuse membership changes that would cost the quorum."),
+        flag("strict-reconfig-check", Bool, "true", Used, "Refuse membership changes that would cost the quorum."),
         flag("pre-vote", Bool, "true", Used, "Ask before an election."),
         flag("auto-compaction-retention", Text, "0", Used, "History to keep: a duration (bare number: hours) or a number of revisions; 0 means all."),
         flag("auto-compaction-mode", Text, "periodic", Used, "How to read the retention: periodic or revision."),
@@ -226,11 +225,11 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
         flag("watch-progress-notify-interval", Duration, "0", Used, "Time between two progress notifications; 0 means 10 minutes."),
         flag("warning-apply-duration", Duration, "100ms", Used, "Log an entry that takes longer to apply."),
         flag("bootstrap-defrag-threshold-megabytes", Uint, "0", Moot, "Free space that makes etcd defragment when it starts."),
-        flag("max-learners", Int, "1", Moot, "Most learners of a cluster."),
+        flag("max-learners", Int, "1", Used, "Most learners of a cluster."),
         flag("downgrade-check-time", Duration, "5s", Moot, "Time between two checks of a downgrade."),
     ]),
     ("Unsafe features", &[
-        flag("force-new-cluster", Bool, "false", PEERS, "Make a cluster of one out of a member."),
+        flag("force-new-cluster", Bool, "false", Used, "Make a cluster of one out of a member."),
         flag("unsafe-no-fsync", Bool, "false", Moot, "Do not sync. Stele always syncs."),
     ]),
 ];

@@ -1,9 +1,10 @@
-//! `etcdserverpb.Cluster`: who the members are. Changing them is missing so far.
+//! `etcdserverpb.Cluster`: who the members are, and changing that.
 
 use etcd_api::etcdserverpb as pb;
 use tonic::{Request as Call, Response, Status};
 
 use crate::node::Node;
+use crate::state::MemberInfo;
 
 pub struct ClusterService {
     node: Node,
@@ -24,55 +25,75 @@ impl pb::cluster_server::Cluster for ClusterService {
         if call.into_inner().linearizable {
             self.node.linearizable().await?;
         }
-        let mut members: Vec<pb::Member> = self
-            .node
-            .members()?
-            .into_iter()
-            .map(|member| pb::Member {
-                id: member.id,
-                name: member.name,
-                peer_urls: member.peer_urls,
-                client_urls: member.client_urls,
-                is_learner: member.is_learner,
-            })
-            .collect();
-        members.sort_by_key(|member| member.id);
         // This service's headers have no revision.
         Ok(Response::new(pb::MemberListResponse {
             header: Some(self.node.header(0)),
-            members,
+            members: listed(self.node.members()?),
         }))
     }
 
     async fn member_add(
         &self,
-        _: Call<pb::MemberAddRequest>,
+        call: Call<pb::MemberAddRequest>,
     ) -> Result<Response<pb::MemberAddResponse>, Status> {
-        Err(missing())
+        let request = call.into_inner();
+        let added = self.node.add_member(&request.peer_urls, request.is_learner);
+        let (member, members) = added.await?;
+        Ok(Response::new(pb::MemberAddResponse {
+            header: Some(self.node.header(0)),
+            member: Some(told(member)),
+            members: listed(members),
+        }))
     }
 
     async fn member_remove(
         &self,
-        _: Call<pb::MemberRemoveRequest>,
+        call: Call<pb::MemberRemoveRequest>,
     ) -> Result<Response<pb::MemberRemoveResponse>, Status> {
-        Err(missing())
+        let members = self.node.remove_member(call.into_inner().id).await?;
+        Ok(Response::new(pb::MemberRemoveResponse {
+            header: Some(self.node.header(0)),
+            members: listed(members),
+        }))
     }
 
     async fn member_update(
         &self,
-        _: Call<pb::MemberUpdateRequest>,
+        call: Call<pb::MemberUpdateRequest>,
     ) -> Result<Response<pb::MemberUpdateResponse>, Status> {
-        Err(missing())
+        let request = call.into_inner();
+        let updated = self.node.update_member(request.id, &request.peer_urls);
+        let members = updated.await?;
+        Ok(Response::new(pb::MemberUpdateResponse {
+            header: Some(self.node.header(0)),
+            members: listed(members),
+        }))
     }
 
     async fn member_promote(
         &self,
-        _: Call<pb::MemberPromoteRequest>,
+        call: Call<pb::MemberPromoteRequest>,
     ) -> Result<Response<pb::MemberPromoteResponse>, Status> {
-        Err(missing())
+        let members = self.node.promote_member(call.into_inner().id).await?;
+        Ok(Response::new(pb::MemberPromoteResponse {
+            header: Some(self.node.header(0)),
+            members: listed(members),
+        }))
     }
 }
 
-fn missing() -> Status {
-    Status::unimplemented("etcdserver: membership changes are not supported by Stele yet")
+fn listed(members: Vec<MemberInfo>) -> Vec<pb::Member> {
+    let mut members: Vec<pb::Member> = members.into_iter().map(told).collect();
+    members.sort_by_key(|member| member.id);
+    members
+}
+
+fn told(member: MemberInfo) -> pb::Member {
+    pb::Member {
+        id: member.id,
+        name: member.name,
+        peer_urls: member.peer_urls,
+        client_urls: member.client_urls,
+        is_learner: member.is_learner,
+    }
 }

@@ -63,6 +63,9 @@ impl raw::kv_server::Kv for KvService {
         call: Call<pb::RangeRequest>,
     ) -> Result<Response<raw::RangeResponse>, Status> {
         let request = call.into_inner();
+        if !request.serializable && self.node.is_learner() {
+            return Err(Error::NotSupportedForLearner.into());
+        }
         check::range(&request)?;
         if !request.serializable {
             self.node.linearizable().await?;

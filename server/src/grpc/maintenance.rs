@@ -90,7 +90,7 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
             raft_applied_index: status.applied_index,
             errors: status.errors,
             db_size_in_use: status.db_size_in_use,
-            is_learner: false,
+            is_learner: self.node.is_learner(),
             storage_version: CLUSTER_VERSION.into(),
             db_size_quota: status.quota,
             downgrade_info: Some(pb::DowngradeInfo::default()),

@@ -129,7 +129,7 @@ async fn run(node: &Node, check: &str) -> Result<(), String> {
                 false => Ok(()),
             }
         }
-        // There are no learners yet.
+        "non_learner" if node.is_learner() => Err("not supported for learner".into()),
         _ => Ok(()),
     }
 }

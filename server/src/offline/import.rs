@@ -204,7 +204,11 @@ fn apply(state: &mut State, entry: &Entry) -> Result<(), String> {
     };
     if entry.kind == Entry::CONF_CHANGE {
         let change = conf_change(entry)?;
-        return state.apply_conf_change(applied, &change).map_err(text);
+        return match state.apply_conf_change(applied, &change) {
+            Err(Error::Damaged(what)) => Err(what),
+            // Refused, as it was when etcd applied it.
+            _ => Ok(()),
+        };
     }
     if entry.kind != Entry::NORMAL {
         return Err(format!("a change of membership of kind {}", entry.kind));

@@ -1,6 +1,7 @@
 //! The dialling end: streams that are read from a peer, and requests to it.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,16 +17,18 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use super::codec::{Decoder, Frame, Kind};
-use super::{Answer, Introduction};
+use super::link::Link;
+use super::{Answer, Introduction, Peers};
 use crate::config::{ETCD_VERSION, Url};
 use crate::event::MemberEvent;
-use crate::inbox::Sender;
 
 /// A stream that says nothing for so long is dead: each side shows life three times as often.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// For a connection to come about, and for the answer to a request.
 const DIAL_PATIENCE: Duration = Duration::from_secs(1);
 const POST_PATIENCE: Duration = Duration::from_secs(5);
+/// etcd's words for a member that nobody talks to any more.
+pub(crate) const REMOVED: &str = "the member has been permanently removed from the cluster";
 /// Between two attempts: etcd's.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -33,8 +36,37 @@ const RETRY: Duration = Duration::from_millis(100);
 pub(super) struct Target {
     pub id: u64,
     pub urls: Vec<String>,
-    pub me: Introduction,
-    pub member: Sender<MemberEvent>,
+    pub link: Arc<Link>,
+    pub peers: Peers,
+}
+
+impl Target {
+    pub(super) fn me(&self) -> &Introduction {
+        self.peers.me()
+    }
+
+    /// Whether anybody was there to be told: not once the member has stopped.
+    fn tell(&self, event: MemberEvent) -> bool {
+        self.peers.0.member.send(event).is_ok()
+    }
+
+    fn note_up(&self) {
+        if self.link.up() {
+            tracing::info!("peer-id" = format!("{:x}", self.id), "peer became active");
+        }
+    }
+
+    fn note_down(&self, action: &str, source: &str, error: &io::Error) {
+        if self.link.down() {
+            let id = format!("{:x}", self.id);
+            let error = format!("failed to {action} {id} on {source} ({error})");
+            tracing::warn!(
+                "peer-id" = id,
+                error,
+                "peer became inactive (message send to peer failed)"
+            );
+        }
+    }
 }
 
 /// Reads one kind of stream from the peer, for ever.
@@ -46,11 +78,7 @@ pub(super) async fn follow(target: Target, kind: Kind) {
         match open(&target, url, kind).await {
             Ok(body) => {
                 let id = format!("{:x}", target.id);
-                tracing::info!(
-                    "remote-peer-id" = id,
-                    stream = kind.path(),
-                    "peer became active"
-                );
+                target.note_up();
                 let ended = read(&target, body, kind).await;
                 let gone = ended.kind() != io::ErrorKind::TimedOut;
                 tracing::warn!(
@@ -59,21 +87,22 @@ pub(super) async fn follow(target: Target, kind: Kind) {
                     error = %ended,
                     "lost TCP streaming connection with remote peer"
                 );
+                target.note_down("read", kind.path(), &ended);
                 if gone {
-                    // Nobody to tell once the member has stopped.
-                    let _ = target
-                        .member
-                        .send(MemberEvent::Disconnected { peer: target.id });
+                    target.tell(MemberEvent::Disconnected { peer: target.id });
                 }
             }
-            Err(error) => tracing::debug!(%error, url, "failed to dial a peer"),
+            Err(error) => {
+                target.note_down("dial", kind.path(), &error);
+                tracing::debug!(%error, url, "failed to dial a peer");
+            }
         }
         tokio::time::sleep(RETRY).await;
     }
 }
 
 async fn open(target: &Target, url: &str, kind: Kind) -> io::Result<Incoming> {
-    let me = &target.me;
+    let me = target.me();
     let path = format!("/raft/stream/{}/{:x}", kind.path(), me.member_id);
     let request = introduced(me, "GET", &path)
         .header("X-Raft-To", format!("{:x}", target.id))
@@ -82,13 +111,28 @@ async fn open(target: &Target, url: &str, kind: Kind) -> io::Result<Incoming> {
     let response = timeout(DIAL_PATIENCE, send(url, request)).await??;
     match response.status().as_u16() {
         200 => Ok(response.into_body()),
+        410 => {
+            target.peers.leave();
+            Err(io::Error::other(REMOVED))
+        }
+        404 => Err(io::Error::other(format!(
+            "peer {:x} failed to find local node {:x}",
+            target.id, me.member_id
+        ))),
+        412 => {
+            let body = timeout(DIAL_PATIENCE, response.into_body().collect()).await?;
+            let body = body.map_err(io::Error::other)?.to_bytes();
+            Err(io::Error::other(
+                String::from_utf8_lossy(&body).trim_end().to_owned(),
+            ))
+        }
         status => Err(io::Error::other(format!("unexpected http status {status}"))),
     }
 }
 
 /// Returns why the stream ended.
 async fn read(target: &Target, mut body: Incoming, kind: Kind) -> io::Error {
-    let mut decoder = Decoder::new(kind, target.id, target.me.member_id);
+    let mut decoder = Decoder::new(kind, target.id, target.me().member_id);
     loop {
         let data = match timeout(SILENCE_MAX, body.frame()).await {
             Err(silence) => return silence.into(),
@@ -100,7 +144,7 @@ async fn read(target: &Target, mut body: Incoming, kind: Kind) -> io::Error {
         loop {
             match decoder.next() {
                 Ok(Some(Frame::Message(message))) => {
-                    if target.member.send(MemberEvent::Receive(message)).is_err() {
+                    if !target.tell(MemberEvent::Receive(message)) {
                         return io::ErrorKind::TimedOut.into();
                     }
                 }
@@ -121,13 +165,22 @@ pub(super) async fn pipeline(target: Target, mut messages: Receiver<Message>) {
         let url = &target.urls[turn % target.urls.len().max(1)];
         let mut bytes = Vec::new();
         raft::wire::encode_message(&message, &mut bytes);
-        let sent = ask(&target.me, url, "/raft", bytes.into()).await;
-        if !sent.is_ok_and(|answer| answer.status == 204) {
-            turn += 1;
-            let _ = target
-                .member
-                .send(MemberEvent::Unreachable { peer: target.id });
-        }
+        let sent = ask(target.me(), url, "/raft", bytes.into()).await;
+        let failed = match sent {
+            Ok(answer) if answer.status == 204 => {
+                target.note_up();
+                continue;
+            }
+            Ok(answer) if answer.status == 403 => {
+                target.peers.leave();
+                io::Error::other(REMOVED)
+            }
+            Ok(answer) => io::Error::other(format!("unexpected http status {}", answer.status)),
+            Err(error) => error,
+        };
+        turn += 1;
+        target.note_down("post", "pipeline", &failed);
+        target.tell(MemberEvent::Unreachable { peer: target.id });
     }
 }
 
@@ -148,19 +201,34 @@ pub(crate) async fn post(
     Err(last)
 }
 
+/// Reads a page of a member that need not know us.
+pub(crate) async fn get(url: &str, path: &str, patience: Duration) -> io::Result<Answer> {
+    let request = Request::builder().uri(path).body(Full::default());
+    let request = request.map_err(io::Error::other)?;
+    timeout(patience, exchange(url, request)).await?
+}
+
+async fn exchange(url: &str, request: Request<Full<Bytes>>) -> io::Result<Answer> {
+    let response = send(url, request).await?;
+    let status = response.status().as_u16();
+    let cluster_id = response.headers().get("X-Etcd-Cluster-ID");
+    let cluster_id = cluster_id.and_then(|id| id.to_str().ok());
+    let cluster_id = cluster_id.unwrap_or_default().to_owned();
+    let body = response.into_body().collect().await;
+    let body = body.map_err(io::Error::other)?.to_bytes();
+    Ok(Answer {
+        status,
+        cluster_id,
+        body,
+    })
+}
+
 async fn ask(me: &Introduction, url: &str, path: &str, body: Bytes) -> io::Result<Answer> {
     let request = introduced(me, "POST", path)
         .header(http::header::CONTENT_TYPE, "application/protobuf")
         .body(Full::new(body))
         .map_err(io::Error::other)?;
-    let asking = async {
-        let response = send(url, request).await?;
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await;
-        let body = body.map_err(io::Error::other)?.to_bytes();
-        Ok(Answer { status, body })
-    };
-    timeout(POST_PATIENCE, asking).await?
+    timeout(POST_PATIENCE, exchange(url, request)).await?
 }
 
 pub(super) async fn send<B>(

@@ -24,9 +24,11 @@ use super::Peers;
 use super::codec::{Encoder, FRAME_BYTES_MAX, Kind};
 use super::lease::{TimeToLiveRequest, TimeToLiveResponse};
 use super::transfer;
-use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
+use crate::config::{CLUSTER_VERSION, ETCD_VERSION, MIN_CLUSTER_VERSION};
+use crate::error::Error;
 use crate::event::{LeaseAnswer, LeaseCall};
 use crate::node::Node;
+use crate::node::members::NOT_LEARNER;
 use crate::snapshot::rows;
 
 /// etcd's: a third of what readers put up with.
@@ -73,22 +75,34 @@ async fn connection(stream: TcpStream, peers: Peers, node: Node) {
 
 async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answer {
     let path = request.uri().path().to_owned();
-    let get = request.method() == Method::GET;
+    let promoted = path.strip_prefix("/members/promote/");
     let posted = ["/raft", "/raft/snapshot", "/leases", "/leases/internal"];
-    let wanted = !posted.contains(&path.as_str());
-    if get != wanted {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+    let posted = posted.contains(&path.as_str());
+    let (wanted, name) = match posted || promoted.is_some() {
+        true => (Method::POST, "POST"),
+        false => (Method::GET, "GET"),
+    };
+    if request.method() != wanted {
+        let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+        let allowed = http::HeaderValue::from_static(name);
+        refusal.headers_mut().insert(http::header::ALLOW, allowed);
+        return refusal;
     }
     let mut response = match path.as_str() {
         "/version" => version(node),
-        "/members" => members(node),
+        "/members" => match node.members() {
+            Ok(members) => json_of(&members),
+            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        },
+        "/downgrade/enabled" => downgrade(node).await,
         "/raft/probing" => json(format!("{{\"OK\":true,\"Now\":\"{}\"}}", now_text())),
         "/raft" => raft(peers, request).await,
         "/raft/snapshot" => snapshot(peers, request).await,
         "/leases" | "/leases/internal" => leases(node, &path, request).await,
-        path => match path.strip_prefix("/raft/stream/") {
-            Some(rest) => stream(peers, rest, &request),
-            None => text(StatusCode::NOT_FOUND, "404 page not found"),
+        path => match (path.strip_prefix("/raft/stream/"), promoted) {
+            (Some(rest), _) => stream(peers, rest, &request),
+            (_, Some(id)) => promote(node, id).await,
+            _ => text(StatusCode::NOT_FOUND, "404 page not found"),
         },
     };
     if let Ok(id) = format!("{:x}", peers.me().cluster_id).parse() {
@@ -100,14 +114,86 @@ async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answe
 }
 
 /// What is wrong with who asks, in etcd's words.
-fn refuse_stranger<B>(peers: &Peers, request: &Request<B>) -> Option<Answer> {
-    let header = |name: &str| request.headers().get(name).and_then(|v| v.to_str().ok());
+pub(super) fn refuse_stranger<B>(peers: &Peers, request: &Request<B>) -> Option<Answer> {
+    let header = |name| header_of(request, name);
+    let refuse = |what| Some(text(StatusCode::PRECONDITION_FAILED, what));
+    // Those who do not say are of a time before it was asked.
+    let server = minor_version(header("X-Server-Version").unwrap_or("2.0.0"));
+    let oldest = minor_version(header("X-Min-Cluster-Version").unwrap_or("2.0.0"));
+    let (min, own) = (
+        minor_version(MIN_CLUSTER_VERSION),
+        minor_version(ETCD_VERSION),
+    );
+    if server.is_none() || server < min || oldest.is_none() || oldest > own {
+        let from = header("X-Server-From").unwrap_or_default();
+        tracing::warn!(
+            "remote-peer-server-name" = from,
+            "failed version compatibility check"
+        );
+        return refuse("incompatible version");
+    }
     let cluster = format!("{:x}", peers.me().cluster_id);
-    match header("X-Etcd-Cluster-ID") {
-        Some(theirs) if theirs != cluster => {
-            Some(text(StatusCode::PRECONDITION_FAILED, "cluster ID mismatch"))
+    if header("X-Etcd-Cluster-ID") != Some(cluster.as_str()) {
+        let theirs = header("X-Etcd-Cluster-ID").unwrap_or_default();
+        tracing::warn!(
+            "remote-peer-cluster-id" = theirs,
+            "request cluster ID mismatch"
+        );
+        return refuse("cluster ID mismatch");
+    }
+    None
+}
+
+/// Remembers where to answer one that our log does not know yet.
+pub(super) fn note_remote<B>(peers: &Peers, request: &Request<B>, from: Option<u64>) {
+    let named = header_of(request, "X-Server-From");
+    let named = named.and_then(|id| u64::from_str_radix(id, 16).ok());
+    if let (Some(id), Some(urls)) = (from.or(named), header_of(request, "X-PeerURLs")) {
+        peers.add_remote(id, urls);
+    }
+}
+
+fn header_of<'a, B>(request: &'a Request<B>, name: &str) -> Option<&'a str> {
+    request.headers().get(name).and_then(|v| v.to_str().ok())
+}
+
+/// Major and minor of a full version.
+fn minor_version(text: &str) -> Option<(u64, u64)> {
+    let mut numbers = text.splitn(3, '.');
+    let (major, minor) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
+    let patch = numbers.next()?;
+    patch
+        .starts_with(|c: char| c.is_ascii_digit())
+        .then_some((major, minor))
+}
+
+/// A follower was asked to promote a learner, and leaves it to us.
+async fn promote(node: &Node, id: &str) -> Answer {
+    let Ok(number) = id.parse::<u64>() else {
+        let what = format!("member {id} not found in cluster");
+        return text(StatusCode::NOT_FOUND, &what);
+    };
+    let error = match node.promote_member(number).await {
+        Ok(members) => return json_of(&members),
+        Err(error) => error,
+    };
+    let id = format!("{number:x}");
+    tracing::warn!("member-id" = id, %error, "failed to promote a member");
+    match error {
+        Error::MemberNotFound => text(StatusCode::NOT_FOUND, "membership: ID not found"),
+        Error::NotLearner => text(StatusCode::PRECONDITION_FAILED, NOT_LEARNER),
+        Error::LearnerNotReady => text(StatusCode::PRECONDITION_FAILED, &error.to_string()),
+        _ => message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
+    }
+}
+
+async fn downgrade(node: &Node) -> Answer {
+    match node.linearizable().await {
+        Ok(()) => page(StatusCode::OK, "text/plain", Bytes::from_static(b"false")),
+        Err(error) => {
+            let what = format!("failed linearized read: {error}");
+            text(StatusCode::INTERNAL_SERVER_ERROR, &what)
         }
-        _ => None,
     }
 }
 
@@ -126,10 +212,14 @@ fn stream(peers: &Peers, rest: &str, request: &Request<Incoming>) -> Answer {
     let Ok(from) = u64::from_str_radix(id, 16) else {
         return text(StatusCode::NOT_FOUND, "invalid from");
     };
-    let to = request
-        .headers()
-        .get("X-Raft-To")
-        .and_then(|to| to.to_str().ok());
+    if peers.is_removed(from) {
+        return text(StatusCode::GONE, "removed member");
+    }
+    if !peers.reads(from) {
+        note_remote(peers, request, Some(from));
+        return text(StatusCode::NOT_FOUND, "error sender not found");
+    }
+    let to = header_of(request, "X-Raft-To");
     if to != Some(format!("{:x}", peers.me().member_id).as_str()) {
         return text(StatusCode::PRECONDITION_FAILED, "to field mismatch");
     }
@@ -153,13 +243,19 @@ async fn raft(peers: &Peers, request: Request<Incoming>) -> Answer {
     if let Some(refusal) = refuse_stranger(peers, &request) {
         return refusal;
     }
+    note_remote(peers, &request, None);
     let body = match body_of(request).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
     match raft::wire::decode_message(&body) {
-        Ok(message) if message.to != peers.me().member_id => {
-            text(StatusCode::FORBIDDEN, "to field mismatch")
+        Ok(sent) if peers.is_removed(sent.from) => {
+            let what = "cannot process message from removed member";
+            message(StatusCode::FORBIDDEN, what)
+        }
+        Ok(sent) if sent.to != peers.me().member_id => {
+            let what = "cannot process message to mismatch member";
+            message(StatusCode::FORBIDDEN, what)
         }
         Ok(message) => {
             peers.receive(message);
@@ -173,6 +269,7 @@ async fn snapshot(peers: &Peers, request: Request<Incoming>) -> Answer {
     if let Some(refusal) = refuse_stranger(peers, &request) {
         return refusal;
     }
+    note_remote(peers, &request, None);
     let Some(receiving) = peers.0.receiver.begin() else {
         let what = "another snapshot is being received";
         return text(StatusCode::SERVICE_UNAVAILABLE, what);
@@ -267,12 +364,17 @@ fn version(node: &Node) -> Answer {
     ))
 }
 
-fn members(node: &Node) -> Answer {
-    let members = node.members().unwrap_or_default();
-    match serde_json::to_string(&members) {
+fn json_of(value: &impl serde::Serialize) -> Answer {
+    match serde_json::to_string(value) {
         Ok(body) => json(body + "\n"),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
+}
+
+/// An error in the form that etcd's raft handlers give theirs.
+fn message(status: StatusCode, what: &str) -> Answer {
+    let body = serde_json::json!({ "message": what }).to_string();
+    page(status, "application/json", body.into())
 }
 
 /// RFC 3339, to the second.

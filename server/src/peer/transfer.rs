@@ -85,7 +85,7 @@ async fn send_to(target: &Target, url: &str, message: &Message, view: &View) -> 
         pieces,
         taken: Arc::clone(&taken),
     };
-    let mut request = dial::introduced(&target.me, "POST", PATH)
+    let mut request = dial::introduced(target.me(), "POST", PATH)
         .header(http::header::CONTENT_TYPE, "application/octet-stream");
     if form == Form::Rows {
         request = request.header(rows::HEADER, rows::FORM);
@@ -120,7 +120,7 @@ async fn send_to(target: &Target, url: &str, message: &Message, view: &View) -> 
 }
 
 async fn ask_form(target: &Target, url: &str) -> io::Result<Form> {
-    let request = dial::introduced(&target.me, "GET", "/version");
+    let request = dial::introduced(target.me(), "GET", "/version");
     let request = request
         .body(Empty::<Bytes>::new())
         .map_err(io::Error::other)?;

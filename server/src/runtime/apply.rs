@@ -6,11 +6,18 @@ use std::sync::atomic::Ordering;
 use super::watch::advance_hub;
 use super::{Links, fatal, spawn, unix_time};
 use crate::applier::{Applier, ApplyEffects, HashJob};
+use crate::error::Error;
 use crate::event::{ApplyEvent, LogEvent, MemberEvent, Proposal};
 use crate::inbox::Inbox;
+use crate::logging::json;
+use crate::state::ChangeContext;
 
 pub(super) fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links: Links) {
     let (mut events, mut effects) = (Vec::new(), ApplyEffects::default());
+    // What was decided before this run is no news.
+    let mut version = applier
+        .cluster_version()
+        .unwrap_or_else(|error| unreadable(&error));
     loop {
         let now = links.clock.now();
         applier
@@ -20,7 +27,7 @@ pub(super) fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links:
         links
             .metrics
             .applied(&mut effects.counts, elapsed, unix_time());
-        carry_out(&mut effects, &applier, &links);
+        carry_out(&mut effects, &applier, &links, &mut version);
         if effects.stopped {
             return;
         }
@@ -30,7 +37,12 @@ pub(super) fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links:
     }
 }
 
-fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
+fn carry_out(
+    effects: &mut ApplyEffects,
+    applier: &Applier,
+    links: &Links,
+    version: &mut Option<String>,
+) {
     let stats = applier.stats();
     links
         .shared
@@ -52,17 +64,10 @@ fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
         advance_hub(revision, links);
     }
     if std::mem::take(&mut effects.cluster_changed) {
-        match applier.members() {
-            Ok(members) => {
-                let voters = members.iter().filter(|member| !member.is_learner);
-                let sole = voters.map(|member| member.id).eq([links.member_id]);
-                links.shared.sole_voter.store(sole, Ordering::Release);
-                links.peers.set_members(&members);
-            }
-            Err(error) => fatal("failed to read who the members are", &error),
-        }
+        note_cluster(applier, links, version).unwrap_or_else(|error| unreadable(&error));
     }
     for (index, change) in effects.conf_changes.drain(..) {
+        note_change(links, change.as_ref());
         let _ = links
             .member
             .send(MemberEvent::ConfChanged { index, change });
@@ -72,6 +77,8 @@ fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
     }
     if let Some(index) = effects.applied.take() {
         links.shared.applied.store(index, Ordering::Relaxed);
+        let term = applier.applied_term();
+        links.shared.applied_term.store(term, Ordering::Release);
         let applied = MemberEvent::Applied { index };
         // A leader has no use for it before its next turn; others may wait for it to campaign.
         let leads = links.shared.leader.load(Ordering::Relaxed) == links.member_id;
@@ -107,5 +114,88 @@ fn carry_out(effects: &mut ApplyEffects, applier: &Applier, links: &Links) {
             metrics.backend_commit.observe(clock.now() - began);
             let _ = apply.send(ApplyEvent::CheckpointDone(done));
         });
+    }
+}
+
+fn unreadable(error: &Error) -> ! {
+    fatal("failed to read who the members are", error)
+}
+
+/// Tells whoever has to know who the members are now, and the log which version they speak.
+fn note_cluster(
+    applier: &Applier,
+    links: &Links,
+    version: &mut Option<String>,
+) -> Result<(), Error> {
+    let decided = applier.cluster_version()?;
+    if decided != *version {
+        let now = minor(&decided);
+        match version {
+            None => tracing::info!("cluster-version" = now, "set initial cluster version"),
+            Some(_) => tracing::info!(from = minor(version), to = now, "updated cluster version"),
+        }
+        *version = decided;
+    }
+    let (members, removed) = (applier.members()?, applier.removed_members()?);
+    if members.is_empty() {
+        return Ok(()); // The log has yet to tell of the first.
+    }
+    let own = members.iter().find(|member| member.id == links.member_id);
+    let learns = own.is_some_and(|own| own.is_learner);
+    links.shared.learner.store(learns, Ordering::Release);
+    links.metrics.is_learner.set(i64::from(learns));
+    let voters = members.iter().filter(|member| !member.is_learner);
+    let sole = voters.map(|member| member.id).eq([links.member_id]);
+    links.shared.sole_voter.store(sole, Ordering::Release);
+    links.peers.set_members(&members, &removed);
+    Ok(())
+}
+
+/// Without the patch, as it is told.
+fn minor(version: &Option<String>) -> &str {
+    let version = version.as_deref().unwrap_or_default();
+    version.rsplit_once('.').map_or(version, |(minor, _)| minor)
+}
+
+/// The lines that operators look for.
+fn note_change(links: &Links, change: Option<&raft::ConfChange>) {
+    let local = format!("{:x}", links.member_id);
+    let Some(change) = change else {
+        tracing::error!(
+            "local-member-id" = local,
+            "Validation on configuration change failed"
+        );
+        return;
+    };
+    let id = format!("{:x}", change.node);
+    match change.kind {
+        raft::ConfChangeKind::RemoveNode => tracing::info!(
+            "local-member-id" = local,
+            "removed-remote-peer-id" = id,
+            "removed member"
+        ),
+        raft::ConfChangeKind::UpdateNode => tracing::info!(
+            "local-member-id" = local,
+            "updated-remote-peer-id" = id,
+            "updated member"
+        ),
+        kind => {
+            let context = ChangeContext::decode(&change.context);
+            if context.is_promote {
+                tracing::info!(
+                    "local-member-id" = local,
+                    "promoted-member-id" = id,
+                    "promote member"
+                );
+                return;
+            }
+            tracing::info!(
+                "local-member-id" = local,
+                "added-peer-id" = id,
+                "added-peer-peer-urls" = %json(&context.member.peer_urls),
+                "added-peer-is-learner" = kind == raft::ConfChangeKind::AddLearnerNode,
+                "added member"
+            );
+        }
     }
 }

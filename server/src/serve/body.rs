@@ -8,9 +8,11 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+use tokio::sync::watch;
 use tonic::Status;
 
 use super::call::{self, Ended};
+use crate::error::Error;
 use crate::metrics::Metrics;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -132,15 +134,41 @@ pub(super) struct ResponseBody {
     inner: tonic::body::Body,
     messages: Messages,
     ended: Ended,
+    /// Ready when there is no leader any more; the stream of one who wants a leader is cut then.
+    leader_lost: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl ResponseBody {
-    pub(super) fn new(inner: tonic::body::Body, ended: Ended) -> Self {
+    pub(super) fn new(
+        inner: tonic::body::Body,
+        ended: Ended,
+        leader_lost: Option<watch::Receiver<()>>,
+    ) -> Self {
         ResponseBody {
             inner,
             messages: Messages::default(),
             ended,
+            leader_lost: leader_lost.map(|lost| Box::pin(lost_for_long(lost)) as _),
         }
+    }
+
+    /// Ends the stream in the middle, with the error for want of a leader.
+    fn cut(&mut self) -> Frame<Bytes> {
+        self.leader_lost = None;
+        self.inner = tonic::body::Body::empty();
+        let status = Status::from(Error::NoLeader);
+        self.ended.with(status.code() as usize);
+        let mut trailers = HeaderMap::new();
+        // The text is plain ASCII.
+        let _ = status.add_header(&mut trailers);
+        Frame::trailers(trailers)
+    }
+}
+
+async fn lost_for_long(mut lost: watch::Receiver<()>) {
+    if lost.changed().await.is_err() {
+        // The server stops, and that ends streams in another way.
+        std::future::pending::<()>().await;
     }
 }
 
@@ -153,6 +181,11 @@ impl Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let body = self.get_mut();
+        if let Some(lost) = &mut body.leader_lost
+            && lost.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Some(Ok(body.cut())));
+        }
         let mut frame = ready!(Pin::new(&mut body.inner).poll_frame(context));
         if let Some(Ok(frame)) = &mut frame {
             if let Some(data) = frame.data_ref() {

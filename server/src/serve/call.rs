@@ -66,6 +66,26 @@ pub(super) fn unknown(path: &str) -> Status {
     }
 }
 
+/// What a member that only learns answers. Of ranges, those that need no quorum; that is asked where
+/// the request is read.
+pub(super) fn check_learner(path: &str, node: &Node) -> Result<(), Error> {
+    const ALLOWED: [&str; 3] = [
+        "/etcdserverpb.KV/Range",
+        "/etcdserverpb.Maintenance/Status",
+        "/etcdserverpb.Maintenance/Snapshot",
+    ];
+    match node.is_learner() && !ALLOWED.contains(&path) {
+        true => Err(Error::NotSupportedForLearner),
+        false => Ok(()),
+    }
+}
+
+/// Whether a client wants to be told when there is no leader.
+pub(super) fn wants_leader(headers: &HeaderMap) -> bool {
+    let wish = headers.get("hasleader");
+    wish.is_some_and(|value| value == "true")
+}
+
 /// etcd's rules for what clients say about themselves.
 pub(super) fn check_metadata(
     headers: &HeaderMap,
@@ -80,10 +100,7 @@ pub(super) fn check_metadata(
         }
     };
     metrics.client_request(streaming, version);
-    let wants_leader = headers
-        .get("hasleader")
-        .is_some_and(|value| value == "true");
-    match wants_leader && !node.has_leader() {
+    match wants_leader(headers) && !node.has_leader() {
         true => Err(Error::NoLeader),
         false => Ok(()),
     }

@@ -100,7 +100,12 @@ impl Router {
         self.metrics.calls.of(index).started.inc();
         let mut ended = Ended::new(Arc::clone(&self.metrics), index, self.limits, now());
         let streaming = method.call_type != CallType::Unary;
-        let checked = call::check_metadata(request.headers(), streaming, &self.node, &self.metrics);
+        let checked = call::check_learner(path, &self.node).and_then(|()| {
+            call::check_metadata(request.headers(), streaming, &self.node, &self.metrics)
+        });
+        // Only streams live long enough to lose one.
+        let leader_lost =
+            (streaming && call::wants_leader(request.headers())).then(|| self.node.leader_lost());
         let patience = checked
             .map_err(Status::from)
             .and_then(|()| call::patience(request.headers()));
@@ -127,7 +132,10 @@ impl Router {
             call::reword(response.headers_mut());
             ended.with(code);
         }
-        Ok(response.map(|body| tonic::body::Body::new(ResponseBody::new(body, ended))))
+        Ok(
+            response
+                .map(|body| tonic::body::Body::new(ResponseBody::new(body, ended, leader_lost))),
+        )
     }
 
     async fn dispatch(

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use etcd_api::membershippb;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use storage::mvcc::{Bucket, Root, Write};
 
 use crate::error::Error;
@@ -15,7 +15,7 @@ const CLUSTER_VERSION: &[u8] = b"clusterVersion";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberInfo {
     pub id: u64,
-    #[serde(rename = "peerURLs", default)]
+    #[serde(rename = "peerURLs", default, deserialize_with = "null_as_none")]
     pub peer_urls: Vec<String>,
     #[serde(
         rename = "isLearner",
@@ -25,8 +25,41 @@ pub struct MemberInfo {
     pub is_learner: bool,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    #[serde(rename = "clientURLs", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        rename = "clientURLs",
+        default,
+        deserialize_with = "null_as_none",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub client_urls: Vec<String>,
+}
+
+/// What goes with a change that adds a member, or makes a learner a voter.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeContext {
+    #[serde(flatten)]
+    pub member: MemberInfo,
+    #[serde(
+        rename = "isPromote",
+        default,
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub is_promote: bool,
+}
+
+impl ChangeContext {
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("members are plain data")
+    }
+
+    pub fn decode(context: &[u8]) -> ChangeContext {
+        serde_json::from_slice(context).expect("a change carries a member")
+    }
+}
+
+/// Go writes a list that was never made as null.
+fn null_as_none<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    Ok(Option::<Vec<String>>::deserialize(from)?.unwrap_or_default())
 }
 
 /// All members, by id.
@@ -64,26 +97,36 @@ pub(super) fn set_attributes(
     store(write, &member)
 }
 
+/// Ids that were members once; they never are again.
+pub fn removed(root: &Root) -> Result<Vec<u64>, Error> {
+    let mut ids = Vec::new();
+    root.side_scan(Bucket::MembersRemoved, b"", &mut |key, _| {
+        let id = std::str::from_utf8(key).ok();
+        ids.extend(id.and_then(|id| u64::from_str_radix(id, 16).ok()));
+        ControlFlow::Continue(())
+    })?;
+    Ok(ids)
+}
+
+/// An error other than `Damaged` says that the change is refused, here and on every member: it
+/// keeps its place in the log and has no effect.
 pub(super) fn apply_conf_change(
     write: &mut Write<'_>,
     change: &raft::ConfChange,
+    max_learners: usize,
 ) -> Result<(), Error> {
+    check(write, change, max_learners)?;
     match change.kind {
         raft::ConfChangeKind::AddNode | raft::ConfChangeKind::AddLearnerNode => {
-            store(write, &decode(&change.context))
+            let ChangeContext { member, is_promote } = ChangeContext::decode(&change.context);
+            if !is_promote {
+                return store(write, &member);
+            }
+            update(write, change.node, |member| member.is_learner = false)
         }
         raft::ConfChangeKind::UpdateNode => {
             let peer_urls = decode(&change.context).peer_urls;
-            match find(write, change.node)? {
-                Some(member) => store(
-                    write,
-                    &MemberInfo {
-                        peer_urls,
-                        ..member
-                    },
-                ),
-                None => Ok(()),
-            }
+            update(write, change.node, |member| member.peer_urls = peer_urls)
         }
         raft::ConfChangeKind::RemoveNode => {
             write.remove(Bucket::Members, row_key(change.node).as_bytes())?;
@@ -95,6 +138,74 @@ pub(super) fn apply_conf_change(
             Ok(())
         }
     }
+}
+
+/// etcd's checks in etcd's order: all members have to agree on what is refused.
+fn check(root: &Root, change: &raft::ConfChange, max_learners: usize) -> Result<(), Error> {
+    let id = change.node;
+    let was_removed = root.side_get(Bucket::MembersRemoved, row_key(id).as_bytes())?;
+    if was_removed.is_some() {
+        return Err(Error::MemberNotFound);
+    }
+    let members = members(root)?;
+    let known = members.iter().find(|member| member.id == id);
+    let is_taken = |url: &String| {
+        let others = members.iter().filter(|member| member.id != id);
+        others
+            .flat_map(|member| &member.peer_urls)
+            .any(|taken| taken == url)
+    };
+    match change.kind {
+        raft::ConfChangeKind::AddNode | raft::ConfChangeKind::AddLearnerNode => {
+            let ChangeContext { member, is_promote } = ChangeContext::decode(&change.context);
+            match known {
+                None if is_promote => return Err(Error::MemberNotFound),
+                Some(known) if is_promote && !known.is_learner => return Err(Error::NotLearner),
+                Some(_) if is_promote => return Ok(()),
+                Some(_) => return Err(Error::MemberExists),
+                None => {}
+            }
+            if member.peer_urls.iter().any(is_taken) {
+                return Err(Error::PeerUrlExists);
+            }
+            let learners = members.iter().filter(|member| member.is_learner).count();
+            let learns = change.kind == raft::ConfChangeKind::AddLearnerNode;
+            if member.is_learner && learns && learners >= max_learners {
+                return Err(Error::TooManyLearners);
+            }
+        }
+        raft::ConfChangeKind::RemoveNode => {
+            if known.is_none() {
+                return Err(Error::MemberNotFound);
+            }
+            // etcd stops for ever on a cluster that nobody votes in.
+            let mut stay = members.iter().filter(|member| member.id != id);
+            if !stay.any(|member| !member.is_learner) {
+                return Err(Error::NotEnoughStarted);
+            }
+        }
+        raft::ConfChangeKind::UpdateNode => {
+            if known.is_none() {
+                return Err(Error::MemberNotFound);
+            }
+            if decode(&change.context).peer_urls.iter().any(is_taken) {
+                return Err(Error::PeerUrlExists);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn update(
+    write: &mut Write<'_>,
+    id: u64,
+    change: impl FnOnce(&mut MemberInfo),
+) -> Result<(), Error> {
+    let Some(mut member) = find(write, id)? else {
+        return Err(Error::MemberNotFound);
+    };
+    change(&mut member);
+    store(write, &member)
 }
 
 fn find(root: &Root, id: u64) -> Result<Option<MemberInfo>, Error> {
@@ -121,3 +232,6 @@ fn row_key(id: u64) -> String {
 fn decode(row: &[u8]) -> MemberInfo {
     serde_json::from_slice(row).expect("member rows are written by this module")
 }
+
+#[cfg(test)]
+mod tests;

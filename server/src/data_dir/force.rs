@@ -1,0 +1,102 @@
+//! `--force-new-cluster`: a cluster of one out of a member whose others are gone for good.
+//!
+//! What is in the log stays, committed or not: an entry that was acknowledged may be at its end,
+//! and this member cannot tell. The others' removal follows it, committed by decree.
+
+use std::collections::BTreeSet;
+
+use raft::{ConfChange, ConfChangeKind, Entry, EntryKind, HardState, Write};
+
+use super::{DataDir, Unusable};
+use crate::state::{self, ChangeContext, MemberInfo};
+
+/// What etcd takes for the peer URL of one that is no member.
+const NO_URL: &str = "http://localhost:2380";
+
+/// Nothing is left to do when it was done before.
+pub(super) fn keep_only(data: &mut DataDir) -> Result<(), Unusable> {
+    let entries = removals(data)?;
+    let Some(last) = entries.last() else {
+        return Ok(());
+    };
+    let hard_state = HardState {
+        commit: last.index,
+        ..data.recovered.hard_state
+    };
+    tracing::info!(
+        "cluster-id" = format!("{:x}", data.cluster_id),
+        "local-member-id" = format!("{:x}", data.member_id),
+        "wal-commit-index" = data.recovered.hard_state.commit,
+        "commit-index" = hard_state.commit,
+        "forcing restart member"
+    );
+    data.log.append(&Write {
+        entries: entries.clone(),
+        hard_state: Some(hard_state),
+        ..Write::default()
+    })?;
+    data.log.sync()?;
+    data.recovered.entries.extend(entries);
+    data.recovered.hard_state = hard_state;
+    Ok(())
+}
+
+/// The entries that make this member the only one, to follow all there are.
+fn removals(data: &DataDir) -> Result<Vec<Entry>, Unusable> {
+    let root = data.state.store.root();
+    let members = state::members(root)?;
+    let own = members.iter().find(|member| member.id == data.member_id);
+    let learns = own.is_some_and(|own| own.is_learner);
+    let mut ids: BTreeSet<u64> = members.iter().map(|member| member.id).collect();
+    let not_applied = data.recovered.entries.iter();
+    for entry in not_applied.filter(|entry| entry.index > root.applied().index) {
+        if entry.kind == EntryKind::Normal {
+            continue;
+        }
+        if let Ok(change) = raft::wire::decode_conf_change(&entry.data) {
+            match change.kind {
+                ConfChangeKind::RemoveNode => ids.remove(&change.node),
+                ConfChangeKind::UpdateNode => false,
+                _ => ids.insert(change.node),
+            };
+        }
+    }
+    // First this one, then the others: somebody must be left to vote at any time.
+    let mut changes = Vec::new();
+    if learns || !ids.remove(&data.member_id) {
+        changes.push(addition(data.member_id, learns));
+        ids.remove(&data.member_id);
+    }
+    changes.extend(ids.into_iter().map(|node| ConfChange {
+        kind: ConfChangeKind::RemoveNode,
+        node,
+        ..ConfChange::default()
+    }));
+    let base = data.recovered.base;
+    let last = data.recovered.entries.last().map_or(base, Entry::position);
+    let entry = |(change, index): (&ConfChange, u64)| Entry {
+        term: data.recovered.hard_state.term,
+        index,
+        kind: EntryKind::ConfChange,
+        data: raft::wire::encode_conf_change(change),
+    };
+    Ok(changes.iter().zip(last.index + 1..).map(entry).collect())
+}
+
+fn addition(id: u64, is_promote: bool) -> ConfChange {
+    let peer_urls = match is_promote {
+        true => Vec::new(),
+        false => vec![NO_URL.to_owned()],
+    };
+    let member = MemberInfo {
+        id,
+        peer_urls,
+        ..Default::default()
+    };
+    ConfChange {
+        kind: ConfChangeKind::AddNode,
+        node: id,
+        context: ChangeContext { member, is_promote }.encode().into(),
+        ..ConfChange::default()
+    }
+}

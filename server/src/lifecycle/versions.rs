@@ -1,0 +1,73 @@
+//! The version that a cluster speaks: the oldest minor version among its members. The leader asks
+//! them and decides.
+
+use std::time::Duration;
+
+use etcd_api::membershippb;
+
+use crate::config::{CLUSTER_VERSION, MIN_CLUSTER_VERSION};
+use crate::error::Error;
+use crate::node::Node;
+use crate::peer::join::{minor, versions};
+use crate::request::Request;
+
+/// How often a leader asks: etcd's.
+const INTERVAL: Duration = Duration::from_secs(4);
+/// How soon a new leader notices that it is one.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Runs for as long as the server does.
+pub(super) async fn keep(node: Node) {
+    let looks = (INTERVAL.as_millis() / LOOK.as_millis()) as u32;
+    let mut passed = 0;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if !node.is_leader() {
+            passed = looks; // To ask at once when it leads.
+            continue;
+        }
+        passed += 1;
+        if passed >= looks {
+            passed = 0;
+            if let Err(error) = decide(&node).await {
+                tracing::warn!(%error, "failed to update cluster version");
+            }
+        }
+    }
+}
+
+/// Sets the cluster's version if it can be told and has changed.
+pub(super) async fn decide(node: &Node) -> Result<(), Error> {
+    let decided = node.cluster_version()?;
+    let oldest = oldest(node).await?;
+    let chosen = match (decided.as_deref().and_then(minor), oldest) {
+        (None, None) => minor(MIN_CLUSTER_VERSION),
+        (None, oldest) => oldest,
+        (Some(decided), Some(oldest)) if decided < oldest => Some(oldest),
+        _ => None,
+    };
+    let Some((major, minor)) = chosen else {
+        return Ok(());
+    };
+    let set = membershippb::ClusterVersionSetRequest {
+        ver: format!("{major}.{minor}.0"),
+    };
+    node.propose(Request::ClusterVersionSet(set)).await?;
+    Ok(())
+}
+
+/// `None` when not all members can be asked.
+async fn oldest(node: &Node) -> Result<Option<(u64, u64)>, Error> {
+    let mut oldest = minor(CLUSTER_VERSION);
+    for member in node.members()? {
+        if member.id == node.identity().member_id {
+            continue;
+        }
+        let told = versions(&member.peer_urls).await;
+        let Some(theirs) = told.and_then(|told| minor(&told.etcdserver)) else {
+            return Ok(None);
+        };
+        oldest = oldest.min(Some(theirs));
+    }
+    Ok(oldest)
+}

@@ -1,0 +1,332 @@
+//! What a member asks of others before it starts: who they are, when it joins them, and whether
+//! they know it already, when it means to found a cluster with them.
+//!
+//! Nothing of this is repeated once there is a log: from then on the log says who the members are.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::dial;
+use crate::config::{CLUSTER_VERSION, Config, MIN_CLUSTER_VERSION, Url};
+use crate::data_dir;
+use crate::state::MemberInfo;
+
+/// For one member to tell who the members are: etcd's.
+const MEMBERS_PATIENCE: Duration = Duration::from_secs(10);
+/// The same, when none need answer.
+const FOUNDING_PATIENCE: Duration = Duration::from_secs(1);
+const VERSION_PATIENCE: Duration = Duration::from_secs(7);
+
+/// The place that a running cluster keeps for this member.
+pub(crate) struct Joined {
+    pub member_id: u64,
+    pub cluster_id: u64,
+    /// Everybody, as told by one of them.
+    pub members: Vec<MemberInfo>,
+}
+
+/// As much of `/version` as matters.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Versions {
+    pub etcdserver: String,
+    pub etcdcluster: String,
+}
+
+/// Finds this member among those of the running cluster. The error is etcd's text.
+pub(crate) async fn join(config: &Config) -> Result<Joined, String> {
+    refuse_duplicates(config)?;
+    let mut own = data_dir::founders(config);
+    // The order in which etcd compares them: of several reasons it tells the last.
+    own.sort_by_key(|member| member.id);
+    let urls = urls_of_others(&own, &config.name);
+    let fetched = fetch(&urls, MEMBERS_PATIENCE, true).await;
+    let (cluster_id, members) =
+        fetched.map_err(|error| format!("cannot fetch cluster info from peer urls: {error}"))?;
+    if let Err(error) = match_ids(&mut own, &members).await {
+        let told = describe(cluster_id, &members);
+        return Err(format!("error validating peerURLs {told}: {error}"));
+    }
+    let Some(local) = own.iter().find(|member| member.name == config.name) else {
+        return Err(format!(
+            "couldn't find local name {:?} in the initial cluster configuration",
+            config.name
+        ));
+    };
+    let others: Vec<&MemberInfo> = own.iter().filter(|member| member.id != local.id).collect();
+    if !is_compatible(&others).await {
+        return Err("incompatible with current running cluster".to_owned());
+    }
+    let learners = members.iter().filter(|member| member.is_learner).count();
+    if learners > config.max_learners {
+        return Err("membership: too many learner members in cluster".to_owned());
+    }
+    Ok(Joined {
+        member_id: local.id,
+        cluster_id,
+        members,
+    })
+}
+
+/// Whether a founding member has lost its data: the others would take it for one that still has
+/// what it acknowledged.
+pub(crate) async fn refuse_bootstrapped(config: &Config) -> Result<(), String> {
+    refuse_duplicates(config)?;
+    let founders = data_dir::founders(config);
+    let urls = urls_of_others(&founders, &config.name);
+    // They may be starting, too: ask all of them at once, and none for long.
+    let asked: Vec<_> = urls
+        .into_iter()
+        .map(|url| tokio::spawn(async move { fetch(&[url], FOUNDING_PATIENCE, false).await }))
+        .collect();
+    let local = founders.iter().find(|member| member.name == config.name);
+    for answer in asked {
+        let (Ok(Ok((_, members))), Some(local)) = (answer.await, local) else {
+            continue;
+        };
+        let known = members.iter().find(|member| member.id == local.id);
+        if known.is_some_and(|known| !known.client_urls.is_empty()) {
+            return Err(format!(
+                "member {:x} has already been bootstrapped",
+                local.id
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn refuse_duplicates(config: &Config) -> Result<(), String> {
+    let mut seen = HashSet::new();
+    let urls = config.initial_cluster.iter().flat_map(|m| &m.peer_urls);
+    let mut urls = urls.map(Url::as_str);
+    if urls.all(|url| seen.insert(url)) {
+        return Ok(());
+    }
+    let mut pairs: Vec<String> = config
+        .initial_cluster
+        .iter()
+        .flat_map(|m| m.peer_urls.iter().map(|url| format!("{}={url}", m.name)))
+        .collect();
+    pairs.sort();
+    let cluster = pairs.join(",");
+    Err(format!("initial cluster {cluster} has duplicate url"))
+}
+
+/// The peer URLs of all but `local`, in the order in which they are asked.
+fn urls_of_others(members: &[MemberInfo], local: &str) -> Vec<String> {
+    let others = members.iter().filter(|member| member.name != local);
+    let mut urls: Vec<String> = others.flat_map(|m| m.peer_urls.clone()).collect();
+    urls.sort();
+    urls
+}
+
+/// Cluster id and members, as the first that answers has them.
+async fn fetch(
+    urls: &[String],
+    patience: Duration,
+    log: bool,
+) -> Result<(u64, Vec<MemberInfo>), String> {
+    for url in urls {
+        match ask(url, patience).await {
+            Ok((_, members)) if members.is_empty() => {
+                return Err("failed to get raft cluster member(s) from the given URLs".to_owned());
+            }
+            Ok(found) => return Ok(found),
+            Err(error) if log => {
+                let address = format!("{url}/members");
+                tracing::warn!(address, error, "failed to get cluster response");
+            }
+            Err(_) => {}
+        }
+    }
+    Err("could not retrieve cluster information from the given URLs".to_owned())
+}
+
+async fn ask(url: &str, patience: Duration) -> Result<(u64, Vec<MemberInfo>), String> {
+    let answer = dial::get(url, "/members", patience).await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    let members = serde_json::from_slice(&answer.body).map_err(|error| error.to_string())?;
+    let id = u64::from_str_radix(&answer.cluster_id, 16).map_err(|error| error.to_string())?;
+    Ok((id, members))
+}
+
+/// Gives our members the ids that the cluster has for them; each is known by its URLs.
+async fn match_ids(own: &mut [MemberInfo], members: &[MemberInfo]) -> Result<(), String> {
+    if own.len() != members.len() {
+        return Err("member count is unequal".to_owned());
+    }
+    let mut ids = vec![0; own.len()];
+    for member in members {
+        let mut found = None;
+        let mut last_error = String::new();
+        for (place, local) in own.iter().enumerate() {
+            match is_same_place(&member.peer_urls, &local.peer_urls).await {
+                Ok(()) => {
+                    found = Some(place);
+                    break;
+                }
+                Err(error) => last_error = error,
+            }
+        }
+        let Some(place) = found else {
+            return Err(format!(
+                "PeerURLs: no match found for existing member ({:x}, [{}]), last resolver error ({last_error})",
+                member.id,
+                member.peer_urls.join(" ")
+            ));
+        };
+        ids[place] = member.id;
+    }
+    for (member, id) in own.iter_mut().zip(ids) {
+        member.id = id;
+    }
+    Ok(())
+}
+
+async fn is_same_place(theirs: &[String], ours: &[String]) -> Result<(), String> {
+    let quoted = |urls: &[String]| {
+        let urls: Vec<String> = urls.iter().map(|url| format!("{url:?}")).collect();
+        format!("[{}]", urls.join(" "))
+    };
+    if theirs.len() != ours.len() {
+        return Err(format!("len({}) != len({})", quoted(theirs), quoted(ours)));
+    }
+    let (mut theirs, mut ours) = (theirs.to_vec(), ours.to_vec());
+    theirs.sort();
+    ours.sort();
+    for (theirs, ours) in theirs.iter().zip(&ours) {
+        if theirs == ours {
+            continue;
+        }
+        let (resolved, expected) = (resolve(theirs).await?, resolve(ours).await?);
+        if resolved != expected {
+            return Err(format!("resolved urls: {theirs:?} != {ours:?}"));
+        }
+    }
+    Ok(())
+}
+
+async fn resolve(url: &str) -> Result<std::net::SocketAddr, String> {
+    let address = Url::parse(url)?.address();
+    let mut found = tokio::net::lookup_host(&address)
+        .await
+        .map_err(|error| error.to_string())?;
+    let first = found.next();
+    first.ok_or_else(|| format!("{address} has no address"))
+}
+
+/// At least one of them has decided on a cluster version, and none on one that is not ours to
+/// speak.
+async fn is_compatible(others: &[&MemberInfo]) -> bool {
+    let mut newest = minor(CLUSTER_VERSION).unwrap_or_default();
+    let mut oldest = minor(MIN_CLUSTER_VERSION).unwrap_or_default();
+    if downgrades(others).await {
+        newest.1 += 1;
+        oldest = newest;
+    }
+    let mut told = false;
+    for member in others {
+        let Some(versions) = versions(&member.peer_urls).await else {
+            let id = format!("{:x}", member.id);
+            tracing::warn!("remote-member-id" = id, "failed to get version");
+            continue;
+        };
+        let Some(version) = minor(&versions.etcdcluster) else {
+            continue; // Not decided.
+        };
+        if version < oldest || version > newest {
+            tracing::warn!(
+                "remote-member-id" = format!("{:x}", member.id),
+                "remote-member-cluster-version" = versions.etcdcluster,
+                "cluster version of remote member is not compatible"
+            );
+            return false;
+        }
+        told = true;
+    }
+    told
+}
+
+async fn downgrades(others: &[&MemberInfo]) -> bool {
+    for url in others.iter().flat_map(|member| &member.peer_urls) {
+        let asked = dial::get(url, "/downgrade/enabled", VERSION_PATIENCE).await;
+        if let Ok(answer) = asked
+            && answer.status == 200
+        {
+            return answer.body.as_ref() == b"true";
+        }
+    }
+    false
+}
+
+/// What the member at one of these URLs says it is.
+pub(crate) async fn versions(urls: &[String]) -> Option<Versions> {
+    for url in urls {
+        if let Ok(answer) = dial::get(url, "/version", VERSION_PATIENCE).await
+            && let Ok(versions) = serde_json::from_slice(&answer.body)
+        {
+            return Some(versions);
+        }
+    }
+    None
+}
+
+/// Major and minor.
+pub(crate) fn minor(version: &str) -> Option<(u64, u64)> {
+    let mut numbers = version.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// As Go prints it.
+fn describe(cluster_id: u64, members: &[MemberInfo]) -> String {
+    let member = |m: &MemberInfo| {
+        format!(
+            "&{{ID:{:x} RaftAttributes:{{PeerURLs:[{}] IsLearner:{}}} Attributes:{{Name:{} ClientURLs:[{}]}}}}",
+            m.id,
+            m.peer_urls.join(" "),
+            m.is_learner,
+            m.name,
+            m.client_urls.join(" ")
+        )
+    };
+    let members: Vec<String> = members.iter().map(member).collect();
+    let members = members.join(" ");
+    format!("{{ClusterID:{cluster_id:x} Members:[{members}] RemovedMemberIDs:[]}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(id: u64, urls: &[&str]) -> MemberInfo {
+        MemberInfo {
+            id,
+            peer_urls: urls.iter().map(ToString::to_string).collect(),
+            ..Default::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn members_are_told_apart_by_their_urls() {
+        let mut own = [
+            member(0, &["http://127.0.0.1:2", "http://127.0.0.1:1"]),
+            member(0, &["http://127.0.0.1:3"]),
+        ];
+        let theirs = [
+            member(7, &["http://127.0.0.1:3"]),
+            member(9, &["http://127.0.0.1:1", "http://127.0.0.1:2"]),
+        ];
+        match_ids(&mut own, &theirs).await.unwrap();
+        assert_eq!((own[0].id, own[1].id), (9, 7));
+        let error = match_ids(&mut own, &theirs[..1]).await.unwrap_err();
+        assert_eq!(error, "member count is unequal");
+        own[1].peer_urls = vec!["http://127.0.0.1:4".into()];
+        let error = match_ids(&mut own, &theirs).await.unwrap_err();
+        assert_eq!(
+            error,
+            "PeerURLs: no match found for existing member (7, [http://127.0.0.1:3]), last resolver \
+             error (resolved urls: \"http://127.0.0.1:3\" != \"http://127.0.0.1:4\")"
+        );
+    }
+}
