@@ -2,6 +2,8 @@
 //! checkpointed and compacted in between. Plain values in and out; the shell runs it on a thread
 //! of its own.
 
+mod space;
+
 use std::collections::{HashMap, VecDeque};
 
 use etcd_api::etcdserverpb as pb;
@@ -18,6 +20,7 @@ use crate::request::Request;
 use crate::snapshot::Received;
 use crate::state::{self, Effects, State, Tally};
 use crate::watch::HubHandle;
+use space::Space;
 
 /// See [`Pace::dirty_bytes_to_checkpoint`].
 pub(crate) const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
@@ -25,10 +28,9 @@ pub(crate) const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
 /// When background work begins, and in what portions. A simulation makes all of it small.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Bytes of changed pages in memory that start a checkpoint. Puts of random keys dirty a leaf
-    /// of the key tree each until most of it is dirty; from there on the tree is written no more
-    /// often than so many bytes of values come in. Over a million keys, bytes written per put of
-    /// 256 B were 2506 at 32 MiB, 1125 at 64 and 954 at 96, at no more memory.
+    /// Bytes of changed pages in memory that start a checkpoint: of the key tree, in the main, as
+    /// history is written while it grows. Over a million keys all of that tree is less, and the
+    /// length of the log decides, which costs some 80 B a put; over more keys this bounds memory.
     pub dirty_bytes_to_checkpoint: u64,
     /// Bytes of changed pages at which entries wait until a checkpoint under way is done.
     pub dirty_bytes_max: u64,
@@ -81,6 +83,7 @@ pub struct Applier {
     /// Reads that wait for an entry to be applied.
     waiting_reads: Vec<(u64, Vec<ReplySlot>)>,
     election_timeout: Now,
+    space: Space,
     stopping: bool,
 }
 
@@ -167,6 +170,7 @@ impl Applier {
             waiting_renewals: HashMap::new(),
             waiting_reads: Vec::new(),
             election_timeout,
+            space: Space::default(),
             stopping: false,
         })
     }
@@ -187,11 +191,13 @@ impl Applier {
         if self.compacting || (!self.backlog.is_empty() && !self.stalled()) {
             return Some(now);
         }
-        if self.leading {
-            self.lessor.next_wake()
-        } else {
-            None
-        }
+        let lessor = self.leading.then(|| self.lessor.next_wake()).flatten();
+        let chores = match self.checkpoint_running {
+            true => None,
+            false if self.state.store.is_releasing() => Some(now),
+            false => self.space.wake_at(now),
+        };
+        lessor.into_iter().chain(chores).min()
     }
 
     /// Takes all of `events`. An error is final: the store is in no state to go on.
@@ -218,6 +224,7 @@ impl Applier {
                     }
                     self.leading = leading;
                 }
+                ApplyEvent::Defragment(slot) => self.space.ask(slot),
                 ApplyEvent::Install(received) => self.installing = Some(received),
                 ApplyEvent::Stop => self.stopping = true,
             }
@@ -240,8 +247,21 @@ impl Applier {
             self.run_lessor(now, effects);
         }
         self.answer_reads(effects);
-        self.checkpoint(effects);
+        let wanted = self.give_space_back(now, effects)?;
+        self.checkpoint(wanted, effects);
         Ok(())
+    }
+
+    /// Whether a checkpoint is wanted for it.
+    fn give_space_back(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<bool, Error> {
+        if self.checkpoint_running || self.compacting || self.stopping {
+            return Ok(false);
+        }
+        let wish = self.space.step(now, &mut self.state.store)?;
+        for slot in wish.answered {
+            effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
+        }
+        Ok(wish.checkpoint)
     }
 
     /// Goes on with the state that came in place of ours. It is durable, and in its place when
@@ -540,6 +560,9 @@ impl Applier {
         if self.compacting_since.is_some() {
             effects.counts.compacted_rows = Some(progress.removed);
         }
+        if progress.removed > 0 {
+            self.space.freed();
+        }
         if progress.done {
             self.compacting = false;
             let since = self.compacting_since.take();
@@ -561,11 +584,12 @@ impl Applier {
         self.checkpoint_running && self.state.store.stats().dirty_bytes >= self.pace.dirty_bytes_max
     }
 
-    fn checkpoint(&mut self, effects: &mut ApplyEffects) {
+    fn checkpoint(&mut self, wanted: bool, effects: &mut ApplyEffects) {
         if self.checkpoint_running {
             return;
         }
         let due = self.stopping
+            || wanted
             || self.log_bytes >= self.pace.log_bytes_to_checkpoint
             || self.state.store.stats().dirty_bytes >= self.pace.dirty_bytes_to_checkpoint;
         if due {

@@ -221,6 +221,8 @@ pub enum ApplyEvent {
     },
     /// Leadership won or lost: only a leader lets leases expire.
     Leading(bool),
+    /// To be answered once the space that nothing needs is back.
+    Defragment(ReplySlot),
     /// To be put in the place of all there is.
     Install(Box<Received>),
     Stop,

@@ -31,6 +31,7 @@ mod open;
 mod page;
 mod pages;
 mod release;
+mod relocate;
 mod space;
 mod spill;
 mod split;
@@ -41,6 +42,7 @@ pub(crate) use cursor::Cursor;
 pub(crate) use edit::Writer;
 pub(crate) use file::{Opened, PageFile, Stats};
 pub(crate) use pages::Pages;
+pub(crate) use relocate::Budget;
 pub(crate) use spill::SyncJob;
 pub(crate) use tree::{Found, KeyOrder, Tree, TreeKind};
 

@@ -17,6 +17,7 @@ mod meta;
 #[cfg(any(test, fuzzing))]
 mod model;
 mod publish;
+mod relocate;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -27,9 +27,12 @@ pub(super) fn check(file: &PageFile, trees: &[&Tree]) -> Result<()> {
     for page in &file.writer.freed {
         walk.take(page.id, page.units as u64)?;
     }
+    let mut free = 0;
     for (start, units) in space.extents() {
         walk.take(start, units)?;
+        free += units;
     }
+    assert_eq!(free, space.free_units(), "the sum of what is free");
     match walk.taken.iter().position(|taken| !taken) {
         Some(unit) => Err(walk.error(unit as u64, "unit neither used nor free")),
         None => Ok(()),

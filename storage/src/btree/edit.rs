@@ -224,7 +224,7 @@ impl Tree {
     }
 
     /// The root in memory; a new leaf when there is none.
-    fn root_mut(&mut self, w: &mut Writer) -> Result<&mut Arc<Node>> {
+    pub(super) fn root_mut(&mut self, w: &mut Writer) -> Result<&mut Arc<Node>> {
         let link = match self.root.take() {
             Some(Link::Memory(node)) => node,
             Some(Link::Disk { page, level }) => match w.load(&self.kind, page, level) {

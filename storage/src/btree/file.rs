@@ -9,9 +9,16 @@ use super::page::UNIT;
 use super::pages::Shared;
 use super::space::Space;
 use super::spill::{self, SyncJob};
-use super::{Pages, Tree, TreeKind, USER_META_BYTES_MAX, Writer, check, open, release};
+use super::{
+    Budget, Pages, Tree, TreeKind, USER_META_BYTES_MAX, Writer, check, open, release, relocate,
+};
 use crate::Result;
 use crate::vfs::{File, Vfs};
+
+/// A file may be longer than what it holds by one part in so many and so many units: checkpoints
+/// write beside what they replace.
+const SLACK_PART: u64 = 16;
+const SLACK_UNITS: u64 = (1 << 20) / UNIT as u64;
 
 /// An open page file, owned by the one writer.
 #[derive(Debug)]
@@ -21,6 +28,8 @@ pub(crate) struct PageFile {
     pub(super) writer: Writer,
     /// `None` while a checkpoint owns it.
     pub(super) space: Option<Space>,
+    /// Units in use when the last checkpoint began.
+    pub(super) used_before: u64,
     /// Of the newest durable checkpoint.
     pub(super) meta: Meta,
     /// User meta of the one before, while that can still be opened.
@@ -54,8 +63,9 @@ pub(crate) struct Opened {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
     pub file_bytes: u64,
-    /// Free now, or free once older checkpoints and views are gone. While a checkpoint runs: 0.
-    pub free_bytes: u64,
+    /// Of a file without what is free now, or will be once older checkpoints and views are gone.
+    /// While a checkpoint runs: as it was before.
+    pub used_bytes: u64,
     /// Changed nodes in memory that no finished checkpoint holds yet.
     pub dirty_bytes: u64,
     /// All nodes that the writer keeps in memory.
@@ -91,6 +101,7 @@ impl PageFile {
             "all trees, in order"
         );
         let space = self.space.take().expect("one checkpoint at a time");
+        self.used_before = space.used_units();
         self.generations
             .retain(|(_, pages)| pages.strong_count() > 0);
         let oldest_view = self.generations.first().expect("the writer's own").0;
@@ -192,6 +203,31 @@ impl PageFile {
         }))
     }
 
+    /// Units of the file when it is as short as it can well be; only while no checkpoint runs.
+    pub(crate) fn shortest(&self) -> u64 {
+        let space = self.space.as_ref().expect("no checkpoint under way");
+        let used = space.used_units();
+        used + used / SLACK_PART + SLACK_UNITS
+    }
+
+    /// Bytes by which the file could be shorter; `None` while a checkpoint runs.
+    pub(crate) fn surplus_bytes(&self) -> Option<u64> {
+        let units = self.space.as_ref()?.units();
+        Some(units.saturating_sub(self.shortest()) * UNIT as u64)
+    }
+
+    /// Brings pages of the tree into memory that lie behind `limit`, for the next checkpoint to
+    /// write further to the front; `None` when there are no more behind the key `from`.
+    pub(crate) fn relocate(
+        &mut self,
+        tree: &mut Tree,
+        limit: u64,
+        from: &[u8],
+        budget: &mut Budget,
+    ) -> Result<Option<Vec<u8>>> {
+        relocate::relocate(tree, &mut self.writer, limit, from, budget)
+    }
+
     /// Memory of the last checkpoint, once all trees are released: drop it on a helper thread. Not
     /// taken, it goes with the next job.
     pub(crate) fn take_retired(&mut self) -> Option<Retired> {
@@ -211,10 +247,13 @@ impl PageFile {
 
     pub(crate) fn stats(&self) -> Stats {
         let dirty = self.writer.dirty_bytes + self.saving_bytes;
-        let free_units = self.space.as_ref().map_or(0, Space::free_units);
+        let used_units = self
+            .space
+            .as_ref()
+            .map_or(self.used_before, Space::used_units);
         Stats {
             file_bytes: self.shared.units() * UNIT as u64,
-            free_bytes: free_units * UNIT as u64,
+            used_bytes: used_units * UNIT as u64,
             dirty_bytes: dirty as u64,
             memory_bytes: (dirty + self.saved_bytes) as u64,
         }

@@ -202,6 +202,7 @@ fn assemble(
         space: Some(loaded.space),
         meta,
         older_user,
+        used_before: 0,
         spilled_to: Vec::new(),
         spilled_unsynced: 0,
         release_from: kinds.iter().map(|kind| (kind.id, None)).collect(),

@@ -55,6 +55,8 @@ pub(super) struct Space {
     units: u64,
     /// Start → length; never adjacent to each other.
     free: BTreeMap<u64, u64>,
+    /// Sum of what is free and pending.
+    free_units: u64,
     /// Rising generations; the extents of each are sorted.
     pending: VecDeque<(u64, Vec<Extent>)>,
     /// Where no free run of `index` units begins before. Allocation only shrinks what is free, so
@@ -67,6 +69,7 @@ impl Space {
         Space {
             units: FIRST_UNIT,
             free: BTreeMap::new(),
+            free_units: 0,
             pending: VecDeque::new(),
             search_from: [0; HINTS],
         }
@@ -78,8 +81,12 @@ impl Space {
 
     /// Units that are free now, or will be.
     pub(super) fn free_units(&self) -> u64 {
-        let pending = self.pending.iter().flat_map(|(_, extents)| extents);
-        self.free.values().sum::<u64>() + pending.map(|e| e.units as u64).sum::<u64>()
+        self.free_units
+    }
+
+    /// The other ones.
+    pub(super) fn used_units(&self) -> u64 {
+        self.units.saturating_sub(self.free_units)
     }
 
     /// All extents that nothing in the newest checkpoint refers to.
@@ -96,6 +103,7 @@ impl Space {
         let mut extents: Vec<Extent> = freed.iter().map(|page| (*page).into()).collect();
         extents.sort_unstable();
         join_adjacent(&mut extents);
+        self.free_units += extents.iter().map(|e| u64::from(e.units)).sum::<u64>();
         if !extents.is_empty() {
             self.pending.push_back((generation, extents));
         }
@@ -152,6 +160,7 @@ impl Space {
             return start;
         };
         self.free.remove(&start);
+        self.free_units -= units;
         if len > units {
             self.free.insert(start + units, len - units);
             // What is left begins later: the hint, at `start`, is still no later than that.
@@ -166,6 +175,7 @@ impl Space {
             && len >= TRUNCATE_UNITS_MIN
         {
             self.free.remove(&start);
+            self.free_units -= len;
             self.units = start;
         }
     }
@@ -241,11 +251,13 @@ impl Space {
             }
             end = extent.start + extent.units as u64;
             space.release(extent.start, extent.units as u64);
+            space.free_units += extent.units as u64;
             offset += FREE_BYTES;
         }
         for _ in 0..pending {
             let extent = extent(offset)?;
             let generation = u64_at(bytes, offset + FREE_BYTES);
+            space.free_units += extent.units as u64;
             match space.pending.back_mut() {
                 Some((last, _)) if *last > generation => {
                     return Err((offset, "pending extents out of order"));

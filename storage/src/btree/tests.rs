@@ -100,6 +100,26 @@ impl Bench {
         }
     }
 
+    /// Has pages behind that part (of 256) of the file moved, from a key on.
+    pub(super) fn relocate(&mut self, tree: usize, part: u8, from: &[u8]) -> Result<()> {
+        let units = self.file.stats().file_bytes / 4096;
+        let mut budget = Budget {
+            links: 40,
+            bytes: 60_000,
+        };
+        let limit = units * u64::from(part) / 256;
+        let tree = &mut self.trees[tree];
+        let mut from = Some(from.to_vec());
+        while let Some(next) = from {
+            budget.links = budget.links.saturating_sub(1);
+            from = self.file.relocate(tree, limit, &next, &mut budget)?;
+            if budget.bytes < 16_384 || budget.links == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let trees: Vec<&Tree> = self.trees.iter().collect();
         self.file.check(&trees)

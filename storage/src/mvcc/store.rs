@@ -9,6 +9,7 @@ use super::compact::Compaction;
 use super::key;
 use super::meta::Meta;
 use super::publish::{Publisher, Subscriber};
+use super::relocate::Relocation;
 use super::{Applied, CompactProgress, Options, Root, Stats, Write};
 use crate::btree::{self, KeyOrder, PageFile, Tree, TreeKind};
 use crate::vfs::Vfs;
@@ -65,6 +66,7 @@ pub struct Store {
     pub(super) dirty: bool,
     /// The last checkpoint's nodes have not all been let go of.
     pub(super) releasing: bool,
+    pub(super) relocation: Option<Relocation>,
     fallback: Option<String>,
     /// Reused for every row that is put together.
     pub(super) scratch: Vec<u8>,
@@ -112,6 +114,7 @@ impl Store {
             // An empty store becomes durable with its first checkpoint like any other state.
             dirty: opened.user_meta.is_empty(),
             releasing: false,
+            relocation: None,
             fallback: opened.fallback,
             scratch: Vec::new(),
         })
@@ -218,6 +221,11 @@ impl Store {
         !self.releasing
     }
 
+    /// Whether [`Store::release_step`] has something to do, now or after the running checkpoint.
+    pub fn is_releasing(&self) -> bool {
+        self.releasing
+    }
+
     /// Removes what about `budget` changes have superseded, of that which the newest compaction
     /// has made invisible.
     pub fn compact_step(&mut self, budget: usize) -> Result<CompactProgress> {
@@ -230,7 +238,7 @@ impl Store {
         let roots = Arc::strong_count(&self.root.census) as u64;
         Stats {
             file_bytes: stats.file_bytes,
-            in_use_bytes: stats.file_bytes - stats.free_bytes,
+            in_use_bytes: stats.used_bytes,
             dirty_bytes: stats.dirty_bytes,
             views: roots.saturating_sub(2),
         }

@@ -467,3 +467,52 @@ fn meta_of_another_format_version_is_refused() {
     assert!(Meta::decode(&bytes).is_none());
     assert!(Path::new(DIR).is_absolute());
 }
+
+#[test]
+fn the_end_of_the_file_is_given_back_after_most_was_deleted() {
+    let mut fixture = Fixture::new();
+    let value = noise(1, 400);
+    for i in 0..20_000u32 {
+        let key = format!("key-{:05}", i.wrapping_mul(7919) % 20_000);
+        fixture.write().put(key.as_bytes(), &value, 0).unwrap();
+        if i % 64 == 0 {
+            fixture.store.spill().unwrap();
+        }
+    }
+    fixture.checkpoint();
+    for i in (0..20_000).filter(|i| i % 10 != 0) {
+        fixture.delete(&format!("key-{i:05}"));
+    }
+    let revision = fixture.store.root().revision();
+    fixture.write().compact(revision).unwrap();
+    fixture.finish_compaction();
+    let settle = |fixture: &mut Fixture| {
+        for _ in 0..4 {
+            fixture.store.settle_space();
+            fixture.checkpoint();
+            fixture.store.publish();
+            while !fixture.store.release_step(usize::MAX) {}
+        }
+    };
+    settle(&mut fixture);
+    let long = fixture.store.stats();
+    assert!(long.file_bytes > 6_000_000, "{long:?}");
+    assert!(fixture.store.surplus_bytes().unwrap() > 4_000_000);
+    let mut steps = 1;
+    while !fixture.store.relocate_step().unwrap() {
+        steps += 1;
+    }
+    assert!(steps > 2, "all at once is no step");
+    settle(&mut fixture);
+    let short = fixture.store.stats();
+    assert!(short.file_bytes < 2 * 2000 * 420 + (1 << 20), "{short:?}");
+    fixture.store.check().unwrap();
+    fixture.reopen();
+    let all = fixture.store.root().count(KeyRange::ALL, 0).unwrap();
+    assert_eq!(all, 2000);
+    let kept = fixture
+        .store
+        .root()
+        .get(b"key-00010", 0, |item| item.value == value);
+    assert_eq!(kept.unwrap(), Some(true));
+}

@@ -38,6 +38,7 @@ impl Workload {
             self.edit(&mut bench, 5)?;
             bench.file.finish_checkpoint(done);
             bench.spill(2)?;
+            bench.relocate(self.rng.below(3) as usize, 128, b"")?;
             if self.rng.below(2) == 0 {
                 bench.release(10);
             }

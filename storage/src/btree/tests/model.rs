@@ -97,7 +97,11 @@ impl Run {
             77..=84 => self.seek(tree, &key(u, KINDS[tree])?),
             85..=88 => self.begin(),
             89..=92 => self.finish(),
-            93 => self.release(u.int_in_range(1..=50)?),
+            93 if u.arbitrary()? => self.release(u.int_in_range(1..=50)?),
+            93 => {
+                let (part, from) = (u.arbitrary()?, key(u, KINDS[tree])?);
+                self.bench.relocate(tree, part, &from).unwrap();
+            }
             94 => self.bench.spill(u.int_in_range(1..=9)?).unwrap(),
             95..=96 => self.view(),
             97 => self.forget_view(u.arbitrary()?),

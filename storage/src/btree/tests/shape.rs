@@ -5,7 +5,7 @@ use super::*;
 fn pages_of(bench: &mut Bench) -> u64 {
     bench.checkpoint(b"").unwrap();
     let stats = bench.file.stats();
-    (stats.file_bytes - stats.free_bytes) / 4096
+    stats.used_bytes / 4096
 }
 
 #[test]

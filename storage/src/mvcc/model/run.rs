@@ -244,15 +244,21 @@ impl Runner {
                 }
             }
             28 => self.store().publish(),
-            29 => {
-                let budget = input.below(5);
-                self.store().release_step(budget);
-            }
-            30 => {
-                if let Some(job) = self.store().spill()? {
-                    job.run()?;
+            29 => match input.below(4) {
+                0 => {
+                    let budget = input.below(5);
+                    self.store().release_step(budget);
                 }
-            }
+                1 => {
+                    self.store().relocate_step()?;
+                }
+                2 => self.store().settle_space(),
+                _ => {
+                    if let Some(job) = self.store().spill()? {
+                        job.run()?;
+                    }
+                }
+            },
             _ if self.compare => {
                 let first = self.model.compacted().max(1);
                 let at = first + input.below((self.model.revision() - first + 1) as usize) as i64;
