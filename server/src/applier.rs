@@ -188,7 +188,8 @@ impl Applier {
         if self.compacting && self.is_ahead_of_hub() {
             return Some(now + HUB_PATIENCE);
         }
-        if self.compacting || (!self.backlog.is_empty() && !self.stalled()) {
+        let removes = self.compacting && !self.holds_too_much();
+        if removes || (!self.backlog.is_empty() && !self.stalled()) {
             return Some(now);
         }
         let lessor = self.leading.then(|| self.lessor.next_wake()).flatten();
@@ -553,7 +554,7 @@ impl Applier {
         if !self.compacting {
             return Ok(());
         }
-        if self.is_ahead_of_hub() {
+        if self.is_ahead_of_hub() || self.holds_too_much() {
             return Ok(());
         }
         let progress = self.state.store.compact_step(self.pace.compact_step_rows)?;
@@ -578,6 +579,13 @@ impl Applier {
     /// behind would miss it.
     fn is_ahead_of_hub(&self) -> bool {
         self.hub.seen() < self.state.store.root().compacted()
+    }
+
+    /// Memory is for what clients write: the removal of rows, which changes as many pages as a
+    /// checkpoint can save, waits for the one under way.
+    fn holds_too_much(&self) -> bool {
+        let dirty = self.state.store.stats().dirty_bytes;
+        self.checkpoint_running && dirty >= self.pace.dirty_bytes_to_checkpoint * 5 / 4
     }
 
     fn stalled(&self) -> bool {

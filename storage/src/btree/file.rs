@@ -177,8 +177,8 @@ impl PageFile {
         tree_done
     }
 
-    /// Writes up to `budget` leaves of the tree, the one of the file that grows at its end, that
-    /// are full; nothing while a checkpoint runs. After an error the file must be opened again.
+    /// Writes about `budget` bytes of full leaves of the tree, the one of the file that grows at its
+    /// end; nothing while a checkpoint runs. After an error the file must be opened again.
     /// The job, when there is one, is to be run soon.
     pub(crate) fn spill(&mut self, tree: &mut Tree, budget: usize) -> Result<Option<SyncJob>> {
         let Some(space) = &mut self.space else {

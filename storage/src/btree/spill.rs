@@ -35,9 +35,9 @@ impl SyncJob {
     }
 }
 
-/// Writes up to `budget` leaves changed since the last checkpoint began, all but the last of the
-/// tree, from the one with the key `from` on; moves `from` to where it came to. Only while no
-/// checkpoint runs. After an error the page file must be opened again.
+/// Writes about `budget` bytes of leaves changed since the last checkpoint began, but not the last
+/// one of the tree, from the one with the key `from` on; moves `from` to where it came to. Only
+/// while no checkpoint runs. After an error the page file must be opened again.
 pub(super) fn spill(
     tree: &mut Tree,
     w: &mut Writer,
@@ -130,7 +130,7 @@ impl Spilling<'_> {
         let page = save(&leaf, self.space, self.out)?;
         parent.image.set_child(i, page);
         self.w.dirty_bytes -= leaf.image.len();
-        self.budget -= 1;
+        self.budget = self.budget.saturating_sub(leaf.image.len());
         Ok(())
     }
 }

@@ -22,8 +22,8 @@ const FILE_NAME: &str = "pages";
 /// tenth of a millisecond's work.
 const RELEASE_NODES_PER_PUBLISH: usize = 64;
 
-/// Leaves of 16 KiB: some hundredths of a millisecond's work.
-const SPILL_LEAVES_PER_STEP: usize = 8;
+/// As much as a large batch of writes appends; copying it takes some tenths of a millisecond.
+const SPILL_BYTES_PER_STEP: usize = 1 << 20;
 
 /// The key tree's leaves are rewritten at random places: small ones make small checkpoints.
 const KEY_LEAF_BYTES: usize = 4096;
@@ -171,7 +171,7 @@ impl Store {
     pub fn spill(&mut self) -> Result<Option<SyncJob>> {
         let job = self
             .file
-            .spill(&mut self.root.revisions, SPILL_LEAVES_PER_STEP)?;
+            .spill(&mut self.root.revisions, SPILL_BYTES_PER_STEP)?;
         Ok(job.map(|job| SyncJob { job }))
     }
 

@@ -29,7 +29,7 @@ impl Workload {
         let (mut bench, _) = Bench::open(vfs)?;
         for _ in 0..rounds {
             self.edit(&mut bench, 40)?;
-            bench.spill(3)?;
+            bench.spill(40_000)?;
             self.held.push(rows(&bench)?);
             let job = bench.begin(&[self.held.len() as u8 - 1]);
             self.edit(&mut bench, 15)?;
@@ -37,7 +37,7 @@ impl Workload {
             self.completed += 1;
             self.edit(&mut bench, 5)?;
             bench.file.finish_checkpoint(done);
-            bench.spill(2)?;
+            bench.spill(20_000)?;
             bench.relocate(self.rng.below(3) as usize, 128, b"")?;
             if self.rng.below(2) == 0 {
                 bench.release(10);

@@ -102,7 +102,7 @@ impl Run {
                 let (part, from) = (u.arbitrary()?, key(u, KINDS[tree])?);
                 self.bench.relocate(tree, part, &from).unwrap();
             }
-            94 => self.bench.spill(u.int_in_range(1..=9)?).unwrap(),
+            94 => self.bench.spill(u.int_in_range(1..=100_000)?).unwrap(),
             95..=96 => self.view(),
             97 => self.forget_view(u.arbitrary()?),
             98 => self.compare(),

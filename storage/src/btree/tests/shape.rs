@@ -135,7 +135,7 @@ fn what_is_appended_leaves_memory_before_a_checkpoint_and_is_found_after_one() {
     let append = |bench: &mut Bench, range: std::ops::Range<u64>| {
         for i in range {
             bench.insert(1, &i.to_be_bytes(), &[3; 300]);
-            bench.spill(1).unwrap();
+            bench.spill(16_384).unwrap();
         }
     };
     append(&mut bench, 0..5000);
