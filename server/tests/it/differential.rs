@@ -8,10 +8,10 @@
     reason = "a test around real processes reads the clock"
 )]
 
-mod generate;
-mod normal;
-mod op;
-mod side;
+pub(crate) mod generate;
+pub(crate) mod normal;
+pub(crate) mod op;
+pub(crate) mod side;
 mod stream;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

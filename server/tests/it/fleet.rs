@@ -124,7 +124,7 @@ pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool, detail: impl Fn() -> St
     }
 }
 
-fn free_urls() -> [String; 2] {
+pub(crate) fn free_urls() -> [String; 2] {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| format!("http://{}", listener.local_addr().unwrap()))
 }

@@ -14,6 +14,7 @@ mod cluster;
 mod crash;
 mod differential;
 mod fleet;
+mod join_etcd;
 mod members;
 mod pages;
 mod rng;

@@ -1,0 +1,357 @@
+//! Stele beside real etcd in one cluster: it joins as a learner and gets etcd's state, is promoted,
+//! leads, sends its own state to another etcd; and after mixed operations through all of them the
+//! history has one hash.
+//!
+//! `STELE_JOIN_OPS` operations in all, from the seed `STELE_JOIN_SEED`.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test around real processes reads the clock"
+)]
+
+use std::time::{Duration, Instant};
+
+use etcd_api::Client;
+use etcd_api::etcdserverpb as pb;
+use testkit::{Launch, Server, Tools};
+
+use crate::differential::generate::Generator;
+use crate::differential::op::{Answer, NO_ANSWER, Op, shown};
+use crate::differential::side::Side;
+use crate::differential::{normal, op};
+use crate::fleet::{PATIENCE, free_urls};
+use crate::subject;
+
+const STELE: &str = env!("CARGO_BIN_EXE_stele");
+/// With little log in memory a new member needs the state.
+const FORGETFUL: [&str; 2] = ["--snapshot-count=50", "--snapshot-catchup-entries=10"];
+/// Between two comparisons of HashKV.
+const OPS_PER_HASH: usize = 250;
+const AGAIN: Duration = Duration::from_millis(20);
+/// Parts of the run; see `STELE_JOIN_OPS`.
+const PHASES: usize = 6;
+
+struct Place {
+    name: &'static str,
+    peer_url: String,
+}
+
+impl Place {
+    fn new(name: &'static str) -> Place {
+        let [peer_url, _] = free_urls();
+        Place { name, peer_url }
+    }
+
+    fn launch(&self, program: &std::path::Path, places: &[&Place], existing: bool) -> Launch {
+        let all: Vec<String> = places
+            .iter()
+            .map(|place| format!("{}={}", place.name, place.peer_url))
+            .collect();
+        let state = if existing { "existing" } else { "new" };
+        Launch::program(program)
+            .flag(format!("--name={}", self.name))
+            .flag(format!("--listen-peer-urls={}", self.peer_url))
+            .flag(format!("--initial-advertise-peer-urls={}", self.peer_url))
+            .flag(format!("--initial-cluster={}", all.join(",")))
+            .flag(format!("--initial-cluster-state={state}"))
+    }
+}
+
+fn start(launch: &Launch) -> Server {
+    launch.start().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Again until it is accepted.
+async fn until_ok<T, F>(what: &str, call: impl Fn() -> F) -> T
+where
+    F: Future<Output = Result<T, tonic::Status>>,
+{
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match call().await {
+            Ok(answer) => return answer,
+            Err(error) => assert!(Instant::now() < until, "{what}: {error}"),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn client(server: &Server) -> Client {
+    Client::connect(server.url()).await.unwrap()
+}
+
+async fn add_learner(server: &Server, place: &Place) -> u64 {
+    let client = client(server).await;
+    let request = pb::MemberAddRequest {
+        peer_urls: vec![place.peer_url.clone()],
+        is_learner: true,
+    };
+    // Refused while the cluster thinks that a member is not well.
+    let answer = until_ok("member add", || {
+        let request = request.clone();
+        let mut cluster = client.cluster();
+        async move { cluster.member_add(request).await }
+    });
+    answer.await.into_inner().member.unwrap().id
+}
+
+async fn promote(server: &Server, id: u64) {
+    let client = client(server).await;
+    // Refused until it has come close.
+    let answer = until_ok("member promote", || {
+        let mut cluster = client.cluster();
+        async move {
+            cluster
+                .member_promote(pb::MemberPromoteRequest { id })
+                .await
+        }
+    });
+    let members = answer.await.into_inner().members;
+    let found = members.iter().find(|member| member.id == id);
+    assert!(
+        found.is_some_and(|member| !member.is_learner),
+        "{members:?}"
+    );
+}
+
+async fn move_leader(server: &Server, target_id: u64) {
+    let client = client(server).await;
+    until_ok("move-leader", || {
+        let mut maintenance = client.maintenance();
+        async move {
+            let request = pb::MoveLeaderRequest { target_id };
+            maintenance.move_leader(request).await
+        }
+    })
+    .await;
+    let status = client.maintenance().status(pb::StatusRequest {}).await;
+    assert_eq!(status.unwrap().into_inner().leader, target_id);
+}
+
+async fn member_id(server: &Server) -> u64 {
+    let mut maintenance = client(server).await.maintenance();
+    let status = maintenance.status(pb::StatusRequest {}).await.unwrap();
+    status.into_inner().header.unwrap().member_id
+}
+
+struct Run {
+    generator: Generator,
+    done: usize,
+    hashes: usize,
+}
+
+impl Run {
+    fn new() -> Run {
+        Run {
+            generator: Generator::new(subject::number("STELE_JOIN_SEED", 1), 0),
+            done: 0,
+            hashes: 0,
+        }
+    }
+
+    /// The next operations, each through one of the members; what is read is read from all, and
+    /// all must say the same. `learners` take no operations.
+    async fn go_on(&mut self, ops: usize, sides: &mut [Side], learners: &[&Server]) {
+        let end = self.done + ops;
+        while self.done < end {
+            let mut op = self.generator.next();
+            match &mut op {
+                // Another member's answer may be older.
+                Op::Range(request) | Op::RangeStream(request) => request.serializable = false,
+                Op::Put(_) | Op::Delete(_) | Op::Txn(_) | Op::Compact(_) => {}
+                Op::Grant(_) | Op::Revoke(_) | Op::GrantAndRevoke(_) => {}
+                _ => continue,
+            }
+            self.done += 1;
+            self.ask(&op, sides).await;
+            if self.done.is_multiple_of(OPS_PER_HASH) {
+                self.compare_hashes(sides).await;
+            }
+        }
+        self.compare_hashes(sides).await;
+        for learner in learners {
+            self.compare_rows(&sides[0].server, learner).await;
+        }
+    }
+
+    async fn ask(&mut self, op: &Op, sides: &mut [Side]) {
+        let reads = matches!(op, Op::Range(_) | Op::RangeStream(_));
+        let asked = match reads {
+            true => 0..sides.len(),
+            false => {
+                let one = self.done % sides.len();
+                one..one + 1
+            }
+        };
+        let mut first: Option<Answer> = None;
+        for side in &mut sides[asked] {
+            let mut answer = side.run(op).await;
+            normal::answer(op, &mut answer);
+            forget_the_member(&mut answer);
+            let silent = matches!(&answer, Answer::Error { code, .. } if *code == NO_ANSWER);
+            assert!(
+                !silent,
+                "operation {}: {}: {}",
+                self.done,
+                shown(op),
+                shown(&answer)
+            );
+            match &first {
+                None => {
+                    self.generator.learn(op, &answer);
+                    first = Some(answer);
+                }
+                Some(first) => assert!(
+                    *first == answer,
+                    "operation {}: {}\n{}\n{}",
+                    self.done,
+                    shown(op),
+                    shown(first),
+                    shown(&answer)
+                ),
+            }
+        }
+    }
+
+    /// At the newest revision, which all have once they have answered for it.
+    async fn compare_hashes(&mut self, sides: &[Side]) {
+        let revision = self.generator.revision;
+        if revision == self.generator.compacted {
+            return; // Whoever compacted there answers with what was before.
+        }
+        let mut hashes = Vec::new();
+        for side in sides {
+            let client = client(&side.server).await;
+            // Refused by one that is not there yet.
+            let answer = until_ok("HashKV", || {
+                let mut maintenance = client.maintenance();
+                async move { maintenance.hash_kv(pb::HashKvRequest { revision }).await }
+            });
+            let answer = answer.await.into_inner();
+            hashes.push((answer.hash, answer.compact_revision, answer.hash_revision));
+        }
+        self.hashes += 1;
+        let same = hashes.iter().all(|hash| *hash == hashes[0]);
+        assert!(
+            same,
+            "revision {revision} after {} operations: {hashes:?}",
+            self.done
+        );
+    }
+
+    /// A learner answers nothing but serializable reads.
+    async fn compare_rows(&self, server: &Server, learner: &Server) {
+        let all = pb::RangeRequest {
+            key: b"\0"[..].into(),
+            range_end: b"\0"[..].into(),
+            serializable: true,
+            ..Default::default()
+        };
+        let expected = client(server).await.kv().range(all.clone()).await.unwrap();
+        let expected = expected.into_inner();
+        let revision = expected.header.unwrap().revision;
+        let mut kv = client(learner).await.kv();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let found = kv.range(all.clone()).await.unwrap().into_inner();
+            let at = found.header.unwrap().revision;
+            assert!(at <= revision, "{at} is not known to others");
+            if at == revision {
+                assert!(
+                    found.kvs == expected.kvs,
+                    "other rows at revision {revision}"
+                );
+                return;
+            }
+            assert!(
+                Instant::now() < until,
+                "it stays at revision {at} of {revision}"
+            );
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
+/// Each member names itself in its answers.
+fn forget_the_member(answer: &mut op::Answer) {
+    if let Answer::Range(answer) = answer
+        && let Some(header) = &mut answer.header
+    {
+        header.member_id = 0;
+        header.raft_term = 0;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stele_joins_etcd_by_its_state_leads_it_and_brings_up_another() {
+    let Some(tools) = Tools::or_skip("a cluster of etcd and Stele") else {
+        return;
+    };
+    let ops = subject::number("STELE_JOIN_OPS", 3_000) as usize / PHASES;
+    let places = ["e0", "s1", "e2"].map(Place::new);
+    let [e0, s1, e2] = &places;
+    let etcd = start(&e0.launch(&tools.etcd, &[e0], false).flags(&FORGETFUL));
+    let etcd_id = member_id(&etcd).await;
+    let mut run = Run::new();
+    let mut sides = vec![Side::new(etcd).await];
+    run.go_on(ops, &mut sides, &[]).await;
+
+    // By etcd's state: its log does not go back far enough.
+    let stele_id = add_learner(&sides[0].server, s1).await;
+    let stele = start(&s1.launch(STELE.as_ref(), &[e0, s1], true).flags(&FORGETFUL));
+    assert!(
+        stele.log().contains("received database snapshot"),
+        "{}",
+        stele.log()
+    );
+    run.go_on(ops, &mut sides, &[&stele]).await;
+
+    promote(&sides[0].server, stele_id).await;
+    sides.push(Side::new(stele).await);
+    run.go_on(ops, &mut sides, &[]).await;
+
+    move_leader(&sides[0].server, stele_id).await;
+    run.go_on(ops, &mut sides, &[]).await;
+
+    // By Stele's state.
+    let second = add_learner(&sides[1].server, e2).await;
+    let other = start(
+        &e2.launch(&tools.etcd, &[e0, s1, e2], true)
+            .flags(&FORGETFUL),
+    );
+    let sent = sides[1]
+        .server
+        .wait_for_log("sent database snapshot", PATIENCE);
+    assert!(sent, "{}", sides[1].server.log());
+    run.go_on(ops / 10, &mut sides, &[&other]).await;
+    promote(&sides[1].server, second).await;
+    sides.push(Side::new(other).await);
+    run.go_on(ops, &mut sides, &[]).await;
+
+    move_leader(&sides[1].server, etcd_id).await;
+    for side in &mut sides {
+        side.run(&Op::Restart { kill: true }).await;
+    }
+    run.go_on(ops, &mut sides, &[]).await;
+    println!("{} operations, HashKV equal {} times", run.done, run.hashes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stele_joins_etcd_by_its_log() {
+    let Some(tools) = Tools::or_skip("a member of Stele added to etcd") else {
+        return;
+    };
+    let places = ["e0", "s1"].map(Place::new);
+    let [e0, s1] = &places;
+    let etcd = start(&e0.launch(&tools.etcd, &[e0], false));
+    let mut run = Run::new();
+    let mut sides = vec![Side::new(etcd).await];
+    run.go_on(20, &mut sides, &[]).await;
+    add_learner(&sides[0].server, s1).await;
+    let stele = start(&s1.launch(STELE.as_ref(), &[e0, s1], true));
+    assert!(
+        !stele.log().contains("received database snapshot"),
+        "{}",
+        stele.log()
+    );
+    run.go_on(200, &mut sides, &[&stele]).await;
+}
