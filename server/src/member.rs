@@ -178,7 +178,10 @@ impl Member {
                     self.received = Some(received);
                     Input::Receive(message)
                 }
-                MemberEvent::SnapshotInstalled => Input::SnapshotInstalled { ok: true },
+                MemberEvent::SnapshotInstalled => {
+                    self.forget_forwarded(effects);
+                    Input::SnapshotInstalled { ok: true }
+                }
                 MemberEvent::Durable { ticket } => Input::Durable { ticket },
                 MemberEvent::Applied { index } => Input::Applied { index },
                 MemberEvent::ConfChanged { index, change } => Input::ConfChanged { index, change },
@@ -455,6 +458,14 @@ impl Member {
 }
 
 impl Member {
+    /// What was sent on may be part of the snapshot, and then its entry is never seen here.
+    fn forget_forwarded(&mut self, effects: &mut MemberEffects) {
+        self.forwarded_until.clear();
+        let slots = self.forwarded.drain().filter_map(|(_, (_, slot))| slot);
+        let told = slots.map(|slot| (slot, Err(Error::Timeout)));
+        effects.replies.extend(told);
+    }
+
     fn collect_snapshots(&mut self, effects: &mut MemberEffects) {
         effects
             .snapshots_wanted
