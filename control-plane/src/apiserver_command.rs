@@ -1,33 +1,89 @@
-//! `stele-kube apiserver`: the API alone, over plain HTTP, from a store somewhere.
+//! `stele-kube apiserver`: the API alone, from a store somewhere; over TLS, or over plain HTTP on
+//! loopback.
 
 use std::error::Error;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 
+use apiserver::auth::authority::Mode;
+use apiserver::auth::setup::{ISSUER, Settings, Setup};
 use apiserver::{Config, Server};
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What it is called and takes.
 pub(crate) fn command() -> Command {
+    let with = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
     Command::new("apiserver")
         .about("Serves the API of Kubernetes from a store that speaks etcd's")
+        .arg(with("etcd-servers", "URL", "the store").default_value("http://127.0.0.1:2379"))
         .arg(
-            Arg::new("etcd-servers")
-                .long("etcd-servers")
-                .value_name("URL")
-                .default_value("http://127.0.0.1:2379"),
+            with(
+                "bind",
+                "ADDRESS",
+                "where to listen; without TLS only on loopback",
+            )
+            .default_value("127.0.0.1:8080"),
         )
         .arg(
-            Arg::new("bind")
-                .long("bind")
-                .value_name("ADDRESS")
-                .default_value("127.0.0.1:8080"),
+            with(
+                "service-cidr",
+                "RANGE",
+                "where services get their addresses from",
+            )
+            .default_value("10.96.0.0/16"),
+        )
+        .arg(with(
+            "tls-cert-dir",
+            "DIR",
+            "serve over TLS; keys are kept here, made if missing",
+        ))
+        .arg(with(
+            "admin-kubeconfig",
+            "FILE",
+            "where to write the owner's kubeconfig [default: admin.kubeconfig in --tls-cert-dir]",
+        ))
+        .arg(
+            with(
+                "external-hostname",
+                "NAME",
+                "a further name or address of the server",
+            )
+            .action(ArgAction::Append),
+        )
+        .arg(with(
+            "token-auth-file",
+            "FILE",
+            "tokens: token,user,uid,\"group,group\" in a line",
+        ))
+        .arg(
+            with(
+                "anonymous-auth",
+                "BOOL",
+                "let in whoever shows nothing as system:anonymous",
+            )
+            .value_parser(["true", "false"])
+            .default_value("true"),
         )
         .arg(
-            Arg::new("service-cidr")
-                .long("service-cidr")
-                .value_name("RANGE")
-                .default_value("10.96.0.0/16"),
+            with(
+                "authorization-mode",
+                "MODE",
+                "[default: RBAC with certificates or tokens, else AlwaysAllow]",
+            )
+            .value_parser(["RBAC", "AlwaysAllow"]),
+        )
+        .arg(
+            with(
+                "service-account-issuer",
+                "URL",
+                "what tokens say of who made them",
+            )
+            .default_value(ISSUER),
         )
 }
 
@@ -39,18 +95,25 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
             .cloned()
             .unwrap_or_default()
     };
-    let (store, bind, cidr) = (text("etcd-servers"), text("bind"), text("service-cidr"));
+    let (store, cidr) = (text("etcd-servers"), text("service-cidr"));
+    let bind = text("bind");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(&bind).await?;
         let address = listener.local_addr()?;
+        let setup = people(arguments, address)?;
         let client = etcd_api::Client::connect(store).await?;
-        let config = Config {
+        let mut config = Config {
             service_cidr: cidr,
             ..Config::default()
         };
+        let mut tls = None;
+        if let Some(setup) = setup {
+            tls = setup.tls;
+            config.gate = Arc::new(setup.authority);
+        }
         let server = Server::new(client, config);
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -66,7 +129,62 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
                 tracing::info!(%address, "ready to serve the API");
             }
         };
-        let (served, (), ()) = tokio::join!(server.serve(listener), stopped, ready);
+        let serving = async {
+            match tls {
+                Some(tls) => server.serve_tls(listener, tls).await,
+                None => server.serve(listener).await,
+            }
+        };
+        let (served, (), ()) = tokio::join!(serving, stopped, ready);
         Ok(served?)
     })
+}
+
+/// Who is let in; nothing when everybody on this machine is.
+fn people(arguments: &ArgMatches, address: SocketAddr) -> Result<Option<Setup>, Box<dyn Error>> {
+    let text = |name: &str| arguments.get_one::<String>(name).cloned();
+    let directory = text("tls-cert-dir").map(PathBuf::from);
+    let token_file = text("token-auth-file").map(PathBuf::from);
+    if directory.is_none() && !address.ip().is_loopback() {
+        return Err(format!("{address} is no loopback address: it takes --tls-cert-dir").into());
+    }
+    let mode = text("authorization-mode");
+    if directory.is_none() && token_file.is_none() && mode.is_none() {
+        return Ok(None);
+    }
+    let mut names: Vec<String> = arguments
+        .get_many::<String>("external-hostname")
+        .map(|names| names.cloned().collect())
+        .unwrap_or_default();
+    if !address.ip().is_unspecified() {
+        names.push(address.ip().to_string());
+    }
+    let settings = Settings {
+        directory,
+        names,
+        service_cidr: text("service-cidr").unwrap_or_default(),
+        token_file,
+        anonymous: text("anonymous-auth").as_deref() == Some("true"),
+        mode: match mode.as_deref() {
+            Some("AlwaysAllow") => Mode::AlwaysAllow,
+            _ => Mode::Rbac,
+        },
+        issuer: text("service-account-issuer").unwrap_or_default(),
+    };
+    let setup = settings.open()?;
+    if let (Some(pki), Some(directory)) = (&setup.pki, &settings.directory) {
+        let path = text("admin-kubeconfig").map(PathBuf::from);
+        let path = path.unwrap_or_else(|| directory.join("admin.kubeconfig"));
+        pki.write_admin(&path, &format!("https://{}", reached(address)))?;
+    }
+    Ok(Some(setup))
+}
+
+/// The address by which this machine reaches what it listens on.
+fn reached(address: SocketAddr) -> SocketAddr {
+    let mut reached = address;
+    if address.ip().is_unspecified() {
+        reached.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    reached
 }

@@ -5,12 +5,15 @@
 
 pub mod admission;
 pub mod authenticate;
+pub mod authority;
 pub mod certificate;
 pub mod impersonate;
 pub mod jwt;
+pub mod listener;
 pub mod pki;
 pub mod rbac;
 pub mod review;
+pub mod setup;
 pub mod tls;
 pub mod token;
 pub mod user;
@@ -124,6 +127,11 @@ pub trait Gate: Send + Sync + 'static {
         _request: Value,
     ) -> Answer<'a, Value> {
         Box::pin(async { Err(Status::unknown_path()) })
+    }
+
+    /// Makes the objects it needs, once the namespaces are there and before requests are served.
+    fn prepare<'a>(&'a self, _api: &'a Api) -> Answer<'a, ()> {
+        Box::pin(async { Ok(()) })
     }
 
     /// Serves a path of its own, such as the keys that tokens are signed with.

@@ -42,7 +42,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use auth::listener::TlsListener;
+use auth::tls::{Peer, Tls};
 use axum::extract::Request;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
 use machinery::status::Status;
 use tokio::net::TcpListener;
 
@@ -102,7 +106,7 @@ impl Server {
         let begun = api.clone();
         let building = tokio::spawn(async move {
             begun.0.feed.loaded().await;
-            while let Err(error) = builtin::make(&begun).await {
+            while let Err(error) = build(&begun).await {
                 tracing::warn!(%error, "the built-in objects cannot be made");
                 tokio::time::sleep(RETRY_AFTER).await;
             }
@@ -136,13 +140,27 @@ impl Server {
 
     /// Answers requests on a listener until [`Server::stop`].
     pub async fn serve(&self, listener: TcpListener) -> std::io::Result<()> {
+        self.serve_on(listener).await
+    }
+
+    /// Answers requests over encrypted connections until [`Server::stop`].
+    pub async fn serve_tls(&self, listener: TcpListener, tls: Tls) -> std::io::Result<()> {
+        self.serve_on(TlsListener::new(listener, tls)?).await
+    }
+
+    async fn serve_on<L>(&self, listener: L) -> std::io::Result<()>
+    where
+        L: Listener<Addr: std::fmt::Debug>,
+        Peer: for<'a> Connected<IncomingStream<'a, L>>,
+    {
         let mut stopping = self.api.0.stopping.subscribe();
         let mut stopped = stopping.clone();
         let stop = async move {
             // An error means that the server is gone, which is a stop too.
             let _ = stopping.wait_for(|stop| *stop).await;
         };
-        let serving = axum::serve(listener, self.router()).with_graceful_shutdown(stop);
+        let service = self.router().into_make_service_with_connect_info::<Peer>();
+        let serving = axum::serve(listener, service).with_graceful_shutdown(stop);
         let late = async move {
             let _ = stopped.wait_for(|stop| *stop).await;
             tokio::time::sleep(GRACE).await;
@@ -166,6 +184,12 @@ impl Drop for Server {
             task.abort();
         }
     }
+}
+
+/// Makes what has to be there before requests are served.
+async fn build(api: &Api) -> Result<(), Status> {
+    builtin::make(api).await?;
+    api.0.config.gate.prepare(api).await
 }
 
 /// Lets the store forget what is older than one period.

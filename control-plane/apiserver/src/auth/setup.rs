@@ -1,0 +1,96 @@
+//! Puts the gate together from what a command line says: where keys are kept, who is let in.
+
+use std::path::{Path, PathBuf};
+
+use super::authenticate::{Authenticator, StaticTokens};
+use super::authority::{Authority, Mode};
+use super::jwt::Key;
+use super::pki::Pki;
+use super::tls::Tls;
+use super::token::Issuer;
+use crate::allocate::Range;
+use crate::clock;
+
+/// Who makes tokens, unless it is said otherwise.
+pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// What a command line says of people.
+pub struct Settings {
+    /// Where keys and certificates are kept; without it nothing is encrypted, and tokens are good
+    /// until the process ends.
+    pub directory: Option<PathBuf>,
+    /// Names and addresses that the server is reached by, besides the first address of services.
+    pub names: Vec<String>,
+    /// Where services get their addresses from.
+    pub service_cidr: String,
+    /// A file of tokens, one in each line: `token,user,uid,"group,group"`.
+    pub token_file: Option<PathBuf>,
+    /// Whether somebody who shows nothing is let in as `system:anonymous`.
+    pub anonymous: bool,
+    /// How requests are decided.
+    pub mode: Mode,
+    /// What tokens say of who made them.
+    pub issuer: String,
+}
+
+/// A gate with what belongs to it.
+pub struct Setup {
+    /// Decides about people.
+    pub authority: Authority,
+    /// Keys and certificates, when they are kept.
+    pub pki: Option<Pki>,
+    /// How the server speaks TLS, when it has certificates.
+    pub tls: Option<Tls>,
+}
+
+impl Settings {
+    /// Reads and makes the files.
+    pub fn open(&self) -> Result<Setup, String> {
+        let now = clock::now();
+        let pki = match &self.directory {
+            Some(path) => {
+                let mut names = self.names.clone();
+                let range = Range::parse(&self.service_cidr);
+                names.extend(range.map(|range| range.at(1).to_string()));
+                let pki = Pki::open(path, &names, now);
+                Some(pki.map_err(|error| error.to_string())?)
+            }
+            None => None,
+        };
+        let key = match &pki {
+            Some(pki) => pki.token_key.clone(),
+            None => rcgen::KeyPair::generate()
+                .map_err(|e| e.to_string())?
+                .serialize_pem(),
+        };
+        let tls = match &pki {
+            Some(pki) => Some(Tls::new(&pki.server, &pki.authority)?),
+            None => None,
+        };
+        let tokens = match &self.token_file {
+            Some(path) => read_tokens(path)?,
+            None => StaticTokens::default(),
+        };
+        let issuer = Issuer::new(
+            self.issuer.clone(),
+            vec![self.issuer.clone()],
+            vec![Key::from_pem(&key)?],
+        );
+        let authenticator = Authenticator {
+            tokens,
+            issuer,
+            anonymous: self.anonymous,
+        };
+        Ok(Setup {
+            authority: Authority::new(authenticator, self.mode),
+            pki,
+            tls,
+        })
+    }
+}
+
+fn read_tokens(path: &Path) -> Result<StaticTokens, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let tokens = text.and_then(|text| StaticTokens::parse(&text));
+    tokens.map_err(|why| format!("{}: {why}", path.display()))
+}
