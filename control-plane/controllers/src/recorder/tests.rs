@@ -26,7 +26,7 @@ fn a_note_becomes_an_event_and_its_repetition_a_count() {
     };
     assert_eq!(object["message"], "Created pod: web-x");
     assert_eq!(object["metadata"]["namespace"], "n");
-    assert_eq!(object["metadata"]["name"], "web.1886cb42ccb36a00");
+    assert_eq!(object["metadata"]["name"], "web.1886caf21c963200");
     let again = recorder.record(
         "replicaset-controller",
         &note("Created pod: {}"),

@@ -34,6 +34,8 @@ pub(crate) struct Simulation {
     writes: usize,
     crash_after: Option<usize>,
     nodes: BTreeMap<String, Node>,
+    /// The version at which scheduler and nodes had nothing to do.
+    idle_at: i64,
     addresses: u32,
 }
 
@@ -60,6 +62,7 @@ impl Simulation {
             writes: 0,
             crash_after,
             nodes: BTreeMap::new(),
+            idle_at: 0,
             addresses: 0,
         };
         simulation.start();
@@ -274,6 +277,9 @@ impl Simulation {
 
     /// What scheduler and nodes do: one thing to one pod.
     fn live(&mut self) -> bool {
+        if self.idle_at == self.world.revision() {
+            return false;
+        }
         let pods = self.items(kind("", "Pod"));
         for pod in &pods {
             let node = object::text(pod, &["spec", "nodeName"]).to_owned();
@@ -301,6 +307,7 @@ impl Simulation {
                 return true;
             }
         }
+        self.idle_at = self.world.revision();
         false
     }
 
