@@ -2,6 +2,7 @@
 
 mod apiserver_command;
 mod logging;
+mod store_command;
 
 use std::process::ExitCode;
 
@@ -12,6 +13,13 @@ use clap::Command;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("store", flags)) = words
+        .split_first()
+        .map(|(first, rest)| (first.as_str(), rest))
+    {
+        return store_command::run(flags);
+    }
     let arguments = command().get_matches();
     logging::begin(tracing::Level::INFO);
     let result = match arguments.subcommand() {
@@ -32,4 +40,5 @@ fn command() -> Command {
         .about("Kubernetes on Stele")
         .subcommand_required(true)
         .subcommand(apiserver_command::command())
+        .subcommand(store_command::command())
 }

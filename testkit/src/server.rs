@@ -35,6 +35,7 @@ const START_ATTEMPTS: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct Launch {
     program: PathBuf,
+    subcommand: Option<String>,
     data_dir: Option<PathBuf>,
     flags: Vec<String>,
 }
@@ -49,9 +50,16 @@ impl Launch {
     pub fn program(path: impl AsRef<Path>) -> Launch {
         Launch {
             program: path.as_ref().to_path_buf(),
+            subcommand: None,
             data_dir: None,
             flags: Vec::new(),
         }
+    }
+
+    /// The word before the flags, for a program that does several things.
+    pub fn subcommand(mut self, name: &str) -> Launch {
+        self.subcommand = Some(name.to_owned());
+        self
     }
 
     /// The data directory; without one each start gets a fresh temporary directory.
@@ -96,7 +104,8 @@ impl Launch {
             }
         };
         let (client_port, peer_port) = (ports::free(), ports::free());
-        let mut flags = vec![
+        let mut flags: Vec<String> = self.subcommand.iter().cloned().collect();
+        flags.extend([
             format!("--data-dir={}", dir.display()),
             format!("--listen-client-urls=http://127.0.0.1:{client_port}"),
             format!("--listen-peer-urls=http://127.0.0.1:{peer_port}"),
@@ -104,7 +113,7 @@ impl Launch {
             "--advertise-client-urls=http://127.0.0.1:2379".to_string(),
             "--initial-advertise-peer-urls=http://127.0.0.1:2380".to_string(),
             "--initial-cluster=default=http://127.0.0.1:2380".to_string(),
-        ];
+        ]);
         flags.extend(self.flags.iter().cloned());
         let mut server = Server {
             program: self.program.clone(),

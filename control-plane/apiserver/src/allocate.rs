@@ -175,20 +175,28 @@ async fn address(api: &Api, service: &mut Value, dry: bool) -> Result<Option<Str
                 "failed to allocate IP {wanted}: the provided network does not contain it, valid range {cidr}"
             ));
         };
-        if !dry && !take(api, address, service).await? {
+        let taken = match dry {
+            true => Taken::Before,
+            false => take(api, address, service).await?,
+        };
+        if taken == Taken::No {
             return refuse(format!(
                 "failed to allocate IP {wanted}: provided IP is already allocated"
             ));
         }
         set(service, &wanted);
-        return Ok((!dry).then_some(wanted));
+        return Ok((taken == Taken::Now).then_some(wanted));
     }
     for _ in 0..TRIES_MAX {
         let address = range.random();
-        if dry || take(api, address, service).await? {
+        let taken = match dry {
+            true => Taken::Before,
+            false => take(api, address, service).await?,
+        };
+        if taken != Taken::No {
             let address = address.to_string();
             set(service, &address);
-            return Ok((!dry).then_some(address));
+            return Ok((taken == Taken::Now).then_some(address));
         }
     }
     Err(Status::internal(
@@ -196,10 +204,20 @@ async fn address(api: &Api, service: &mut Value, dry: bool) -> Result<Option<Str
     ))
 }
 
-/// Whether an address was free; it is the service's now.
-async fn take(api: &Api, address: Ipv4Addr, service: &Value) -> Result<bool, Status> {
+/// How an address was when it was asked for.
+#[derive(PartialEq, Eq)]
+enum Taken {
+    /// Free; it is the service's now.
+    Now,
+    /// The service's already: an earlier attempt to make it was cut short.
+    Before,
+    /// Another's.
+    No,
+}
+
+async fn take(api: &Api, address: Ipv4Addr, service: &Value) -> Result<Taken, Status> {
     let Some(storage) = ip_addresses() else {
-        return Ok(true);
+        return Ok(Taken::Before);
     };
     let name = address.to_string();
     let object = json!({
@@ -219,7 +237,20 @@ async fn take(api: &Api, address: Ipv4Addr, service: &Value) -> Result<bool, Sta
     });
     let value = entry::encode(storage, &object)?;
     let key = storage.key("", &name);
-    Ok(api.0.store.create(&key, value, 0).await?.is_some())
+    if api.0.store.create(&key, value, 0).await?.is_some() {
+        return Ok(Taken::Now);
+    }
+    let held = api.read_key(storage, &key).await?;
+    let same = |held: &Value, key: &str| {
+        let path = ["spec", "parentRef", key];
+        object::text(held, &path) == object::text(&object, &path)
+    };
+    let ours = held.is_some_and(|held| {
+        ["resource", "namespace", "name"]
+            .iter()
+            .all(|key| same(&held.object, key))
+    });
+    Ok(if ours { Taken::Before } else { Taken::No })
 }
 
 async fn release(api: &Api, address: &str) {

@@ -5,8 +5,8 @@ use machinery::schema;
 use machinery::status::Status;
 use serde_json::{Value, json};
 
-use crate::allocate;
 use crate::api::Api;
+use crate::{allocate, catalogue};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
@@ -43,6 +43,21 @@ pub(crate) async fn make(api: &Api) -> Result<(), Status> {
     let range = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [cidr]}});
     ensure(api, "networking.k8s.io", "ServiceCIDR", "", range).await?;
     kubernetes(api).await
+}
+
+/// Makes again what was taken away, as soon as that is heard of.
+pub(crate) async fn keep(api: &Api) -> Result<(), Status> {
+    let services = schema::kind("", "v1", "Service").map(catalogue::of);
+    let Some(storage) = services.and_then(|services| services.storage) else {
+        return Ok(());
+    };
+    let mut changed = api.0.feed.cache(storage).subscribe();
+    loop {
+        make(api).await?;
+        if changed.changed().await.is_err() {
+            return Ok(());
+        }
+    }
 }
 
 /// The service pods find this server by.
@@ -86,10 +101,10 @@ async fn ensure(
     let kind = schema::kind(group, "v1", kind)
         .ok_or_else(|| Status::internal("a built-in kind is not in the schema"))?;
     machinery::object::set_type(&mut object, &kind.api_version(), kind.kind);
-    if api
-        .cached(kind, namespace, machinery::object::name(&object))
-        .is_some()
-    {
+    let name = machinery::object::name(&object);
+    // What was made a moment ago is in the store, but perhaps not yet heard of.
+    let known = api.cached(kind, namespace, name).is_some();
+    if known || api.get(kind, namespace, name).await.is_ok() {
         return Ok(());
     }
     match api.create(kind, namespace, object).await {

@@ -3,6 +3,9 @@
 //! The feed alone writes. Watchers hold a cursor into a ring of changes and fetch what they have
 //! not seen: none of them is ever waited for, and one that falls behind the ring is told so.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};

@@ -23,7 +23,7 @@ pub(crate) fn answer(
     segments: &[String],
 ) -> Result<Response<Body>, Status> {
     if ![Method::GET, Method::HEAD].contains(&parts.method) {
-        return Err(Status::method_not_allowed());
+        return Ok(nowhere());
     }
     let words: Vec<&str> = segments.iter().map(String::as_str).collect();
     let found = match words.as_slice() {

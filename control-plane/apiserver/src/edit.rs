@@ -67,14 +67,21 @@ impl Api {
             newest = true;
         }
         for _ in 0..ATTEMPTS_MAX {
-            let step = match edit.step(self, current.as_deref()).await {
-                Err(_) if !newest => {
-                    current = self.read_key(storage, key).await?;
-                    newest = true;
-                    continue;
-                }
-                step => step?,
+            let step = edit.step(self, current.as_deref()).await;
+            let changes = |step: &Step| match step {
+                Step::Keep => false,
+                Step::Put(object) => current
+                    .as_ref()
+                    .is_none_or(|entry| !same(&entry.object, object)),
+                Step::Delete(_) => true,
             };
+            // A write is checked by the store. Everything else is only true of the newest state.
+            if !newest && !step.as_ref().is_ok_and(changes) {
+                current = self.read_key(storage, key).await?;
+                newest = true;
+                continue;
+            }
+            let step = step?;
             match self
                 .take_step(storage, key, dry, current.as_ref(), step)
                 .await?

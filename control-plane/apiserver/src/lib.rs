@@ -112,6 +112,10 @@ impl Server {
             }
             // Nobody may be waiting.
             let _ = made.send(true);
+            while let Err(error) = builtin::keep(&begun).await {
+                tracing::warn!(%error, "the built-in objects cannot be kept");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
         });
         let tasks = [feed, compacting, building].map(|task| task.abort_handle());
         api.0.tasks.lock().extend(tasks);

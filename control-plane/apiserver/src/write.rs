@@ -123,7 +123,7 @@ impl Writer<'_> {
     async fn complete(&self, object: &mut Value) -> Result<(), Status> {
         let resource = self.resource;
         lifecycle::match_namespace(resource, self.namespace, object)?;
-        defaults::apply(resource.kind.group, resource.kind.kind, object);
+        fill_in(resource, object);
         lifecycle::created(resource, object);
         admission::create(self.api, resource, self.namespace, object).await?;
         let admission = self.admission("CREATE", "", None);
@@ -238,7 +238,7 @@ impl Update<'_, '_> {
         lifecycle::match_name(self.name, &new)?;
         self.preconditions(&old, &new)?;
         let removed_deletion = lifecycle_end(resource, self.subresource, &old, &new);
-        defaults::apply(resource.kind.group, resource.kind.kind, &mut new);
+        fill_in(resource, &mut new);
         lifecycle::updated(resource, self.subresource, &old, &mut new);
         let admission = self
             .writer
@@ -301,6 +301,16 @@ impl Update<'_, '_> {
         let kind = self.writer.resource.kind;
         Status::conflict(kind.group, kind.plural, self.name, why)
     }
+}
+
+/// Fills in what is left out. The rules are those of the version that is stored.
+fn fill_in(resource: &Resource, object: &mut Value) {
+    if convert::is_same(resource) {
+        return defaults::apply(resource.kind.group, resource.kind.kind, object);
+    }
+    let mut stored = convert::to_stored(resource, std::mem::take(object));
+    defaults::apply(resource.kind.group, resource.kind.kind, &mut stored);
+    *object = Value::clone(&convert::to_served(resource, &Arc::new(stored)));
 }
 
 /// Whether this update takes away the last thing that kept a deleted object.

@@ -47,6 +47,8 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("control-plane", "apiserver", ""),
     ("control-plane", "etcd-api", ""),
     ("control-plane", "machinery", ""),
+    ("control-plane", "stele", ""),
+    ("control-plane", "storage", ""),
     ("control-plane", "testkit", "dev"),
 ];
 

@@ -1,0 +1,51 @@
+//! `stele-kube store`: the store alone, with all of its own flags, as the binary `stele` is.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Command;
+use server::config::{self, Exit};
+use server::{lifecycle, logging, signals};
+use storage::vfs::os::OsVfs;
+
+/// How it is listed; its flags are read by the store itself.
+pub(crate) fn command() -> Command {
+    Command::new("store")
+        .about("Runs the store alone; takes etcd's flags")
+        .disable_help_flag(true)
+}
+
+/// Runs until a signal asks it to stop.
+pub(crate) fn run(flags: &[String]) -> ExitCode {
+    let config = match config::parse(flags, &[], &|path| std::fs::read_to_string(path)) {
+        Ok(config) => config,
+        Err(Exit::Print {
+            stdout,
+            stderr,
+            code,
+        }) => {
+            // Nobody is left to tell when the terminal has gone.
+            let _ = std::io::stdout().write_all(stdout.as_bytes());
+            let _ = std::io::stderr().write_all(stderr.as_bytes());
+            return ExitCode::from(code);
+        }
+        Err(Exit::Invalid(invalid)) => return fail(&invalid.reason),
+        Err(Exit::Shadowed { variable }) => return fail(&variable),
+    };
+    if let Err(error) = logging::init(&config.log) {
+        return fail(&error);
+    }
+    match lifecycle::run(config, Arc::new(OsVfs)) {
+        Ok(signal) => {
+            logging::flush();
+            signals::exit_by(signal)
+        }
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn fail(why: &str) -> ExitCode {
+    let _ = writeln!(std::io::stderr(), "{why}");
+    ExitCode::FAILURE
+}

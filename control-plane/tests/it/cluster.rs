@@ -1,0 +1,150 @@
+//! A store and an apiserver of their own for one test, on free ports, gone when dropped.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use testkit::Launch;
+
+use crate::http::{Answer, Call};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_stele-kube");
+const READY_LINE: &str = "ready to serve the API address=";
+/// Generous: the machine may be busy building.
+pub(crate) const WITHIN: Duration = Duration::from_secs(60);
+
+pub(crate) struct Cluster {
+    pub(crate) address: String,
+    pub(crate) store: testkit::Server,
+    apiserver: Child,
+    home: TempDir,
+}
+
+impl Cluster {
+    pub(crate) fn start() -> Cluster {
+        let launch = Launch::program(BINARY).subcommand("store");
+        Cluster::on(launch.start().unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// On a store that runs already.
+    pub(crate) fn on(store: testkit::Server) -> Cluster {
+        let (apiserver, address) = apiserver(&store.url());
+        let home = tempfile::tempdir().unwrap();
+        Cluster {
+            address,
+            store,
+            apiserver,
+            home,
+        }
+    }
+
+    /// Ends the apiserver and starts another on the same store.
+    pub(crate) fn restart_apiserver(&mut self) {
+        self.apiserver.kill().unwrap();
+        self.apiserver.wait().unwrap();
+        (self.apiserver, self.address) = apiserver(&self.store.url());
+    }
+
+    /// A request of any kind.
+    pub(crate) fn call(&self, method: &str, path: &str) -> Call {
+        Call::new(&self.address, method, path)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.call("GET", path).send()
+    }
+
+    pub(crate) fn post(&self, path: &str, object: &serde_json::Value) -> Answer {
+        self.call("POST", path).json(object).send()
+    }
+
+    /// The real kubectl against this cluster.
+    pub(crate) fn kubectl(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("kubectl");
+        command
+            .arg(format!("--server=http://{}", self.address))
+            .args(args)
+            .env("KUBECONFIG", "/dev/null")
+            .env("HOME", self.home.path());
+        command
+    }
+
+    /// Runs kubectl, which must succeed; what it printed.
+    pub(crate) fn run(&self, args: &[&str]) -> String {
+        let output = self.kubectl(args).output().unwrap();
+        assert!(
+            output.status.success(),
+            "kubectl {args:?}: {}",
+            told(&output)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs kubectl, which must fail; what it complained of.
+    pub(crate) fn refused(&self, args: &[&str]) -> String {
+        let output = self.kubectl(args).output().unwrap();
+        assert!(
+            !output.status.success(),
+            "kubectl {args:?}: {}",
+            told(&output)
+        );
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// A file for `-f`.
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path: PathBuf = self.home.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+fn apiserver(store: &str) -> (Child, String) {
+    let mut child = Command::new(BINARY)
+        .args(["apiserver", "--bind=127.0.0.1:0", "--etcd-servers", store])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let (found, address) = mpsc::channel();
+    // Reads to the end, so that the server never waits for its log.
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            match line.split_once(READY_LINE) {
+                Some((_, address)) => drop(found.send(address.to_owned())),
+                None => eprintln!("apiserver: {line}"),
+            }
+        }
+    });
+    let address = address.recv_timeout(WITHIN);
+    (child, address.expect("the apiserver gets ready"))
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Fails only when it is gone already.
+        let _ = self.apiserver.kill();
+        let _ = self.apiserver.wait();
+    }
+}
+
+fn told(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}{}", text(&output.stdout), text(&output.stderr))
+}
+
+/// Whether there is a kubectl; without one the test says that it is skipped, but not in CI.
+pub(crate) fn kubectl_or_skip(test: &str) -> bool {
+    let found = Command::new("kubectl")
+        .args(["version", "--client"])
+        .output();
+    let found = found.is_ok_and(|output| output.status.success());
+    assert!(found || !testkit::in_ci(), "{test} needs kubectl");
+    if !found {
+        eprintln!("SKIPPED {test}: there is no kubectl");
+    }
+    found
+}

@@ -1,0 +1,14 @@
+//! Stele and the API on top of it as processes, asked over plain HTTP and by the real `kubectl`.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "runs processes, and waits for what they do"
+)]
+
+mod apply;
+mod bad_input;
+mod cluster;
+mod http;
+mod kubectl;
+mod objects;
+mod watches;
