@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use storage::seal::Seal;
 use storage::vfs::Vfs;
 use storage::wal::{self, Record, Wal};
 use storage::{Error, Result};
@@ -38,7 +39,7 @@ const ENTRY: u8 = 2;
 const HARD_STATE: u8 = 3;
 const RESET: u8 = 4;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     pub segment_bytes: u64,
     /// Applied entries that recovery keeps in memory for slow followers: at most so many..
@@ -47,6 +48,8 @@ pub struct Options {
     pub kept_bytes: usize,
     /// Salts the checksums of the wal.
     pub seed: u64,
+    /// Keys of encryption at rest.
+    pub seal: Option<Arc<Seal>>,
 }
 
 impl Default for Options {
@@ -56,6 +59,7 @@ impl Default for Options {
             kept_entries: 5000,
             kept_bytes: 32 << 20,
             seed: 0,
+            seal: None,
         }
     }
 }
@@ -112,10 +116,11 @@ impl LogWriter {
         options: Options,
         apply: Option<&mut Apply<'_>>,
     ) -> Result<(LogWriter, Opened)> {
-        let mut replay = Replay::new(dir, applied, options, apply);
+        let mut replay = Replay::new(dir, applied, &options, apply);
         let wal_options = wal::Options {
             segment_bytes: options.segment_bytes,
             seed: options.seed,
+            seal: options.seal,
         };
         let (wal, recovery) = Wal::open(vfs, dir, wal_options, &mut |record| replay.take(&record))?;
         let metadata = replay.metadata.take();
@@ -240,7 +245,7 @@ impl<'a, 'f> Replay<'a, 'f> {
     fn new(
         dir: &Path,
         applied: Position,
-        options: Options,
+        options: &Options,
         apply: Option<&'a mut Apply<'f>>,
     ) -> Replay<'a, 'f> {
         Replay {

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use etcd_api::etcdserverpb as pb;
 use raft::Now;
-use storage::mvcc::{CheckpointJob, Reader, SyncJob, View};
+use storage::mvcc::{CheckpointJob, Reader, Resealing, SyncJob, View};
 
 use crate::error::Error;
 use crate::event::{
@@ -17,6 +17,7 @@ use crate::event::{
 use crate::lessor::{Lessor, Renewal};
 use crate::metrics::Operation;
 use crate::request::Request;
+use crate::resealer::Resealer;
 use crate::snapshot::Received;
 use crate::state::{self, Effects, State, Tally};
 use crate::watch::HubHandle;
@@ -84,6 +85,7 @@ pub struct Applier {
     waiting_reads: Vec<(u64, Vec<ReplySlot>)>,
     election_timeout: Now,
     space: Space,
+    resealer: Resealer,
     stopping: bool,
 }
 
@@ -105,6 +107,8 @@ pub struct ApplyEffects {
     pub drop_log_before: Option<u64>,
     /// Hashes of histories about to be compacted, to be computed on another thread.
     pub hash: Vec<HashJob>,
+    /// How far re-sealing has come, when that is worth telling.
+    pub resealing: Option<Resealing>,
     pub cluster_changed: bool,
     /// The state that was to be installed is in place: to be told behind `conf_changes`, which are
     /// older, and before `applied`.
@@ -154,6 +158,7 @@ impl Applier {
         );
         Ok(Applier {
             reader: state.store.reader(),
+            resealer: Resealer::new(&state.store),
             state,
             lessor,
             hub,
@@ -192,13 +197,14 @@ impl Applier {
         if removes || (!self.backlog.is_empty() && !self.stalled()) {
             return Some(now);
         }
+        let reseal = self.resealer.wake_at(now, self.checkpoint_running);
         let lessor = self.leading.then(|| self.lessor.next_wake()).flatten();
         let chores = match self.checkpoint_running {
             true => None,
             false if self.state.store.is_releasing() => Some(now),
             false => self.space.wake_at(now),
         };
-        lessor.into_iter().chain(chores).min()
+        lessor.into_iter().chain(chores).chain(reseal).min()
     }
 
     /// Takes all of `events`. An error is final: the store is in no state to go on.
@@ -227,6 +233,7 @@ impl Applier {
                 }
                 ApplyEvent::Defragment(slot) => self.space.ask(slot),
                 ApplyEvent::Install(received) => self.installing = Some(received),
+                ApplyEvent::KeysChanged => self.resealer.begin(),
                 ApplyEvent::Stop => self.stopping = true,
             }
         }
@@ -238,6 +245,11 @@ impl Applier {
             self.apply(now, committed, effects)?;
         }
         self.compact(now, effects)?;
+        if !self.stopping {
+            let store = &mut self.state.store;
+            let resealing = self.resealer.turn(now, store, self.checkpoint_running)?;
+            effects.resealing = resealing.or(effects.resealing.take());
+        }
         effects.sync = self.state.store.spill()?.or(effects.sync.take());
         self.state.store.publish();
         let revision = self.state.store.root().revision();
@@ -597,6 +609,7 @@ impl Applier {
             return;
         }
         let due = self.stopping
+            || self.resealer.takes_checkpoint()
             || wanted
             || self.log_bytes >= self.pace.log_bytes_to_checkpoint
             || self.state.store.stats().dirty_bytes >= self.pace.dirty_bytes_to_checkpoint;

@@ -19,6 +19,7 @@ mod tests;
 pub use go::duration;
 pub use url::{Scheme, Url};
 
+use crate::keys::KeySource;
 use args::{BadVariable, Stop, Values};
 
 /// The API level: what etcd this server answers as, in Status, `/version` and `--version`.
@@ -38,6 +39,8 @@ pub const GRPC_OVERHEAD_BYTES: usize = 512 * 1024;
 pub struct Config {
     pub name: String,
     pub data_dir: PathBuf,
+    /// None: data at rest is not sealed.
+    pub encryption: Option<KeySource>,
     pub listen_peer_urls: Vec<Url>,
     pub listen_client_urls: Vec<Url>,
     /// When not empty, HTTP is served here and `listen_client_urls` speak gRPC only.

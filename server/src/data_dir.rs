@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! DIR/member/lock        held while a server runs on it
+//! DIR/member/keys        data keys, wrapped, when data is sealed
 //! DIR/member/log/        the raft log, the only write-ahead log
 //! DIR/member/store/      the page file
 //! ```
@@ -18,10 +19,12 @@ use raft::Recovered;
 use raft::durable::LogWriter;
 use sha1::{Digest, Sha1};
 use storage::mvcc::Store;
+use storage::seal::Seal;
 use storage::vfs::{Lock, Vfs};
 
 use crate::config::{CLUSTER_VERSION, ClusterState, Config, Url};
 use crate::error::Error;
+use crate::keys::KeySource;
 use crate::replay;
 use crate::state::{self, MemberInfo, State};
 
@@ -37,6 +40,8 @@ pub enum Unusable {
     Foreign(PathBuf),
     /// The cluster is not one to found, or to join. The text is etcd's.
     Start(String),
+    /// There are no keys where the flags say.
+    Keys(String),
 }
 
 pub struct DataDir {
@@ -107,6 +112,8 @@ impl DataDir {
         config: &Config,
         options: raft::durable::Options,
     ) -> Result<Found, Unusable> {
+        let keys = config.encryption.as_ref().map(KeySource::read);
+        let keys = keys.transpose().map_err(Unusable::Keys)?;
         let member_dir = config.data_dir.join("member");
         refuse_etcd(&*vfs, &member_dir)?;
         let (log_dir, store_dir) = (member_dir.join("log"), member_dir.join("store"));
@@ -120,7 +127,19 @@ impl DataDir {
             _ => Unusable::Storage(storage::Error::io("lock", &lock_path)(error)),
         })?;
 
-        let store = Store::open(Arc::clone(&vfs), &store_dir, Default::default())?;
+        let unused = is_unused(&*vfs, &log_dir)? && is_unused(&*vfs, &store_dir)?;
+        let seal = Seal::open(
+            Arc::clone(&vfs),
+            &member_dir.join("keys"),
+            keys.as_ref(),
+            unused,
+        )?;
+        let options = raft::durable::Options {
+            seal: seal.clone(),
+            ..options
+        };
+        let store_options = storage::mvcc::Options { seal };
+        let store = Store::open(Arc::clone(&vfs), &store_dir, store_options)?;
         let mut state = State::new(store, min_lease_ttl(config.election_timeout))?;
         state.max_learners = config.max_learners;
         let (log, opened, replayed) =
@@ -296,6 +315,11 @@ fn refuse_downgrade(state: &State) -> Result<(), Unusable> {
     }
 }
 
+fn is_unused(vfs: &dyn Vfs, dir: &Path) -> storage::Result<bool> {
+    let names = vfs.list(dir).map_err(storage::Error::io("list", dir))?;
+    Ok(names.is_empty())
+}
+
 /// A data directory of etcd holds all that Stele would need, in another form.
 fn refuse_etcd(vfs: &dyn Vfs, member_dir: &Path) -> Result<(), Unusable> {
     let traces = [member_dir.join("snap").join("db"), member_dir.join("wal")];
@@ -392,6 +416,7 @@ impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unusable::Storage(error) => error.fmt(f),
+            Unusable::Keys(error) => error.fmt(f),
             Unusable::State(error) => error.fmt(f),
             Unusable::Start(text) => f.write_str(text),
             Unusable::Locked(dir) => write!(

@@ -225,6 +225,8 @@ pub enum ApplyEvent {
     Defragment(ReplySlot),
     /// To be put in the place of all there is.
     Install(Box<Received>),
+    /// New writes are sealed otherwise than before; the rest has to follow.
+    KeysChanged,
     Stop,
 }
 

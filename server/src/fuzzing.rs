@@ -38,7 +38,12 @@ pub fn snapshot_rows(data: &[u8]) {
     let head = [(data.len() as u32).to_le_bytes(), sum.to_le_bytes()].concat();
     let stream = [&head[..], data].concat();
     let vfs = Arc::new(SimVfs::new(1));
-    if let Ok(incoming) = rows::load(vfs, Path::new("/store"), &mut &stream[..]) {
+    if let Ok(incoming) = rows::load(
+        vfs,
+        Path::new("/store"),
+        Default::default(),
+        &mut &stream[..],
+    ) {
         let store = incoming.install().expect("a disk without faults");
         store.check().expect("what is loaded is sound");
     }

@@ -16,6 +16,7 @@ use crate::config::{Config, ETCD_VERSION};
 use crate::data_dir::{self, DataDir, Found, Unusable};
 use crate::error::Error;
 use crate::event::LeaseCall;
+use crate::keys::{Follower, Look};
 use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::peer::{REMOVED, join};
@@ -68,6 +69,9 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError
         return Ok(NO_SIGNAL);
     }
     let metrics = Arc::new(Metrics::default());
+    let seal = data.state.store.options().seal;
+    let active = seal.as_ref().map_or(0, |seal| seal.active());
+    metrics.encryption_key.set(active.into());
     let workers = Arc::new(Workers::start(Workers::suitable_count()).map_err(StartError::Runtime)?);
     let running = runtime::start(data, &config, Arc::clone(&metrics), &workers)
         .map_err(StartError::DataDir)?;
@@ -90,8 +94,12 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError
     crate::signals::notify_ready();
     let compacting = tokio::spawn(compact_by_itself(running.node.clone(), Arc::clone(&config)));
 
+    let keys = config.encryption.clone().zip(seal);
+    let keys = keys.map(|(source, seal)| Follower::new(source, seal));
+    let following = tokio::spawn(follow_keys(running.node.clone(), keys));
+
     let signal = wait_for_end(&running).await;
-    for task in [compacting, watching, asking] {
+    for task in [compacting, watching, asking, following] {
         task.abort();
     }
     tracing::info!(name = config.name, "closing etcd server");
@@ -123,6 +131,7 @@ fn log_start(config: &Config, data: &DataDir) {
         "is-new" = data.is_new,
         "applied-index" = applied,
         "replayed-entries" = data.replayed,
+        "encryption-key" = data.state.store.options().seal.map_or(0, |seal| seal.active()),
         "quota-backend-bytes" = config.quota_backend_bytes.unwrap_or(0),
         "opened the data directory"
     );
@@ -233,6 +242,30 @@ async fn checkpoint_leases(node: &Node) {
         if let Err(error) = node.propose(request).await {
             tracing::warn!(%error, "leases will run for longer than they have left");
             return;
+        }
+    }
+}
+
+/// Takes changed keys while the server runs: the first one seals what is written from then on.
+async fn follow_keys(node: Node, mut keys: Option<Follower>) {
+    while let Some(mut now) = keys.take() {
+        tokio::time::sleep(now.interval()).await;
+        let looking = tokio::task::spawn_blocking(move || (now.look(), now));
+        let Ok((look, same)) = looking.await else {
+            return;
+        };
+        keys = Some(same);
+        match look {
+            Look::Same => {}
+            Look::Changed => {
+                tracing::info!("the encryption key for new data has changed");
+                if node.keys_changed().is_err() {
+                    return;
+                }
+            }
+            Look::Refused(error) => {
+                tracing::warn!(error, "cannot use the encryption keys as they are now");
+            }
         }
     }
 }

@@ -137,6 +137,9 @@ families! {
     defrag: Histogram = seconds(Buckets { first: 0.1, count: 13 }), "etcd_disk_backend_defrag_duration_seconds", "Time of a defragmentation.";
     defrag_inflight: Gauge = Gauge::default(), "etcd_disk_defrag_inflight", "1 while a defragmentation runs.";
     delete_total: Counter = Counter::default(), "etcd_mvcc_delete_total", "Range deletions, those in transactions included.";
+    encryption_key: Gauge = Gauge::default(), "stele_encryption_key_id", "Id of the key that new data is sealed under; 0: it is not.";
+    encryption_left_bytes: Gauge = Gauge::default(), "stele_encryption_reseal_left_bytes", "Bytes of pages that re-sealing has not looked at.";
+    encryption_resealing: Gauge = Gauge::default(), "stele_encryption_reseal_in_progress", "1 while data may be left that is sealed otherwise than new data is.";
     events_total: Counter = Counter::default(), "etcd_debugging_mvcc_events_total", "Events sent to watches.";
     hash: Histogram = seconds(HASH), "etcd_mvcc_hash_duration_seconds", "Time to hash the whole store.";
     hash_revision: Histogram = seconds(HASH), "etcd_mvcc_hash_rev_duration_seconds", "Time to hash the store up to a revision.";

@@ -250,6 +250,11 @@ impl Node {
         self.0.request_ids.next()
     }
 
+    /// New writes are sealed otherwise than before: everything else is to follow.
+    pub fn keys_changed(&self) -> Result<(), Error> {
+        post(&self.0.apply, ApplyEvent::KeysChanged)
+    }
+
     pub async fn lease(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
         let at_leader = matches!(
             call,

@@ -61,6 +61,7 @@ fn restore(vfs: Arc<dyn Vfs>, plan: &Restore) -> Result<(), String> {
             term: data_dir::FOUNDING_TERM,
         }),
         bump_revision,
+        options: Default::default(),
     };
     let loaded = load(Arc::clone(&vfs), &place.store(), &database, &loading);
     let incoming = loaded.map_err(|error| named(&plan.snapshot, error))?;

@@ -104,7 +104,7 @@ pub fn start(
     let raft = Raft::new(raft_config, data.recovered, clock.now());
     let lessor = Lessor::new(config.election_timeout);
     let state = data.state;
-    let reader = state.store.reader();
+    let (reader, store_options) = (state.store.reader(), state.store.options());
     let (hub, hub_handle) = Hub::new(reader.clone());
     let hub = Arc::new(Mutex::new(hub));
     let told = hub_handle.clone();
@@ -133,7 +133,7 @@ pub fn start(
             .map(|url| url.to_string())
             .collect(),
     };
-    let receiver = Receiver::new(data.vfs, data.store_dir)?;
+    let receiver = Receiver::new(data.vfs, data.store_dir, store_options)?;
     let peers = Peers::start(
         introduction.clone(),
         member_tx.clone(),

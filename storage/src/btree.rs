@@ -32,19 +32,24 @@ mod page;
 mod pages;
 mod release;
 mod relocate;
+mod reseal;
+mod sealed;
 mod space;
 mod spill;
 mod split;
 mod tree;
+mod wipe;
 
 pub(crate) use checkpoint::{CheckpointDone, CheckpointJob, Retired};
 pub(crate) use cursor::Cursor;
 pub(crate) use edit::Writer;
 pub(crate) use file::{Opened, PageFile, Stats};
+pub(crate) use page::UNIT;
 pub(crate) use pages::Pages;
 pub(crate) use relocate::Budget;
 pub(crate) use spill::SyncJob;
 pub(crate) use tree::{Found, KeyOrder, Tree, TreeKind};
+pub(crate) use wipe::Wipe;
 
 /// Bytes at the end of a key that [`KeyOrder::KeyThenRevision`] compares apart from the rest:
 /// inverted main revision (8, big endian) and inverted sub revision (4, big endian).

@@ -21,6 +21,8 @@ pub enum Error {
         offset: u64,
         what: String,
     },
+    /// Data is sealed, and the keys given do not open it. Nothing was changed.
+    Sealed { path: PathBuf, what: String },
 }
 
 impl Error {
@@ -48,6 +50,7 @@ impl fmt::Display for Error {
             Error::Corrupt { path, offset, what } => {
                 write!(f, "{} is damaged at byte {offset}: {what}", path.display())
             }
+            Error::Sealed { path, what } => write!(f, "{}: {what}", path.display()),
         }
     }
 }
@@ -56,7 +59,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Io { source, .. } => Some(source),
-            Error::Corrupt { .. } => None,
+            Error::Corrupt { .. } | Error::Sealed { .. } => None,
         }
     }
 }

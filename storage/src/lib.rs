@@ -14,6 +14,7 @@ mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod mvcc;
+pub mod seal;
 mod sync;
 pub mod vfs;
 pub mod wal;

@@ -18,15 +18,20 @@ mod meta;
 mod model;
 mod publish;
 mod relocate;
+mod reseal;
 mod store;
 #[cfg(test)]
 mod tests;
 mod view;
 mod write;
 
+use std::sync::Arc;
+
+use crate::seal::Seal;
 pub use load::{Incoming, Loader, Position, clear_incoming};
 #[cfg(any(test, fuzzing))]
 pub(crate) use model::run::{agree as agree_with_model, survive as survive_power_cut};
+pub use reseal::{Next, Resealing};
 pub use store::{CheckpointDone, CheckpointJob, Reader, Store, SyncJob, View};
 pub use view::Root;
 pub use write::Write;
@@ -140,10 +145,12 @@ pub struct Applied {
     pub term: u64,
 }
 
-/// How a store is run. Nothing to choose today.
+/// How a store is run.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Options {}
+pub struct Options {
+    /// Keys of encryption at rest.
+    pub seal: Option<Arc<Seal>>,
+}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {

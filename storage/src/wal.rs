@@ -15,6 +15,7 @@
 mod fuzz;
 mod record;
 mod recover;
+mod sealed;
 mod sector;
 mod segment;
 
@@ -23,12 +24,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::seal::{CLEAR, Purpose, Scope, Seal, TAG_BYTES};
 use crate::vfs::{File, Vfs};
 use crate::{Error, Result};
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzz::recover_anything;
 use record::Head;
 use recover::Segment;
+use sealed::RecordSealer;
 use sector::Framer;
 pub use segment::PrepareJob;
 use segment::{Header, Name, Spare, Spares};
@@ -49,12 +52,14 @@ const SMALL_WRITE_BYTES: usize = 8 << 10;
 /// So much is written ahead of small writes: one of some two hundred is larger by that.
 const TOUCH_AHEAD_BYTES: u64 = 64 << 10;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The size of a segment file.
     pub segment_bytes: u64,
     /// Salt of the checksums, best random: makes them unguessable for whoever writes payloads.
     pub seed: u64,
+    /// Keys of encryption at rest.
+    pub seal: Option<Arc<Seal>>,
 }
 
 impl Default for Options {
@@ -62,6 +67,7 @@ impl Default for Options {
         Options {
             segment_bytes: 64 << 20,
             seed: 0,
+            seal: None,
         }
     }
 }
@@ -103,6 +109,7 @@ pub struct Wal {
     /// Of a segment made today; those on disk keep theirs.
     segment_bytes: u64,
     salt: u64,
+    seal: Option<Arc<Seal>>,
     spares: Spares,
     /// Full and wholly durable, oldest first.
     older: VecDeque<Segment>,
@@ -135,6 +142,10 @@ struct OpenSegment {
     touched: u64,
     /// When this much is durable, the segments before are not needed for what this one repeats.
     head_end: u64,
+    /// `None`: new records stay clear.
+    sealer: Option<RecordSealer>,
+    /// Begun by another process: nothing may be sealed here under its scope.
+    resumed: bool,
 }
 
 impl Wal {
@@ -168,6 +179,7 @@ impl Wal {
             dir: dir.to_owned(),
             segment_bytes: options.segment_bytes,
             salt: options.seed,
+            seal: options.seal,
             spares,
             older: found.older.into(),
             open,
@@ -236,11 +248,12 @@ impl Wal {
         let missing = self.carries.iter().filter(|(k, _)| !in_tail.contains(k));
         let missing: Vec<(u8, Carry)> = missing.map(|(k, c)| (*k, c.clone())).collect();
         for (kind, carry) in missing {
-            let needed = record::stream_bytes(carry.payload.len()) as u64;
+            let needed = self.stream_bytes(carry.payload.len());
+            let is_new = self.make_ready(needed);
             match self.open.back_mut() {
-                Some(tail) if tail.room() >= needed => tail.repeat(kind, &carry),
+                Some(tail) if !is_new => tail.repeat(kind, &carry),
                 // A new segment begins with all of them.
-                _ => return self.begin_segment(0),
+                _ => return,
             }
         }
     }
@@ -248,23 +261,52 @@ impl Wal {
     fn append_with(&mut self, flags: u8, kind: u8, index: u64, payload: &[&[u8]]) {
         let len = payload.iter().map(|part| part.len()).sum();
         assert!(len <= PAYLOAD_BYTES_MAX, "payload of {len} bytes");
-        let needed = record::stream_bytes(len) as u64;
-        if self.open.back().is_none_or(|last| last.room() < needed) {
-            self.begin_segment(needed);
+        self.make_ready(self.stream_bytes(len));
+        let last = self.open.back_mut().expect("made ready");
+        if self.seal.is_some() && last.sealer.is_none() {
+            last.segment.keys.insert(CLEAR);
         }
-        let last = self.open.back_mut().expect("a segment was just begun");
-        last.append(flags, kind, index, len, payload);
+        last.append(flags, kind, index, payload);
         last.segment.highest = last.segment.highest.max(Some(index));
         self.highest = self.highest.max(index);
+    }
+
+    /// What a record takes of a segment's stream, at most.
+    fn stream_bytes(&self, payload: usize) -> u64 {
+        let tag = if self.seal.is_some() { TAG_BYTES } else { 0 };
+        record::stream_bytes(payload + tag) as u64
+    }
+
+    /// The last segment takes a record of that length, sealed as the active key asks. Answers
+    /// whether it was begun for that.
+    fn make_ready(&mut self, needed: u64) -> bool {
+        let active = self.seal.as_ref().map_or(CLEAR, |seal| seal.active());
+        if let Some(last) = self.open.back_mut() {
+            let key = last.sealer.as_ref().map_or(CLEAR, RecordSealer::key);
+            if key == active && last.room() >= needed {
+                return false;
+            }
+            let room = last.room() >= needed + sealed::KEY_RECORD_STREAM_BYTES;
+            if last.resumed && active != CLEAR && room && last.is_of(active) {
+                last.begin_scope(scope(self.seal.as_deref()));
+                return false;
+            }
+        }
+        self.begin_segment(needed);
+        true
     }
 
     /// Appends from here on go to a new segment, with room for that much after the repeated ones.
     /// Nothing is done to files yet: that is `write`'s.
     fn begin_segment(&mut self, needed: u64) {
         let carried = self.carries.values();
-        let carried: usize = carried.map(|c| record::stream_bytes(c.payload.len())).sum();
-        let least = sector::file_bytes(carried as u64 + needed);
-        let source = self.spares.take(least);
+        let carried: u64 = carried.map(|c| self.stream_bytes(c.payload.len())).sum();
+        let scope = scope(self.seal.as_deref());
+        let key_record = scope
+            .as_ref()
+            .map_or(0, |_| sealed::KEY_RECORD_STREAM_BYTES);
+        let least = sector::file_bytes(key_record + carried + needed);
+        let source = self.spares.take(least, self.is_mixed());
         let bytes = match &source {
             Some(spare) => spare.bytes,
             None => (self.segment_bytes.max(least)).next_multiple_of(SEGMENT_BYTES_STEP),
@@ -278,6 +320,7 @@ impl Wal {
             previous_end: before.map_or(0, |before| before.framer.len()),
             highest: self.highest,
             salt: self.salt,
+            key: scope.as_ref().map_or(CLEAR, |scope| scope.key),
         };
         let path = Name::Segment { sequence, bytes }.path(&self.dir);
         let segment = Segment {
@@ -285,8 +328,10 @@ impl Wal {
             bytes,
             path,
             highest: None,
+            keys: BTreeSet::new(),
         };
         let mut next = OpenSegment::begin(segment, source, &header);
+        next.begin_scope(scope);
         for (kind, carry) in &self.carries {
             next.repeat(*kind, carry);
         }
@@ -319,6 +364,11 @@ impl Wal {
     }
 
     fn drop_segments(&mut self, index: u64) -> Result<()> {
+        let epoch = self.seal.as_ref().map_or(0, |seal| seal.epoch());
+        let mixed = self.is_mixed();
+        if mixed {
+            self.leave_other_keys()?;
+        }
         while let Some(oldest) = self.older.front() {
             let needed = oldest.highest.is_some_and(|highest| highest >= index);
             let next_is_durable =
@@ -327,9 +377,39 @@ impl Wal {
                 break;
             }
             // One by one, each durable before the next goes: a gap would be taken for a loss.
-            self.spares
-                .recycle(&oldest.path, oldest.bytes, self.segment_bytes)?;
+            // What is in it is never to be read again, not even in a file waiting for its next life.
+            let wanted = (!mixed).then_some(self.segment_bytes);
+            self.spares.recycle(&oldest.path, oldest.bytes, wanted)?;
             self.older.pop_front();
+        }
+        match &self.seal {
+            Some(seal) if mixed && self.is_of(seal.active()) => seal.log_is_settled(epoch),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Something here may be sealed otherwise than new records are, or not be.
+    fn is_mixed(&self) -> bool {
+        self.seal.as_ref().is_some_and(|seal| seal.is_mixed())
+    }
+
+    /// Nothing here is sealed otherwise than under this key.
+    fn is_of(&self, key: u32) -> bool {
+        let older = self.older.iter().all(|segment| segment.is_of(key));
+        older && self.open.iter().all(|open| open.is_of(key))
+    }
+
+    /// Makes all segments with other keys than the active one such that can be dropped.
+    fn leave_other_keys(&mut self) -> Result<()> {
+        self.spares.discard_stale()?;
+        let active = self.seal.as_ref().map_or(CLEAR, |seal| seal.active());
+        if self.open.back().is_some_and(|last| !last.is_of(active)) {
+            self.begin_segment(0);
+            self.write_all()?;
+            if let Some(current) = self.open.front_mut() {
+                current.sync()?;
+            }
         }
         Ok(())
     }
@@ -362,6 +442,8 @@ impl OpenSegment {
             written: 0,
             durable: 0,
             head_end: 1,
+            sealer: None,
+            resumed: false,
         }
     }
 
@@ -378,6 +460,8 @@ impl OpenSegment {
             durable: tail.len,
             touched: sector::file_bytes(tail.len),
             head_end: 0,
+            sealer: None,
+            resumed: true,
         }
     }
 
@@ -385,7 +469,27 @@ impl OpenSegment {
         sector::capacity(self.segment.bytes) - self.framer.len()
     }
 
-    fn append(&mut self, flags: u8, kind: u8, index: u64, len: usize, payload: &[&[u8]]) {
+    fn is_of(&self, key: u32) -> bool {
+        self.segment.is_of(key)
+    }
+
+    /// Records from here on are sealed under this scope, or stay clear.
+    fn begin_scope(&mut self, scope: Option<Scope>) {
+        self.sealer = None;
+        if let Some(scope) = scope {
+            let sealer = RecordSealer::new(scope);
+            self.append(record::KEY, 0, 0, &[&sealer.key_record()]);
+            self.segment.keys.insert(sealer.key());
+            self.sealer = Some(sealer);
+        }
+    }
+
+    fn append(&mut self, mut flags: u8, kind: u8, index: u64, payload: &[&[u8]]) {
+        let mut len = payload.iter().map(|part| part.len()).sum();
+        if self.sealer.is_some() {
+            flags |= record::SEALED;
+            len += TAG_BYTES;
+        }
         let mut head = Head {
             crc: 0,
             kind,
@@ -395,7 +499,16 @@ impl OpenSegment {
             index,
             durable: self.durable as u32,
         };
-        let bytes = head.seal(self.seed, payload);
+        let mut bytes = head.encode();
+        let sealed;
+        let payload = match &mut self.sealer {
+            Some(sealer) => {
+                sealed = [sealer.seal(self.framer.len(), &bytes, payload)];
+                &sealed
+            }
+            None => payload,
+        };
+        head.checksum(self.seed, &mut bytes, payload);
         let padding = head.stream_bytes() - record::HEAD_BYTES - len;
         self.framer.start_record();
         self.framer.push(&bytes);
@@ -409,7 +522,7 @@ impl OpenSegment {
     fn repeat(&mut self, kind: u8, carry: &Carry) {
         let flags = record::CARRIED | record::REPEATED;
         let payload = &carry.payload;
-        self.append(flags, kind, carry.index, payload.len(), &[payload]);
+        self.append(flags, kind, carry.index, &[payload]);
         self.head_end = self.framer.len();
     }
 
@@ -444,6 +557,12 @@ impl OpenSegment {
         self.durable = self.written;
         Ok(())
     }
+}
+
+/// There is nothing to go on with when the system has no random bytes: the process ends.
+fn scope(seal: Option<&Seal>) -> Option<Scope> {
+    let scope = seal.map(|seal| seal.scope(Purpose::Record)).transpose();
+    scope.unwrap_or_else(|error| panic!("{error}")).flatten()
 }
 
 /// The first write to a reserved block costs its sync a change of the file's map beside the data.

@@ -154,7 +154,7 @@ fn a_long_tail_replaced_below_what_is_kept_leaves_no_trace() {
         ..options()
     };
     for applied in 45..=50 {
-        let (_, opened) = open_with(&vfs, 4, applied, few).unwrap();
+        let (_, opened) = open_with(&vfs, 4, applied, few.clone()).unwrap();
         let kept: Vec<(Term, Index)> = (applied - 4..=50).map(|index| (4, index)).collect();
         assert_eq!(positions(&opened), kept);
     }

@@ -178,12 +178,16 @@ impl Process {
     ) -> Result<(Process, Recovered), Fatal> {
         let options = Options {
             seed: time_of_day,
-            ..settings.log
+            ..settings.log.clone()
         };
         let config = &settings.config;
         let data = DataDir::open_with(Arc::new(disk.clone()), config, options)?;
         let found = data.recovered.clone();
-        let receiver = Receiver::new(Arc::clone(&data.vfs), data.store_dir.clone())?;
+        let receiver = Receiver::new(
+            Arc::clone(&data.vfs),
+            data.store_dir.clone(),
+            data.state.store.options(),
+        )?;
         let (voters, learners) = data.voters_and_learners()?;
         let sole_voter = voters == [data.member_id];
         let raft_config = raft::Config {

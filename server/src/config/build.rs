@@ -10,6 +10,7 @@ use super::{
     AutoCompaction, ClusterState, Config, Gate, Invalid, Keepalive, LogConfig, LogFormat, Member,
     go,
 };
+use crate::keys::KeySource;
 
 /// Longest election timeout.
 const ELECTION_TIMEOUT_MS_MAX: u64 = 50_000;
@@ -39,6 +40,7 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
     let members = members(values, &name)?;
     Ok(Config {
         data_dir,
+        encryption: encryption(values)?,
         listen_peer_urls: listen_urls(values, "listen-peer-urls")?,
         listen_client_urls: listen_urls(values, "listen-client-urls")?,
         listen_client_http_urls: listen_urls(values, "listen-client-http-urls")?,
@@ -125,6 +127,20 @@ fn verify(values: &Values, flagged: bool) -> Result<(), Invalid> {
     match values.text("logger") {
         "zap" => Ok(()),
         other => Err(Invalid::flags(format!("unknown logger option {other:?}"))),
+    }
+}
+
+fn encryption(values: &Values) -> Result<Option<KeySource>, Invalid> {
+    match (
+        values.text("encryption-key-file"),
+        values.text("encryption-key-command"),
+    ) {
+        ("", "") => Ok(None),
+        (path, "") => Ok(Some(KeySource::File(path.into()))),
+        ("", command) => Ok(Some(KeySource::Command(command.into()))),
+        _ => Err(Invalid::flags(
+            "--encryption-key-file and --encryption-key-command exclude each other",
+        )),
     }
 }
 

@@ -191,6 +191,10 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
         flag("cors", Origins, "*", Used, "Origins allowed in browsers; * or nothing means all."),
         flag("host-whitelist", Text, "*", Used, "Host names allowed in HTTP requests; * or nothing means all."),
     ]),
+    ("Encryption at rest", &[
+        flag("encryption-key-file", Text, "", Used, "Keys, a line each: id, then 64 hex digits; the first one is for new data, `clear` in its place for none. Read again when it changes."),
+        flag("encryption-key-command", Text, "", Used, "Command that prints what would be in the key file, instead of one."),
+    ]),
     ("Auth", &[
         flag("auth-token", Text, "simple", Missing("authentication"), "Kind of token."),
         flag("auth-token-ttl", Uint, "300", Moot, "Seconds a token lives."),

@@ -295,6 +295,18 @@ fn missing_features_are_refused_by_name() {
 }
 
 #[test]
+fn keys_come_from_a_file_or_from_a_command() {
+    assert_eq!(flags(&[]).encryption, None);
+    let file = flags(&["--encryption-key-file=/etc/keys"]).encryption;
+    assert_eq!(file, Some(KeySource::File("/etc/keys".into())));
+    let command = flags(&["--encryption-key-command", "kms decrypt x"]).encryption;
+    assert_eq!(command, Some(KeySource::Command("kms decrypt x".into())));
+    let both = refused(&["--encryption-key-file=x", "--encryption-key-command=y"]);
+    let text = "--encryption-key-file and --encryption-key-command exclude each other";
+    assert_eq!(both, (1, text.to_owned()));
+}
+
+#[test]
 fn help_and_version_leave_with_zero() {
     let (code, text) = refused(&["--version"]);
     assert_eq!((code, text.as_str()), (0, "etcd Version: 3.7.3"));

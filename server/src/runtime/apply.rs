@@ -11,6 +11,7 @@ use crate::event::{ApplyEvent, LogEvent, MemberEvent, Proposal};
 use crate::inbox::Inbox;
 use crate::logging::json;
 use crate::state::ChangeContext;
+use storage::mvcc::{Next, Resealing};
 
 pub(super) fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links: Links) {
     let (mut events, mut effects) = (Vec::new(), ApplyEffects::default());
@@ -37,6 +38,34 @@ pub(super) fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links:
     }
 }
 
+/// What operators wait for: when the last of these lines says so, old keys may go.
+fn tell_resealing(progress: &Resealing, links: &Links) {
+    let gauges = &links.metrics;
+    let done = progress.next == Next::Done;
+    let left = progress.total_bytes - progress.walked_bytes;
+    gauges.encryption_key.set(progress.active.into());
+    gauges.encryption_resealing.set(i64::from(!done));
+    gauges
+        .encryption_left_bytes
+        .set(if done { 0 } else { left as i64 });
+    let (key, others) = (progress.active, format!("{:?}", progress.others));
+    match progress.next {
+        Next::Done => tracing::info!(key, "re-sealed everything; other keys are no longer needed"),
+        Next::Step => tracing::info!(
+            key,
+            others,
+            "looked-at-bytes" = progress.walked_bytes,
+            "total-bytes" = progress.total_bytes,
+            "re-sealing pages"
+        ),
+        Next::Checkpoint => tracing::info!(
+            key,
+            others,
+            "re-sealing: waiting for checkpoints to drop what is old"
+        ),
+    }
+}
+
 fn carry_out(
     effects: &mut ApplyEffects,
     applier: &Applier,
@@ -52,6 +81,9 @@ fn carry_out(
         .shared
         .db_bytes_in_use
         .store(stats.in_use_bytes + stats.dirty_bytes, Ordering::Relaxed);
+    if let Some(progress) = effects.resealing.take() {
+        tell_resealing(&progress, links);
+    }
     for job in effects.hash.drain(..) {
         links.hashes.begin(job.revision);
         let hashes = Arc::clone(&links.hashes);

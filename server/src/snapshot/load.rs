@@ -72,6 +72,8 @@ pub struct Plan {
     pub applied: Option<Applied>,
     /// The newest revision is raised by so many, and everything up to it compacted.
     pub bump_revision: i64,
+    /// Of the new store.
+    pub options: storage::mvcc::Options,
 }
 
 /// Fills a store in `dir`, beside the one that may be there.
@@ -81,7 +83,7 @@ pub fn load<S: Source>(
     database: &Database<S>,
     plan: &Plan,
 ) -> Result<Incoming, LoadError> {
-    let mut loader = Loader::create(vfs, dir)?;
+    let mut loader = Loader::create(vfs, dir, plan.options.clone())?;
     let mut position = At::default();
     for bucket in database.buckets()? {
         let Some(name) = schema::BUCKETS

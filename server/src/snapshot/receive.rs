@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use etcd_files::bbolt::read::Database;
 use etcd_files::schema;
 use raft::{Body, Message, Position};
-use storage::mvcc::{Applied, Incoming, clear_incoming};
+use storage::mvcc::{Applied, Incoming, Options, clear_incoming};
 use storage::vfs::{Open, Vfs};
 
 use super::load::{self, FileSource, Plan};
@@ -37,6 +37,8 @@ pub struct Receiver {
     vfs: Arc<dyn Vfs>,
     /// The store's directory.
     dir: PathBuf,
+    /// Of the store that a state is loaded into.
+    options: Options,
     /// One at a time, until it is in place or not wanted: they share a name.
     taken: Arc<AtomicBool>,
 }
@@ -46,6 +48,7 @@ pub struct Receiver {
 pub struct Receiving {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
+    options: Options,
     permit: Permit,
 }
 
@@ -79,10 +82,15 @@ pub enum ReceiveError {
 
 impl Receiver {
     /// `dir` is the store's. What an interrupted run left there is cleared away.
-    pub fn new(vfs: Arc<dyn Vfs>, dir: PathBuf) -> storage::Result<Receiver> {
+    pub fn new(vfs: Arc<dyn Vfs>, dir: PathBuf, options: Options) -> storage::Result<Receiver> {
         clear(&*vfs, &dir)?;
         let taken = Arc::default();
-        Ok(Receiver { vfs, dir, taken })
+        Ok(Receiver {
+            vfs,
+            dir,
+            options,
+            taken,
+        })
     }
 
     /// `None` while another one is being received, or waits to be put in place.
@@ -92,6 +100,7 @@ impl Receiver {
         Some(Receiving {
             vfs: Arc::clone(&self.vfs),
             dir: self.dir.clone(),
+            options: self.options.clone(),
             permit,
         })
     }
@@ -111,7 +120,8 @@ impl Receiving {
         };
         let loaded = match form {
             Form::Rows => {
-                let loaded = rows::load(Arc::clone(&self.vfs), &self.dir, input);
+                let options = self.options.clone();
+                let loaded = rows::load(Arc::clone(&self.vfs), &self.dir, options, input);
                 loaded.map_err(ReceiveError::Rows)
             }
             Form::Database => self.read_database(snapshot.position, input),
@@ -150,7 +160,10 @@ impl Receiving {
         }
         let source = Database::open(FileSource(file));
         let database = source.map_err(|error| ReceiveError::Database(error.into()))?;
-        let plan = plan(&database, position)?;
+        let plan = Plan {
+            options: self.options.clone(),
+            ..plan(&database, position)?
+        };
         let loaded = load::load(Arc::clone(&self.vfs), &self.dir, &database, &plan);
         loaded.map_err(ReceiveError::Database)
     }

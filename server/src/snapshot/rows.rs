@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use storage::mvcc::{
-    Applied, Bucket, Change, Incoming, Item, Loader, Position, Revision, Root, View,
+    Applied, Bucket, Change, Incoming, Item, Loader, Options, Position, Revision, Root, View,
 };
 use storage::vfs::Vfs;
 
@@ -200,8 +200,13 @@ impl<'a> Frames<'a> {
 }
 
 /// Fills a store in `dir`, beside the one that may be there, from a stream read to its end.
-pub fn load(vfs: Arc<dyn Vfs>, dir: &Path, input: &mut dyn Read) -> Result<Incoming, LoadError> {
-    let mut loader = Loader::create(vfs, dir)?;
+pub fn load(
+    vfs: Arc<dyn Vfs>,
+    dir: &Path,
+    options: Options,
+    input: &mut dyn Read,
+) -> Result<Incoming, LoadError> {
+    let mut loader = Loader::create(vfs, dir, options)?;
     let mut frame = Vec::new();
     let (mut sum, mut rows) = (0, 0);
     loop {

@@ -133,6 +133,7 @@ fn a_plan_replaces_members_position_and_revision() {
         members: Some(vec![member.clone()]),
         applied: Some(Applied { index: 1, term: 1 }),
         bump_revision: 1000,
+        ..Plan::default()
     };
     let vfs = Arc::new(SimVfs::new(2));
     let incoming = load(vfs, Path::new(DIR), &database, &plan).unwrap();

@@ -55,7 +55,7 @@ fn failed(error: ReceiveError) -> storage::Error {
 fn install(vfs: &SimVfs, form: Form, body: &[u8], synced: &mut u64) -> storage::Result<bool> {
     let mut machine = open(vfs)?;
     let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let receiver = Receiver::new(shared, Path::new(STORE).to_owned())?;
+    let receiver = Receiver::new(shared, Path::new(STORE).to_owned(), Default::default())?;
     let receiving = receiver.begin().expect("nothing else is received");
     assert!(receiver.begin().is_none(), "one at a time");
     let (message, received) = receiving.read(form, &mut &body[..]).map_err(failed)?;

@@ -18,6 +18,7 @@ mod join_etcd;
 mod members;
 mod pages;
 mod rng;
+mod sealed;
 mod slow_watch;
 mod snapshot;
 mod subject;

@@ -13,8 +13,11 @@ use super::meta::{Meta, Root};
 use super::node::{Link, Node};
 use super::page::{PageRef, UNIT};
 use super::pages::Shared;
+use super::sealed::PageSealer;
 use super::space::Space;
 use super::tree::Tree;
+use super::wipe::Wipe;
+use crate::seal::CLEAR;
 use crate::vfs::File;
 use crate::{Error, Result};
 
@@ -40,6 +43,8 @@ pub(crate) struct CheckpointJob {
     pub(super) oldest_view: u64,
     /// Length of the file as the last meta has it: the fallback must find all of it.
     pub(super) units_before: u64,
+    /// Free space is to be wiped, from there on.
+    pub(super) wipe: Option<Wipe>,
     /// Leftovers of the last checkpoint, to be dropped here.
     pub(super) retired: Option<Retired>,
 }
@@ -51,6 +56,7 @@ pub(crate) struct CheckpointDone {
     pub(super) space: Space,
     pub(super) trees: Vec<Tree>,
     pub(super) written: u64,
+    pub(super) wipe: Option<Wipe>,
 }
 
 /// Memory that a checkpoint made superfluous; dropping it may take milliseconds.
@@ -80,12 +86,16 @@ impl CheckpointJob {
         let (start, bytes) = self.space.save();
         let list = out.put(start, &bytes)?;
         out.flush()?;
+        if let Some(wipe) = &mut self.wipe {
+            out.wipe(wipe, &self.space)?;
+        }
         out.sync()?;
         self.shared.map_through(self.space.units())?;
         let meta = Meta {
             generation: self.generation,
             units: self.space.units(),
             free_list: Some(list),
+            key: self.shared.sealing().map_or(CLEAR, |s| s.seal.active()),
             roots,
             user: self.user,
         };
@@ -98,6 +108,7 @@ impl CheckpointJob {
             space: self.space,
             trees: self.trees,
             written: out.written,
+            wipe: self.wipe,
         })
     }
 }
@@ -148,7 +159,7 @@ pub(super) fn save(node: &Node, space: &mut Space, out: &mut Output) -> Result<P
     }
     let bytes = patched.as_ref().unwrap_or(&node.image).bytes();
     let start = space.allocate((tight / UNIT) as u32);
-    let page = out.put(start, bytes)?;
+    let page = out.put_node(start, bytes)?;
     assert!(node.saved.set(page).is_ok(), "one checkpoint at a time");
     Ok(page)
 }
@@ -158,6 +169,9 @@ pub(super) fn save(node: &Node, space: &mut Space, out: &mut Output) -> Result<P
 pub(super) struct Output {
     file: Arc<dyn File>,
     shared: Arc<Shared>,
+    /// A scope of its own, begun with the first node; see `seal`.
+    sealer: Option<PageSealer>,
+    sealed: Vec<u8>,
     buffer: Vec<u8>,
     /// Unit where the buffer goes.
     start: u64,
@@ -170,11 +184,30 @@ impl Output {
         Output {
             file,
             shared,
+            sealer: None,
+            sealed: Vec::new(),
             buffer: Vec::new(),
             start: 0,
             unsynced: 0,
             written: 0,
         }
+    }
+
+    /// A node, sealed if nodes are.
+    fn put_node(&mut self, start: u64, bytes: &[u8]) -> Result<PageRef> {
+        if self.sealer.is_none() {
+            self.sealer = PageSealer::new(self.shared.sealing())?;
+        }
+        let Some(sealer) = &self.sealer else {
+            return self.put(start, bytes);
+        };
+        let mut sealed = std::mem::take(&mut self.sealed);
+        sealed.clear();
+        sealed.extend_from_slice(bytes);
+        sealer.seal(start, &mut sealed);
+        let page = self.put(start, &sealed);
+        self.sealed = sealed;
+        page
     }
 
     fn put(&mut self, start: u64, bytes: &[u8]) -> Result<PageRef> {
@@ -198,6 +231,25 @@ impl Output {
             units: units as u32,
             crc: crc32c::crc32c(bytes),
         })
+    }
+
+    /// Zeros for some of what is free.
+    fn wipe(&mut self, wipe: &mut Wipe, space: &Space) -> Result<()> {
+        let zeros = vec![0; SLICE_BYTES];
+        let len = self.file.len();
+        let len = len.map_err(Error::io("read the length of", self.shared.path()))?;
+        for (start, units) in wipe.next(space, len / UNIT as u64) {
+            self.shared.forget(start, units);
+            let end = (start + units) * UNIT as u64;
+            let mut at = start * UNIT as u64;
+            // The end of the file may have been given up in the last checkpoint.
+            while at < end.min(len) {
+                let slice = &zeros[..SLICE_BYTES.min((end - at) as usize)];
+                self.write_at(slice, at)?;
+                at += slice.len() as u64;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn flush(&mut self) -> Result<()> {

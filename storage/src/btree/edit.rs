@@ -75,7 +75,7 @@ impl Writer {
     /// Brings a page into memory in order to change it.
     fn load(&mut self, kind: &TreeKind, page: PageRef, level: u8) -> Result<Arc<Node>> {
         let pages = self.pages.clone();
-        let image = Image::from_disk(pages.read(page, kind, level)?.into_owned());
+        let image = Image::from_disk(pages.read(page, kind, level)?.to_vec());
         let count = if level > 0 { image.page().count() } else { 0 };
         self.freed.push(page);
         Ok(self.node(image, vec![None; count]))

@@ -9,10 +9,13 @@ use super::page::UNIT;
 use super::pages::Shared;
 use super::space::Space;
 use super::spill::{self, SyncJob};
+use super::wipe::Wipe;
 use super::{
     Budget, Pages, Tree, TreeKind, USER_META_BYTES_MAX, Writer, check, open, release, relocate,
+    reseal,
 };
 use crate::Result;
+use crate::seal::Seal;
 use crate::vfs::{File, Vfs};
 
 /// A file may be longer than what it holds by one part in so many and so many units: checkpoints
@@ -47,6 +50,8 @@ pub(crate) struct PageFile {
     pub(super) saving_bytes: usize,
     /// Bytes that the last checkpoint saved and that are not all released.
     pub(super) saved_bytes: usize,
+    /// Free space is being wiped, checkpoint by checkpoint.
+    pub(super) wipe: Option<Wipe>,
 }
 
 /// What [`PageFile::open`] found.
@@ -70,16 +75,20 @@ pub(crate) struct Stats {
     pub dirty_bytes: u64,
     /// All nodes that the writer keeps in memory.
     pub memory_bytes: u64,
+    /// Sealed pages kept as they were opened.
+    pub opened_bytes: u64,
 }
 
 impl PageFile {
-    /// Opens `path`, or creates it with empty trees (its directory must exist).
+    /// Opens `path`, or creates it with empty trees (its directory must exist). With keys, sealed
+    /// pages are read, and new ones sealed as the active key asks.
     pub(crate) fn open(
         vfs: Arc<dyn Vfs>,
         path: &Path,
         kinds: &[TreeKind],
+        seal: Option<Arc<Seal>>,
     ) -> Result<(PageFile, Opened)> {
-        open::open(&*vfs, path, kinds)
+        open::open(&*vfs, path, kinds, seal)
     }
 
     pub(crate) fn writer(&mut self) -> &mut Writer {
@@ -125,6 +134,7 @@ impl PageFile {
             freed,
             oldest_view,
             units_before: self.meta.units,
+            wipe: self.wipe,
             retired: self.retired.take(),
         }
     }
@@ -141,6 +151,7 @@ impl PageFile {
                 .freed
                 .push(*node.saved.get().expect("all of the checkpoint is saved"));
         }
+        self.wipe = done.wipe;
         self.shared.set_units(done.meta.units.max(self.meta.units));
         let older = std::mem::replace(&mut self.meta, done.meta);
         self.older_user = older.user;
@@ -150,6 +161,10 @@ impl PageFile {
         for (_, from) in &mut self.release_from {
             *from = Some(Vec::new());
         }
+    }
+
+    pub(crate) fn seal(&self) -> Option<&Arc<Seal>> {
+        self.shared.sealing().map(|sealing| &sealing.seal)
     }
 
     pub(crate) fn checkpoint_running(&self) -> bool {
@@ -228,6 +243,38 @@ impl PageFile {
         relocate::relocate(tree, &mut self.writer, limit, from, budget)
     }
 
+    /// Looks at `budget` units' worth of nodes of the tree from the key `from` on, and sees to it that
+    /// the next checkpoint writes those anew that are sealed under another key than `key`. Returns
+    /// where to go on; `None` at the end. Only while no checkpoint runs.
+    pub(crate) fn reseal(
+        &mut self,
+        tree: &mut Tree,
+        key: u32,
+        from: &[u8],
+        budget: &mut u64,
+    ) -> Result<Option<Vec<u8>>> {
+        assert!(!self.writer.running, "the checkpoint's nodes are its own");
+        reseal::reseal(tree, &mut self.writer, key, from, budget)
+    }
+
+    /// All that the trees gave up so far is to be wiped once it is free. Begun by the next
+    /// checkpoint, ended by one of those after it.
+    pub(crate) fn begin_wipe(&mut self) {
+        self.wipe = Some(Wipe {
+            after: self.writer.counter + 1,
+            from: 0,
+            done: false,
+        });
+    }
+
+    pub(crate) fn end_wipe(&mut self) {
+        self.wipe = None;
+    }
+
+    pub(crate) fn wipe(&self) -> Option<Wipe> {
+        self.wipe
+    }
+
     /// Memory of the last checkpoint, once all trees are released: drop it on a helper thread. Not
     /// taken, it goes with the next job.
     pub(crate) fn take_retired(&mut self) -> Option<Retired> {
@@ -256,6 +303,7 @@ impl PageFile {
             used_bytes: used_units * UNIT as u64,
             dirty_bytes: dirty as u64,
             memory_bytes: (dirty + self.saved_bytes) as u64,
+            opened_bytes: self.shared.sealing().map_or(0, |s| s.opened.bytes()) as u64,
         }
     }
 

@@ -9,8 +9,8 @@
 //! | 16 | 8 | generation | number of the checkpoint |
 //! | 24 | 8 | units | length of the file |
 //! | 32 | 16 | free list | first unit `u64`, units `u32`, crc `u32`; all zero: nothing is free |
-//! | 48 | 4 | key id | of encryption at rest; zero: not sealed |
-//! | 52 | 28 | nonce, tag | zero while not sealed |
+//! | 48 | 4 | key id | that new pages were sealed under; zero: none, they are clear |
+//! | 52 | 28 | | zero |
 //! | 80 | 4 | trees | how many |
 //! | 84 | 4 | user | length of the user meta |
 //! | 88 | 40 each | tree | id `u8`, level `u8`, 2 zero; units `u32`, crc `u32`, zero `u32`, first unit `u64` (0: empty), entries `u64`, weight `u64` |
@@ -34,6 +34,8 @@ pub(super) struct Meta {
     pub(super) generation: u64,
     pub(super) units: u64,
     pub(super) free_list: Option<PageRef>,
+    /// That the pages of this checkpoint were sealed under; older ones may have others.
+    pub(super) key: u32,
     pub(super) roots: Vec<Root>,
     pub(super) user: Vec<u8>,
 }
@@ -80,6 +82,7 @@ impl Meta {
         bytes.extend_from_slice(&self.generation.to_le_bytes());
         bytes.extend_from_slice(&self.units.to_le_bytes());
         put_ref(&mut bytes, self.free_list);
+        bytes.extend_from_slice(&self.key.to_le_bytes());
         bytes.resize(80, 0);
         bytes.extend_from_slice(&(self.roots.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&(self.user.len() as u32).to_le_bytes());
@@ -115,8 +118,8 @@ impl Meta {
         if u32_at(bytes, 12) != VERSION {
             return Err(format!("unknown format version {}", u32_at(bytes, 12)));
         }
-        if bytes[48..80].iter().any(|b| *b != 0) {
-            return Err("sealed, and no key".to_owned());
+        if bytes[52..80].iter().any(|b| *b != 0) {
+            return Err("reserved bytes are set".to_owned());
         }
         let (trees, user) = (u32_at(bytes, 80) as usize, u32_at(bytes, 84) as usize);
         if trees > TREES_MAX || user > USER_META_BYTES_MAX {
@@ -132,6 +135,7 @@ impl Meta {
             generation: u64_at(bytes, 16),
             units: u64_at(bytes, 24),
             free_list: (list.id != 0).then_some(list),
+            key: u32_at(bytes, 48),
             roots: (0..trees)
                 .map(|i| root(&bytes[TREES + i * TREE_BYTES..]))
                 .collect(),

@@ -21,13 +21,19 @@ use super::page::UNIT;
 use super::pages::{FIRST_UNIT, Pages, Shared};
 use super::space::Space;
 use super::tree::{Tree, TreeKind};
+use crate::seal::{CLEAR, Seal};
 use crate::vfs::{File, Open, Vfs};
 use crate::{Error, Result};
 
 const META_SLOTS: usize = 2;
 const _: () = assert!(META_SLOTS as u64 == FIRST_UNIT);
 
-pub(super) fn open(vfs: &dyn Vfs, path: &Path, kinds: &[TreeKind]) -> Result<(PageFile, Opened)> {
+pub(super) fn open(
+    vfs: &dyn Vfs,
+    path: &Path,
+    kinds: &[TreeKind],
+    seal: Option<Arc<Seal>>,
+) -> Result<(PageFile, Opened)> {
     if !vfs.exists(path).map_err(Error::io("look for", path))? {
         create(vfs, path, kinds)?;
     }
@@ -48,7 +54,7 @@ pub(super) fn open(vfs: &dyn Vfs, path: &Path, kinds: &[TreeKind]) -> Result<(Pa
     }
     metas.sort_by_key(|meta| std::cmp::Reverse(meta.generation));
     for (i, meta) in metas.iter().enumerate() {
-        match load(&file, path, len, kinds, meta) {
+        match load(&file, path, len, kinds, meta, seal.clone()) {
             Ok(loaded) => {
                 let older = metas.get(i + 1).unwrap_or(meta).user.clone();
                 return Ok(assemble(file, meta.clone(), older, kinds, loaded, &flaws));
@@ -83,6 +89,7 @@ fn create(vfs: &dyn Vfs, path: &Path, kinds: &[TreeKind]) -> Result<()> {
         generation: 0,
         units: FIRST_UNIT,
         free_list: None,
+        key: CLEAR,
         roots: Vec::new(),
         user: Vec::new(),
     };
@@ -127,7 +134,12 @@ fn load(
     len: u64,
     kinds: &[TreeKind],
     meta: &Meta,
+    seal: Option<Arc<Seal>>,
 ) -> Result<Loaded> {
+    if meta.key != CLEAR && seal.is_none() {
+        let what = format!("sealed under key {}, and no key at hand", meta.key);
+        return Err(Error::corrupt(path, Meta::offset(meta.generation), what));
+    }
     if meta.units * UNIT as u64 > len {
         let what = format!(
             "file ends before unit {}, which it says is its length",
@@ -135,7 +147,7 @@ fn load(
         );
         return Err(Error::corrupt(path, len, what));
     }
-    let shared = Arc::new(Shared::new(path, file.clone(), meta.units)?);
+    let shared = Arc::new(Shared::new(path, file.clone(), meta.units, seal)?);
     let space = match meta.free_list {
         None => Space::new(),
         Some(list) => {
@@ -209,6 +221,7 @@ fn assemble(
         retired: None::<Retired>,
         saving_bytes: 0,
         saved_bytes: 0,
+        wipe: None,
     };
     (file, opened)
 }

@@ -21,10 +21,10 @@
 //! | 16 | 4 | heap | where the cells begin |
 //! | 20 | 4 | dead | bytes of the heap that belong to no cell |
 //! | 24 | 4 | key id | of encryption at rest; zero: not sealed |
-//! | 28 | 12 | nonce | zero while not sealed |
+//! | 28 | 12 | salt | of the seal (see `sealed`), its first bytes; zero while not sealed |
 //! | 40 | 16 | tag | zero while not sealed |
 //! | 56 | 4 | skip | bytes that all (user) keys of the page begin with, those that hints leave out |
-//! | 60 | 4 | | zero |
+//! | 60 | 4 | salt | its last bytes; zero while not sealed |
 //!
 //! A cell is `key length u16, value length u16, key, value`; a key length of `0xffff` means that
 //! both lengths follow as `u32` (anything longer than 65534 / 65535 bytes). Integers are little
@@ -65,6 +65,7 @@ pub(super) mod at {
     pub(crate) const NONCE: usize = 28;
     pub(crate) const TAG: usize = 40;
     pub(crate) const SKIP: usize = 56;
+    /// The rest of the seal's salt.
     pub(crate) const SPARE: usize = 60;
 }
 

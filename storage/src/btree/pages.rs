@@ -2,13 +2,16 @@
 //! is being written.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::node::Node;
 use super::page::{Page, PageRef, UNIT, validate};
+use super::sealed::{self, Sealing};
 use super::tree::TreeKind;
+use crate::seal::Seal;
 use crate::vfs::{File, Map};
 use crate::{Error, Result};
 
@@ -38,6 +41,8 @@ pub(super) struct Shared {
     /// Window `n` covers the first `WINDOW_UNITS_MIN << n` units. A run is read through the first
     /// one that holds it wholly, so growing never moves what readers have borrowed.
     windows: [OnceLock<Window>; WINDOWS],
+    /// `None`: nothing is sealed.
+    sealing: Option<Sealing>,
 }
 
 #[derive(Debug)]
@@ -47,10 +52,29 @@ struct Window {
     verified: Box<[AtomicU64]>,
 }
 
+/// The bytes of a node: where they lie, or a copy that was opened and may be shared.
+#[derive(Clone, Debug)]
+pub(super) enum Bytes<'a> {
+    InPlace(&'a [u8]),
+    Opened(Arc<[u8]>),
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::InPlace(bytes) => bytes,
+            Bytes::Opened(bytes) => bytes,
+        }
+    }
+}
+
 /// A node to read, wherever it is.
 #[derive(Debug)]
 pub(super) struct View<'a> {
-    pub(super) image: Cow<'a, [u8]>,
+    pub(super) image: Bytes<'a>,
     pub(super) children: &'a [Option<Arc<Node>>],
 }
 
@@ -58,9 +82,21 @@ impl<'a> View<'a> {
     #[inline]
     pub(super) fn of(node: &'a Node) -> View<'a> {
         View {
-            image: Cow::Borrowed(node.image.bytes()),
+            image: Bytes::InPlace(node.image.bytes()),
             children: &node.children,
         }
+    }
+
+    pub(super) fn on_disk(
+        pages: &'a Pages,
+        page: PageRef,
+        kind: &TreeKind,
+        level: u8,
+    ) -> Result<View<'a>> {
+        Ok(View {
+            image: pages.read(page, kind, level)?,
+            children: &[],
+        })
     }
 
     #[inline]
@@ -75,12 +111,18 @@ fn window_for(end_unit: u64) -> usize {
 }
 
 impl Shared {
-    pub(super) fn new(path: &Path, file: Arc<dyn File>, units: u64) -> Result<Shared> {
+    pub(super) fn new(
+        path: &Path,
+        file: Arc<dyn File>,
+        units: u64,
+        seal: Option<Arc<Seal>>,
+    ) -> Result<Shared> {
         let shared = Shared {
             path: path.to_owned(),
             file,
             units: AtomicU64::new(0),
             windows: [const { OnceLock::new() }; WINDOWS],
+            sealing: seal.map(Sealing::new),
         };
         shared.map_through(units)?;
         shared.set_units(units);
@@ -89,6 +131,10 @@ impl Shared {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(super) fn sealing(&self) -> Option<&Sealing> {
+        self.sealing.as_ref()
     }
 
     /// Makes the windows for a file of that length.
@@ -118,6 +164,9 @@ impl Shared {
 
     /// Forgets that these units were verified; before they are written.
     pub(super) fn forget(&self, start: u64, units: u64) {
+        if let Some(sealing) = &self.sealing {
+            (start..start + units).for_each(|unit| sealing.opened.forget(unit));
+        }
         for window in self.windows.iter().filter_map(OnceLock::get) {
             for unit in start..start + units {
                 if let Some(word) = window.verified.get((unit / 64) as usize) {
@@ -156,16 +205,40 @@ impl Shared {
     }
 
     #[inline]
-    fn read(&self, page: PageRef, kind: &TreeKind, level: u8) -> Result<Cow<'_, [u8]>> {
+    fn read(&self, page: PageRef, kind: &TreeKind, level: u8) -> Result<Bytes<'_>> {
+        if let Some(sealing) = &self.sealing
+            && let Some(opened) = sealing.opened.get(page.id)
+        {
+            return self.of_kind(Bytes::Opened(opened), page, kind, level);
+        }
         let (bytes, window) = self.run(page)?;
         let word = &window.verified[(page.id / 64) as usize];
         let bit = 1 << (page.id % 64);
-        if word.load(Ordering::Acquire) & bit == 0 {
-            self.verify(&bytes, page, kind, level)?;
-            word.fetch_or(bit, Ordering::AcqRel);
-        }
-        // Cheap, and keeps a reference with the wrong idea of a verified page from doing harm: a
-        // child is always one level below its parent, so that no path is endless.
+        let verified = word.load(Ordering::Acquire) & bit != 0;
+        let bytes = match &self.sealing {
+            Some(sealing) if verified && sealed::is_sealed(&bytes) => {
+                self.open(sealing, page, &bytes)?
+            }
+            _ if verified => in_place(bytes),
+            _ => {
+                let bytes = self.verify(bytes, page, kind, level)?;
+                word.fetch_or(bit, Ordering::AcqRel);
+                bytes
+            }
+        };
+        self.of_kind(bytes, page, kind, level)
+    }
+
+    /// Cheap, and keeps a reference with the wrong idea of a verified page from doing harm: a child
+    /// is always one level below its parent, so that no path is endless.
+    #[inline]
+    fn of_kind<'p>(
+        &self,
+        bytes: Bytes<'p>,
+        page: PageRef,
+        kind: &TreeKind,
+        level: u8,
+    ) -> Result<Bytes<'p>> {
         let seen = Page(&bytes);
         if seen.level() != level || seen.tree() != kind.id || seen.units() != page.units {
             return Err(self.corrupt(page, 0, "reference to a page of another kind"));
@@ -174,11 +247,41 @@ impl Shared {
     }
 
     #[cold]
-    fn verify(&self, bytes: &[u8], page: PageRef, kind: &TreeKind, level: u8) -> Result<()> {
-        if crc32c::crc32c(bytes) != page.crc {
+    fn verify<'p>(
+        &self,
+        bytes: Cow<'p, [u8]>,
+        page: PageRef,
+        kind: &TreeKind,
+        level: u8,
+    ) -> Result<Bytes<'p>> {
+        if crc32c::crc32c(&bytes) != page.crc {
             return Err(self.corrupt(page, 0, "checksum does not match"));
         }
-        validate(bytes, kind, level).map_err(|(offset, what)| self.corrupt(page, offset, what))
+        let bytes = match &self.sealing {
+            Some(sealing) if sealed::is_sealed(&bytes) => self.open(sealing, page, &bytes)?,
+            _ => in_place(bytes),
+        };
+        match validate(&bytes, kind, level) {
+            Ok(()) => Ok(bytes),
+            Err((offset, what)) => Err(self.corrupt(page, offset, what)),
+        }
+    }
+
+    /// Opens a sealed page, and remembers it so.
+    #[cold]
+    fn open(&self, sealing: &Sealing, page: PageRef, sealed: &[u8]) -> Result<Bytes<'static>> {
+        let opened = sealing.open(page.id, sealed);
+        let opened = opened.map_err(|what| self.corrupt(page, 0, &what))?;
+        sealing.opened.put(page.id, &opened);
+        Ok(Bytes::Opened(opened))
+    }
+}
+
+fn in_place(bytes: Cow<'_, [u8]>) -> Bytes<'_> {
+    match bytes {
+        Cow::Borrowed(bytes) => Bytes::InPlace(bytes),
+        // Only the simulated disk hands out copies.
+        Cow::Owned(bytes) => Bytes::Opened(bytes.into()),
     }
 }
 
@@ -191,9 +294,15 @@ impl Pages {
         &self.shared
     }
 
+    /// The id of the key that a node on disk is sealed under; nothing is verified.
+    pub(super) fn key_of(&self, page: PageRef) -> Result<u32> {
+        let (bytes, _) = self.shared.run(page)?;
+        Ok(sealed::key_id(&bytes))
+    }
+
     /// A node on disk; verified the first time.
     #[inline]
-    pub(super) fn read(&self, page: PageRef, kind: &TreeKind, level: u8) -> Result<Cow<'_, [u8]>> {
+    pub(super) fn read(&self, page: PageRef, kind: &TreeKind, level: u8) -> Result<Bytes<'_>> {
         self.shared.read(page, kind, level)
     }
 
@@ -203,10 +312,9 @@ impl Pages {
         page: PageRef,
         kind: &TreeKind,
         level: u8,
-    ) -> Result<Cow<'_, [u8]>> {
+    ) -> Result<Bytes<'_>> {
         let (bytes, _) = self.shared.run(page)?;
-        self.shared.verify(&bytes, page, kind, level)?;
-        Ok(bytes)
+        self.shared.verify(bytes, page, kind, level)
     }
 
     /// Child `index` of a branch.

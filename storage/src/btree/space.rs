@@ -133,6 +133,19 @@ impl Space {
         self.free.insert(start, units);
     }
 
+    /// Whether nothing waits that was given up before this checkpoint began.
+    pub(super) fn is_settled_through(&self, generation: u64) -> bool {
+        self.pending.front().is_none_or(|(of, _)| *of > generation)
+    }
+
+    /// The first free extent that ends behind unit `from`, what of it lies before left out.
+    pub(super) fn free_from(&self, from: u64) -> Option<(u64, u64)> {
+        let before = self.free.range(..from).next_back();
+        let within = before.map(|(start, units)| (from, (start + units).saturating_sub(from)));
+        let behind = || self.free.range(from..).next().map(|(s, n)| (*s, *n));
+        within.filter(|(_, units)| *units > 0).or_else(behind)
+    }
+
     /// A run of `units`, as near to the front as there is one.
     pub(super) fn allocate(&mut self, units: u32) -> u64 {
         let units = units as u64;

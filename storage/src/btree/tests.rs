@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arbitrary::Unstructured;
 
 use super::*;
+use crate::seal::{Seal, sample};
 use crate::vfs::Vfs;
 use crate::vfs::sim::SimVfs;
 use crate::{Error, Result};
@@ -60,7 +61,12 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn open(vfs: &SimVfs) -> Result<(Bench, Opened)> {
-        let (file, mut opened) = PageFile::open(Arc::new(vfs.clone()), Path::new(PATH), &KINDS)?;
+        Bench::open_with(vfs, sample::keys_of(vfs)?)
+    }
+
+    pub(super) fn open_with(vfs: &SimVfs, seal: Option<Arc<Seal>>) -> Result<(Bench, Opened)> {
+        let vfs = Arc::new(vfs.clone());
+        let (file, mut opened) = PageFile::open(vfs, Path::new(PATH), &KINDS, seal)?;
         let trees = std::mem::take(&mut opened.trees);
         Ok((Bench { file, trees }, opened))
     }

@@ -1,10 +1,9 @@
 //! A tree as its users see it: kinds, orders, point reads and totals.
 
-use std::borrow::Cow;
 use std::ops::{Deref, Range};
 
 use super::node::Link;
-use super::pages::View;
+use super::pages::{Bytes, View};
 use super::{Cursor, Pages};
 use crate::Result;
 
@@ -43,7 +42,7 @@ pub(crate) struct Tree {
 /// A value that was found, without copying it where the file is mapped.
 #[derive(Debug)]
 pub(crate) struct Found<'a> {
-    image: Cow<'a, [u8]>,
+    image: Bytes<'a>,
     value: Range<usize>,
 }
 

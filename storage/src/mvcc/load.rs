@@ -12,12 +12,13 @@ use std::sync::Arc;
 
 use super::compact::Compaction;
 use super::key::{HEAD, Stamp, TOMBSTONE};
-use super::{Applied, Bucket, Change, Item, Revision, Root, Store};
+use super::reseal::Walk;
+use super::{Applied, Bucket, Change, Item, Options, Revision, Root, Store};
 use crate::vfs::Vfs;
 use crate::{Error, Result};
 
 /// The page file while it is being filled.
-const FILE_NAME: &str = "pages.incoming";
+pub(super) const FILE_NAME: &str = "pages.incoming";
 
 /// Changed pages in memory that are written out before more rows are taken.
 const DIRTY_BYTES_MAX: u64 = 48 << 20;
@@ -57,12 +58,12 @@ pub struct Incoming {
 
 impl Loader {
     /// Begins an empty store in `dir`, beside the one that may be there.
-    pub fn create(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Loader> {
+    pub fn create(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Loader> {
         vfs.create_dir_all(dir)
             .map_err(Error::io("create directory", dir))?;
         clear_incoming(&*vfs, dir)?;
         Ok(Loader {
-            store: Store::open_file(vfs.clone(), &dir.join(FILE_NAME))?,
+            store: Store::open_file(vfs.clone(), &dir.join(FILE_NAME), options)?,
             vfs,
             dir: dir.to_owned(),
             newest: Revision::default(),
@@ -213,6 +214,8 @@ impl Store {
         self.compaction = store.compaction;
         self.dirty = store.dirty;
         self.releasing = store.releasing;
+        // Where its pages were sealed under another key, that begins anew.
+        self.walk = Walk::default();
         self.publish();
         Ok(())
     }

@@ -10,7 +10,8 @@ use super::key;
 use super::meta::Meta;
 use super::publish::{Publisher, Subscriber};
 use super::relocate::Relocation;
-use super::{Applied, CompactProgress, Options, Root, Stats, Write};
+use super::reseal::Walk;
+use super::{Applied, CompactProgress, Options, Root, Stats, Write, load};
 use crate::btree::{self, KeyOrder, PageFile, Tree, TreeKind};
 use crate::vfs::Vfs;
 use crate::{Error, Result};
@@ -70,24 +71,32 @@ pub struct Store {
     fallback: Option<String>,
     /// Reused for every row that is put together.
     pub(super) scratch: Vec<u8>,
+    pub(super) walk: Walk,
 }
 
 impl Store {
     /// Opens the store in `dir`, or makes an empty one. Reads the newest valid meta page; scans
     /// nothing.
-    pub fn open(vfs: Arc<dyn Vfs>, dir: &Path, _options: Options) -> Result<Store> {
+    pub fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Store> {
         vfs.create_dir_all(dir)
             .map_err(Error::io("create directory", dir))?;
         if let Some(parent) = dir.parent() {
             vfs.sync_dir(parent)
                 .map_err(Error::io("sync directory", parent))?;
         }
-        Store::open_file(vfs, &dir.join(FILE_NAME))
+        if options.seal.as_ref().is_some_and(|seal| seal.is_mixed()) {
+            // Left half-made, and perhaps under no key or one that is to be forgotten.
+            let left = dir.join(load::FILE_NAME);
+            if vfs.exists(&left).map_err(Error::io("look for", &left))? {
+                vfs.remove(&left).map_err(Error::io("remove", &left))?;
+            }
+        }
+        Store::open_file(vfs, &dir.join(FILE_NAME), options)
     }
 
-    pub(super) fn open_file(vfs: Arc<dyn Vfs>, path: &Path) -> Result<Store> {
+    pub(super) fn open_file(vfs: Arc<dyn Vfs>, path: &Path, options: Options) -> Result<Store> {
         let path: Arc<Path> = path.into();
-        let (file, opened) = PageFile::open(vfs, &path, &KINDS)?;
+        let (file, opened) = PageFile::open(vfs, &path, &KINDS, options.seal)?;
         let meta = Meta::decode(&opened.user_meta)
             .ok_or_else(|| Error::corrupt(&path, 0, "the store's part of the meta page"))?;
         let Ok([keys, revisions, side]) = <[Tree; 3]>::try_from(opened.trees) else {
@@ -117,6 +126,7 @@ impl Store {
             relocation: None,
             fallback: opened.fallback,
             scratch: Vec::new(),
+            walk: Walk::default(),
         })
     }
 
@@ -129,6 +139,13 @@ impl Store {
             .map_err(Error::io("sync directory", dir))?;
         self.root.path = path.into();
         Ok(())
+    }
+
+    /// As it was opened with: what is to take its place is opened so, too.
+    pub fn options(&self) -> Options {
+        Options {
+            seal: self.file.seal().cloned(),
+        }
     }
 
     /// Why the newer of the two meta pages was not taken, when it was not.

@@ -14,6 +14,7 @@ const DIR: &str = "log";
 const OPTIONS: Options = Options {
     segment_bytes: 4096,
     seed: 0,
+    seal: None,
 };
 /// Of the log that is damaged: three segments' worth.
 const RECORDS: u64 = 9;

@@ -4,7 +4,7 @@
 //! |--------|------|---------|------------------------------------------------------------------|
 //! | 0      | 4    | crc     | CRC-32C of bytes 4..32 and the payload, begun with the segment's seed |
 //! | 4      | 1    | kind    | the caller's                                                     |
-//! | 5      | 1    | flags   | 1 always set, 2 carried, 4 repeated                              |
+//! | 5      | 1    | flags   | 1 always set, 2 carried, 4 repeated, 8 sealed, 16 a key record    |
 //! | 6      | 2    | zero    |                                                                  |
 //! | 8      | 4    | len     | of the payload                                                   |
 //! | 12     | 4    | prev    | crc of the record before, or the seed for a segment's first       |
@@ -13,11 +13,12 @@
 //! | 28     | 4    | zero    | reserved                                                         |
 //! | 32     | len  | payload | then zeros up to a multiple of 8                                 |
 //!
-//! `prev` makes a chain. `durable` is a witness: a record that lies behind a gap and says that the
+//! The payload of a sealed record and key records are explained in `sealed`. `prev` makes a chain. `durable` is a witness: a record that lies behind a gap and says that the
 //! gap was durable proves that the gap is damage and not a write that power interrupted.
 
 use super::PAYLOAD_BYTES_MAX;
 use crate::codec::{Malformed, Reader};
+use crate::seal::TAG_BYTES;
 
 pub(super) const HEAD_BYTES: usize = 32;
 pub(super) const ALIGN: usize = 8;
@@ -27,7 +28,13 @@ const PRESENT: u8 = 1;
 pub(super) const CARRIED: u8 = 2;
 /// It is such a repetition.
 pub(super) const REPEATED: u8 = 4;
-const KNOWN_FLAGS: u8 = PRESENT | CARRIED | REPEATED;
+/// The payload is sealed.
+pub(super) const SEALED: u8 = 8;
+/// The log's own: what the records after it are sealed under.
+pub(super) const KEY: u8 = 16;
+const KNOWN_FLAGS: u8 = PRESENT | CARRIED | REPEATED | SEALED | KEY;
+/// The longest payload with its tag.
+const LEN_MAX: usize = PAYLOAD_BYTES_MAX + TAG_BYTES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
@@ -42,7 +49,15 @@ pub(super) struct Head {
 
 impl Head {
     /// The head as bytes, its checksum computed and set.
+    #[cfg(test)]
     pub(super) fn seal(&mut self, seed: u32, payload: &[&[u8]]) -> [u8; HEAD_BYTES] {
+        let mut bytes = self.encode();
+        self.checksum(seed, &mut bytes, payload);
+        bytes
+    }
+
+    /// The head as bytes but for its checksum.
+    pub(super) fn encode(&mut self) -> [u8; HEAD_BYTES] {
         self.flags |= PRESENT;
         let mut out = [0; HEAD_BYTES];
         out[4] = self.kind;
@@ -51,12 +66,16 @@ impl Head {
         out[12..16].copy_from_slice(&self.prev.to_le_bytes());
         out[16..24].copy_from_slice(&self.index.to_le_bytes());
         out[24..28].copy_from_slice(&self.durable.to_le_bytes());
-        let crc = crc32c::crc32c_append(seed, &out[4..]);
+        out
+    }
+
+    /// Computes and sets the checksum; `payload` is as it goes into the stream.
+    pub(super) fn checksum(&mut self, seed: u32, bytes: &mut [u8; HEAD_BYTES], payload: &[&[u8]]) {
+        let crc = crc32c::crc32c_append(seed, &bytes[4..]);
         self.crc = payload
             .iter()
             .fold(crc, |crc, part| crc32c::crc32c_append(crc, part));
-        out[..4].copy_from_slice(&self.crc.to_le_bytes());
-        out
+        bytes[..4].copy_from_slice(&self.crc.to_le_bytes());
     }
 
     /// Reads the first 32 bytes of a record; anything impossible is an error.
@@ -77,7 +96,7 @@ impl Head {
         if zero != 0 || reserved != 0 {
             return malformed(6, "reserved bytes of a record are set");
         }
-        if len > PAYLOAD_BYTES_MAX {
+        if len > LEN_MAX {
             return malformed(8, "record longer than any may be");
         }
         Ok(Head {
@@ -103,7 +122,7 @@ impl Head {
 }
 
 /// How long a record with a payload of this length is in the stream.
-pub(super) fn stream_bytes(payload: usize) -> usize {
+pub(super) const fn stream_bytes(payload: usize) -> usize {
     (HEAD_BYTES + payload).next_multiple_of(ALIGN)
 }
 

@@ -36,9 +36,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::record::{self, HEAD_BYTES, Head};
+use super::sealed::RecordOpener;
 use super::sector::{self, DATA_BYTES, SECTOR_BYTES, Sector};
 use super::segment::{self, Header, Name, SPARES_MAX, Spare};
 use super::{Carry, Options, Record, Recovery};
+use crate::seal::{CLEAR, Seal};
 use crate::vfs::{File, Open, Vfs};
 use crate::{Error, Result};
 
@@ -53,6 +55,15 @@ pub(super) struct Segment {
     pub(super) path: PathBuf,
     /// Of the records appended here; repeated ones do not count.
     pub(super) highest: Option<u64>,
+    /// Ids of the keys that its records are sealed under; 0: some are clear.
+    pub(super) keys: BTreeSet<u32>,
+}
+
+impl Segment {
+    /// No record of it is sealed otherwise than under this key.
+    pub(super) fn is_of(&self, key: u32) -> bool {
+        self.keys.iter().all(|used| *used == key)
+    }
 }
 
 /// The segment that the log goes on in.
@@ -125,7 +136,7 @@ pub(super) fn recover(
     let headers: Vec<Header> = begun.iter().map(|(_, header)| *header).collect();
     for (i, (segment, header)) in begun.into_iter().enumerate() {
         let file = open(vfs, &segment.path)?;
-        let walk = Walk::begin(segment, file, header);
+        let walk = Walk::begin(segment, file, header, options.seal.clone());
         match headers.get(i + 1) {
             Some(next) => walk.middle(next, &mut found, visit)?,
             None => walk.last(&mut found, visit)?,
@@ -144,6 +155,8 @@ struct Listing {
 
 /// The directory, with what is worthless removed and sequence and sizes checked.
 fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
+    // Spares may hold what was never sealed, or was under a key that is to be forgotten.
+    let mixed = options.seal.as_ref().is_some_and(|seal| seal.is_mixed());
     let mut listing = Listing {
         segments: Vec::new(),
         spares: Vec::new(),
@@ -160,12 +173,13 @@ fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
             Some(Name::Spare(n)) => {
                 listing.next_number = listing.next_number.max(n.saturating_add(1));
                 let bytes = size(&*open(vfs, &path)?, &path)?;
-                if bytes == options.segment_bytes && listing.spares.len() < SPARES_MAX {
+                if bytes == options.segment_bytes && listing.spares.len() < SPARES_MAX && !mixed {
                     // Whether it was a segment once does not show.
                     listing.spares.push(Spare {
                         path,
                         bytes,
                         used: false,
+                        stale: true,
                     });
                 } else {
                     remove(vfs, &path)?;
@@ -176,6 +190,7 @@ fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
                 bytes,
                 path,
                 highest: None,
+                keys: BTreeSet::new(),
             }),
         }
     }
@@ -245,10 +260,18 @@ struct Walk {
     /// Where in the stream the next record starts.
     at: u64,
     stream: Stream,
+    seal: Option<Arc<Seal>>,
+    /// For the sealed records after the last key record.
+    opener: Option<RecordOpener>,
 }
 
 impl Walk {
-    fn begin(segment: Segment, file: Arc<dyn File>, header: Header) -> Walk {
+    fn begin(
+        segment: Segment,
+        file: Arc<dyn File>,
+        header: Header,
+        seal: Option<Arc<Seal>>,
+    ) -> Walk {
         let seed = header.seed();
         Walk {
             stream: Stream::new(segment.sequence, segment.bytes),
@@ -258,6 +281,8 @@ impl Walk {
             seed,
             prev: seed,
             at: 0,
+            seal,
+            opener: None,
         }
     }
 
@@ -356,7 +381,28 @@ impl Walk {
         if !head.verifies(self.seed, bytes) {
             return Err(self.refuse('G', "the record fails its checksum"));
         }
-        let payload = &bytes[HEAD_BYTES..HEAD_BYTES + head.len];
+        self.at += whole as u64;
+        self.prev = head.crc;
+        let record = &bytes[..HEAD_BYTES + head.len];
+        if head.flags & record::KEY != 0 {
+            let opener = RecordOpener::new(self.seal.as_deref(), &record[HEAD_BYTES..]);
+            let opener = opener.map_err(|what| refuse_at(start, path, what))?;
+            self.segment.keys.insert(opener.key());
+            self.opener = Some(opener);
+            return Ok(true);
+        }
+        let payload = match &mut self.opener {
+            Some(opener) if head.flags & record::SEALED != 0 => opener
+                .open(start, record)
+                .map_err(|what| refuse_at(start, path, what))?,
+            None if head.flags & record::SEALED != 0 => {
+                return Err(refuse_at(start, path, "a sealed record before any key"));
+            }
+            _ => {
+                self.segment.keys.insert(CLEAR);
+                &record[HEAD_BYTES..]
+            }
+        };
         let repeated = head.flags & record::REPEATED != 0;
         if head.flags & record::CARRIED != 0 {
             let carry = Carry {
@@ -377,8 +423,6 @@ impl Walk {
             found.highest = found.highest.max(head.index);
         }
         found.recovery.records += 1;
-        self.at += whole as u64;
-        self.prev = head.crc;
         Ok(true)
     }
 
@@ -574,6 +618,11 @@ fn size(file: &dyn File, path: &Path) -> Result<u64> {
 
 fn read(file: &dyn File, buf: &mut [u8], at: u64, path: &Path) -> Result<()> {
     file.read_at(buf, at).map_err(Error::io("read", path))
+}
+
+/// All sectors of the record at this place in the stream are intact, but it is impossible.
+fn refuse_at(stream: u64, path: &Path, what: impl Into<String>) -> Error {
+    refuse('G', path, sector::file_offset(stream), what)
 }
 
 fn damaged(path: &Path, offset: u64) -> Error {

@@ -16,8 +16,8 @@
 //! | 24     | 8    | previous_end | where that segment's stream ends                    |
 //! | 32     | 8    | highest      | index of any record before this segment             |
 //! | 40     | 8    | salt         | random bits of the log's owner                      |
-//! | 48     | 4    | key          | id of the key the records are sealed under; 0 = not |
-//! | 52     | 24   | nonce        | for sealing; zero                                   |
+//! | 48     | 4    | key          | id of that its first records are sealed under; 0 = not |
+//! | 52     | 24   |              | zero                                                |
 //! | 76     |      | zeros        |                                                     |
 //!
 //! CRC-32C of these 504 bytes is the segment's seed: the checksums of its records start from it.
@@ -34,7 +34,7 @@ use crate::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"stelewal";
 const VERSION: u32 = 1;
-const NONCE_BYTES: usize = 24;
+const RESERVED_BYTES: usize = 24;
 
 /// Spare files kept: one to roll over to, one more so that a drop need not free its blocks.
 pub(super) const SPARES_MAX: usize = 2;
@@ -48,6 +48,8 @@ pub(super) struct Header {
     pub(super) previous_end: u64,
     pub(super) highest: u64,
     pub(super) salt: u64,
+    /// Tells people and older programs; the key records count.
+    pub(super) key: u32,
 }
 
 impl Header {
@@ -60,6 +62,7 @@ impl Header {
         out[24..32].copy_from_slice(&self.previous_end.to_le_bytes());
         out[32..40].copy_from_slice(&self.highest.to_le_bytes());
         out[40..48].copy_from_slice(&self.salt.to_le_bytes());
+        out[48..52].copy_from_slice(&self.key.to_le_bytes());
         out
     }
 
@@ -73,11 +76,11 @@ impl Header {
                 previous_end: r.u64()?,
                 highest: r.u64()?,
                 salt: r.u64()?,
+                key: r.u32()?,
             };
-            let (key, nonce) = (r.u32()?, r.array::<NONCE_BYTES>()?);
-            Ok((magic, version, header, key, nonce))
+            Ok((magic, version, header, r.array::<RESERVED_BYTES>()?))
         };
-        let (magic, version, header, key, nonce) = fields(&mut Reader::new(data))
+        let (magic, version, header, reserved) = fields(&mut Reader::new(data))
             .map_err(|e: crate::codec::Malformed| (e.at, e.what.to_owned()))?;
         if magic != *MAGIC {
             return Err((0, "not a segment of the log".to_owned()));
@@ -86,8 +89,8 @@ impl Header {
             let what = format!("log format {version}, this program reads {VERSION}");
             return Err((8, what));
         }
-        if key != 0 || nonce != [0; NONCE_BYTES] {
-            return Err((48, format!("sealed under key {key}, which is not at hand")));
+        if reserved != [0; RESERVED_BYTES] {
+            return Err((52, "reserved bytes are set".to_owned()));
         }
         Ok(header)
     }
@@ -142,6 +145,8 @@ pub(super) struct Spare {
     pub(super) bytes: u64,
     /// A dropped segment: every block of it has been written.
     pub(super) used: bool,
+    /// It may hold records of an earlier life.
+    pub(super) stale: bool,
 }
 
 /// Spare files, shared by the log and the helper thread that prepares them.
@@ -179,10 +184,11 @@ impl Spares {
         self.state.lock().ready.is_empty()
     }
 
-    /// A spare of at least that size.
-    pub(super) fn take(&self, bytes: u64) -> Option<Spare> {
+    /// A spare of at least that size; `fresh`: of those that never held records.
+    pub(super) fn take(&self, bytes: u64, fresh: bool) -> Option<Spare> {
         let mut state = self.state.lock();
-        let fits = state.ready.iter().position(|s| s.bytes >= bytes)?;
+        let fits = |spare: &Spare| spare.bytes >= bytes && !(fresh && spare.stale);
+        let fits = state.ready.iter().position(fits)?;
         Some(state.ready.remove(fits))
     }
 
@@ -203,6 +209,7 @@ impl Spares {
             path: to,
             bytes,
             used: false,
+            stale: false,
         })
     }
 
@@ -210,9 +217,27 @@ impl Spares {
         self.state.lock().ready.push(spare);
     }
 
-    /// Turns the oldest segment's file into a spare, or removes it. Durable on return.
-    pub(super) fn recycle(&self, path: &Path, bytes: u64, wanted: u64) -> Result<()> {
-        let keep = bytes == wanted && self.state.lock().ready.len() < SPARES_MAX;
+    /// Removes the spares that may hold records of an earlier life.
+    pub(super) fn discard_stale(&self) -> Result<()> {
+        let stale: Vec<Spare> = {
+            let mut state = self.state.lock();
+            state.ready.extract_if(.., |spare| spare.stale).collect()
+        };
+        for spare in &stale {
+            let path = &spare.path;
+            self.vfs.remove(path).map_err(Error::io("remove", path))?;
+        }
+        if stale.is_empty() {
+            Ok(())
+        } else {
+            self.sync_dir()
+        }
+    }
+
+    /// Turns the oldest segment's file into a spare if it may become one, or removes it. Durable on
+    /// return.
+    pub(super) fn recycle(&self, path: &Path, bytes: u64, wanted: Option<u64>) -> Result<()> {
+        let keep = Some(bytes) == wanted && self.state.lock().ready.len() < SPARES_MAX;
         if keep {
             let to = Name::Spare(self.number()).path(&self.dir);
             self.rename(path, &to)?;
@@ -220,6 +245,7 @@ impl Spares {
                 path: to,
                 bytes,
                 used: true,
+                stale: true,
             });
         } else {
             self.vfs.remove(path).map_err(Error::io("remove", path))?;
@@ -339,6 +365,7 @@ mod tests {
             previous_end: 2,
             highest: 3,
             salt: 4,
+            key: 5,
         };
         let bytes = header.encode();
         assert_eq!(Header::decode(&bytes), Ok(header));
@@ -350,6 +377,6 @@ mod tests {
         assert_eq!(Header::decode(&newer).unwrap_err().0, 8);
         let mut sealed = bytes;
         sealed[60] = 1;
-        assert_eq!(Header::decode(&sealed).unwrap_err().0, 48);
+        assert_eq!(Header::decode(&sealed).unwrap_err().0, 52);
     }
 }

@@ -1,10 +1,12 @@
 use super::*;
+use crate::seal::sample;
 use crate::vfs::sim::SimVfs;
 
 const DIR: &str = "data/log";
 const SMALL: Options = Options {
     segment_bytes: 4096,
     seed: 42,
+    seal: None,
 };
 
 /// A record as appended: kind, index, payload.
@@ -24,6 +26,10 @@ struct Seen {
 
 fn open(vfs: &SimVfs, options: Options) -> Result<(Wal, Seen)> {
     let mut seen = Seen::default();
+    let options = Options {
+        seal: sample::keys_of(vfs)?,
+        ..options
+    };
     let (wal, recovery) = Wal::open(
         Arc::new(vfs.clone()),
         Path::new(DIR),
@@ -147,14 +153,33 @@ fn check_and_go_on(vfs: &SimVfs, model: &mut Model) {
     model.check(&seen);
 }
 
+/// A disk whose log is sealed, or clear.
+fn disk(seed: u64, sealed: bool) -> SimVfs {
+    let vfs = SimVfs::new(seed);
+    if sealed {
+        sample::give_key(&vfs);
+    }
+    vfs
+}
+
 #[test]
 fn any_power_cut_keeps_what_was_synced_and_nothing_that_was_not_appended() {
-    let whole = SimVfs::new(1);
+    cut_at_every_call(false);
+}
+
+#[test]
+fn any_power_cut_keeps_what_was_synced_of_a_sealed_log() {
+    cut_at_every_call(true);
+}
+
+fn cut_at_every_call(sealed: bool) {
+    let whole = disk(1, sealed);
+    let begin = whole.calls();
     workload(&whole, &mut Model::default(), 40).unwrap();
     assert!(whole.calls() > 100);
     let mut cases = std::collections::BTreeMap::new();
-    for call in 0..whole.calls() {
-        let vfs = SimVfs::new(call);
+    for call in 0..whole.calls() - begin {
+        let vfs = disk(call, sealed);
         vfs.fail_after(call);
         let mut model = Model::default();
         workload(&vfs, &mut model, 40).unwrap_err();
@@ -174,10 +199,17 @@ fn any_power_cut_keeps_what_was_synced_and_nothing_that_was_not_appended() {
 
 #[test]
 fn a_power_cut_during_recovery_loses_nothing_more() {
-    let whole = SimVfs::new(1);
+    for sealed in [false, true] {
+        cut_recovery(sealed);
+    }
+}
+
+fn cut_recovery(sealed: bool) {
+    let whole = disk(1, sealed);
+    let begin = whole.calls();
     workload(&whole, &mut Model::default(), 24).unwrap();
-    for call in (0..whole.calls()).step_by(3) {
-        let vfs = SimVfs::new(call);
+    for call in (0..whole.calls() - begin).step_by(3) {
+        let vfs = disk(call, sealed);
         vfs.fail_after(call);
         let mut model = Model::default();
         workload(&vfs, &mut model, 24).unwrap_err();
@@ -345,10 +377,11 @@ fn the_real_file_system_serves_as_well() {
     let options = Options {
         segment_bytes: 1 << 20,
         seed: 1,
+        seal: None,
     };
     for round in 0..3u64 {
         let mut count = 0;
-        let (mut wal, recovery) = Wal::open(vfs.clone(), &path, options, &mut |record| {
+        let (mut wal, recovery) = Wal::open(vfs.clone(), &path, options.clone(), &mut |record| {
             count += u64::from(!record.repeated);
             assert_eq!(record.payload, payload(record.index, 10_000));
             Ok(())

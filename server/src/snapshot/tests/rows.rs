@@ -16,7 +16,12 @@ fn stream() -> Vec<u8> {
 }
 
 fn loaded(mut bytes: &[u8]) -> Result<Incoming, LoadError> {
-    load(Arc::new(SimVfs::new(2)), Path::new(DIR), &mut bytes)
+    load(
+        Arc::new(SimVfs::new(2)),
+        Path::new(DIR),
+        Default::default(),
+        &mut bytes,
+    )
 }
 
 #[test]

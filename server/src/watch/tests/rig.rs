@@ -95,7 +95,7 @@ impl Rig {
         let mut rows = Vec::new();
         rows::write(&other.reader.view(), &mut rows).unwrap();
         let vfs: Arc<SimVfs> = Arc::clone(&self.vfs);
-        let incoming = rows::load(vfs, Path::new(DIR), &mut &rows[..]).unwrap();
+        let incoming = rows::load(vfs, Path::new(DIR), Options::default(), &mut &rows[..]).unwrap();
         self.store.replace(incoming).unwrap();
         self.index = other.index;
         self.publish();

@@ -1,6 +1,7 @@
 //! Power cuts and damaged files.
 
 use super::*;
+use crate::seal::sample;
 
 const BOTH_TORN: &str = "no meta page can be used \
     (slot 0: checksum does not match; slot 1: checksum does not match)";
@@ -94,6 +95,21 @@ fn zero_meta(vfs: &SimVfs, slot: usize) -> SimVfs {
 
 #[test]
 fn power_cut_at_any_call_leaves_one_of_the_two_last_checkpoints() {
+    cut_at_every_call(disk);
+}
+
+#[test]
+fn power_cut_at_any_call_leaves_one_of_the_two_last_sealed_checkpoints() {
+    cut_at_every_call(sealed_disk);
+}
+
+fn sealed_disk() -> SimVfs {
+    let vfs = disk();
+    sample::give_key(&vfs);
+    vfs
+}
+
+fn cut_at_every_call(disk: fn() -> SimVfs) {
     let rounds = 12;
     let mut calls = 0;
     loop {

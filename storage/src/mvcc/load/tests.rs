@@ -11,7 +11,7 @@ const SIDE: [Bucket; 2] = [Bucket::Lease, Bucket::Meta];
 
 /// Loads all that `root` holds, beside the store of `vfs`.
 fn load(vfs: &SimVfs, root: &Root) -> Result<Incoming> {
-    let mut loader = Loader::create(Arc::new(vfs.clone()), Path::new(DIR))?;
+    let mut loader = Loader::create(Arc::new(vfs.clone()), Path::new(DIR), Options::default())?;
     root.changes(0, i64::MAX, &mut |change| {
         loader.push(change)?;
         Ok(ControlFlow::Continue(()))
@@ -117,7 +117,8 @@ fn a_store_goes_on_from_what_replaced_its_content() {
 #[test]
 fn a_compaction_interrupted_elsewhere_is_finished_here() {
     let vfs = SimVfs::new(1);
-    let mut loader = Loader::create(Arc::new(vfs.clone()), Path::new(DIR)).unwrap();
+    let mut loader =
+        Loader::create(Arc::new(vfs.clone()), Path::new(DIR), Options::default()).unwrap();
     for main in 2..=5 {
         let item = Item {
             key: b"k",
@@ -155,7 +156,7 @@ fn a_compaction_interrupted_elsewhere_is_finished_here() {
 #[test]
 fn rows_that_cannot_follow_each_other_are_refused() {
     let vfs = SimVfs::new(1);
-    let mut loader = Loader::create(Arc::new(vfs), Path::new(DIR)).unwrap();
+    let mut loader = Loader::create(Arc::new(vfs), Path::new(DIR), Options::default()).unwrap();
     let delete = |main, sub| Change::Delete {
         revision: Revision { main, sub },
         key: b"k",

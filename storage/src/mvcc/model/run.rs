@@ -11,6 +11,7 @@ use super::super::{
 };
 use super::{Model, Row, Version};
 use crate::Result;
+use crate::seal::sample;
 use crate::vfs::sim::SimVfs;
 
 pub(crate) const DIR: &str = "/data/member/store";
@@ -116,9 +117,18 @@ pub(crate) struct Runner {
 
 /// Runs all of `data`; panics when store and model differ.
 pub(crate) fn agree(data: &[u8]) {
-    let mut runner = Runner::new(SimVfs::new(1), true);
+    let mut runner = Runner::new(disk(1, data), true);
     runner.run(&mut Input(data)).expect("a disk without faults");
     runner.finish();
+}
+
+/// Every other program runs on a sealed store.
+fn disk(seed: u64, program: &[u8]) -> SimVfs {
+    let vfs = SimVfs::new(seed);
+    if !program.len().is_multiple_of(2) {
+        sample::give_key(&vfs);
+    }
+    vfs
 }
 
 /// Runs what is behind the first three bytes on a disk whose power goes at the call that the first
@@ -128,7 +138,7 @@ pub(crate) fn survive(data: &[u8]) {
     let (head, program) = data.split_at(data.len().min(3));
     let [a, b, survival] = [0, 1, 2].map(|place| head.get(place).copied().unwrap_or(0));
     let call = u64::from(u16::from_be_bytes([a, b])) % CALLS_MAX;
-    let vfs = SimVfs::new(u64::from(survival));
+    let vfs = disk(u64::from(survival), program);
     vfs.fail_after(call);
     let mut runner = Runner::new(vfs.clone(), false);
     // It ends in the error of the call that fails, or it does not come that far.
@@ -402,7 +412,8 @@ impl Runner {
 }
 
 pub(crate) fn open(vfs: &SimVfs) -> Result<Store> {
-    Store::open(Arc::new(vfs.clone()), Path::new(DIR), Options::default())
+    let seal = sample::keys_of(vfs)?;
+    Store::open(Arc::new(vfs.clone()), Path::new(DIR), Options { seal })
 }
 
 /// Asks both everything about `at`.

@@ -9,6 +9,7 @@ const SECTOR: usize = SECTOR_BYTES;
 const OPTIONS: Options = Options {
     segment_bytes: 4096,
     seed: 3,
+    seal: None,
 };
 
 /// Indexes shown, and the letters; or the refusal.
@@ -378,7 +379,7 @@ fn case_o_header_that_cannot_be_is_refused() {
         (8, "log format 0"),
         (16, "says segment"),
         (32, "says index"),
-        (48, "sealed under key 1"),
+        (52, "reserved bytes"),
     ];
     for (at, what) in changes {
         let vfs = vfs.power_cut(0);

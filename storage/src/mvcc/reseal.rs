@@ -1,0 +1,132 @@
+//! Re-sealing: after the active key has changed, everything written before is written anew, in steps
+//! between the other work, until nothing is left that needs the old keys; then they are forgotten.
+//!
+//! | phase | what happens | ends when |
+//! |---|---|---|
+//! | pages | all trees are walked; what is sealed otherwise becomes dirty | the walk is over |
+//! | wiping | checkpoints: both metas name new pages, old ones become free, zeros go over them | free space is wiped |
+//! | log | checkpoints let the log drop what was written before | its segments are of the active key |
+//!
+//! Nothing of this is remembered on disk but the keys in use: a restart walks anew, and finds most
+//! pages done.
+
+use super::{Root, Store};
+use crate::Result;
+use crate::seal::Seal;
+
+/// How far re-sealing has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resealing {
+    /// What has to happen for it to go on.
+    pub next: Next,
+    /// Bytes of pages looked at in this walk, of about so many.
+    pub walked_bytes: u64,
+    pub total_bytes: u64,
+    /// Key ids: what new writes are sealed under, and what may be left of others. 0: clear.
+    pub active: u32,
+    pub others: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Another step, at any time.
+    Step,
+    /// A checkpoint, begun or ended: one under way, or one of [`Store::begin_checkpoint`], which now
+    /// has something to do in any case.
+    Checkpoint,
+    /// Nothing: the other keys are forgotten.
+    Done,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Walk {
+    /// Of the keys; 0: none is under way.
+    epoch: u64,
+    tree: usize,
+    from: Vec<u8>,
+    walked: u64,
+    over: bool,
+}
+
+/// Trees of a root.
+const TREES: usize = 3;
+
+impl Store {
+    /// Whether something may be sealed otherwise than new writes are.
+    pub fn needs_resealing(&self) -> bool {
+        self.file.seal().is_some_and(|seal| seal.is_mixed())
+    }
+
+    /// Goes on with it, looking at about `budget` bytes of pages.
+    pub fn reseal_step(&mut self, budget: u64) -> Result<Resealing> {
+        let Some(seal) = self.file.seal().filter(|seal| seal.is_mixed()).cloned() else {
+            return Ok(self.resealing(Next::Done, None));
+        };
+        let epoch = seal.epoch();
+        if self.file.checkpoint_running() {
+            return Ok(self.resealing(Next::Checkpoint, Some(&seal)));
+        }
+        if self.walk.epoch != epoch {
+            self.file.end_wipe();
+            self.walk = Walk {
+                epoch,
+                ..Walk::default()
+            };
+        }
+        if !self.walk.over {
+            self.walk_on(seal.active(), budget)?;
+            return Ok(self.resealing(Next::Step, Some(&seal)));
+        }
+        let wiped = self.file.wipe().is_some_and(|wipe| wipe.is_done());
+        if wiped && seal.retire(epoch)? {
+            self.walk = Walk::default();
+            self.file.end_wipe();
+            return Ok(self.resealing(Next::Done, Some(&seal)));
+        }
+        self.dirty = true;
+        Ok(self.resealing(Next::Checkpoint, Some(&seal)))
+    }
+
+    fn walk_on(&mut self, key: u32, budget: u64) -> Result<()> {
+        let units = (budget / UNIT_BYTES).max(1);
+        let mut left = units;
+        while left > 0 && !self.walk.over {
+            let Root {
+                keys,
+                revisions,
+                side,
+                ..
+            } = &mut self.root;
+            let tree = [keys, revisions, side].into_iter().nth(self.walk.tree);
+            let tree = tree.expect("one of the trees");
+            match self.file.reseal(tree, key, &self.walk.from, &mut left)? {
+                Some(from) => self.walk.from = from,
+                None => {
+                    self.walk.from.clear();
+                    self.walk.tree += 1;
+                    self.walk.over = self.walk.tree == TREES;
+                }
+            }
+        }
+        self.walk.walked += (units - left) * UNIT_BYTES;
+        self.dirty = true;
+        if self.walk.over {
+            self.file.begin_wipe();
+        }
+        Ok(())
+    }
+
+    fn resealing(&self, next: Next, seal: Option<&Seal>) -> Resealing {
+        let stats = self.stats();
+        Resealing {
+            next,
+            walked_bytes: self.walk.walked,
+            total_bytes: stats.in_use_bytes.max(self.walk.walked),
+            active: seal.map_or(0, Seal::active),
+            others: seal.map_or(Vec::new(), Seal::others),
+        }
+    }
+}
+
+/// What pages are counted in.
+const UNIT_BYTES: u64 = crate::btree::UNIT as u64;

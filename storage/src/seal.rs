@@ -1,0 +1,320 @@
+//! Encryption at rest: which keys there are, and what is sealed under which. How a page is sealed
+//! stands in `btree::sealed`, how a record of the log is in `wal::sealed`.
+//!
+//! ```text
+//!  key file / command (a KMS)      member/keys                  pages and log
+//!  ┌─────────────────────┐ wraps ┌──────────────────┐ HKDF  ┌────────────────────────┐
+//!  │ id, key-encryption  │──────►│ id, random data  │──────►│ subkey of one salt and │
+//!  │ key; first: new     │       │ key, sealed      │ salt  │ purpose; AES-256-GCM   │
+//!  └─────────────────────┘       └──────────────────┘       └────────────────────────┘
+//! ```
+//!
+//! Sealed is everything that holds what users stored: whole tree pages but for their headers
+//! (lengths and levels), and whole payloads of the log's records. Clear stay the meta pages, the
+//! lists of free space, and the heads of records. Checksums are those of the bytes as they lie on
+//! disk: damage shows without a key.
+//!
+//! # Why no nonce repeats
+//!
+//! Each call of AES-GCM has a *scope*, whose random salt of 128 bits makes the subkey, and a
+//! *position*, which is the nonce.
+//!
+//! 1. **Within a scope no position comes twice.** What one checkpoint writes, or one
+//!    spill between checkpoints, is a scope: its position is the first unit of a run, and the runs
+//!    are disjoint because nothing allocated by it is free again before the checkpoint after the
+//!    next. One
+//!    stretch of a log segment is a scope: its position is the place in the segment's stream, which
+//!    only grows while the scope lives; a record is sealed once, when it is appended, and a later
+//!    write of the same sector repeats the sealed bytes. A wrapped data key is a scope of its own
+//!    with one position.
+//! 2. **A scope never outlives its process**, nor the checkpoint or segment it is for. Recovery that
+//!    cuts a torn record and goes on at its place in the stream first begins a new scope, so the
+//!    lost record and the one in its place have different subkeys. The next try of a checkpoint
+//!    that power interrupted draws a new salt.
+//! 3. **Nothing has to be remembered for that.** There is no counter on disk that a crash could
+//!    lose or an old copy of the directory could turn back. Two servers started from copies of one
+//!    directory have the same data keys and different salts.
+//! 4. **Salts differ**: of n scopes under one data key any two share one with probability below
+//!    n²/2^129. A scope per second for a century (2^32 of them): below 2^-65. Even then the same
+//!    position would have to be written in both. The purpose is part of the derivation, so a page
+//!    and a record cannot meet at all.
+//!
+//! What this asks for: that the operating system's random numbers do not repeat, and that the memory
+//! of a *running* server is not brought to life twice (a virtual machine's snapshot with memory,
+//! resumed two times, repeats the positions of an open scope; copies of its disk do not).
+//!
+//! A scope seals at most a segment (2^31 bytes) or a checkpoint; at 1 TiB in one checkpoint that is
+//! 2^36 blocks, an advantage below 2^-55. One call seals less than 2^32 bytes.
+//!
+//! # Rotation
+//!
+//! A new first key: a data key is made for it and durable in `member/keys` before anything is sealed
+//! under it; from then on each new checkpoint and log segment is. What was written before stays
+//! readable, and is *mixed* in until all pages were written anew, the log was dropped up to there
+//! and free space was wiped; then `retire` forgets the other keys. Key id 0 is no key: encryption is
+//! turned on and off by the same steps.
+
+mod cipher;
+mod key_file;
+mod keyring;
+pub(crate) mod opened;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod sample;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::vfs::Vfs;
+use crate::{Error, Result};
+use cipher::Key;
+pub(crate) use cipher::{Purpose, SALT_BYTES, Salt, Subkey, TAG_BYTES};
+pub use key_file::KeyFile;
+use keyring::{Entry, Keyring};
+
+/// The key id of what is not sealed.
+pub const CLEAR: u32 = 0;
+
+/// Keys in use at one time, and in one key file.
+pub const KEYS_MAX: usize = 32;
+
+/// Subkeys kept for reading pages, one per checkpoint that wrote them: about 150 KB.
+const SUBKEYS_MAX: usize = 256;
+
+/// The keys of one data directory, shared by its log and its page file.
+#[derive(Debug)]
+pub struct Seal {
+    vfs: Arc<dyn Vfs>,
+    path: PathBuf,
+    state: RwLock<State>,
+    /// Equal to those of `state`, for whoever asks at every write.
+    active: AtomicU32,
+    /// Changes of the active key so far, plus one.
+    epoch: AtomicU64,
+    /// The newest epoch for which the log holds nothing but what is as new records are.
+    log_settled: AtomicU64,
+    subkeys: Mutex<HashMap<(u32, Salt), Arc<Subkey>>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// As it lies on disk.
+    ring: Keyring,
+    /// The data keys of its entries.
+    keys: BTreeMap<u32, Key>,
+}
+
+/// A new scope.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    pub(crate) key: u32,
+    pub(crate) salt: Salt,
+    pub(crate) subkey: Subkey,
+}
+
+impl Seal {
+    /// Opens the keys kept at `path` with those of the key file, and goes over to its first one.
+    /// `None`: nothing is sealed here and nobody asks for it. `is_new`: the directory holds no data.
+    /// Refuses before anything is written when a key that is in use is missing or another one.
+    pub fn open(
+        vfs: Arc<dyn Vfs>,
+        path: &Path,
+        keys: Option<&KeyFile>,
+        is_new: bool,
+    ) -> Result<Option<Arc<Seal>>> {
+        let found = Keyring::read(&*vfs, path)?;
+        let Some(keys) = keys else {
+            return match found {
+                None => Ok(None),
+                Some(ring) => Err(refuse(
+                    path,
+                    format!(
+                        "the data is sealed under {}, and no keys are given",
+                        names(ring.entries.iter().map(|entry| entry.id))
+                    ),
+                )),
+            };
+        };
+        let ring = found.unwrap_or(Keyring {
+            clear_left: !is_new,
+            ..Keyring::default()
+        });
+        let seal = Seal {
+            vfs,
+            path: path.to_owned(),
+            state: RwLock::default(),
+            active: AtomicU32::new(CLEAR),
+            epoch: AtomicU64::new(1),
+            log_settled: AtomicU64::new(0),
+            subkeys: Mutex::default(),
+        };
+        let state = seal.with_keys(ring, keys)?;
+        seal.active.store(state.ring.active, Ordering::Release);
+        *seal.state.write() = state;
+        Ok(Some(Arc::new(seal)))
+    }
+
+    /// Takes a changed key file. Answers whether new writes are now sealed otherwise than before.
+    pub fn change(&self, keys: &KeyFile) -> Result<bool> {
+        let mut state = self.state.write();
+        let before = state.ring.active;
+        *state = self.with_keys(state.ring.clone(), keys)?;
+        let is_other = state.ring.active != before;
+        if is_other {
+            self.active.store(state.ring.active, Ordering::Release);
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(is_other)
+    }
+
+    /// The id of the key for new writes; `CLEAR`: they are not sealed.
+    pub fn active(&self) -> u32 {
+        self.active.load(Ordering::Acquire)
+    }
+
+    /// Ids that what was written before may be sealed under, besides the active one.
+    pub fn others(&self) -> Vec<u32> {
+        let state = self.state.read();
+        let ring = &state.ring;
+        let ids = ring.entries.iter().map(|entry| entry.id);
+        let clear = ring.clear_left && ring.active != CLEAR;
+        let ids = clear.then_some(CLEAR).into_iter().chain(ids);
+        ids.filter(|id| *id != ring.active).collect()
+    }
+
+    /// Whether something may be left that is sealed otherwise than new writes are.
+    pub fn is_mixed(&self) -> bool {
+        self.state.read().ring.is_mixed()
+    }
+
+    /// Changes whenever new writes begin to be sealed otherwise.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// The log, asked at `epoch`, holds nothing from before.
+    pub(crate) fn log_is_settled(&self, epoch: u64) {
+        self.log_settled.fetch_max(epoch, Ordering::AcqRel);
+    }
+
+    /// Forgets all keys but the active one, if the log is settled too; the caller says that the
+    /// page file was at `epoch`. Durable on return.
+    pub(crate) fn retire(&self, epoch: u64) -> Result<bool> {
+        let mut state = self.state.write();
+        let settled = self.log_settled.load(Ordering::Acquire).min(epoch);
+        if settled != self.epoch() {
+            return Ok(false);
+        }
+        if !state.ring.is_mixed() {
+            return Ok(true);
+        }
+        let active = state.ring.active;
+        let ring = Keyring {
+            active,
+            // What comes until there is a key again.
+            clear_left: active == CLEAR,
+            entries: state.ring.entry(active).cloned().into_iter().collect(),
+        };
+        if active == CLEAR {
+            Keyring::remove(&*self.vfs, &self.path)?;
+        } else {
+            ring.write(&*self.vfs, &self.path)?;
+        }
+        state.keys.retain(|id, _| *id == active);
+        state.ring = ring;
+        self.subkeys.lock().retain(|(id, _), _| *id == active);
+        Ok(true)
+    }
+
+    /// A scope under the active key; `None`: new writes stay clear.
+    pub(crate) fn scope(&self, purpose: Purpose) -> Result<Option<Scope>> {
+        let state = self.state.read();
+        let id = state.ring.active;
+        let Some(key) = state.keys.get(&id) else {
+            return Ok(None);
+        };
+        let salt = cipher::random().map_err(Error::io("draw a salt for", &self.path))?;
+        Ok(Some(Scope {
+            key: id,
+            salt,
+            subkey: Subkey::derive(key, purpose, &salt),
+        }))
+    }
+
+    /// The subkey of a scope met on disk; `None`: the key is not at hand.
+    pub(crate) fn subkey(&self, id: u32, purpose: Purpose, salt: &Salt) -> Option<Subkey> {
+        let state = self.state.read();
+        let key = state.keys.get(&id)?;
+        Some(Subkey::derive(key, purpose, salt))
+    }
+
+    /// As `subkey` for pages, remembered: pages that are read together often come of one checkpoint.
+    pub(crate) fn page_subkey(&self, id: u32, salt: &Salt) -> Option<Arc<Subkey>> {
+        if let Some(subkey) = self.subkeys.lock().get(&(id, *salt)) {
+            return Some(subkey.clone());
+        }
+        let subkey = Arc::new(self.subkey(id, Purpose::Page, salt)?);
+        let mut subkeys = self.subkeys.lock();
+        if subkeys.len() >= SUBKEYS_MAX {
+            subkeys.clear();
+        }
+        subkeys.insert((id, *salt), subkey.clone());
+        Some(subkey)
+    }
+
+    /// Opens the ring with `keys` and makes their first one active, durably.
+    fn with_keys(&self, mut ring: Keyring, keys: &KeyFile) -> Result<State> {
+        let mut plain = BTreeMap::new();
+        for entry in &ring.entries {
+            let id = entry.id;
+            let Some(key) = keys.keys.get(&id) else {
+                let what = format!("data is sealed under key {id}, which {} lacks", keys.name);
+                return Err(refuse(&self.path, what));
+            };
+            let Some(data) = entry.unwrap(key) else {
+                let what = format!(
+                    "data is sealed under another key {id} than that of {}",
+                    keys.name
+                );
+                return Err(refuse(&self.path, what));
+            };
+            plain.insert(id, data);
+        }
+        let first = keys.first;
+        if first == ring.active {
+            return Ok(State { ring, keys: plain });
+        }
+        if first != CLEAR && ring.entry(first).is_none() {
+            if ring.entries.len() >= KEYS_MAX {
+                let what = format!("{KEYS_MAX} keys are in use, there is no room for key {first}");
+                return Err(refuse(&self.path, what));
+            }
+            let (entry, data) = Entry::make(first, &keys.keys[&first])
+                .map_err(Error::io("draw a key for", &self.path))?;
+            ring.entries.push(entry);
+            plain.insert(first, data);
+        }
+        // A new directory has nothing clear in it; `clear_left` says so and stays.
+        ring.clear_left |= first == CLEAR;
+        ring.active = first;
+        ring.write(&*self.vfs, &self.path)?;
+        Ok(State { ring, keys: plain })
+    }
+}
+
+fn refuse(path: &Path, what: String) -> Error {
+    Error::Sealed {
+        path: path.to_owned(),
+        what,
+    }
+}
+
+fn names(ids: impl Iterator<Item = u32>) -> String {
+    let ids: Vec<String> = ids.map(|id| format!("key {id}")).collect();
+    ids.join(" and ")
+}

@@ -1,0 +1,138 @@
+//! The text that brings keys: `--encryption-key-file`, or what `--encryption-key-command` prints.
+//!
+//! One key per line: its id, a number from 1 on, and 32 bytes as 64 hexadecimal digits, as
+//! `openssl rand -hex 32` makes them. The first one serves what is written from now on; the others
+//! open what was written before. The word `clear` in the place of the first key: from now on nothing
+//! is sealed. Empty lines and lines that begin with `#` count for nothing.
+//!
+//! ```text
+//! # since May
+//! 2 8f1c...
+//! 1 03ab...
+//! ```
+
+use std::collections::BTreeMap;
+
+use super::cipher::{KEY_BYTES, Key};
+use super::{CLEAR, KEYS_MAX};
+
+/// Keys as they came in. An id means the same key forever.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyFile {
+    /// What messages call the place that it came from.
+    pub(super) name: String,
+    /// `CLEAR`: none.
+    pub(super) first: u32,
+    pub(super) keys: BTreeMap<u32, Key>,
+}
+
+impl KeyFile {
+    /// An error names the place and the line, and repeats nothing of a key.
+    pub fn parse(name: &str, text: &str) -> Result<KeyFile, String> {
+        let mut keys = BTreeMap::new();
+        let mut first = None;
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let refuse = |what: &str| format!("{name}, line {number}: {what}");
+            if line == "clear" {
+                if first.is_some() {
+                    return Err(refuse("`clear` is for the place of the first key"));
+                }
+                first = Some(CLEAR);
+                continue;
+            }
+            let (id, key) = parse_line(line).map_err(refuse)?;
+            first = first.or(Some(id));
+            if keys.insert(id, key).is_some() {
+                return Err(refuse(&format!("there is a key {id} already")));
+            }
+            if keys.len() > KEYS_MAX {
+                return Err(refuse(&format!("more than {KEYS_MAX} keys")));
+            }
+        }
+        match first {
+            Some(first) => Ok(KeyFile {
+                name: name.to_owned(),
+                first,
+                keys,
+            }),
+            None => Err(format!("{name}: no key in it")),
+        }
+    }
+}
+
+fn parse_line(line: &str) -> Result<(u32, Key), &'static str> {
+    let (id, digits) = line
+        .split_once(char::is_whitespace)
+        .ok_or("not an id and a key")?;
+    let id = id.parse().ok().filter(|id| *id != CLEAR);
+    let id = id.ok_or("an id is a number from 1 to 4294967295")?;
+    let digits = digits.trim().as_bytes();
+    if digits.len() != 2 * KEY_BYTES {
+        return Err("a key is 32 bytes, as 64 hexadecimal digits");
+    }
+    let mut key = [0; KEY_BYTES];
+    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        match (digit(pair[0]), digit(pair[1])) {
+            (Some(high), Some(low)) => *byte = (high << 4 | low) as u8,
+            _ => return Err("a key is 32 bytes, as 64 hexadecimal digits"),
+        }
+    }
+    Ok((id, Key(key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_key_is_for_new_writes() {
+        let (a, b) = ("0a".repeat(32), "B1".repeat(32));
+        let text = format!("# keys\n\n 7\t{a}\n2 {b} \n");
+        let file = KeyFile::parse("keys", &text).unwrap();
+        assert_eq!(file.first, 7);
+        assert_eq!(file.keys[&7], Key([0x0a; 32]));
+        assert_eq!(file.keys[&2], Key([0xb1; 32]));
+        let off = KeyFile::parse("keys", &format!("clear\n2 {b}\n")).unwrap();
+        assert_eq!((off.first, off.keys.len()), (CLEAR, 1));
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused_by_line_and_without_its_secrets() {
+        let key = "c4".repeat(32);
+        let cases = [
+            (String::new(), "keys: no key in it"),
+            (key.clone(), "keys, line 1: not an id and a key"),
+            (
+                format!("0 {key}"),
+                "keys, line 1: an id is a number from 1 to 4294967295",
+            ),
+            (
+                format!("#\n1 {key}c4"),
+                "keys, line 2: a key is 32 bytes, as 64 hexadecimal digits",
+            ),
+            (
+                format!("1 {}x{}", &key[..10], &key[11..]),
+                "keys, line 1: a key is 32 bytes, as 64 hexadecimal digits",
+            ),
+            (
+                format!("1 {key}\n1 {key}"),
+                "keys, line 2: there is a key 1 already",
+            ),
+            (
+                format!("1 {key}\nclear"),
+                "keys, line 2: `clear` is for the place of the first key",
+            ),
+        ];
+        for (text, error) in cases {
+            let found = KeyFile::parse("keys", &text).unwrap_err();
+            assert_eq!(found, error);
+        }
+        let shown = format!("{:?}", KeyFile::parse("keys", &format!("1 {key}")).unwrap());
+        assert!(!shown.contains("196"), "{shown}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Pages that were opened, so that a sealed page is not opened anew at each read. Bounded; knows
+//! nothing of what is in a page.
+//!
+//! A page's place names it: whoever rewrites units says so first (`forget`), and rewrites only what
+//! no reader can reach.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Memory for opened pages of one page file.
+pub(crate) const OPENED_BYTES_MAX: usize = 32 << 20;
+
+/// Readers of different pages seldom meet.
+const SHARDS: usize = 16;
+
+/// A page larger than this part of its shard is opened anew each time.
+const SHARE_OF_SHARD: usize = 4;
+
+#[derive(Debug)]
+pub(crate) struct OpenedPages {
+    shards: [Mutex<Shard>; SHARDS],
+    shard_bytes_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    places: HashMap<u64, usize>,
+    slots: Vec<Slot>,
+    /// The clock's hand: whom it passes unread since the last time goes.
+    hand: usize,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    place: u64,
+    page: Arc<[u8]>,
+    read: bool,
+}
+
+impl OpenedPages {
+    pub(crate) fn new(bytes_max: usize) -> OpenedPages {
+        OpenedPages {
+            shards: Default::default(),
+            shard_bytes_max: bytes_max / SHARDS,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().bytes).sum()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, place: u64) -> Option<Arc<[u8]>> {
+        let mut shard = self.shard(place).lock();
+        let slot = *shard.places.get(&place)?;
+        let slot = &mut shard.slots[slot];
+        slot.read = true;
+        Some(slot.page.clone())
+    }
+
+    pub(crate) fn put(&self, place: u64, page: &Arc<[u8]>) {
+        if page.len() > self.shard_bytes_max / SHARE_OF_SHARD {
+            return;
+        }
+        let mut shard = self.shard(place).lock();
+        if shard.places.contains_key(&place) {
+            return;
+        }
+        while shard.bytes + page.len() > self.shard_bytes_max {
+            shard.evict();
+        }
+        let slot = shard.slots.len();
+        shard.places.insert(place, slot);
+        shard.bytes += page.len();
+        shard.slots.push(Slot {
+            place,
+            page: page.clone(),
+            read: false,
+        });
+    }
+
+    pub(crate) fn forget(&self, place: u64) {
+        let mut shard = self.shard(place).lock();
+        if let Some(slot) = shard.places.get(&place).copied() {
+            shard.remove(slot);
+        }
+    }
+
+    fn shard(&self, place: u64) -> &Mutex<Shard> {
+        // Fibonacci hashing: neighbours come to different shards.
+        let mixed = place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.shards[(mixed >> 60) as usize % SHARDS]
+    }
+}
+
+impl Shard {
+    fn evict(&mut self) {
+        loop {
+            if self.hand >= self.slots.len() {
+                self.hand = 0;
+            }
+            let slot = &mut self.slots[self.hand];
+            if !std::mem::take(&mut slot.read) {
+                return self.remove(self.hand);
+            }
+            self.hand += 1;
+        }
+    }
+
+    fn remove(&mut self, slot: usize) {
+        let gone = self.slots.swap_remove(slot);
+        self.places.remove(&gone.place);
+        self.bytes -= gone.page.len();
+        if let Some(moved) = self.slots.get(slot) {
+            self.places.insert(moved.place, slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_bounded_and_what_is_read_stays() {
+        let pages = OpenedPages::new(SHARDS * 8 * 4096);
+        let hot = 5;
+        pages.put(hot, &Arc::from(vec![1; 4096]));
+        for place in 100..2000 {
+            pages.put(place, &Arc::from(vec![0; 4096]));
+            assert!(pages.get(hot).is_some(), "after {place}");
+            assert!(pages.bytes() <= SHARDS * 8 * 4096);
+        }
+        assert!(pages.get(100).is_none());
+        pages.forget(hot);
+        assert!(pages.get(hot).is_none());
+        // What would push everything else out is not kept.
+        pages.put(7, &Arc::from(vec![0; 5 * 4096]));
+        assert!(pages.get(7).is_none());
+        let kept: usize = pages
+            .shards
+            .iter()
+            .map(|s| s.lock().slots.iter().map(|s| s.page.len()).sum::<usize>())
+            .sum();
+        assert_eq!(kept, pages.bytes());
+    }
+}
