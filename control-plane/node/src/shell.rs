@@ -48,7 +48,8 @@ impl Default for Config {
 }
 
 /// Runs the nodes until `stop` is done. Their objects stay, as those of machines without power.
-pub async fn run(client: Client, config: Config, stop: impl Future<Output = ()>) {
+pub async fn run(kube: kube::Client, config: Config, stop: impl Future<Output = ()>) {
+    let client = Client::new(kube);
     let size = Size {
         pods: config.size.pods.min(PODS_MAX),
         ..config.size.clone()

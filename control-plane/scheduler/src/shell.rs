@@ -1,0 +1,261 @@
+//! The shell around the heart: informers, a clock, and calls that carry decisions out.
+
+mod report;
+
+use std::collections::HashSet;
+use std::collections::hash_map::RandomState;
+use std::future::Future;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_client::{Client, Informer, Notice};
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{FuturesUnordered, Stream, StreamExt};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::jiff;
+use machinery::object::{self, Object};
+use machinery::schema;
+use machinery::status::Status;
+use machinery::time::Timestamp;
+use machinery::world::{Api, Call};
+use tokio::time::Instant;
+
+use crate::core::{Core, Decision};
+use crate::pod::{DEFAULT_SCHEDULER, Labels, PodInfo};
+use report::Reporter;
+
+/// Bindings and reports under way at the same time. While there are so many nothing is decided.
+const CALLS_AT_ONCE: usize = 64;
+/// Pods that are over take no place, so they need not be told of.
+const PODS_NOT_OVER: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
+/// How to schedule.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The name that pods ask for this scheduler by.
+    pub name: String,
+    /// Decides between nodes that are equally good.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            name: DEFAULT_SCHEDULER.to_owned(),
+            seed: RandomState::new().build_hasher().finish(),
+        }
+    }
+}
+
+/// Schedules pods until `stop` is done.
+pub async fn run(kube: kube::Client, config: Config, stop: impl Future<Output = ()>) {
+    let client = Client::new(kube);
+    tokio::select! {
+        () = schedule(client, &config) => {}
+        () = stop => {}
+    }
+}
+
+/// What a call that carried a decision out came to.
+enum Outcome {
+    Bound {
+        uid: String,
+        result: Result<Object, Status>,
+        pod: Arc<PodInfo>,
+        node: String,
+    },
+    Reported,
+}
+
+/// Of what all is known. Nothing is decided before nodes, pods and namespaces are.
+#[derive(Debug, Default)]
+struct Known {
+    pods: bool,
+    nodes: bool,
+    namespaces: bool,
+}
+
+impl Known {
+    fn all(&self) -> bool {
+        self.pods && self.nodes && self.namespaces
+    }
+}
+
+/// What there is to hear of.
+enum Heard {
+    Pods(Notice),
+    Nodes(Notice),
+    Namespaces(Notice),
+}
+
+async fn schedule(client: Client, config: &Config) {
+    let mut core = Core::new(&config.name, config.seed);
+    let mut reporter = Reporter::new(&config.name);
+    let mut heard = informers(&client);
+    let mut calls: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
+    let start = Instant::now();
+    let mut known = Known::default();
+    loop {
+        while known.all()
+            && calls.len() < CALLS_AT_ONCE
+            && let Some(decision) = core.next(start.elapsed())
+        {
+            calls.push(carry_out(&client, &mut reporter, decision));
+        }
+        let free = known.all() && calls.len() < CALLS_AT_ONCE;
+        let wake_at = core.wake_at().filter(|_| free).map(|at| start + at);
+        let wait = async {
+            match wake_at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(one) = heard.next() => hear(&mut core, &mut known, one, start.elapsed()),
+            Some(outcome) = calls.next() => {
+                let Outcome::Bound { uid, result, pod, node } = outcome else {
+                    continue;
+                };
+                let report = match result {
+                    Ok(_) => {
+                        core.bound(&uid);
+                        reporter.scheduled(&pod, &node, now())
+                    }
+                    Err(status) => {
+                        tracing::info!(pod = pod.full_name(), %status, "not bound");
+                        core.not_bound(&uid, start.elapsed());
+                        reporter.not_bound(&pod, &status, now())
+                    }
+                };
+                calls.push(tell(client.clone(), report));
+            }
+            () = wait => {}
+        }
+    }
+}
+
+fn informers(client: &Client) -> impl Stream<Item = Heard> + Unpin + use<> {
+    let of = |kind| Informer::of(schema::kind("", "v1", kind).expect("the table has it"));
+    let pods = of("Pod")
+        .with_fields(PODS_NOT_OVER)
+        .run(client)
+        .map(Heard::Pods);
+    let nodes = of("Node").run(client).map(Heard::Nodes);
+    let namespaces = of("Namespace").run(client).map(Heard::Namespaces);
+    futures::stream::select_all([pods.boxed(), nodes.boxed(), namespaces.boxed()])
+}
+
+/// Tells the heart.
+fn hear(core: &mut Core, known: &mut Known, heard: Heard, now: Duration) {
+    match heard {
+        Heard::Pods(Notice::Applied(pod)) => apply_pod(core, pod, now),
+        Heard::Pods(Notice::Deleted(pod)) => core.pod_gone(object::uid(&pod), now),
+        Heard::Pods(Notice::Replaced(all)) => {
+            let there: HashSet<String> =
+                all.iter().map(|pod| object::uid(pod).to_owned()).collect();
+            core.only_pods(&there, now);
+            all.into_iter().for_each(|pod| apply_pod(core, pod, now));
+            known.pods = true;
+        }
+        Heard::Nodes(Notice::Applied(node)) => apply_node(core, node, now),
+        Heard::Nodes(Notice::Deleted(node)) => core.node_gone(object::name(&node), now),
+        Heard::Nodes(Notice::Replaced(all)) => {
+            let names = all.iter().map(|node| object::name(node).to_owned());
+            core.only_nodes(&names.collect(), now);
+            all.into_iter().for_each(|node| apply_node(core, node, now));
+            known.nodes = true;
+        }
+        Heard::Namespaces(Notice::Applied(one)) => apply_namespace(core, &one, now),
+        Heard::Namespaces(Notice::Deleted(one)) => core.namespace_gone(object::name(&one)),
+        Heard::Namespaces(Notice::Replaced(all)) => {
+            all.iter().for_each(|one| apply_namespace(core, one, now));
+            known.namespaces = true;
+        }
+    }
+}
+
+fn apply_pod(core: &mut Core, object: Object, now: Duration) {
+    let name = object::name(&object).to_owned();
+    match serde_json::from_value::<Pod>(object) {
+        Ok(mut pod) => {
+            pod.metadata.managed_fields = None;
+            core.pod(Arc::new(pod), now);
+        }
+        Err(error) => tracing::warn!(%name, %error, "a pod that cannot be read is left alone"),
+    }
+}
+
+fn apply_node(core: &mut Core, object: Object, now: Duration) {
+    let name = object::name(&object).to_owned();
+    match serde_json::from_value::<Node>(object) {
+        Ok(node) => core.node(&node, now),
+        Err(error) => tracing::warn!(%name, %error, "a node that cannot be read is left alone"),
+    }
+}
+
+fn apply_namespace(core: &mut Core, object: &Object, now: Duration) {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let labels = object::labels(object).into_iter().flatten();
+    let labels: Labels = labels
+        .map(|(key, value)| (key.clone(), text(value)))
+        .collect();
+    core.namespace(object::name(object), labels, now);
+}
+
+fn carry_out(
+    client: &Client,
+    reporter: &mut Reporter,
+    decision: Decision,
+) -> BoxFuture<'static, Outcome> {
+    let (pod, node) = match decision {
+        Decision::Bind { pod, node } => (pod, node),
+        Decision::Refuse { pod, why } => {
+            tracing::debug!(pod = pod.full_name(), %why, "no node takes the pod");
+            return tell(
+                client.clone(),
+                reporter.refused(&pod, &why.to_string(), now()),
+            );
+        }
+    };
+    let call = Call::Bind {
+        namespace: pod.namespace.clone(),
+        pod: pod.name.clone(),
+        uid: pod.uid.clone(),
+        node: node.clone(),
+    };
+    let client = client.clone();
+    async move {
+        let result = client.call(call).await;
+        let uid = pod.uid.clone();
+        Outcome::Bound {
+            uid,
+            result,
+            pod,
+            node,
+        }
+    }
+    .boxed()
+}
+
+/// Makes the calls of a report. That nobody is told is no reason to try again.
+fn tell(client: Client, calls: Vec<Call>) -> BoxFuture<'static, Outcome> {
+    async move {
+        for call in calls {
+            if let Err(status) = client.call(call).await {
+                tracing::debug!(%status, "nobody was told");
+            }
+        }
+        Outcome::Reported
+    }
+    .boxed()
+}
+
+/// The time of day.
+fn now() -> Timestamp {
+    let now = jiff::Timestamp::now();
+    Timestamp {
+        seconds: now.as_second(),
+        nanos: u32::try_from(now.subsec_nanosecond()).unwrap_or(0),
+    }
+}

@@ -1,0 +1,173 @@
+//! What people are told: events, and the condition that says why a pod waits.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use machinery::object::{self, Object};
+use machinery::schema::{self, Kind};
+use machinery::status::Status;
+use machinery::time::Timestamp;
+use machinery::world::{Call, PatchForm};
+use serde_json::json;
+
+use crate::pod::PodInfo;
+
+/// The longest note an event may have; a longer one is cut.
+const NOTE_BYTES: usize = 1024;
+/// How many events are remembered so that saying the same again only counts it.
+const REMEMBERED: usize = 4096;
+
+/// The calls that say what happened to pods.
+pub(super) struct Reporter {
+    /// Who says so.
+    name: String,
+    /// Events said before, by uid of the pod and note: their name, and how often.
+    said: HashMap<(String, String), (String, i64)>,
+}
+
+impl Reporter {
+    pub(super) fn new(name: &str) -> Reporter {
+        Reporter {
+            name: name.to_owned(),
+            said: HashMap::new(),
+        }
+    }
+
+    /// The pod got a node.
+    pub(super) fn scheduled(&self, pod: &PodInfo, node: &str, now: Timestamp) -> Vec<Call> {
+        let note = format!("Successfully assigned {} to {node}", pod.full_name());
+        let kind = ["Normal", "Scheduled", "Binding"];
+        vec![event(&self.name, pod, kind, &note, now)]
+    }
+
+    /// No node takes the pod.
+    pub(super) fn refused(&mut self, pod: &PodInfo, why: &str, now: Timestamp) -> Vec<Call> {
+        self.failure(pod, "Unschedulable", why, now)
+    }
+
+    /// The store refused the binding. That the pod is gone or has a node is no failure.
+    pub(super) fn not_bound(&mut self, pod: &PodInfo, why: &Status, now: Timestamp) -> Vec<Call> {
+        if ["NotFound", "Conflict"].contains(&why.reason) {
+            return Vec::new();
+        }
+        let why = format!("binding rejected: {}", why.message);
+        self.failure(pod, "SchedulerError", &why, now)
+    }
+
+    fn failure(&mut self, pod: &PodInfo, reason: &str, why: &str, now: Timestamp) -> Vec<Call> {
+        let mut calls = vec![self.failed_event(pod, &cut(why), now)];
+        calls.extend(condition(pod, reason, why, now));
+        calls
+    }
+
+    /// The event that says so, or one more count of it if it was said before.
+    fn failed_event(&mut self, pod: &PodInfo, note: &str, now: Timestamp) -> Call {
+        if self.said.len() >= REMEMBERED {
+            self.said.clear();
+        }
+        let key = (pod.uid.clone(), note.to_owned());
+        if let Some((name, count)) = self.said.get_mut(&key) {
+            *count += 1;
+            let series = json!({"count": *count, "lastObservedTime": now.to_micros()});
+            return Call::Patch {
+                kind: kind_of("events.k8s.io", "Event"),
+                namespace: pod.namespace.clone(),
+                name: name.clone(),
+                subresource: "",
+                form: PatchForm::Merge,
+                patch: json!({"series": series}),
+            };
+        }
+        let kind = ["Warning", "FailedScheduling", "Scheduling"];
+        let call = event(&self.name, pod, kind, note, now);
+        if let Call::Create { object, .. } = &call {
+            self.said.insert(key, (object::name(object).to_owned(), 1));
+        }
+        call
+    }
+}
+
+/// The condition that says why the pod waits, unless it says so already.
+fn condition(pod: &PodInfo, reason: &str, why: &str, now: Timestamp) -> Option<Call> {
+    let status = pod.pod.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    let old = conditions.find(|one| one.type_ == "PodScheduled");
+    let generation = pod.pod.metadata.generation;
+    let same = old.is_some_and(|old| {
+        old.status == "False"
+            && old.reason.as_deref() == Some(reason)
+            && old.message.as_deref() == Some(why)
+            && old.observed_generation == generation
+    });
+    if same {
+        return None;
+    }
+    let was_false = old.filter(|old| old.status == "False");
+    let since = was_false.and_then(|old| old.last_transition_time.as_ref());
+    let since = since.and_then(|since| serde_json::to_value(since).ok());
+    let mut condition = json!({
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": reason,
+        "message": why,
+        "lastTransitionTime": since.unwrap_or_else(|| now.to_seconds().into()),
+    });
+    if let Some(generation) = generation {
+        condition["observedGeneration"] = generation.into();
+    }
+    Some(Call::Patch {
+        kind: kind_of("", "Pod"),
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
+        subresource: "status",
+        form: PatchForm::Strategic,
+        patch: json!({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}),
+    })
+}
+
+/// An event about the pod, of this type, reason and action.
+fn event(by: &str, pod: &PodInfo, kind: [&str; 3], note: &str, now: Timestamp) -> Call {
+    let [kind, reason, action] = kind;
+    let nanos = i128::from(now.seconds) * 1_000_000_000 + i128::from(now.nanos);
+    let object: Object = json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": format!("{}.{nanos:x}", pod.name), "namespace": pod.namespace},
+        "eventTime": now.to_micros(),
+        "reportingController": by,
+        "reportingInstance": by,
+        "type": kind,
+        "reason": reason,
+        "action": action,
+        "note": note,
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+            "resourceVersion": pod.pod.metadata.resource_version,
+        },
+    });
+    Call::Create {
+        kind: kind_of("events.k8s.io", "Event"),
+        object,
+    }
+}
+
+fn cut(note: &str) -> String {
+    const END: &str = " ...";
+    if note.len() <= NOTE_BYTES {
+        return note.to_owned();
+    }
+    let most = NOTE_BYTES - END.len();
+    let end = (0..=most).rev().find(|at| note.is_char_boundary(*at));
+    format!("{}{END}", &note[..end.unwrap_or(0)])
+}
+
+fn kind_of(group: &str, kind: &str) -> &'static Kind {
+    schema::kind(group, "v1", kind).expect("the table has it")
+}

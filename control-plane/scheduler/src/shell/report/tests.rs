@@ -1,0 +1,97 @@
+use serde_json::Value;
+
+use super::*;
+use crate::tests::{info, pod};
+
+const NOW: Timestamp = Timestamp {
+    seconds: 1_700_000_000,
+    nanos: 5000,
+};
+
+fn body(call: &Call) -> &Value {
+    match call {
+        Call::Create { object, .. } => object,
+        Call::Patch { patch, .. } => patch,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_binding_is_told_as_kube_scheduler_does() {
+    let p = info(&pod("p", json!({"metadata": {"resourceVersion": "7"}})));
+    let calls = Reporter::new("default-scheduler").scheduled(&p, "node-1", NOW);
+    assert_eq!(
+        body(&calls[0]),
+        &json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event",
+            "metadata": {"name": "p.17979cfe362a1388", "namespace": "default"},
+            "eventTime": "2023-11-14T22:13:20.000005Z",
+            "reportingController": "default-scheduler", "reportingInstance": "default-scheduler",
+            "type": "Normal", "reason": "Scheduled", "action": "Binding",
+            "note": "Successfully assigned default/p to node-1",
+            "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "p",
+                "uid": "p", "resourceVersion": "7"},
+        })
+    );
+}
+
+#[test]
+fn a_refusal_is_an_event_and_a_condition_and_the_same_again_only_counts() {
+    let mut reporter = Reporter::new("default-scheduler");
+    let p = info(&pod("p", json!({"metadata": {"generation": 1}})));
+    let calls = reporter.refused(&p, "no room", NOW);
+    assert_eq!(body(&calls[0])["reason"], "FailedScheduling");
+    let condition = json!({
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "no room", "lastTransitionTime": "2023-11-14T22:13:20Z", "observedGeneration": 1,
+    });
+    let status = json!({"conditions": [condition]});
+    assert_eq!(
+        body(&calls[1]),
+        &json!({"metadata": {"uid": "p"}, "status": status})
+    );
+
+    let told = json!({"metadata": {"generation": 1}, "status": status});
+    let p = info(&pod("p", told));
+    let later = Timestamp {
+        seconds: NOW.seconds + 60,
+        ..NOW
+    };
+    let calls = reporter.refused(&p, "no room", later);
+    assert_eq!(calls.len(), 1, "the condition says so already");
+    assert_eq!(body(&calls[0])["series"]["count"], 2);
+    let calls = reporter.refused(&p, "still none", later);
+    assert_eq!(body(&calls[0])["note"], "still none");
+    let condition = &body(&calls[1])["status"]["conditions"][0];
+    assert_eq!(
+        condition["lastTransitionTime"], "2023-11-14T22:13:20Z",
+        "it was false before"
+    );
+}
+
+#[test]
+fn a_pod_that_is_gone_or_bound_is_no_failure_and_others_are() {
+    let mut reporter = Reporter::new("s");
+    let p = info(&pod("p", json!({})));
+    let gone = Status::not_found("", "pods", "p");
+    assert!(reporter.not_bound(&p, &gone, NOW).is_empty());
+    let calls = reporter.not_bound(&p, &Status::internal("broken"), NOW);
+    assert_eq!(
+        body(&calls[0])["note"],
+        "binding rejected: Internal error occurred: broken"
+    );
+    assert_eq!(
+        body(&calls[1])["status"]["conditions"][0]["reason"],
+        "SchedulerError"
+    );
+}
+
+#[test]
+fn a_long_note_is_cut_between_characters() {
+    let cut = cut(&"ä".repeat(1000));
+    assert!(
+        cut.len() <= NOTE_BYTES && cut.ends_with("ä ..."),
+        "{}",
+        cut.len()
+    );
+}
