@@ -1,7 +1,10 @@
 //! The `stele-kube` binary: the parts of the control plane, one subcommand each.
 
 mod apiserver_command;
+mod connection;
 mod logging;
+mod node_command;
+mod scheduler_command;
 mod store_command;
 
 use std::process::ExitCode;
@@ -24,6 +27,8 @@ fn main() -> ExitCode {
     logging::begin(tracing::Level::INFO);
     let result = match arguments.subcommand() {
         Some(("apiserver", arguments)) => apiserver_command::run(arguments),
+        Some(("scheduler", arguments)) => scheduler_command::run(arguments),
+        Some(("node", arguments)) => node_command::run(arguments),
         _ => unreachable!("clap asks for a subcommand"),
     };
     match result {
@@ -41,4 +46,6 @@ fn command() -> Command {
         .subcommand_required(true)
         .subcommand(apiserver_command::command())
         .subcommand(store_command::command())
+        .subcommand(scheduler_command::command())
+        .subcommand(node_command::command())
 }

@@ -1,14 +1,13 @@
 //! The shell around the fleet: informers, clock and calls.
 
 use std::future::Future;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use api_client::{Client, Informer, Notice};
 use futures::stream::{FuturesUnordered, StreamExt};
 use machinery::object::Object;
 use machinery::schema;
 use machinery::status::Status;
-use machinery::time::Timestamp;
 use machinery::world::Api;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -119,17 +118,8 @@ async fn make(client: Client, work: Work) -> (Job, Result<Object, Status>) {
 }
 
 fn now(start: Instant) -> Now {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the shell is where the calendar is read"
-    )]
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let since = since.unwrap_or_default();
     Now {
         elapsed: start.elapsed(),
-        wall: Timestamp {
-            seconds: since.as_secs().cast_signed(),
-            nanos: since.subsec_nanos(),
-        },
+        wall: api_client::now(),
     }
 }

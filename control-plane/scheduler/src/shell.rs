@@ -9,15 +9,13 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api_client::{Client, Informer, Notice};
+use api_client::{Client, Informer, Leader, Notice, now};
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::jiff;
 use machinery::object::{self, Object};
 use machinery::schema;
 use machinery::status::Status;
-use machinery::time::Timestamp;
 use machinery::world::{Api, Call};
 use tokio::time::Instant;
 
@@ -27,6 +25,8 @@ use report::Reporter;
 
 /// Bindings and reports under way at the same time. While there are so many nothing is decided.
 const CALLS_AT_ONCE: usize = 64;
+const LEASE_NAMESPACE: &str = "kube-system";
+const LEASE: &str = "kube-scheduler";
 /// Pods that are over take no place, so they need not be told of.
 const PODS_NOT_OVER: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
@@ -37,6 +37,8 @@ pub struct Config {
     pub name: String,
     /// Decides between nodes that are equally good.
     pub seed: u64,
+    /// What this copy is called in the election; nothing for a copy that is alone.
+    pub elect: Option<String>,
 }
 
 impl Default for Config {
@@ -44,17 +46,58 @@ impl Default for Config {
         Config {
             name: DEFAULT_SCHEDULER.to_owned(),
             seed: RandomState::new().build_hasher().finish(),
+            elect: None,
         }
     }
 }
 
-/// Schedules pods until `stop` is done.
-pub async fn run(kube: kube::Client, config: Config, stop: impl Future<Output = ()>) {
+/// Why scheduling ended without being asked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Error {
+    /// The lease could not be renewed: another copy may work by now.
+    LostLease,
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::LostLease => f.write_str("the lease could not be renewed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Schedules pods until `stop` is done, or until the lease is lost.
+pub async fn run(
+    kube: kube::Client,
+    config: Config,
+    stop: impl Future<Output = ()>,
+) -> Result<(), Error> {
     let client = Client::new(kube);
+    let mut stop = std::pin::pin!(stop);
+    let Some(identity) = &config.elect else {
+        tokio::select! {
+            () = schedule(client, &config) => {}
+            () = stop => {}
+        }
+        return Ok(());
+    };
+    let elected = Leader::elected(client.clone(), LEASE_NAMESPACE, LEASE, identity);
+    let mut leader = tokio::select! {
+        leader = elected => leader,
+        () = &mut stop => return Ok(()),
+    };
+    tracing::info!(%identity, "elected");
+    // Only when nothing is under way any longer may another copy begin, so the lease is given
+    // back after the work was dropped.
     tokio::select! {
         () = schedule(client, &config) => {}
-        () = stop => {}
+        () = &mut stop => {}
+        () = leader.lost() => return Err(Error::LostLease),
     }
+    leader.release().await;
+    Ok(())
 }
 
 /// What a call that carried a decision out came to.
@@ -249,13 +292,4 @@ fn tell(client: Client, calls: Vec<Call>) -> BoxFuture<'static, Outcome> {
         Outcome::Reported
     }
     .boxed()
-}
-
-/// The time of day.
-fn now() -> Timestamp {
-    let now = jiff::Timestamp::now();
-    Timestamp {
-        seconds: now.as_second(),
-        nanos: u32::try_from(now.subsec_nanosecond()).unwrap_or(0),
-    }
 }

@@ -1,0 +1,58 @@
+//! `stele-kube node`: hollow nodes, any number in one process.
+
+use std::error::Error;
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use node::Config;
+use node::host::Size;
+
+use crate::connection;
+
+/// What it is called and takes.
+pub(crate) fn command() -> Command {
+    let flag = |name: &'static str, value: &'static str, default: &'static str| {
+        let flag = Arg::new(name).long(name).value_name(value);
+        flag.default_value(default)
+    };
+    let seconds = value_parser!(u64).range(1..);
+    Command::new("node")
+        .about("Runs hollow nodes: they register, keep their leases and run pods in name only")
+        .args(connection::flags())
+        .arg(flag("count", "NUMBER", "1").value_parser(value_parser!(usize)))
+        .arg(flag("prefix", "TEXT", "node-").help("What the names of the nodes begin with"))
+        .arg(flag("cpu", "QUANTITY", "8"))
+        .arg(flag("memory", "QUANTITY", "16Gi"))
+        .arg(flag("max-pods", "NUMBER", "110").value_parser(value_parser!(u32)))
+        .arg(flag("lease-seconds", "SECONDS", "10").value_parser(seconds))
+        .arg(flag("status-seconds", "SECONDS", "300").value_parser(seconds))
+}
+
+/// Runs the nodes until a signal asks them to stop.
+pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
+    let text = |name: &str| {
+        let value = arguments.get_one::<String>(name);
+        value.cloned().unwrap_or_default()
+    };
+    let seconds = |name: &str| Duration::from_secs(*arguments.get_one(name).unwrap_or(&1));
+    let config = Config {
+        count: *arguments.get_one("count").unwrap_or(&1),
+        prefix: text("prefix"),
+        size: Size {
+            cpu: text("cpu"),
+            memory: text("memory"),
+            pods: *arguments.get_one("max-pods").unwrap_or(&1),
+            ..Size::default()
+        },
+        lease_period: seconds("lease-seconds"),
+        status_period: seconds("status-seconds"),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let client = connection::client(arguments).await?;
+        node::run(client, config, connection::asked_to_stop()).await;
+        Ok(())
+    })
+}

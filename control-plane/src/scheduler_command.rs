@@ -1,0 +1,49 @@
+//! `stele-kube scheduler`: gives pods their nodes.
+
+use std::error::Error;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use scheduler::Config;
+
+use crate::connection;
+
+/// What it is called and takes.
+pub(crate) fn command() -> Command {
+    Command::new("scheduler")
+        .about("Gives pods their nodes")
+        .args(connection::flags())
+        .arg(
+            Arg::new("scheduler-name")
+                .long("scheduler-name")
+                .value_name("NAME")
+                .default_value(scheduler::pod::DEFAULT_SCHEDULER)
+                .help("The name that pods ask for this scheduler by"),
+        )
+        .arg(
+            Arg::new("leader-elect")
+                .long("leader-elect")
+                .action(ArgAction::SetTrue)
+                .help("Works only while it holds the lease kube-system/kube-scheduler"),
+        )
+}
+
+/// Schedules until a signal asks it to stop.
+pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let client = connection::client(arguments).await?;
+        let name = arguments.get_one::<String>("scheduler-name");
+        let mut config = Config {
+            name: name.cloned().unwrap_or_default(),
+            ..Config::default()
+        };
+        if arguments.get_flag("leader-elect") {
+            // The seed is drawn anew for every process.
+            config.elect = Some(format!("stele-kube_{:016x}", config.seed));
+        }
+        scheduler::run(client, config, connection::asked_to_stop()).await?;
+        Ok(())
+    })
+}
