@@ -19,6 +19,7 @@ pub mod inbox;
 pub mod keys;
 pub mod lessor;
 pub mod lifecycle;
+pub mod local;
 pub mod logging;
 pub mod member;
 pub mod metrics;

@@ -4,12 +4,15 @@
 mod versions;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_api::{etcdserverpb as pb, membershippb};
 use storage::vfs::Vfs;
+use tokio::io::DuplexStream;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::compactor::Compactor;
 use crate::config::{Config, ETCD_VERSION};
@@ -49,15 +52,43 @@ pub enum StartError {
     Runtime(std::io::Error),
 }
 
+/// What a server runs in, and so who ends it.
+pub enum Host {
+    /// A process of its own, which signals end.
+    Process,
+    /// Another program.
+    Program {
+        /// Answered, or dropped, when the server is to end.
+        stopped: oneshot::Receiver<()>,
+        /// Connections that need no socket.
+        connections: mpsc::Receiver<DuplexStream>,
+        /// Told where the server listens once it serves.
+        ready: Box<dyn FnOnce(Vec<SocketAddr>) + Send>,
+    },
+}
+
 /// Runs a server until a signal asks it to stop; returns the signal's number.
 pub fn run(config: Config, vfs: Arc<dyn Vfs>) -> Result<i32, StartError> {
+    run_in(config, vfs, Host::Process)
+}
+
+/// Runs a server until its host asks it to stop.
+pub fn run_in(config: Config, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32, StartError> {
     let runtime = Workers::event_loop().map_err(StartError::Runtime)?;
-    let signal = runtime.block_on(serve(Arc::new(config), vfs))?;
+    let signal = runtime.block_on(serve(Arc::new(config), vfs, host))?;
     runtime.shutdown_timeout(GRACE);
     Ok(signal)
 }
 
-async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError> {
+async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32, StartError> {
+    let (mut end, connections, ready) = match host {
+        Host::Process => (End::Signal, None, None),
+        Host::Program {
+            stopped,
+            connections,
+            ready,
+        } => (End::Asked(stopped), Some(connections), Some(ready)),
+    };
     let mut listeners = Listeners::bind(&config).await.map_err(StartError::Bind)?;
     let seed = runtime::unix_time().as_nanos() as u64;
     let data = open(vfs, &config, seed)
@@ -79,7 +110,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError
     running.peers.serve(for_peers, &running.node);
     tokio::select! {
         published = publish(&running.node, &config) => published.map_err(StartError::Publish)?,
-        signal = wait_for_end(&running) => {
+        signal = wait_for_end(&running, &mut end) => {
             let _ = tokio::task::spawn_blocking(move || Running::stop(running)).await;
             return Ok(signal);
         }
@@ -89,16 +120,23 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>) -> Result<i32, StartError
 
     let (stop, stopping) = tokio::sync::watch::channel(false);
     let (node, for_serving) = (running.node.clone(), Arc::clone(&config));
+    let addresses = listeners.addresses();
+    if let Some(connections) = connections {
+        listeners.add_local(connections);
+    }
     let serving = tokio::spawn(listeners.serve(node, for_serving, metrics, workers, stopping));
     tracing::info!("ready to serve client requests");
-    crate::signals::notify_ready();
+    match ready {
+        Some(ready) => ready(addresses),
+        None => crate::signals::notify_ready(),
+    }
     let compacting = tokio::spawn(compact_by_itself(running.node.clone(), Arc::clone(&config)));
 
     let keys = config.encryption.clone().zip(seal);
     let keys = keys.map(|(source, seal)| Follower::new(source, seal));
     let following = tokio::spawn(follow_keys(running.node.clone(), keys));
 
-    let signal = wait_for_end(&running).await;
+    let signal = wait_for_end(&running, &mut end).await;
     for task in [compacting, watching, asking, following] {
         task.abort();
     }
@@ -185,10 +223,26 @@ async fn open(vfs: Arc<dyn Vfs>, config: &Config, seed: u64) -> Result<DataDir, 
     empty.found(config)
 }
 
-/// A signal's number, or none when this member has no cluster any more.
-async fn wait_for_end(running: &Running) -> i32 {
+/// What ends a server.
+enum End {
+    Signal,
+    Asked(oneshot::Receiver<()>),
+}
+
+/// A signal's number, or none when the host asked or this member has no cluster any more.
+async fn wait_for_end(running: &Running, end: &mut End) -> i32 {
+    let asked = async {
+        match end {
+            End::Signal => wait_for_signal().await,
+            End::Asked(stopped) => {
+                // Dropping the other side asks as well.
+                let _ = stopped.await;
+                NO_SIGNAL
+            }
+        }
+    };
     tokio::select! {
-        signal = wait_for_signal() => signal,
+        signal = asked => signal,
         () = running.peers.gone() => {
             say_removed();
             // Others may need this member to elect who goes on without it.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
 
@@ -76,7 +77,11 @@ impl fmt::Display for BindError {
 impl std::error::Error for BindError {}
 
 /// Bound sockets, not yet served.
-pub struct Listeners(Vec<(TcpListener, Port)>);
+pub struct Listeners {
+    bound: Vec<(TcpListener, Port)>,
+    /// Connections from within the program.
+    local: Option<mpsc::Receiver<DuplexStream>>,
+}
 
 impl Listeners {
     /// Binds every URL to listen on. Runs inside the runtime.
@@ -101,22 +106,30 @@ impl Listeners {
                 listeners.push((listen(url, config)?, port));
             }
         }
-        Ok(Listeners(listeners))
+        Ok(Listeners {
+            bound: listeners,
+            local: None,
+        })
     }
 
     /// The addresses bound, in the order of the flags: peers, clients, HTTP, metrics.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.0
+        self.bound
             .iter()
             .filter_map(|(listener, _)| listener.local_addr().ok())
             .collect()
     }
 
+    /// Serves these as well, as clients.
+    pub fn add_local(&mut self, connections: mpsc::Receiver<DuplexStream>) {
+        self.local = Some(connections);
+    }
+
     /// The sockets for peers, which are served apart and before all others.
     pub fn take_peers(&mut self) -> io::Result<Vec<std::net::TcpListener>> {
-        let all = std::mem::take(&mut self.0);
+        let all = std::mem::take(&mut self.bound);
         let (peers, rest) = all.into_iter().partition(|(_, port)| *port == Port::Peer);
-        self.0 = rest;
+        self.bound = rest;
         let peers: Vec<(TcpListener, Port)> = peers;
         let taken = peers.into_iter().map(|(listener, _)| {
             if let Ok(address) = listener.local_addr() {
@@ -140,7 +153,19 @@ impl Listeners {
         let site = Arc::new(Site::new(node, Arc::clone(&config), metrics));
         // Every connection holds a sender; when all are gone, so are the connections.
         let (open, mut closed) = mpsc::channel::<()>(1);
-        for (listener, port) in self.0 {
+        let server = |port| Server {
+            router: router.clone(),
+            site: Arc::clone(&site),
+            config: Arc::clone(&config),
+            port,
+            stopping: stopping.clone(),
+            workers: Arc::clone(&workers),
+            open: open.clone(),
+        };
+        if let Some(connections) = self.local {
+            tokio::spawn(server(Port::Grpc).accept_local(connections));
+        }
+        for (listener, port) in self.bound {
             let address = listener
                 .local_addr()
                 .map_or(String::new(), |a| a.to_string());
@@ -163,16 +188,7 @@ impl Listeners {
                 ),
                 Port::Metrics => tracing::info!(address, "serving metrics"),
             }
-            let server = Server {
-                router: router.clone(),
-                site: Arc::clone(&site),
-                config: Arc::clone(&config),
-                port,
-                stopping: stopping.clone(),
-                workers: Arc::clone(&workers),
-                open: open.clone(),
-            };
-            tokio::spawn(server.accept(listener));
+            tokio::spawn(server(port).accept(listener));
         }
         drop(open);
         let _ = closed.recv().await;
@@ -252,6 +268,18 @@ impl Server {
         }
     }
 
+    async fn accept_local(mut self, mut connections: mpsc::Receiver<DuplexStream>) {
+        loop {
+            let connection = tokio::select! {
+                connection = connections.recv() => connection,
+                _ = stopped(&mut self.stopping) => return,
+            };
+            let Some(stream) = connection else { return };
+            let mut server = self.clone();
+            tokio::spawn(async move { server.grpc(stream).await });
+        }
+    }
+
     /// Gives a connection to the worker whose turn it is.
     fn hand_over(&self, stream: TcpStream) {
         let (server, worker) = (self.clone(), self.workers.next());
@@ -282,12 +310,7 @@ impl Server {
         };
         match (protocol, self.port) {
             (Protocol::Http2, Port::Client | Port::Grpc) => {
-                let router = self.router.clone();
-                let service = service_fn(move |request| router.clone().answer(request));
-                let connection = self
-                    .http2()
-                    .serve_connection(TokioIo::new(Gather::new(stream)), service);
-                drive(connection, &mut self.stopping).await;
+                self.grpc(stream).await;
             }
             (Protocol::Http1, Port::Client | Port::Http | Port::Metrics | Port::Peer) => {
                 let (site, port) = (Arc::clone(&self.site), self.port);
@@ -304,6 +327,15 @@ impl Server {
             (Protocol::Http2, _) | (Protocol::Http1, Port::Grpc) => {}
         }
         drop(self.open);
+    }
+
+    async fn grpc(&mut self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
+        let router = self.router.clone();
+        let service = service_fn(move |request| router.clone().answer(request));
+        let connection = self
+            .http2()
+            .serve_connection(TokioIo::new(Gather::new(stream)), service);
+        drive(connection, &mut self.stopping).await;
     }
 
     fn http2(&self) -> hyper::server::conn::http2::Builder<TokioExecutor> {

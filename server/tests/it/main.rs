@@ -15,6 +15,7 @@ mod crash;
 mod differential;
 mod fleet;
 mod join_etcd;
+mod local;
 mod members;
 mod pages;
 mod rng;

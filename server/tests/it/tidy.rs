@@ -56,9 +56,10 @@ const EDGES: &[(&str, &str, &str)] = &[
 const WITHOUT_TOKIO: [&str; 5] = ["storage", "raft", "etcd-files", "utl", "machinery"];
 
 /// Modules of the server that belong to its shell; the others are plain Rust.
-const SHELL: [&str; 11] = [
+const SHELL: [&str; 12] = [
     "main",
     "lifecycle",
+    "local",
     "runtime",
     "workers",
     "serve",
