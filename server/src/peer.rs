@@ -7,6 +7,7 @@
 
 mod codec;
 mod dial;
+mod hash;
 pub(crate) mod join;
 mod lease;
 mod link;

@@ -143,7 +143,7 @@ impl State {
         cluster::apply_conf_change(&mut write, change, self.max_learners)
     }
 
-    /// Goes on with the state of another member.
+    /// Goes on with the state of another member. What is kept beside the store is read anew.
     pub fn replace(&mut self, received: Received) -> Result<(), Error> {
         received.replace(&mut self.store)?;
         self.alarms = alarms(self.store.root())?;

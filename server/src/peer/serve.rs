@@ -23,7 +23,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::Peers;
 use super::codec::{Encoder, FRAME_BYTES_MAX, Kind};
 use super::lease::{TimeToLiveRequest, TimeToLiveResponse};
-use super::transfer;
+use super::{hash, transfer};
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION, MIN_CLUSTER_VERSION};
 use crate::error::Error;
 use crate::event::{LeaseAnswer, LeaseCall};
@@ -94,6 +94,7 @@ async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answe
             Ok(members) => json_of(&members),
             Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         },
+        "/members/hashkv" => hash_kv(peers, node, request).await,
         "/downgrade/enabled" => downgrade(node).await,
         "/raft/probing" => json(format!("{{\"OK\":true,\"Now\":\"{}\"}}", now_text())),
         "/raft" => raft(peers, request).await,
@@ -184,6 +185,25 @@ async fn promote(node: &Node, id: &str) -> Answer {
         Error::NotLearner => text(StatusCode::PRECONDITION_FAILED, NOT_LEARNER),
         Error::LearnerNotReady => text(StatusCode::PRECONDITION_FAILED, &error.to_string()),
         _ => message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
+    }
+}
+
+async fn hash_kv(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answer {
+    let cluster = format!("{:x}", peers.me().cluster_id);
+    let theirs = header_of(&request, "X-Etcd-Cluster-ID").unwrap_or_default();
+    if !theirs.is_empty() && theirs != cluster {
+        return text(StatusCode::PRECONDITION_FAILED, "cluster ID mismatch");
+    }
+    let body = match body_of(request).await {
+        Ok(body) => body,
+        Err(_) => return text(StatusCode::BAD_REQUEST, "error reading body"),
+    };
+    let Some(revision) = hash::revision_of(&body) else {
+        return text(StatusCode::BAD_REQUEST, "error unmarshalling request");
+    };
+    match node.hash_kv(revision).await {
+        Ok(found) => json(hash::answer(&found)),
+        Err(error) => text(StatusCode::BAD_REQUEST, &hash::refusal(&error)),
     }
 }
 

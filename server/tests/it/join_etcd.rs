@@ -8,6 +8,8 @@
     reason = "a test around real processes reads the clock"
 )]
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use etcd_api::Client;
@@ -24,6 +26,11 @@ use crate::subject;
 const STELE: &str = env!("CARGO_BIN_EXE_stele");
 /// With little log in memory a new member needs the state.
 const FORGETFUL: [&str; 2] = ["--snapshot-count=50", "--snapshot-catchup-entries=10"];
+/// etcd asks the other members for their hash when it starts, and at compactions.
+const CHECKS: [&str; 2] = [
+    "--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true",
+    "--compact-hash-check-time=1s",
+];
 /// Between two comparisons of HashKV.
 const OPS_PER_HASH: usize = 250;
 const AGAIN: Duration = Duration::from_millis(20);
@@ -134,14 +141,16 @@ async fn member_id(server: &Server) -> u64 {
 }
 
 struct Run {
+    first_peer_url: String,
     generator: Generator,
     done: usize,
     hashes: usize,
 }
 
 impl Run {
-    fn new() -> Run {
+    fn new(first: &Place) -> Run {
         Run {
+            first_peer_url: first.peer_url.clone(),
             generator: Generator::new(subject::number("STELE_JOIN_SEED", 1), 0),
             done: 0,
             hashes: 0,
@@ -150,7 +159,7 @@ impl Run {
 
     /// The next operations, each through one of the members; what is read is read from all, and
     /// all must say the same. `learners` take no operations.
-    async fn go_on(&mut self, ops: usize, sides: &mut [Side], learners: &[&Server]) {
+    async fn go_on(&mut self, ops: usize, sides: &mut [Side], learners: &[(&Server, &Place)]) {
         let end = self.done + ops;
         while self.done < end {
             let mut op = self.generator.next();
@@ -168,8 +177,8 @@ impl Run {
             }
         }
         self.compare_hashes(sides).await;
-        for learner in learners {
-            self.compare_rows(&sides[0].server, learner).await;
+        for (learner, place) in learners {
+            self.compare_rows(&sides[0].server, learner, place).await;
         }
     }
 
@@ -238,8 +247,9 @@ impl Run {
         );
     }
 
-    /// A learner answers nothing but serializable reads.
-    async fn compare_rows(&self, server: &Server, learner: &Server) {
+    /// A learner answers its clients nothing but serializable reads; its hash is asked for as
+    /// members ask each other.
+    async fn compare_rows(&self, server: &Server, learner: &Server, place: &Place) {
         let all = pb::RangeRequest {
             key: b"\0"[..].into(),
             range_end: b"\0"[..].into(),
@@ -251,24 +261,44 @@ impl Run {
         let revision = expected.header.unwrap().revision;
         let mut kv = client(learner).await.kv();
         let until = Instant::now() + PATIENCE;
-        loop {
+        let found = loop {
             let found = kv.range(all.clone()).await.unwrap().into_inner();
             let at = found.header.unwrap().revision;
             assert!(at <= revision, "{at} is not known to others");
             if at == revision {
-                assert!(
-                    found.kvs == expected.kvs,
-                    "other rows at revision {revision}"
-                );
-                return;
+                break found;
             }
             assert!(
                 Instant::now() < until,
                 "it stays at revision {at} of {revision}"
             );
             tokio::time::sleep(AGAIN).await;
+        };
+        assert!(
+            found.kvs == expected.kvs,
+            "other rows at revision {revision}"
+        );
+        if revision != self.generator.compacted {
+            let urls = [&self.first_peer_url, &place.peer_url];
+            let hashes = urls.map(|url| peer_hash(url, revision));
+            assert_eq!(hashes[0], hashes[1], "revision {revision}");
+            assert!(hashes[0].contains("\"hash\":"), "{hashes:?}");
         }
     }
+}
+
+/// `GET /members/hashkv`: the body of the answer.
+fn peer_hash(url: &str, revision: i64) -> String {
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
+    let body = format!("{{\"revision\":{revision}}}");
+    let head = "GET /members/hashkv HTTP/1.1\r\nHost: peer\r\nConnection: close\r\n";
+    let length = body.len();
+    write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+    body.trim().to_owned()
 }
 
 /// Each member names itself in its answers.
@@ -289,9 +319,10 @@ async fn stele_joins_etcd_by_its_state_leads_it_and_brings_up_another() {
     let ops = subject::number("STELE_JOIN_OPS", 3_000) as usize / PHASES;
     let places = ["e0", "s1", "e2"].map(Place::new);
     let [e0, s1, e2] = &places;
-    let etcd = start(&e0.launch(&tools.etcd, &[e0], false).flags(&FORGETFUL));
+    let founder = e0.launch(&tools.etcd, &[e0], false);
+    let etcd = start(&founder.flags(&FORGETFUL).flags(&CHECKS));
     let etcd_id = member_id(&etcd).await;
-    let mut run = Run::new();
+    let mut run = Run::new(e0);
     let mut sides = vec![Side::new(etcd).await];
     run.go_on(ops, &mut sides, &[]).await;
 
@@ -303,7 +334,7 @@ async fn stele_joins_etcd_by_its_state_leads_it_and_brings_up_another() {
         "{}",
         stele.log()
     );
-    run.go_on(ops, &mut sides, &[&stele]).await;
+    run.go_on(ops, &mut sides, &[(&stele, s1)]).await;
 
     promote(&sides[0].server, stele_id).await;
     sides.push(Side::new(stele).await);
@@ -322,7 +353,7 @@ async fn stele_joins_etcd_by_its_state_leads_it_and_brings_up_another() {
         .server
         .wait_for_log("sent database snapshot", PATIENCE);
     assert!(sent, "{}", sides[1].server.log());
-    run.go_on(ops / 10, &mut sides, &[&other]).await;
+    run.go_on(ops / 10, &mut sides, &[(&other, e2)]).await;
     promote(&sides[1].server, second).await;
     sides.push(Side::new(other).await);
     run.go_on(ops, &mut sides, &[]).await;
@@ -331,7 +362,13 @@ async fn stele_joins_etcd_by_its_state_leads_it_and_brings_up_another() {
     for side in &mut sides {
         side.run(&Op::Restart { kill: true }).await;
     }
+    let passed = "initial corruption checking passed; no corruption";
+    let log = sides[0].server.log();
+    assert!(log.contains(passed), "{log}");
     run.go_on(ops, &mut sides, &[]).await;
+    let mut maintenance = client(&sides[0].server).await.maintenance();
+    let alarms = maintenance.alarm(pb::AlarmRequest::default()).await;
+    assert_eq!(alarms.unwrap().into_inner().alarms, []);
     println!("{} operations, HashKV equal {} times", run.done, run.hashes);
 }
 
@@ -343,7 +380,7 @@ async fn stele_joins_etcd_by_its_log() {
     let places = ["e0", "s1"].map(Place::new);
     let [e0, s1] = &places;
     let etcd = start(&e0.launch(&tools.etcd, &[e0], false));
-    let mut run = Run::new();
+    let mut run = Run::new(e0);
     let mut sides = vec![Side::new(etcd).await];
     run.go_on(20, &mut sides, &[]).await;
     add_learner(&sides[0].server, s1).await;
@@ -353,5 +390,5 @@ async fn stele_joins_etcd_by_its_log() {
         "{}",
         stele.log()
     );
-    run.go_on(200, &mut sides, &[&stele]).await;
+    run.go_on(200, &mut sides, &[(&stele, s1)]).await;
 }

@@ -216,6 +216,7 @@ impl Store {
         self.releasing = store.releasing;
         // Where its pages were sealed under another key, that begins anew.
         self.walk = Walk::default();
+        self.relocation = None;
         self.publish();
         Ok(())
     }
