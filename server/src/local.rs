@@ -30,10 +30,6 @@ pub struct Local {
 
 impl Local {
     /// Returns once the server is ready to serve.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the server's event loop gets a thread"
-    )]
     pub fn start(config: Config, vfs: Arc<dyn Vfs>) -> Result<Local, StartError> {
         let (connect, connections) = mpsc::channel(WAITING_MAX);
         let (stop, stopped) = oneshot::channel();
