@@ -50,6 +50,9 @@ pub struct Config {
     pub initial_advertise_peer_urls: Vec<Url>,
     pub advertise_client_urls: Vec<Url>,
     pub initial_cluster: Vec<Member>,
+    /// Why no cluster can be founded so. It is of no matter once there is a log, which says who the
+    /// members are: they may have moved since.
+    pub founding_error: Option<String>,
     pub initial_cluster_token: String,
     pub initial_cluster_state: ClusterState,
     pub strict_reconfig_check: bool,

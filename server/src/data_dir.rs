@@ -204,6 +204,9 @@ impl DataDir {
 impl EmptyDir {
     /// Writes the first entries of a new cluster.
     pub fn found(mut self, config: &Config) -> Result<DataDir, Unusable> {
+        if let Some(error) = &config.founding_error {
+            return Err(Unusable::Start(error.clone()));
+        }
         let founding = Founding::of(config);
         let recovered = founding.write(&mut self.log)?;
         Ok(DataDir {

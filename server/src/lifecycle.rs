@@ -218,8 +218,10 @@ async fn open(vfs: Arc<dyn Vfs>, config: &Config, seed: u64) -> Result<DataDir, 
         let joined = join::join(config).await.map_err(Unusable::Start)?;
         return empty.join(joined.member_id, joined.cluster_id, joined.members);
     }
-    let asked = join::refuse_bootstrapped(config).await;
-    asked.map_err(Unusable::Start)?;
+    if config.founding_error.is_none() {
+        let asked = join::refuse_bootstrapped(config).await;
+        asked.map_err(Unusable::Start)?;
+    }
     empty.found(config)
 }
 

@@ -88,11 +88,15 @@ fn founding_config(plan: &Restore) -> Result<Config, String> {
         ),
     ];
     let no_file = |path: &str| Err(std::io::Error::other(path.to_owned()));
-    config::parse(&args, &[], &no_file).map_err(|exit| match exit {
+    let config = config::parse(&args, &[], &no_file).map_err(|exit| match exit {
         config::Exit::Invalid(invalid) => invalid.reason,
         config::Exit::Print { stderr, .. } => stderr.lines().next().unwrap_or_default().to_owned(),
         config::Exit::Shadowed { variable } => variable,
-    })
+    })?;
+    match config.founding_error {
+        Some(error) => Err(error),
+        None => Ok(config),
+    }
 }
 
 fn refuse_used(vfs: &dyn Vfs, dir: &Path) -> Result<(), String> {

@@ -38,6 +38,7 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
     };
     let (heartbeat, election) = timing(values)?;
     let members = members(values, &name)?;
+    let founding_error = founding_error(values, &name, &members);
     Ok(Config {
         data_dir,
         encryption: encryption(values)?,
@@ -48,6 +49,7 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
         initial_advertise_peer_urls: values.urls("initial-advertise-peer-urls").to_vec(),
         advertise_client_urls: values.urls("advertise-client-urls").to_vec(),
         initial_cluster: members,
+        founding_error,
         initial_cluster_token: values.text("initial-cluster-token").into(),
         initial_cluster_state: match values.text("initial-cluster-state") {
             "existing" => ClusterState::Existing,
@@ -193,7 +195,7 @@ fn listen_urls(values: &Values, name: &str) -> Result<Vec<Url>, Invalid> {
     Ok(values.urls(name).to_vec())
 }
 
-/// The founding members, this one among them.
+/// The founding members.
 fn members(values: &Values, name: &str) -> Result<Vec<Member>, Invalid> {
     let advertised = values.urls("initial-advertise-peer-urls");
     // etcd's rule: with a name of its own and no --initial-cluster, a member founds a cluster of
@@ -228,21 +230,27 @@ fn members(values: &Values, name: &str) -> Result<Vec<Member>, Invalid> {
     for member in &mut members {
         member.peer_urls.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     }
+    Ok(members)
+}
+
+/// This member has to be among the founders, where it says that it is.
+fn founding_error(values: &Values, name: &str, members: &[Member]) -> Option<String> {
     let Some(own) = members.iter().find(|member| member.name == name) else {
-        return Err(Invalid::start(format!(
+        return Some(format!(
             "couldn't find local name {name:?} in the initial cluster configuration"
-        )));
+        ));
     };
     // One that joins has told its URLs to the cluster before it starts.
     let joins = values.text("initial-cluster-state") == "existing";
-    if !joins && own.peer_urls != advertised {
-        let all = |urls: &[Url]| urls.iter().map(Url::as_str).collect::<Vec<_>>().join(",");
-        let (listed, advertised) = (all(&own.peer_urls), all(advertised));
-        return Err(Invalid::start(format!(
-            "--initial-cluster has {name}={listed} but missing from --initial-advertise-peer-urls={advertised} (resolved urls: {advertised:?} != {listed:?})"
-        )));
+    let advertised = values.urls("initial-advertise-peer-urls");
+    if joins || own.peer_urls == advertised {
+        return None;
     }
-    Ok(members)
+    let all = |urls: &[Url]| urls.iter().map(Url::as_str).collect::<Vec<_>>().join(",");
+    let (listed, advertised) = (all(&own.peer_urls), all(advertised));
+    Some(format!(
+        "--initial-cluster has {name}={listed} but missing from --initial-advertise-peer-urls={advertised} (resolved urls: {advertised:?} != {listed:?})"
+    ))
 }
 
 fn auto_compaction(values: &Values) -> Result<AutoCompaction, Invalid> {

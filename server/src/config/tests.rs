@@ -230,16 +230,6 @@ fn wrong_command_lines_end_as_etcd_ends_them() {
             "enabling feature gate LeaseCheckpointPersist requires enabling feature gate LeaseCheckpoint",
         ),
         (
-            &["--name=b", "--initial-cluster=a=http://localhost:2380"],
-            1,
-            "couldn't find local name \"b\" in the initial cluster configuration",
-        ),
-        (
-            &["--initial-cluster=default=http://1.1.1.1:2380"],
-            1,
-            "--initial-cluster has default=http://1.1.1.1:2380 but missing from --initial-advertise-peer-urls=http://localhost:2380 (resolved urls: \"http://localhost:2380\" != \"http://1.1.1.1:2380\")",
-        ),
-        (
             &["--config-file=nowhere"],
             1,
             "open nowhere: no such file or directory",
@@ -247,6 +237,33 @@ fn wrong_command_lines_end_as_etcd_ends_them() {
     ];
     for (line, code, text) in cases {
         assert_eq!(refused(line), (*code, text.to_string()), "{line:?}");
+    }
+}
+
+#[test]
+fn what_forbids_founding_a_cluster_is_kept_for_when_one_is_founded() {
+    let cases: [(&[&str], Option<&str>); 4] = [
+        (&[], None),
+        (
+            &["--name=b", "--initial-cluster=a=http://localhost:2380"],
+            Some("couldn't find local name \"b\" in the initial cluster configuration"),
+        ),
+        (
+            &["--initial-cluster=default=http://1.1.1.1:2380"],
+            Some(
+                "--initial-cluster has default=http://1.1.1.1:2380 but missing from --initial-advertise-peer-urls=http://localhost:2380 (resolved urls: \"http://localhost:2380\" != \"http://1.1.1.1:2380\")",
+            ),
+        ),
+        (
+            &[
+                "--initial-cluster=default=http://1.1.1.1:2380",
+                "--initial-cluster-state=existing",
+            ],
+            None,
+        ),
+    ];
+    for (line, error) in cases {
+        assert_eq!(flags(line).founding_error.as_deref(), error, "{line:?}");
     }
 }
 

@@ -36,6 +36,9 @@ pub(crate) struct Versions {
 
 /// Finds this member among those of the running cluster. The error is etcd's text.
 pub(crate) async fn join(config: &Config) -> Result<Joined, String> {
+    if let Some(error) = &config.founding_error {
+        return Err(error.clone());
+    }
     refuse_duplicates(config)?;
     let mut own = data_dir::founders(config);
     // The order in which etcd compares them: of several reasons it tells the last.
@@ -48,12 +51,8 @@ pub(crate) async fn join(config: &Config) -> Result<Joined, String> {
         let told = describe(cluster_id, &members);
         return Err(format!("error validating peerURLs {told}: {error}"));
     }
-    let Some(local) = own.iter().find(|member| member.name == config.name) else {
-        return Err(format!(
-            "couldn't find local name {:?} in the initial cluster configuration",
-            config.name
-        ));
-    };
+    let local = own.iter().find(|member| member.name == config.name);
+    let local = local.expect("it is among those named, or founding would be an error");
     let others: Vec<&MemberInfo> = own.iter().filter(|member| member.id != local.id).collect();
     if !is_compatible(&others).await {
         return Err("incompatible with current running cluster".to_owned());

@@ -4,9 +4,15 @@
 mod errors;
 mod process;
 
+use std::sync::Arc;
+
 use process::{Cluster, Etcdctl, eventually};
+use server::config;
+use server::data_dir::{DataDir, Found};
+use storage::vfs::os::OsVfs;
 use testkit::Tools;
 
+const GONE: &str = "the member has been permanently removed from the cluster";
 const TOO_SOON: &str = "etcdserver: unhealthy cluster";
 
 #[test]
@@ -104,8 +110,27 @@ fn followers_pass_changes_on(cluster: &mut Cluster, ctl: &Etcdctl) {
         let refused = ctl.fails(&follower, &["member", "promote", id]);
         assert!(refused.contains(text), "{refused}");
     }
+    // Changes that come together through different members follow each other; none is dropped.
+    std::thread::scope(|scope| {
+        for at in 0..3 {
+            let url = cluster.client_url(at);
+            scope.spawn(move || {
+                let new = format!("http://127.0.0.1:{}", at + 1);
+                let add = ["member", "add", "x", "--learner", "--peer-urls", &new];
+                let refused = ctl.fails(&url, &add);
+                assert!(
+                    refused.contains("too many learner members in cluster"),
+                    "{refused}"
+                );
+            });
+        }
+    });
+    cluster.start(3, "existing", &[0, 1, 2, 3]);
     let removed = ctl.ok(&follower, &["member", "remove", &learner]);
     assert!(removed.contains("removed from cluster"), "{removed}");
+    assert!(cluster.wait_exit(3).success());
+    assert!(cluster.log(3).contains(GONE), "{}", cluster.log(3));
+    cluster.forget(3);
     let again = ctl.fails(&follower, &["member", "remove", &learner]);
     assert!(again.contains("etcdserver: member not found"), "{again}");
 }
@@ -167,14 +192,13 @@ fn the_leader_is_removed_for_good(cluster: &mut Cluster, ctl: &Etcdctl) {
         ctl.run(&other, &["put", "after", "1"]).is_ok()
     });
     assert!(cluster.wait_exit(gone).success());
-    let text = "the member has been permanently removed from the cluster";
-    assert!(cluster.log(gone).contains(text), "{}", cluster.log(gone));
+    assert!(cluster.log(gone).contains(GONE), "{}", cluster.log(gone));
     let error = cluster.try_start(gone, "existing", &[0, 1, 2]).unwrap_err();
     assert!(
         error.status.is_some_and(|status| status.success()),
         "{error}"
     );
-    assert!(error.log.contains(text), "{error}");
+    assert!(error.log.contains(GONE), "{error}");
     // Whoever is gone stays out, whatever it was told.
     let list = ctl.ok(&other, &["member", "list"]);
     assert_eq!(list.lines().count(), 2, "{list}");
@@ -198,11 +222,94 @@ fn one_of_two_goes_on_by_force(cluster: &mut Cluster, ctl: &Etcdctl) {
     }
     ctl.ok(&url, &["put", "alone", "1"]);
     // The one that was left behind finds nobody who wants it.
-    let text = "the member has been permanently removed from the cluster";
     let error = cluster.try_start(lost, "existing", &left).unwrap_err();
     assert!(
         error.status.is_some_and(|status| status.success()),
         "{error}"
     );
-    assert!(error.log.contains(text), "{error}");
+    assert!(error.log.contains(GONE), "{error}");
+}
+
+#[test]
+fn a_newcomer_gets_the_state_when_the_log_begins_later() {
+    let Some(tools) = Tools::or_skip("a newcomer behind the log") else {
+        return;
+    };
+    let mut cluster = Cluster::new(2);
+    let ctl = Etcdctl::new(&tools);
+    cluster.start_with(0, "new", &[0], &["--snapshot-catchup-entries=5"]);
+    let (first, second) = (cluster.client_url(0), cluster.client_url(1));
+    let write = |round: usize| {
+        for number in 0..20 {
+            ctl.ok(&first, &["put", &format!("{round}/{number}"), "1"]);
+        }
+    };
+    let arrives = |round: usize| {
+        eventually("the learner has what was written", || {
+            let last = format!("{round}/19");
+            ctl.run(&second, &["get", &last, "--consistency=s"])
+                .is_ok_and(|told| told.starts_with(&last))
+        });
+    };
+    write(0);
+    let url = cluster.peer_url(1);
+    ctl.ok(
+        &first,
+        &["member", "add", "m1", "--learner", "--peer-urls", &url],
+    );
+    cluster.start(1, "existing", &[0, 1]);
+    arrives(0);
+    assert!(cluster.log(1).contains("received database snapshot"));
+    cluster.kill(1);
+    write(1);
+    cluster.start(1, "existing", &[0, 1]);
+    arrives(1);
+    ctl.ok(&first, &["member", "promote", &ctl.id_of(&first, &url)]);
+    eventually("it votes", || {
+        ctl.run(&second, &["put", "both", "1"]).is_ok()
+    });
+    eventually("both have the same history", || {
+        let hashes = ctl.ok(&first, &["endpoint", "hashkv", "--cluster"]);
+        let hashes: Vec<&str> = hashes
+            .lines()
+            .filter_map(|l| l.split(", ").nth(1))
+            .collect();
+        hashes.len() == 2 && hashes[0] == hashes[1]
+    });
+}
+
+/// It was killed right after it had joined: it knows who it is, and nobody else.
+#[test]
+fn a_newcomer_that_knows_nobody_is_found_by_the_others() {
+    let Some(tools) = Tools::or_skip("a newcomer that knows nobody") else {
+        return;
+    };
+    let mut cluster = Cluster::new(2);
+    let ctl = Etcdctl::new(&tools);
+    cluster.start(0, "new", &[0]);
+    let first = cluster.client_url(0);
+    let url = cluster.peer_url(1);
+    ctl.ok(
+        &first,
+        &["member", "add", "m1", "--learner", "--peer-urls", &url],
+    );
+    let list = ctl.ok(&first, &["member", "list", "-w", "json"]);
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    let cluster_id = list["header"]["cluster_id"].as_u64().unwrap();
+    let members = list["members"].as_array().unwrap();
+    let own = members
+        .iter()
+        .find(|member| member["peerURLs"][0] == url.as_str());
+    let member_id = own.unwrap()["ID"].as_u64().unwrap();
+
+    let args = [format!("--data-dir={}", cluster.data_dir(1).display())];
+    let config = config::parse(&args, &[], &|path| panic!("{path} is not to be read")).unwrap();
+    let Found::Empty(empty) = DataDir::find(Arc::new(OsVfs), &config, 1).unwrap() else {
+        panic!("nobody started there yet");
+    };
+    drop(empty.join(member_id, cluster_id, Vec::new()).unwrap());
+
+    cluster.start(1, "existing", &[0, 1]);
+    let list = ctl.ok(&first, &["member", "list"]);
+    assert_eq!(list.matches("started").count(), 2, "{list}");
 }

@@ -67,6 +67,10 @@ impl Cluster {
         self.places[at].peer_url.clone()
     }
 
+    pub(crate) fn data_dir(&self, at: usize) -> PathBuf {
+        self.dir.path().join(&self.places[at].name)
+    }
+
     /// `--initial-cluster` with these places.
     pub(crate) fn listed(&self, with: &[usize]) -> String {
         let pair = |at: &usize| format!("{}={}", self.places[*at].name, self.places[*at].peer_url);
@@ -111,7 +115,7 @@ impl Cluster {
     ) -> Launch {
         let place = &self.places[at];
         Launch::program(program)
-            .data_dir(self.dir.path().join(&place.name))
+            .data_dir(self.data_dir(at))
             .flag(format!("--name={}", place.name))
             .flag(format!("--listen-peer-urls={}", place.peer_url))
             .flag(format!("--initial-advertise-peer-urls={}", place.peer_url))
