@@ -1,6 +1,7 @@
 //! A cluster that grows, changes and shrinks while it serves: three and more real processes, told
 //! what to do by `etcdctl`.
 
+mod churn;
 mod errors;
 mod process;
 

@@ -15,6 +15,7 @@ use super::process::{Cluster, eventually};
 const PATIENCE: Duration = Duration::from_secs(60);
 const A: &str = "http://127.0.0.1:9";
 const B: &str = "http://127.0.0.1:19";
+const C: &str = "http://127.0.0.1:29";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_of_the_members_are_refused_in_etcds_words() {
@@ -125,7 +126,8 @@ async fn answers(program: &Path) -> Vec<String> {
 
     let learner = asking.add(&[A], true).await;
     asking.add(&[B], true).await;
-    asking.add(&[A], false).await;
+    // Within a second the same URLs make the same id, and another error.
+    asking.add(&[A, C], false).await;
     asking.promote("one that never started", learner).await;
     asking.update("to another's", learner, &own_url).await;
     asking.update("to the learner's", own, A).await;
@@ -137,7 +139,7 @@ async fn answers(program: &Path) -> Vec<String> {
 
     let mut watch = watch_with_leader(&asking.client).await.unwrap();
     // From here on nobody can lead.
-    asking.add(&[A], false).await;
+    asking.add(&[C], false).await;
     asking.add(&[B], false).await;
     asking.add(&[B], true).await;
     asking.remove("the one that started", own).await;
