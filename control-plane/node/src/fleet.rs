@@ -83,6 +83,8 @@ struct Member {
     node: Option<Object>,
     /// The Lease is there, as far as is known.
     leased: bool,
+    /// Its renewals are at its own moment of the period.
+    in_turn: bool,
     /// The Node was deleted by somebody: as with a kubelet, it stays so.
     removed: bool,
 }
@@ -98,18 +100,13 @@ impl Fleet {
     /// Nodes to be registered.
     pub fn new(hosts: Vec<Host>, periods: Periods) -> Fleet {
         let mut queue = Queue::new(BACK_OFF);
-        let count = u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1);
-        for number in 0..hosts.len() {
-            queue.add(Job::Node(number));
-            // Leases are renewed one after the other, not all in one moment.
-            let share = periods.lease * u32::try_from(number).unwrap_or(0) / count;
-            queue.add_at(Job::Lease(number), share);
-        }
+        (0..hosts.len()).for_each(|number| queue.add(Job::Node(number)));
         let member = |host: Host| Member {
             pool: Pool::new(host.number),
             host,
             node: None,
             leased: false,
+            in_turn: false,
             removed: false,
         };
         let members: Vec<Member> = hosts.into_iter().map(member).collect();
@@ -254,10 +251,13 @@ impl Fleet {
                 self.members[at].removed = false;
                 let next = now.elapsed + self.periods.status;
                 self.queue.add_at(Job::Node(at), next);
+                if !self.members[at].in_turn {
+                    self.queue.add(Job::Lease(at));
+                }
             }
             Job::Lease(at) => {
                 self.members[*at].leased = true;
-                let next = now.elapsed + self.periods.lease;
+                let next = now.elapsed + self.until_renewal(*at);
                 self.queue.add_at(job.clone(), next);
             }
             // The answer is newer than what the informer told. If nothing changed there is
@@ -269,6 +269,20 @@ impl Fleet {
                     self.pod_applied(object);
                 }
             }
+        }
+    }
+
+    /// How long a lease that was written is left alone. The first time is shorter, by the node's
+    /// number: leases are renewed one after the other, not all in one moment.
+    fn until_renewal(&mut self, at: usize) -> Duration {
+        let count = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        let number = u32::try_from(at).unwrap_or(u32::MAX);
+        match std::mem::replace(&mut self.members[at].in_turn, true) {
+            true => self.periods.lease,
+            false => self
+                .periods
+                .lease
+                .mul_f64(f64::from(number + 1) / f64::from(count)),
         }
     }
 

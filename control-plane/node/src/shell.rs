@@ -123,3 +123,11 @@ fn now(start: Instant) -> Now {
         wall: api_client::now(),
     }
 }
+
+/// Whoever runs all parts in one process spawns them.
+#[cfg(test)]
+#[test]
+fn it_can_be_spawned() {
+    fn spawnable<F: Future + Send>(_: fn(kube::Client) -> F) {}
+    spawnable(|kube| run(kube, Config::default(), std::future::ready(())));
+}

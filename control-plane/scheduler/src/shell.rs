@@ -293,3 +293,11 @@ fn tell(client: Client, calls: Vec<Call>) -> BoxFuture<'static, Outcome> {
     }
     .boxed()
 }
+
+/// Whoever runs all parts in one process spawns them.
+#[cfg(test)]
+#[test]
+fn it_can_be_spawned() {
+    fn spawnable<F: Future + Send>(_: fn(kube::Client) -> F) {}
+    spawnable(|kube| run(kube, Config::default(), std::future::ready(())));
+}

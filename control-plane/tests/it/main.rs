@@ -11,4 +11,6 @@ mod cluster;
 mod http;
 mod kubectl;
 mod objects;
+mod parts;
+mod pods;
 mod watches;
