@@ -219,9 +219,12 @@ impl Authority {
         let name = admission::account(pod).map_err(|why| forbidden(&why))?;
         let Some(name) = name else { return Ok(()) };
         let account = find_account(api, namespace, &name).await.map_err(|error| {
+            let why = match error.code {
+                404 => format!("serviceaccount {name:?} not found"),
+                _ => error.message,
+            };
             forbidden(&format!(
-                "error looking up service account {namespace}/{name}: {}",
-                error.message
+                "error looking up service account {namespace}/{name}: {why}"
             ))
         })?;
         let volume = clock::generated_name(admission::VOLUME_PREFIX);
