@@ -10,7 +10,7 @@ use machinery::object;
 use machinery::schema::{self, Kind};
 use machinery::status::Status;
 use parking_lot::RwLock;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::{JoinError, JoinSet};
 
 use super::authenticate::Authenticator;
@@ -26,6 +26,8 @@ use crate::cache::Cursor;
 use crate::catalogue::{self, Storage};
 use crate::clock;
 
+/// The namespace of the cluster's own objects.
+const SYSTEM: &str = "kube-system";
 /// The kinds that the policy is made of, by their plurals.
 const POLICY: [&str; 4] = [
     "clusterroles",
@@ -55,6 +57,8 @@ pub enum Mode {
 pub struct Authority {
     authenticator: Authenticator,
     mode: Mode,
+    /// The certificate (PEM) that client certificates are signed with, if there is one.
+    client_authority: Option<String>,
     known: RwLock<Known>,
 }
 
@@ -66,18 +70,27 @@ struct Known {
 }
 
 impl Authority {
-    /// A gate that knows people by `authenticator`.
-    pub fn new(authenticator: Authenticator, mode: Mode) -> Authority {
+    /// A gate that knows people by `authenticator`. `client_authority` is the certificate (PEM)
+    /// that client certificates are signed with.
+    pub fn new(
+        authenticator: Authenticator,
+        mode: Mode,
+        client_authority: Option<String>,
+    ) -> Authority {
         Authority {
             authenticator,
             mode,
+            client_authority,
             known: RwLock::default(),
         }
     }
 
-    /// Stores the roles and bindings that every cluster begins with, and adds to them what is
-    /// missing.
+    /// Tells whom to believe, stores the roles and bindings that every cluster begins with, and
+    /// adds to them what is missing.
     async fn bootstrap(&self, api: &Api) -> Result<(), Status> {
+        if let Some(authority) = &self.client_authority {
+            tell_authority(api, authority).await?;
+        }
         if self.mode == Mode::AlwaysAllow {
             return Ok(());
         }
@@ -412,6 +425,36 @@ async fn find_account(api: &Api, namespace: &str, name: &str) -> Result<Arc<Valu
         }
     }
     api.get(kind, namespace, name).await
+}
+
+/// Writes down the authority of client certificates, where servers look for it that leave
+/// knowing people to this one.
+async fn tell_authority(api: &Api, authority: &str) -> Result<(), Status> {
+    let kind = schema::resource("", "v1", "configmaps").ok_or_else(Status::unknown_path)?;
+    let wanted = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "extension-apiserver-authentication", "namespace": SYSTEM },
+        "data": { "client-ca-file": authority },
+    });
+    for _ in 0..BOOTSTRAP_TRIES {
+        match api.create(kind, SYSTEM, wanted.clone()).await {
+            Err(error) if error.reason == "AlreadyExists" => {}
+            made => return made.map(|_| ()),
+        }
+        let stored = api.get(kind, SYSTEM, object::name(&wanted)).await?;
+        let data = ["data", "client-ca-file"];
+        if object::text(&stored, &data) == authority {
+            return Ok(());
+        }
+        let mut new = Value::clone(&stored);
+        object::set(&mut new, &data, authority.into());
+        match api.update(kind, SYSTEM, new).await {
+            Err(error) if error.code == 409 || error.code == 404 => {}
+            written => return written.map(|_| ()),
+        }
+    }
+    let why = "it is being changed all the time";
+    Err(Status::conflict("", kind.plural, object::name(&wanted), why))
 }
 
 /// Makes an object of the first policy, or adds to it what is missing.

@@ -81,8 +81,9 @@ impl Settings {
             issuer,
             anonymous: self.anonymous,
         };
+        let authority = pki.as_ref().map(|pki| pki.authority.clone());
         Ok(Setup {
-            authority: Authority::new(authenticator, self.mode),
+            authority: Authority::new(authenticator, self.mode, authority),
             pki,
             tls,
         })
