@@ -11,7 +11,7 @@ use testkit::Launch;
 
 use crate::http::{Answer, Call};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_stele-kube");
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_stele-kube");
 const READY_LINE: &str = "ready to serve the API address=";
 /// Generous: the machine may be busy building.
 pub(crate) const WITHIN: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ impl Cluster {
 
     /// On a store that runs already.
     pub(crate) fn on(store: testkit::Server) -> Cluster {
-        let (apiserver, address) = apiserver(&store.url());
+        let (apiserver, address) = apiserver(&store.url(), &[]);
         let home = tempfile::tempdir().unwrap();
         Cluster {
             address,
@@ -45,7 +45,7 @@ impl Cluster {
     pub(crate) fn restart_apiserver(&mut self) {
         self.apiserver.kill().unwrap();
         self.apiserver.wait().unwrap();
-        (self.apiserver, self.address) = apiserver(&self.store.url());
+        (self.apiserver, self.address) = apiserver(&self.store.url(), &[]);
     }
 
     /// A request of any kind.
@@ -102,9 +102,11 @@ impl Cluster {
     }
 }
 
-fn apiserver(store: &str) -> (Child, String) {
+/// Starts an apiserver with these further flags; where it is reached.
+pub(crate) fn apiserver(store: &str, flags: &[&str]) -> (Child, String) {
     let mut child = Command::new(BINARY)
         .args(["apiserver", "--bind=127.0.0.1:0", "--etcd-servers", store])
+        .args(flags)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -131,7 +133,7 @@ impl Drop for Cluster {
     }
 }
 
-fn told(output: &Output) -> String {
+pub(crate) fn told(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}{}", text(&output.stdout), text(&output.stderr))
 }

@@ -6,6 +6,7 @@
 )]
 
 mod apply;
+mod auth;
 mod bad_input;
 mod cluster;
 mod http;

@@ -454,7 +454,12 @@ async fn tell_authority(api: &Api, authority: &str) -> Result<(), Status> {
         }
     }
     let why = "it is being changed all the time";
-    Err(Status::conflict("", kind.plural, object::name(&wanted), why))
+    Err(Status::conflict(
+        "",
+        kind.plural,
+        object::name(&wanted),
+        why,
+    ))
 }
 
 /// Makes an object of the first policy, or adds to it what is missing.
