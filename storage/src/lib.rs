@@ -13,6 +13,7 @@ pub mod codec;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+pub mod inspect;
 pub mod mvcc;
 pub mod seal;
 mod sync;

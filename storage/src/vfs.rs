@@ -10,6 +10,7 @@
 
 pub mod os;
 pub mod sim;
+pub mod untouched;
 
 use std::borrow::Cow;
 use std::fmt;

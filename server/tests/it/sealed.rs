@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use etcd_api::Client;
@@ -49,6 +50,21 @@ async fn count(server: &Server) -> i64 {
     });
     assert_eq!(values.count() as i64, answer.count);
     answer.count
+}
+
+/// Exit code and all that is said.
+fn inspect(data: &Path, keys: &Path) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_stele"))
+        .args(["utl", "inspect"])
+        .arg(data)
+        .arg(format!("--encryption-key-file={}", keys.display()))
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
 }
 
 /// Files below `dir` that hold the secret.
@@ -114,6 +130,23 @@ async fn keys_are_turned_on_rotated_and_refused_and_no_file_tells_a_secret() {
     );
     assert_eq!(leaks(&data), Vec::<String>::new());
     server.kill();
+    let (code, text) = inspect(&data, &keys);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("new data under key 2; older data perhaps under no key"),
+        "{text}"
+    );
+    assert!(text.contains("verified: all of it is whole"), "{text}");
+    let pages = data.join("member/store/pages");
+    let whole = fs::read(&pages).unwrap();
+    let mut rotten = whole.clone();
+    rotten[100] ^= 1;
+    rotten[4196] ^= 1;
+    fs::write(&pages, &rotten).unwrap();
+    let (code, text) = inspect(&data, &keys);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("pages is damaged at byte 0"), "{text}");
+    fs::write(&pages, &whole).unwrap();
 
     // Key 1 is superfluous, key 2 is not.
     let before = fs::read(data.join("member/keys")).unwrap();

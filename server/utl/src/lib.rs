@@ -10,6 +10,7 @@ mod command;
 mod defrag;
 mod file;
 mod hashkv;
+mod inspect;
 mod print;
 mod status;
 
@@ -61,6 +62,8 @@ pub struct Failure {
 
 /// etcdutl's exit codes.
 pub const EXIT_ERROR: u8 = 1;
+/// Of `inspect`: it came to its end, and something is damaged.
+pub const EXIT_DAMAGED: u8 = 2;
 pub const EXIT_BAD_FEATURE: u8 = 4;
 pub const EXIT_BAD_ARGS: u8 = 128;
 

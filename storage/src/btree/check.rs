@@ -11,15 +11,26 @@ use super::pages::{FIRST_UNIT, View};
 use super::tree::Tree;
 use crate::{Error, Result};
 
-pub(super) fn check(file: &PageFile, trees: &[&Tree]) -> Result<()> {
+/// Pages of a tree on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PageCounts {
+    pub leaves: u64,
+    pub branches: u64,
+    pub units: u64,
+}
+
+pub(super) fn check(file: &PageFile, trees: &[&Tree]) -> Result<Vec<PageCounts>> {
     let space = file.space.as_ref().expect("no checkpoint under way");
     let mut walk = Walk {
         file,
         taken: vec![false; space.units() as usize],
+        counts: PageCounts::default(),
     };
+    let mut counts = Vec::with_capacity(trees.len());
     walk.take(0, FIRST_UNIT)?;
     for tree in trees {
         walk.tree(tree)?;
+        counts.push(std::mem::take(&mut walk.counts));
     }
     if let Some(list) = file.meta.free_list {
         walk.take(list.id, list.units as u64)?;
@@ -35,13 +46,15 @@ pub(super) fn check(file: &PageFile, trees: &[&Tree]) -> Result<()> {
     assert_eq!(free, space.free_units(), "the sum of what is free");
     match walk.taken.iter().position(|taken| !taken) {
         Some(unit) => Err(walk.error(unit as u64, "unit neither used nor free")),
-        None => Ok(()),
+        None => Ok(counts),
     }
 }
 
 struct Walk<'f> {
     file: &'f PageFile,
     taken: Vec<bool>,
+    /// Of the tree walked.
+    counts: PageCounts,
 }
 
 /// What a node's entries add up to.
@@ -71,6 +84,15 @@ impl<'f> Walk<'f> {
         Ok(())
     }
 
+    fn take_page(&mut self, page: PageRef, level: u8) -> Result<()> {
+        self.counts.units += u64::from(page.units);
+        match level {
+            0 => self.counts.leaves += 1,
+            _ => self.counts.branches += 1,
+        }
+        self.take(page.id, page.units.into())
+    }
+
     fn tree(&mut self, tree: &Tree) -> Result<()> {
         let sums = match &tree.root {
             None => Sums::default(),
@@ -93,7 +115,7 @@ impl<'f> Walk<'f> {
     ) -> Result<Sums> {
         // Reading checks that the reference lies in the file; only then is it counted.
         let image = self.file.writer.pages.read_again(page, &tree.kind, level)?;
-        self.take(page.id, page.units as u64)?;
+        self.take_page(page, level)?;
         let view = View {
             image,
             children: &[],
@@ -120,7 +142,7 @@ impl<'f> Walk<'f> {
             if !same || Page(&image).count() != node.page().count() {
                 return Err(self.error(page.id, "differs from its node in memory"));
             }
-            self.take(page.id, page.units as u64)?;
+            self.take_page(*page, level)?;
             unit = page.id;
         }
         self.node(tree, &View::of(node), unit, from, to)

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
+use super::check::PageCounts;
 use super::checkpoint::{CheckpointDone, CheckpointJob, Output, Retired};
 use super::meta::Meta;
 use super::page::UNIT;
@@ -309,7 +310,7 @@ impl PageFile {
 
     /// Walks everything reachable and all free lists; an error names the first thing wrong. Only
     /// while no checkpoint runs.
-    pub(crate) fn check(&self, trees: &[&Tree]) -> Result<()> {
+    pub(crate) fn check(&self, trees: &[&Tree]) -> Result<Vec<PageCounts>> {
         check::check(self, trees)
     }
 }

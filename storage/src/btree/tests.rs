@@ -128,7 +128,7 @@ impl Bench {
 
     pub(super) fn check(&self) -> Result<()> {
         let trees: Vec<&Tree> = self.trees.iter().collect();
-        self.file.check(&trees)
+        self.file.check(&trees).map(|_| ())
     }
 }
 

@@ -2,7 +2,7 @@
 //! means.
 
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::compact::Compaction;
@@ -13,6 +13,7 @@ use super::relocate::Relocation;
 use super::reseal::Walk;
 use super::{Applied, CompactProgress, Options, Root, Stats, Write, load};
 use crate::btree::{self, KeyOrder, PageFile, Tree, TreeKind};
+use crate::inspect::TreeFound;
 use crate::vfs::Vfs;
 use crate::{Error, Result};
 
@@ -264,8 +265,27 @@ impl Store {
     /// Walks all pages and free lists; an error names the first thing wrong. Only while no
     /// checkpoint runs.
     pub fn check(&self) -> Result<()> {
+        self.trees_found().map(|_| ())
+    }
+
+    /// As `check`; says what each tree takes.
+    pub(crate) fn trees_found(&self) -> Result<Vec<TreeFound>> {
         let trees = [&self.root.keys, &self.root.revisions, &self.root.side];
-        self.file.check(&trees)
+        let counts = self.file.check(&trees)?;
+        let found = trees.iter().zip(counts).zip(["keys", "revisions", "side"]);
+        let found = found.map(|((tree, counts), name)| TreeFound {
+            name,
+            entries: tree.len(),
+            leaves: counts.leaves,
+            branches: counts.branches,
+            bytes: counts.units * btree::UNIT as u64,
+        });
+        Ok(found.collect())
+    }
+
+    /// The page file of a store in `dir`.
+    pub(crate) fn path_in(dir: &Path) -> PathBuf {
+        dir.join(FILE_NAME)
     }
 }
 

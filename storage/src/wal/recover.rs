@@ -55,6 +55,9 @@ pub(super) struct Segment {
     pub(super) path: PathBuf,
     /// Of the records appended here; repeated ones do not count.
     pub(super) highest: Option<u64>,
+    /// Index of the first of them, and how many there are.
+    pub(super) lowest: Option<u64>,
+    pub(super) records: u64,
     /// Ids of the keys that its records are sealed under; 0: some are clear.
     pub(super) keys: BTreeSet<u32>,
 }
@@ -190,6 +193,8 @@ fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
                 bytes,
                 path,
                 highest: None,
+                lowest: None,
+                records: 0,
                 keys: BTreeSet::new(),
             }),
         }
@@ -420,6 +425,8 @@ impl Walk {
         })?;
         if !repeated {
             self.segment.highest = self.segment.highest.max(Some(head.index));
+            self.segment.lowest = self.segment.lowest.or(Some(head.index));
+            self.segment.records += 1;
             found.highest = found.highest.max(head.index);
         }
         found.recovery.records += 1;

@@ -1,0 +1,123 @@
+//! Looking at the files of a member while no server runs on them: everything is read and verified,
+//! nothing is changed. Knows the files as log and store do, not what users make of them.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::mvcc::{Applied, Options, Store};
+use crate::seal::{KeyFile, Seal};
+use crate::vfs::Vfs;
+use crate::vfs::untouched::Untouched;
+use crate::wal::{self, LogFound};
+use crate::{Error, Result};
+
+/// Where the files of a member are.
+#[derive(Clone, Debug)]
+pub struct Places {
+    pub keys: PathBuf,
+    pub store: PathBuf,
+    pub log: PathBuf,
+}
+
+/// What was found, as far as it could be read.
+#[derive(Debug, Default)]
+pub struct Inspection {
+    /// The active key and those that older data may be under; `None`: nothing is sealed.
+    pub keys: Option<(u32, Vec<u32>)>,
+    pub store: Option<StoreFound>,
+    pub log: Option<LogFound>,
+    /// All that is wrong. Each names its file and place.
+    pub damage: Vec<Error>,
+}
+
+#[derive(Clone, Debug)]
+pub struct StoreFound {
+    pub revision: i64,
+    /// -1: never.
+    pub compacted: i64,
+    pub applied: Applied,
+    pub file_bytes: u64,
+    pub in_use_bytes: u64,
+    pub trees: Vec<TreeFound>,
+}
+
+/// Pages of one tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeFound {
+    pub name: &'static str,
+    pub entries: u64,
+    pub leaves: u64,
+    pub branches: u64,
+    pub bytes: u64,
+}
+
+impl Inspection {
+    /// Nothing is wrong.
+    pub fn is_whole(&self) -> bool {
+        self.damage.is_empty()
+    }
+}
+
+/// Reads everything. An error says why nothing could be inspected: missing keys, or a disk that
+/// fails; damage is part of the result.
+pub fn inspect(vfs: Arc<dyn Vfs>, places: &Places, keys: Option<&KeyFile>) -> Result<Inspection> {
+    let vfs: Arc<dyn Vfs> = Arc::new(Untouched(vfs));
+    let mut found = Inspection::default();
+    let Some(seal) = found.take(Seal::open(vfs.clone(), &places.keys, keys, false))? else {
+        return Ok(found);
+    };
+    found.keys = seal.as_ref().map(|seal| (seal.active(), seal.others()));
+    let store = inspect_store(&vfs, &places.store, seal.clone(), &mut found)?;
+    found.store = store;
+    let log = wal::inspect(&*vfs, &places.log, seal);
+    found.log = found.take(log)?;
+    Ok(found)
+}
+
+impl Inspection {
+    /// Damage is noted, what else went wrong ends the inspection.
+    fn take<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Ok(found) => Ok(Some(found)),
+            Err(error @ Error::Corrupt { .. }) => {
+                self.damage.push(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn inspect_store(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    seal: Option<Arc<Seal>>,
+    found: &mut Inspection,
+) -> Result<Option<StoreFound>> {
+    let path = Store::path_in(dir);
+    if !vfs.exists(&path).map_err(Error::io("look for", &path))? {
+        found
+            .damage
+            .push(Error::corrupt(&path, 0, "there is no page file"));
+        return Ok(None);
+    }
+    let Some(store) = found.take(Store::open(vfs.clone(), dir, Options { seal }))? else {
+        return Ok(None);
+    };
+    if let Some(flaw) = store.fallback() {
+        found.damage.push(Error::corrupt(&path, 0, flaw));
+    }
+    let trees = found.take(store.trees_found())?.unwrap_or_default();
+    let (root, stats) = (store.root(), store.stats());
+    Ok(Some(StoreFound {
+        revision: root.revision(),
+        compacted: root.compacted(),
+        applied: root.applied(),
+        file_bytes: stats.file_bytes,
+        in_use_bytes: stats.in_use_bytes,
+        trees,
+    }))
+}

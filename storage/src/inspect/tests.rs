@@ -1,0 +1,193 @@
+//! Every bit of every file: flipping it does no harm, or is told with its place.
+
+use std::ops::ControlFlow;
+
+use super::*;
+use crate::mvcc::{KeyRange, Want};
+use crate::seal::sample;
+use crate::vfs::sim::SimVfs;
+use crate::wal::Wal;
+
+const ENTRIES: u64 = 60;
+const ENTRY: u8 = 1;
+
+/// Bits from one flipped to the next: a prime, so that all places of pages and sectors have their
+/// turn. `STELE_FLIP_STRIDE=1` flips all there are.
+const STRIDE: u64 = 2477;
+
+/// No page of the small store is longer.
+const RUN_BYTES_MAX: u64 = 16 << 10;
+
+fn places() -> Places {
+    Places {
+        keys: "/member/keys".into(),
+        store: "/member/store".into(),
+        log: "/member/log".into(),
+    }
+}
+
+/// Opens what is there as a server does, and tells all that clients can see.
+fn seen(vfs: &SimVfs) -> Result<Vec<String>> {
+    let (store, _) = open(vfs)?;
+    let mut seen = Vec::new();
+    let root = store.root();
+    root.range(KeyRange::ALL, 0, Want::Values, &mut |item| {
+        seen.push(format!("{item:?}"));
+        ControlFlow::Continue(())
+    })?;
+    root.changes(1, root.revision(), &mut |change| {
+        seen.push(format!("{change:?}"));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    seen.push(format!("{:?}", root.applied()));
+    Ok(seen)
+}
+
+fn open(vfs: &SimVfs) -> Result<(Store, Wal)> {
+    let seal = sample::keys_of(vfs)?;
+    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let options = Options { seal: seal.clone() };
+    let mut store = Store::open(shared.clone(), &places().store, options)?;
+    let options = wal::Options {
+        segment_bytes: 8 << 10,
+        seed: 5,
+        seal,
+    };
+    let (log, _) = Wal::open(shared, &places().log, options, &mut |record| {
+        if record.kind == ENTRY && record.index > store.root().applied().index {
+            put(&mut store, record.index, record.payload)?;
+        }
+        Ok(())
+    })?;
+    Ok((store, log))
+}
+
+fn put(store: &mut Store, index: u64, value: &[u8]) -> Result<()> {
+    let key = format!("name/{:02}", index * 7 % 40);
+    let applied = Applied { index, term: 1 };
+    store.write(applied).put(key.as_bytes(), value, 0)
+}
+
+/// Two checkpoints, some free pages, some log behind them, a spare.
+fn small_store(sealed: bool) -> SimVfs {
+    let vfs = SimVfs::new(3);
+    vfs.create_dir_all(Path::new("/member")).unwrap();
+    if sealed {
+        sample::give_key(&vfs);
+    }
+    let (mut store, mut log) = open(&vfs).unwrap();
+    for index in 1..=ENTRIES {
+        let value = vec![index as u8; 100 + index as usize * 10];
+        log.append(ENTRY, index, &[&value]);
+        log.append_carried(2, index, &[b"state"]);
+        log.write().unwrap();
+        log.sync().unwrap();
+        put(&mut store, index, &value).unwrap();
+        if index % 25 == 0 {
+            let job = store.begin_checkpoint().unwrap();
+            let behind = store.finish_checkpoint(job.run().unwrap());
+            log.drop_before(behind + 1).unwrap();
+        }
+    }
+    vfs.process_killed()
+}
+
+fn files(vfs: &SimVfs) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for dir in [Path::new("/member"), &places().store, &places().log] {
+        let names = vfs.list(dir).unwrap();
+        let paths = names.iter().map(|name| dir.join(name));
+        files.extend(paths.filter(|path| vfs.contents(path).is_some()));
+    }
+    files
+}
+
+fn inspected(vfs: &SimVfs, sealed: bool) -> Inspection {
+    let keys = sample::key_file(&[1]);
+    inspect(Arc::new(vfs.clone()), &places(), sealed.then_some(&keys)).unwrap()
+}
+
+/// Whether the error says where the byte is.
+fn tells(error: &Error, file: &Path, byte: u64) -> bool {
+    match error {
+        // Of a page that a meta refers to, the place is in the text.
+        Error::Corrupt { path, offset, what } => {
+            let near = *offset <= byte && byte < offset + RUN_BYTES_MAX;
+            path == file && (near || what.contains("meta page") || what.contains("slot"))
+        }
+        _ => false,
+    }
+}
+
+fn flip_everywhere(sealed: bool) {
+    let stride = std::env::var("STELE_FLIP_STRIDE");
+    let stride = stride.map_or(STRIDE, |text| text.parse().expect("a number"));
+    let whole = small_store(sealed);
+    let expected = seen(&whole.process_killed()).unwrap();
+    let found = inspected(&whole, sealed);
+    assert!(found.is_whole(), "{:?}", found.damage);
+    let (mut flips, mut refused, mut noticed) = (0u64, 0, 0);
+    for file in files(&whole) {
+        let bits = whole.contents(&file).unwrap().len() as u64 * 8;
+        for bit in (0..bits).step_by(stride as usize) {
+            let rotten = whole.process_killed();
+            rotten.flip(&file, bit);
+            let place = format!("bit {bit} of {}", file.display());
+            flips += 1;
+            let damage = inspected(&rotten, sealed).damage;
+            noticed += u64::from(!damage.is_empty());
+            for error in &damage {
+                assert!(tells(error, &file, bit / 8), "{place}: {error}");
+            }
+            match seen(&rotten) {
+                Ok(seen) => assert!(seen == expected, "{place}: other data"),
+                Err(error) => {
+                    refused += 1;
+                    assert!(tells(&error, &file, bit / 8), "{place}: {error}");
+                    assert!(!damage.is_empty(), "{place}: the inspector missed {error}");
+                }
+            }
+        }
+    }
+    println!("{flips} bits flipped: {noticed} noticed, {refused} of them fatal, no wrong data");
+    assert!(
+        noticed > flips / 8 && refused > 0,
+        "{flips} {noticed} {refused}"
+    );
+}
+
+#[test]
+fn any_flipped_bit_is_harmless_or_told_with_its_place() {
+    flip_everywhere(false);
+}
+
+#[test]
+fn any_flipped_bit_of_a_sealed_store_is_harmless_or_told_with_its_place() {
+    flip_everywhere(true);
+}
+
+#[test]
+fn inspection_tells_what_is_there_and_changes_nothing() {
+    let vfs = small_store(true);
+    let before: Vec<_> = files(&vfs).iter().map(|path| vfs.contents(path)).collect();
+    let calls = vfs.calls();
+    let found = inspected(&vfs, true);
+    assert!(found.is_whole(), "{:?}", found.damage);
+    assert_eq!(found.keys, Some((1, vec![])));
+    let store = found.store.unwrap();
+    assert_eq!(store.applied.index, 50);
+    assert_eq!(store.revision, 51);
+    let entries: Vec<u64> = store.trees.iter().map(|tree| tree.entries).collect();
+    assert_eq!(entries, [50, 50, 0]);
+    let log = found.log.unwrap();
+    assert_eq!(log.segments.last().unwrap().highest, Some(ENTRIES));
+    assert!(log.segments.iter().all(|segment| segment.keys == [1]));
+    // Another first key in the file would begin a rotation in a server.
+    let keys = sample::key_file(&[2, 1]);
+    inspect(Arc::new(vfs.clone()), &places(), Some(&keys)).unwrap();
+    let error = inspect(Arc::new(vfs.clone()), &places(), None).unwrap_err();
+    assert!(error.to_string().contains("no keys are given"), "{error}");
+    assert_eq!(vfs.calls(), calls, "nothing is changed");
+    let after: Vec<_> = files(&vfs).iter().map(|path| vfs.contents(path)).collect();
+    assert!(before == after);
+}

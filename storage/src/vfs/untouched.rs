@@ -1,0 +1,89 @@
+//! A file system that is only looked at: what would change it is taken and forgotten, so that code
+//! which tidies up as it opens can be used by an inspector. Knows nothing of what is stored.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{File, Lock, Map, Open, Vfs};
+
+/// Another file system, and nothing done to it.
+#[derive(Clone, Debug)]
+pub struct Untouched(pub Arc<dyn Vfs>);
+
+impl Vfs for Untouched {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        match how {
+            Open::Existing => {
+                let file = self.0.open(path, how)?;
+                Ok(Arc::new(UntouchedFile(Some(file))))
+            }
+            Open::New => Ok(Arc::new(UntouchedFile(None))),
+        }
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.0.exists(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.0.list(dir)
+    }
+
+    fn create_dir_all(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.0.lock(path)
+    }
+}
+
+/// `None`: a new one, which nobody will ever see.
+#[derive(Debug)]
+struct UntouchedFile(Option<Arc<dyn File>>);
+
+impl UntouchedFile {
+    fn file(&self) -> io::Result<&dyn File> {
+        let file = self.0.as_deref();
+        file.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
+    }
+}
+
+impl File for UntouchedFile {
+    fn len(&self) -> io::Result<u64> {
+        self.file().map_or(Ok(0), File::len)
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file()?.read_at(buf, offset)
+    }
+
+    fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn map(&self, len: u64) -> io::Result<Arc<dyn Map>> {
+        self.file()?.map(len)
+    }
+}
