@@ -97,6 +97,8 @@ pub(crate) struct Clients {
     last_lease: i64,
     /// Nanoseconds between an answer and the next request.
     thinks: u64,
+    /// Most of what clients do is to keep few leases alive, for as long as they can.
+    keepers: bool,
     admission: Admission,
     healed_at: Option<u64>,
     /// Hosts that have not answered a read since the healing.
@@ -118,6 +120,7 @@ impl Clients {
             committed: BTreeMap::new(),
             last_value: 0,
             last_lease: 0,
+            keepers: rng.chance(400),
             thinks: *rng.pick(&[2 * MILLI, 10 * MILLI, 40 * MILLI]),
             admission: Admission::new(IN_FLIGHT_MAX),
             healed_at: None,
@@ -191,12 +194,15 @@ impl Clients {
     /// What `client` does next.
     fn choose(&mut self, client: usize, revision: i64) -> Ask {
         let leases = self.clients[client].leases.clone();
+        if self.keepers && self.rng.chance(600) {
+            return match self.rng.pick(&[None, leases.first(), leases.last()]) {
+                Some(lease) => Ask::KeepAlive { lease: **lease },
+                None if leases.len() < 2 => self.grant(),
+                None => self.choose_operation(client),
+            };
+        }
         match self.rng.below(100) {
-            0..4 => {
-                self.last_lease += 1;
-                let (id, ttl) = (self.last_lease, self.rng.between(1, 6) as i64);
-                Ask::Grant { id, ttl }
-            }
+            0..4 => self.grant(),
             4..8 if !leases.is_empty() => Ask::Attach {
                 lease: *self.rng.pick(&leases),
             },
@@ -213,6 +219,12 @@ impl Clients {
             }
             _ => self.choose_operation(client),
         }
+    }
+
+    fn grant(&mut self) -> Ask {
+        self.last_lease += 1;
+        let (id, ttl) = (self.last_lease, self.rng.between(1, 6) as i64);
+        Ask::Grant { id, ttl }
     }
 
     fn choose_operation(&mut self, client: usize) -> Ask {

@@ -1,6 +1,9 @@
 //! A machine: its disk outlives the processes on it, its clock and its bad days are its own.
 
+use std::path::Path;
+
 use raft::NodeId;
+use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
 use crate::clock::Clock;
@@ -62,6 +65,11 @@ impl Host {
 
     pub(crate) fn is_up(&self) -> bool {
         self.process.is_some()
+    }
+
+    /// Its process is about to find out.
+    pub(crate) fn disk_has_failed(&self) -> bool {
+        self.disk.exists(Path::new("/")).is_err()
     }
 
     /// The process is gone; the disk is as the next one finds it.

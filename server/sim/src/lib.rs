@@ -40,6 +40,8 @@ pub struct Options {
     pub aloud: bool,
     /// A bug put in on purpose.
     pub canary: Option<Canary>,
+    /// The one kind of fault there is to be, by name.
+    pub only: Option<&'static str>,
 }
 
 /// A promise that was broken.

@@ -8,10 +8,14 @@ const USAGE: &str = "\
 cargo sim --seed N              one run, with its trace
 cargo sim --seeds N [--from N]  so many runs from there on (0), and figures
           --quiet               no trace
+          --only FAULT          with this one kind of fault; a wrong name tells all of them
 ";
 
 /// One of so many seeds is run twice, to see that it is the same both times.
 const TWICE_EVERY: u64 = 20;
+
+/// Whoever runs many wants to see that it goes on.
+const TELL_EVERY: u64 = 500;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -19,10 +23,18 @@ fn main() -> ExitCode {
         let at = arguments.iter().position(|argument| argument == name)?;
         arguments.get(at + 1)?.parse().ok()
     };
+    let text = |name: &str| -> Option<&'static str> {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        Some(&*arguments.get(at + 1)?.clone().leak())
+    };
+    let options = Options {
+        only: text("--only"),
+        ..Options::default()
+    };
     let aloud = !arguments.iter().any(|argument| argument == "--quiet");
     match (number("--seed"), number("--seeds")) {
-        (Some(seed), _) => one(seed, aloud),
-        (None, Some(seeds)) => many(number("--from").unwrap_or(0), seeds),
+        (Some(seed), _) => one(seed, Options { aloud, ..options }),
+        (None, Some(seeds)) => many(number("--from").unwrap_or(0), seeds, options),
         (None, None) => {
             eprint!("{USAGE}");
             ExitCode::from(2)
@@ -30,11 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn one(seed: u64, aloud: bool) -> ExitCode {
-    let options = Options {
-        aloud,
-        ..Options::default()
-    };
+fn one(seed: u64, options: Options) -> ExitCode {
     match sim::run(seed, options) {
         Ok(figures) => {
             println!("{figures:#?}");
@@ -47,13 +55,16 @@ fn one(seed: u64, aloud: bool) -> ExitCode {
     }
 }
 
-fn many(from: u64, seeds: u64) -> ExitCode {
+fn many(from: u64, seeds: u64, options: Options) -> ExitCode {
     // A panic is told with its seed below; its own words come in between.
     let (mut total, mut failed) = (Figures::default(), Vec::new());
     for seed in from..from + seeds {
+        if seed > from && (seed - from).is_multiple_of(TELL_EVERY) {
+            println!("up to seed {seed}: {total}");
+        }
         let run = match seed % TWICE_EVERY {
-            0 => sim::run_twice(seed, Options::default()),
-            _ => sim::run(seed, Options::default()),
+            0 => sim::run_twice(seed, options),
+            _ => sim::run(seed, options),
         };
         match run {
             Ok(figures) => total += figures,

@@ -60,10 +60,18 @@ pub(crate) struct Nemesis {
 }
 
 impl Nemesis {
-    pub(crate) fn new(mut rng: Rng) -> Nemesis {
+    /// `only`: the name of the one fault there is to be.
+    pub(crate) fn new(mut rng: Rng, only: Option<&str>) -> Nemesis {
         let kept = *rng.pick(&[150, 400, 700, 1000]);
         let mut faults: Vec<Fault> = FAULTS.into_iter().filter(|_| rng.chance(kept)).collect();
         faults.push(Fault::Mend);
+        if let Some(only) = only {
+            faults = FAULTS
+                .into_iter()
+                .filter(|fault| format!("{fault:?}") == only)
+                .collect();
+            assert!(!faults.is_empty(), "there are {FAULTS:?}");
+        }
         Nemesis {
             faults,
             between: *rng.pick(&[150 * MILLI, 500 * MILLI, 1500 * MILLI]),

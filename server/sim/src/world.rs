@@ -239,7 +239,7 @@ impl World {
         let net = Net::new(rng.fork());
         let clients = Clients::new(rng.fork(), members);
         let watchers = Watchers::new(rng.fork(), members);
-        let nemesis = Nemesis::new(rng.fork());
+        let nemesis = Nemesis::new(rng.fork(), options.only);
         World {
             now: SECOND,
             rng,

@@ -22,8 +22,7 @@ impl World {
         };
         let mut bytes = match stream(form, message, view) {
             Ok(bytes) => bytes,
-            // Its disk has begun to fail.
-            Err(_) if self.hosts[host].crash_to_come.is_some() => return Ok(()),
+            Err(_) if self.hosts[host].disk_has_failed() => return Ok(()),
             Err(what) => return Err(("agreement", what)),
         };
         if self.rng.chance(100) {
