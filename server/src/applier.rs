@@ -63,7 +63,8 @@ pub struct Applier {
     reader: Reader,
     lessor: Lessor,
     hub: HubHandle,
-    leading: bool,
+    /// The term that this member leads.
+    leading: Option<raft::Term>,
     /// Entries through here were in the log when this run began. Their compactions leave no
     /// digest: etcd's do not survive a restart either.
     replayed_through: u64,
@@ -102,6 +103,8 @@ pub struct ApplyEffects {
     pub advanced: Option<i64>,
     /// Server-made requests for the log: expired leases, checkpoints of leases.
     pub proposals: Vec<Request>,
+    /// The term whose leader makes the proposals; they are void in any other. 0: no leader.
+    pub term: raft::Term,
     pub checkpoint: Option<CheckpointJob>,
     pub sync: Option<SyncJob>,
     pub drop_log_before: Option<u64>,
@@ -162,7 +165,7 @@ impl Applier {
             state,
             lessor,
             hub,
-            leading: false,
+            leading: None,
             replayed_through,
             installing: None,
             pace: Pace::default(),
@@ -198,7 +201,7 @@ impl Applier {
             return Some(now);
         }
         let reseal = self.resealer.wake_at(now, self.checkpoint_running);
-        let lessor = self.leading.then(|| self.lessor.next_wake()).flatten();
+        let lessor = self.leading.and_then(|_| self.lessor.next_wake());
         let chores = match self.checkpoint_running {
             true => None,
             false if self.state.store.is_releasing() => Some(now),
@@ -226,7 +229,7 @@ impl Applier {
                 }
                 ApplyEvent::Reads { index, slots } => self.waiting_reads.push((index, slots)),
                 ApplyEvent::Leading(leading) => {
-                    if leading && !self.leading {
+                    if leading.is_some() && leading != self.leading {
                         self.take_over_leases(now)?;
                     }
                     self.leading = leading;
@@ -256,7 +259,8 @@ impl Applier {
         if revision != revision_before {
             effects.advanced = Some(revision);
         }
-        if self.leading {
+        effects.term = self.leading.unwrap_or(0);
+        if self.leading.is_some() {
             self.run_lessor(now, effects);
         }
         self.answer_reads(effects);

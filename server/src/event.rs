@@ -124,6 +124,8 @@ pub struct Proposal {
     pub request: Request,
     pub data: Bytes,
     pub reply: Option<ReplySlot>,
+    /// Made by the leader of this term, and void when that leads no more: it is never sent on.
+    pub term: Option<raft::Term>,
 }
 
 /// The member actor's inbox.
@@ -219,8 +221,8 @@ pub enum ApplyEvent {
         index: u64,
         slots: Vec<ReplySlot>,
     },
-    /// Leadership won or lost: only a leader lets leases expire.
-    Leading(bool),
+    /// The term that this member leads, if it does: only a leader lets leases expire.
+    Leading(Option<raft::Term>),
     /// To be answered once the space that nothing needs is back.
     Defragment(ReplySlot),
     /// To be put in the place of all there is.

@@ -352,7 +352,14 @@ impl Member {
         self.forwarded.remove(&Request::id_of(&entry.data)?)
     }
 
-    fn propose(&mut self, now: Now, proposals: Vec<Proposal>, effects: &mut MemberEffects) {
+    fn propose(&mut self, now: Now, mut proposals: Vec<Proposal>, effects: &mut MemberEffects) {
+        // A leader that was stopped finds leases expired that the next one has seen renewed.
+        let status = self.raft.status();
+        let leads = (status.role == RoleKind::Leader).then_some(status.term);
+        proposals.retain(|proposal| proposal.term.is_none() || proposal.term == leads);
+        if proposals.is_empty() {
+            return;
+        }
         let data = proposals
             .iter()
             .map(|p| raft::Proposal::normal(p.data.clone()))
@@ -396,6 +403,7 @@ impl Member {
                     request,
                     data,
                     reply,
+                    ..
                 } in proposals
                 {
                     if let Some(id) = Request::id_of(&data) {

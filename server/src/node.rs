@@ -160,6 +160,7 @@ impl Node {
             request,
             data,
             reply: Some(slot),
+            term: None,
         };
         post(&self.0.member, MemberEvent::Propose(proposal))?;
         self.wait(reply).await
@@ -260,6 +261,13 @@ impl Node {
             call,
             LeaseCall::KeepAlive { .. } | LeaseCall::TimeToLive { .. }
         );
+        if let LeaseCall::KeepAlive { .. } = call
+            && self.is_leader()
+        {
+            // One that was stopped or cut off may not know that another member leads, which counts
+            // the lease's time without this renewal.
+            self.linearizable().await?;
+        }
         if at_leader && !self.is_leader() {
             return self.ask_leader(call).await;
         }
@@ -422,6 +430,7 @@ impl Node {
             request: alarm,
             data,
             reply: None,
+            term: None,
         };
         self.0
             .member

@@ -16,6 +16,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::canary::Canary;
 use crate::history::{self, Operation, Record, Step, Value};
+use crate::process::Process;
 use crate::rng::Rng;
 use crate::world::{Event, Failed, MICRO, MILLI, Named, SECOND, World};
 
@@ -56,6 +57,11 @@ enum Ask {
 enum Stage {
     /// On the way to another member, who leads.
     Forwarded { to: usize },
+    /// A keep-alive has come to who leads; others have to confirm that it does.
+    Confirming {
+        receiver: Receiver<Reply>,
+        at: usize,
+    },
     Asked {
         receiver: Receiver<Reply>,
         at: usize,
@@ -269,7 +275,7 @@ impl World {
         for client in 0..self.clients.clients.len() {
             let waits = match &self.clients.clients[client].waiting {
                 Some(Waiting {
-                    stage: Stage::Asked { at, .. },
+                    stage: Stage::Asked { at, .. } | Stage::Confirming { at, .. },
                     host: asked,
                     ..
                 }) => *at == host || *asked == host,
@@ -301,7 +307,8 @@ impl World {
 
     fn ask(&mut self, client: usize) {
         let clients = &mut self.clients;
-        if clients.rng.chance(100) {
+        let moves = if clients.keepers { 400 } else { 100 };
+        if clients.rng.chance(moves) {
             clients.clients[client].host = clients.rng.below(clients.hosts as u64) as usize;
         }
         if let Some(silent) = clients.silent.first() {
@@ -366,11 +373,9 @@ impl World {
                 }
                 return;
             }
-            Ask::KeepAlive { lease } => {
-                let call = LeaseCall::KeepAlive { id: *lease };
-                process.to_apply.push(ApplyEvent::Lease(call, slot));
-                waiting.stage = Stage::Asked { receiver, at: host };
-                return self.schedule(host);
+            Ask::KeepAlive { .. } => {
+                drop((slot, receiver));
+                return self.renew(waiting, host);
             }
             Ask::Operation {
                 partition,
@@ -417,6 +422,16 @@ impl World {
                     return self.gives_up(client, waiting);
                 }
             }
+            Stage::Confirming { receiver, at } => {
+                let at = *at;
+                match receiver.try_recv() {
+                    Ok(Ok(_)) if self.hosts[at].process.as_ref().is_some_and(Process::leads) => {
+                        self.renew(&mut waiting, at);
+                    }
+                    Err(TryRecvError::Empty) => {}
+                    _ => return self.gives_up(client, waiting),
+                }
+            }
             Stage::Asked { receiver, at } => match receiver.try_recv() {
                 Ok(reply) => {
                     let back = *at == host || !self.net.is_cut((*at, host));
@@ -438,24 +453,36 @@ impl World {
 
     /// A keep-alive comes to who is said to lead.
     fn forwarded(&mut self, waiting: &mut Waiting, to: usize) {
-        let Ask::KeepAlive { lease } = waiting.ask else {
-            return;
-        };
         let is_cut = self.net.is_cut((waiting.host, to)) || self.hosts[to].paused;
         let Some(process) = self.hosts[to].process.as_mut().filter(|_| !is_cut) else {
             return;
         };
-        if !process.leads() {
-            return;
+        if process.leads() {
+            self.renew(waiting, to);
         }
-        let Ok(permit) = self.clients.admission.admit() else {
+    }
+
+    /// A keep-alive at the member that leads, as `server::node` has it: first it makes sure of that.
+    fn renew(&mut self, waiting: &mut Waiting, at: usize) {
+        let (Ok(permit), Some(process)) =
+            (self.clients.admission.admit(), &mut self.hosts[at].process)
+        else {
+            return;
+        };
+        let Ask::KeepAlive { lease } = waiting.ask else {
             return;
         };
         let (slot, receiver) = ReplySlot::new(permit);
-        let call = LeaseCall::KeepAlive { id: lease };
-        process.to_apply.push(ApplyEvent::Lease(call, slot));
-        waiting.stage = Stage::Asked { receiver, at: to };
-        self.schedule(to);
+        let confirmed = matches!(waiting.stage, Stage::Confirming { .. }) || process.sole_voter;
+        if confirmed {
+            let call = LeaseCall::KeepAlive { id: lease };
+            process.to_apply.push(ApplyEvent::Lease(call, slot));
+            waiting.stage = Stage::Asked { receiver, at };
+        } else {
+            process.to_member.push(MemberEvent::Read(slot));
+            waiting.stage = Stage::Confirming { receiver, at };
+        }
+        self.schedule(at);
     }
 
     /// No answer came, or none that says what became of the request.

@@ -2,12 +2,13 @@
 
 use std::process::ExitCode;
 
-use sim::{Figures, Options};
+use sim::{Canary, Figures, Options};
 
 const USAGE: &str = "\
 cargo sim --seed N              one run, with its trace
 cargo sim --seeds N [--from N]  so many runs from there on (0), and figures
           --quiet               no trace
+          --canary BUG          with this bug put in on purpose; a wrong name tells all of them
           --only FAULT          with this one kind of fault; a wrong name tells all of them
 ";
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     };
     let options = Options {
         only: text("--only"),
+        canary: text("--canary").map(canary),
         ..Options::default()
     };
     let aloud = !arguments.iter().any(|argument| argument == "--quiet");
@@ -40,6 +42,12 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn canary(name: &str) -> Canary {
+    let known = sim::canary::ALL;
+    let found = known.into_iter().find(|canary| canary.name() == name);
+    found.unwrap_or_else(|| panic!("there are {known:?}"))
 }
 
 fn one(seed: u64, options: Options) -> ExitCode {

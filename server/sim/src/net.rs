@@ -47,13 +47,13 @@ impl Net {
         }
     }
 
-    /// When a message sent now arrives: never, once, or twice.
-    pub(crate) fn arrivals(&mut self, now: u64, link: Link) -> Vec<u64> {
+    /// When a message sent now arrives: never, once, or twice if it is one that `may_come_twice`.
+    pub(crate) fn arrivals(&mut self, now: u64, link: Link, may_come_twice: bool) -> Vec<u64> {
         if self.cut.contains(&link) || self.rng.chance(self.loss) {
             return Vec::new();
         }
         let mut arrivals = vec![self.arrival(now, link)];
-        if self.rng.chance(self.copies) {
+        if self.rng.chance(self.copies) && may_come_twice {
             arrivals.push(self.arrival(now, link));
         }
         arrivals

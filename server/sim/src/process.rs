@@ -262,6 +262,7 @@ impl Process {
             request,
             data,
             reply,
+            term: None,
         }
     }
 
@@ -313,7 +314,7 @@ impl Process {
         }
         turn.messages = effects.messages;
         if let Some(change) = effects.role_change {
-            let leads = change.role == RoleKind::Leader;
+            let leads = (change.role == RoleKind::Leader).then_some(change.term);
             self.to_apply.push(ApplyEvent::Leading(leads));
             self.leader = change.leader;
             turn.became = Some(change);
@@ -422,7 +423,8 @@ impl Process {
         }
         turn.replies = effects.replies;
         for request in effects.proposals.drain(..) {
-            let proposal = self.encode(request, None);
+            let mut proposal = self.encode(request, None);
+            proposal.term = Some(effects.term);
             self.to_member.push(MemberEvent::Propose(proposal));
         }
         turn.drop_log_before = effects.drop_log_before;

@@ -126,6 +126,7 @@ fn carry_out(
             request,
             data,
             reply: None,
+            term: Some(effects.term),
         }));
     }
     if let Some(index) = effects.drop_log_before.take() {

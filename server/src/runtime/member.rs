@@ -52,7 +52,7 @@ pub(super) fn run_member(
             .committed
             .store(status.commit, Ordering::Relaxed);
         if let Some(change) = effects.role_change.take() {
-            let leads = change.role == RoleKind::Leader;
+            let leads = (change.role == RoleKind::Leader).then_some(change.term);
             let _ = links.apply.send(ApplyEvent::Leading(leads));
             note_role(&links, &change);
         }

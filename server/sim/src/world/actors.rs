@@ -320,7 +320,10 @@ impl World {
             let Some(to) = self.host_of(message.to) else {
                 continue;
             };
-            let arrivals = self.net.arrivals(self.now, (host, to));
+            // What clients want travels at most once, on connections between members as here:
+            // nobody could tell a copy from the same wish again.
+            let may_come_twice = !matches!(message.body, Body::Propose { .. });
+            let arrivals = self.net.arrivals(self.now, (host, to), may_come_twice);
             if arrivals.is_empty() && self.rng.chance(200) {
                 let peer = message.to;
                 if let Some(process) = &mut self.hosts[host].process {
