@@ -21,7 +21,7 @@ use machinery::time::Timestamp;
 use serde::de::DeserializeOwned;
 
 use crate::graph::Graph;
-pub(crate) use store::{Diff, Known, Store};
+pub(crate) use store::{Diff, Gone, Known, Store};
 
 /// Namespace and name; the namespace of cluster objects is empty.
 pub(crate) type Key = (String, String);
@@ -72,11 +72,10 @@ macro_rules! caches {
                 &mut self,
                 kind: &'static Kind,
                 object: &Object,
-                ours: bool,
                 now: Timestamp,
             ) -> Vec<Changed> {
                 $(if std::ptr::eq(kind, kind_of::<$type>()) {
-                    let diff = self.$field.take(object, ours, now);
+                    let diff = self.$field.take(object, now);
                     return diff.map(Changed::$type).into_iter().collect();
                 })*
                 Vec::new()
@@ -133,14 +132,14 @@ impl Caches {
             effects.touched = match &notice {
                 Notice::Replaced(objects) => self.graph.replace(kind, objects),
                 Notice::Applied(object) => self.graph.put(kind, object),
-                Notice::Deleted(object) => self.graph.take(object, false),
+                Notice::Deleted(object) => self.graph.take(object),
             };
         }
         if feed != Feed::Graph {
             effects.changed = match notice {
                 Notice::Replaced(objects) => self.replace(kind, objects, now),
                 Notice::Applied(object) => self.put(kind, object, now),
-                Notice::Deleted(object) => self.take(kind, &object, false, now),
+                Notice::Deleted(object) => self.take(kind, &object, now),
             };
         }
         effects
@@ -148,15 +147,25 @@ impl Caches {
 
     /// Takes in what became of an object by an own write.
     pub(crate) fn wrote(&mut self, kind: &'static Kind, object: Object, now: Timestamp) -> Effects {
-        match is_gone(&object) {
-            true => Effects {
-                touched: self.graph.take(&object, true),
-                changed: self.take(kind, &object, true, now),
-            },
-            false => Effects {
-                touched: self.graph.put(kind, &object),
-                changed: self.put(kind, object, now),
-            },
+        if is_gone(&object) {
+            return self.deleted(kind, &object, now);
+        }
+        Effects {
+            touched: self.graph.put(kind, &object),
+            changed: self.put(kind, object, now),
+        }
+    }
+
+    /// Takes in that an own call deleted an object.
+    pub(crate) fn deleted(
+        &mut self,
+        kind: &'static Kind,
+        object: &Object,
+        now: Timestamp,
+    ) -> Effects {
+        Effects {
+            touched: self.graph.take(object),
+            changed: self.take(kind, object, now),
         }
     }
 }

@@ -1,12 +1,11 @@
 //! The graph of owners and what they own, and what each namespace holds, by metadata alone.
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use machinery::object::{self, Object};
 use machinery::schema::{self, Kind};
+
+use crate::cache::Gone;
 
 /// How many owners are remembered as absent; past this all are asked for again.
 const ABSENT_MAX: usize = 10_000;
@@ -63,8 +62,7 @@ pub(crate) struct Graph {
     places: BTreeMap<Place, String>,
     /// Owners that the apiserver said do not exist.
     absent: BTreeSet<String>,
-    /// Gone by an own write, while the watch may still tell of older versions.
-    gone: BTreeSet<String>,
+    gone: Gone,
 }
 
 impl Vertex {
@@ -171,17 +169,10 @@ impl Graph {
         touched
     }
 
-    /// Forgets an object. `ours` says that the watch has not told of it yet.
-    pub(crate) fn take(&mut self, object: &Object, ours: bool) -> Vec<String> {
+    /// Forgets an object, for good.
+    pub(crate) fn take(&mut self, object: &Object) -> Vec<String> {
         let uid = object::uid(object);
-        match ours {
-            true => {
-                self.gone.insert(uid.to_owned());
-            }
-            false => {
-                self.gone.remove(uid);
-            }
-        }
+        self.gone.add(uid);
         self.forget(uid)
     }
 

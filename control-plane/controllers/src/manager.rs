@@ -17,8 +17,9 @@ use machinery::schema::Kind;
 use machinery::status::Status;
 use machinery::time::Timestamp;
 use machinery::world::Call;
+use serde_json::json;
 
-use crate::cache::{Caches, Effects, Feed, Key, is_gone};
+use crate::cache::{Caches, Effects, Feed, Key};
 use crate::decision::{Decision, Step};
 use crate::loops::{Context, Failure, Loop, turn};
 
@@ -187,26 +188,21 @@ impl Manager {
     /// An own write is known at once.
     fn wrote(&mut self, call: &Call, answer: Object, now: Moment) {
         let kind = call.kind();
+        let is_object = object::kind(&answer) == kind.kind;
         let effects = match call {
-            // A deletion that is over answers with a Status or with what was deleted.
+            // What is deleted at once is shown as it last was, or not at all.
             Call::Delete {
                 namespace,
                 name,
                 options,
                 ..
-            } if object::kind(&answer) != kind.kind => {
-                let mut last = serde_json::json!({"metadata": {"uid": options.uid}});
-                object::set(&mut last, &["metadata", "name"], name.as_str().into());
-                object::set(
-                    &mut last,
-                    &["metadata", "namespace"],
-                    namespace.as_str().into(),
-                );
-                object::set(&mut last, &["metadata", "deletionTimestamp"], "".into());
-                debug_assert!(is_gone(&last));
-                self.caches.wrote(kind, last, now.wall)
+            } if !is_object || !object::is_deleting(&answer) => {
+                let last = json!({"metadata": {
+                    "namespace": namespace, "name": name, "uid": options.uid,
+                }});
+                self.caches.deleted(kind, &last, now.wall)
             }
-            _ if object::kind(&answer) != kind.kind => return,
+            _ if !is_object => return,
             _ => self.caches.wrote(kind, answer, now.wall),
         };
         self.wake(&effects);

@@ -149,6 +149,7 @@ impl Shell {
                 }
             };
             tokio::select! {
+                biased;
                 () = &mut *stop => break,
                 // Answers first: they are newer than what watches tell.
                 Some(report) = inboxes.reports.recv() => {

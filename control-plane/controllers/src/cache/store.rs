@@ -1,6 +1,6 @@
 //! The objects of one kind, with the ways loops look for them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -30,6 +30,33 @@ pub(crate) struct Diff<T> {
     pub(crate) new: Option<Arc<T>>,
 }
 
+/// The uids of what is gone. An older state of it may still be on its way: by a watch, when an own
+/// call deleted it, or in the answer to an own call, when the watch was faster. Uids never come
+/// back, so there is no harm in remembering them, up to a limit.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    uids: BTreeSet<String>,
+    order: VecDeque<String>,
+}
+
+impl Gone {
+    pub(crate) fn add(&mut self, uid: &str) {
+        if !self.uids.insert(uid.to_owned()) {
+            return;
+        }
+        self.order.push_back(uid.to_owned());
+        if self.order.len() > GONE_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.uids.remove(&oldest);
+        }
+    }
+
+    pub(crate) fn contains(&self, uid: &str) -> bool {
+        self.uids.contains(uid)
+    }
+}
+
 struct Entry<T> {
     object: Arc<T>,
     revision: i64,
@@ -43,13 +70,13 @@ pub(crate) struct Store<T> {
     /// By the uid of the controller; under the empty text those without.
     by_controller: BTreeMap<String, BTreeSet<Key>>,
     by_place: BTreeMap<String, BTreeSet<Key>>,
-    /// The uids of what was seen to go in the answer to an own call, until the watch says so too:
-    /// an older version may still be on its way.
-    gone: BTreeSet<String>,
+    gone: Gone,
     /// When what is no longer here was lost.
     lost: BTreeMap<Key, Timestamp>,
 }
 
+/// How many uids of what is gone are remembered: far more than are ever on their way.
+const GONE_MAX: usize = 10_000;
 /// How many lost objects are remembered; past this all are forgotten.
 const LOST_MAX: usize = 10_000;
 
@@ -59,7 +86,7 @@ impl<T> Default for Store<T> {
             objects: BTreeMap::new(),
             by_controller: BTreeMap::new(),
             by_place: BTreeMap::new(),
-            gone: BTreeSet::new(),
+            gone: Gone::default(),
             lost: BTreeMap::new(),
         }
     }
@@ -148,17 +175,10 @@ impl<T: Known> Store<T> {
         })
     }
 
-    /// Forgets an object. `ours` says that the watch has not told of it yet.
-    pub(crate) fn take(&mut self, object: &Object, ours: bool, now: Timestamp) -> Option<Diff<T>> {
+    /// Forgets an object, for good.
+    pub(crate) fn take(&mut self, object: &Object, now: Timestamp) -> Option<Diff<T>> {
         let uid = object::uid(object);
-        match ours {
-            true => {
-                self.gone.insert(uid.to_owned());
-            }
-            false => {
-                self.gone.remove(uid);
-            }
-        }
+        self.gone.add(uid);
         let key = (
             object::namespace(object).to_owned(),
             object::name(object).to_owned(),
@@ -174,7 +194,6 @@ impl<T: Known> Store<T> {
 
     /// These are all there are.
     pub(crate) fn replace(&mut self, objects: Vec<T>, now: Timestamp) -> Vec<Diff<T>> {
-        self.gone.clear();
         let kept: BTreeSet<Key> = objects.iter().map(|o| meta::key(o.metadata())).collect();
         let lost: Vec<Key> = self
             .objects

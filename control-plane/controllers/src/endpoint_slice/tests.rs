@@ -1,1 +1,132 @@
+use serde_json::{Value, json};
 
+use super::*;
+use crate::tests::fixtures::{ago, bodies, caches, decide, lines, pod};
+
+const KEY: (&str, &str) = ("n", "web");
+
+fn service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"namespace": "n", "name": "web", "labels": {"team": "x"}},
+        "spec": {
+            "clusterIP": "10.1.0.1", "selector": {"app": "web"},
+            "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
+        },
+    })
+}
+
+/// The slices a decision makes, with names, as if the apiserver had made them.
+fn made(decision: &Decision) -> Vec<Value> {
+    let created = bodies(decision).into_iter();
+    created
+        .zip(1..)
+        .map(|(mut slice, number)| {
+            slice["metadata"]["name"] = format!("web-{number}").into();
+            slice
+        })
+        .collect()
+}
+
+fn many(count: usize) -> Vec<Value> {
+    (0..count)
+        .map(|number| pod(&format!("p{number:03}"), "a", true))
+        .collect()
+}
+
+#[test]
+fn a_service_gets_a_slice_with_what_others_look_for() {
+    let mut objects = vec![service(), pod("p", "a", true), pod("pp", "a", false)];
+    let mut ends = pod("ppp", "a", true);
+    ends["metadata"]["deletionTimestamp"] = ago(1).into();
+    let mut ended = pod("pppp", "a", false);
+    ended["status"]["phase"] = "Succeeded".into();
+    objects.extend([ends, ended]);
+    let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&decision), ["create endpointslices n/"]);
+    let slice = &bodies(&decision)[0];
+    assert_eq!(slice["metadata"]["generateName"], "web-");
+    assert_eq!(
+        slice["metadata"]["labels"],
+        json!({
+            OF_SERVICE: "web", MANAGED_BY: US, "team": "x",
+        })
+    );
+    assert_eq!(
+        slice["ports"],
+        json!([{"name": "http", "port": 8080, "protocol": "TCP"}])
+    );
+    let states: Vec<Value> = slice["endpoints"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| {
+            let is = &one["conditions"];
+            json!([
+                one["targetRef"]["name"],
+                is["ready"],
+                is["serving"],
+                is["terminating"]
+            ])
+        })
+        .collect();
+    assert_eq!(
+        states,
+        [
+            json!(["p", true, true, false]),
+            json!(["pp", false, false, false]),
+            json!(["ppp", false, true, true]),
+        ]
+    );
+}
+
+#[test]
+fn many_pods_fill_several_slices_and_a_change_touches_one() {
+    let mut objects = many(250);
+    objects.push(service());
+    let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+    let mut slices = made(&decision);
+    let counts: Vec<usize> = slices
+        .iter()
+        .map(|slice| slice["endpoints"].as_array().unwrap().len())
+        .collect();
+    assert_eq!(counts, [100, 100, 50]);
+    objects.append(&mut slices);
+    let settled = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&settled), Vec::<String>::new());
+    objects.remove(7);
+    let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+    assert_eq!(lines(&decision), ["update endpointslices n/web-1"]);
+    assert_eq!(
+        bodies(&decision)[0]["endpoints"].as_array().unwrap().len(),
+        99
+    );
+}
+
+#[test]
+fn pods_that_call_a_port_differently_have_slices_of_their_own() {
+    let mut named = service();
+    named["spec"]["ports"][0]["targetPort"] = "http".into();
+    let with_port = |name: &str, number: u32| {
+        let mut pod = pod(name, "a", true);
+        pod["spec"]["containers"][0]["ports"] = json!([{"name": "http", "containerPort": number}]);
+        pod
+    };
+    let objects = [named, with_port("p", 81), with_port("pp", 82)];
+    let decision = decide(&EndpointSlices, &caches(&objects), KEY);
+    let ports: Vec<Value> = bodies(&decision)
+        .iter()
+        .map(|slice| slice["ports"][0]["port"].clone())
+        .collect();
+    assert_eq!(ports, [json!(81), json!(82)]);
+}
+
+#[test]
+fn a_service_without_pods_keeps_one_empty_slice() {
+    let decision = decide(&EndpointSlices, &caches(&[service()]), KEY);
+    assert_eq!(lines(&decision), ["create endpointslices n/"]);
+    let mut headless = service();
+    headless["spec"]["clusterIP"] = "None".into();
+    let decision = decide(&EndpointSlices, &caches(&[headless]), KEY);
+    assert_eq!(bodies(&decision)[0]["metadata"]["labels"][HEADLESS], "");
+}

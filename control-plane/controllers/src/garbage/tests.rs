@@ -1,1 +1,100 @@
+use serde_json::{Value, json};
 
+use super::*;
+use crate::tests::fixtures::{ago, bodies, caches, decide, lines, owned, owner, pod, replica_set};
+
+const KEY: (&str, &str) = ("", "pods/p");
+
+#[test]
+fn an_owner_that_is_not_known_is_asked_for_first() {
+    let mut caches = caches(&[owned(pod("p", "a", true), "web")]);
+    let decision = decide(&Garbage, &caches, KEY);
+    assert_eq!(lines(&decision), ["get replicasets n/web"]);
+    assert_eq!(decision.steps[0].asks.as_deref(), Some("replicasets/web"));
+    assert!(decision.after.is_some());
+    caches.graph.set_absent("replicasets/web");
+    let decision = decide(&Garbage, &caches, KEY);
+    assert_eq!(lines(&decision), ["delete pods n/p"]);
+    let options = &bodies(&decision)[0];
+    assert_eq!(
+        options["preconditions"],
+        json!({"uid": "pods/p", "resourceVersion": "1"})
+    );
+    assert_eq!(options["propagationPolicy"], "Background");
+}
+
+#[test]
+fn what_has_an_owner_left_only_loses_those_that_are_gone() {
+    let mut two = owned(pod("p", "a", true), "web");
+    let more = owner("apps/v1", "ReplicaSet", "gone");
+    two["metadata"]["ownerReferences"]
+        .as_array_mut()
+        .unwrap()
+        .push(more);
+    let mut caches = caches(&[replica_set("web", 1), two]);
+    caches.graph.set_absent("replicasets/gone");
+    let decision = decide(&Garbage, &caches, KEY);
+    let references = &bodies(&decision)[0]["metadata"]["ownerReferences"];
+    assert_eq!(
+        *references,
+        json!([{"$patch": "delete", "uid": "replicasets/gone"}])
+    );
+}
+
+#[test]
+fn an_owner_in_another_namespace_owns_nothing() {
+    let mut elsewhere = replica_set("web", 1);
+    elsewhere["metadata"]["namespace"] = "other".into();
+    let caches = caches(&[elsewhere, owned(pod("p", "a", true), "web")]);
+    assert_eq!(lines(&decide(&Garbage, &caches, KEY)), ["delete pods n/p"]);
+}
+
+#[test]
+fn an_owner_of_a_kind_nobody_knows_stays() {
+    let mut custom = owned(pod("p", "a", true), "web");
+    custom["metadata"]["ownerReferences"][0]["kind"] = "Widget".into();
+    let decision = decide(&Garbage, &caches(&[custom]), KEY);
+    assert_eq!(lines(&decision), Vec::<String>::new());
+}
+
+fn deleted(finalizer: &str) -> Value {
+    let mut set = replica_set("web", 1);
+    set["metadata"]["deletionTimestamp"] = ago(1).into();
+    set["metadata"]["finalizers"] = json!(["a/b", finalizer]);
+    set
+}
+
+#[test]
+fn in_the_foreground_dependents_go_before_their_owner() {
+    let of_owner = ("", "replicasets/web");
+    let known = caches(&[deleted(FOREGROUND), owned(pod("p", "a", true), "web")]);
+    assert_eq!(
+        lines(&decide(&Garbage, &known, of_owner)),
+        Vec::<String>::new()
+    );
+    assert_eq!(lines(&decide(&Garbage, &known, KEY)), ["delete pods n/p"]);
+    let alone = caches(&[deleted(FOREGROUND)]);
+    let decision = decide(&Garbage, &alone, of_owner);
+    assert_eq!(
+        bodies(&decision)[0]["metadata"]["finalizers"],
+        json!(["a/b"])
+    );
+    // What does not block its owner is not waited for.
+    let mut unblocking = owned(pod("p", "a", true), "web");
+    unblocking["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = false.into();
+    let known = caches(&[deleted(FOREGROUND), unblocking]);
+    assert_eq!(
+        lines(&decide(&Garbage, &known, of_owner)),
+        ["patch replicasets n/web"]
+    );
+}
+
+#[test]
+fn orphans_lose_their_owner_before_it_goes() {
+    let known = caches(&[deleted(ORPHAN), owned(pod("p", "a", true), "web")]);
+    let decision = decide(&Garbage, &known, ("", "replicasets/web"));
+    assert_eq!(
+        lines(&decision),
+        ["patch pods n/p", "patch replicasets n/web"]
+    );
+}

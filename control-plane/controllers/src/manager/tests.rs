@@ -1,1 +1,113 @@
+use super::*;
+use crate::cache::kind_of;
+use crate::namespace::Namespaces;
+use crate::service_account::ServiceAccounts;
+use crate::tests::fixtures;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 
+const SECOND: Duration = Duration::from_secs(1);
+
+fn at(since_start: Duration) -> Moment {
+    Moment {
+        since_start,
+        wall: fixtures::now(),
+    }
+}
+
+fn namespace(name: &str) -> Object {
+    json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
+    })
+}
+
+fn manager() -> Manager {
+    let mut manager = Manager::new(vec![Box::new(ServiceAccounts), Box::new(Namespaces)]);
+    let notice = Notice::Replaced(vec![namespace("n")]);
+    let kind = kind_of::<Namespace>();
+    manager.observe(kind, Feed::Both, notice, at(Duration::ZERO));
+    manager
+}
+
+#[test]
+fn a_key_that_failed_is_tried_again_later_each_time() {
+    let mut manager = manager();
+    let mut now = SECOND;
+    let mut last = Duration::ZERO;
+    for _ in 0..5 {
+        let work = manager.next(at(now)).unwrap();
+        assert_eq!(work.decision.steps.len(), 1);
+        let answer = Err(Status::unavailable("no"));
+        manager.answered(&work.decision.steps[0], &answer, at(now));
+        let error = work.decision.steps[0].verdict(&answer).unwrap_err();
+        manager.done(&work, Err((0, error)), at(now));
+        assert!(manager.next(at(now)).is_none());
+        let wait = manager.wake_at().unwrap() - now;
+        assert!(wait > last, "{wait:?} after {last:?}");
+        last = wait;
+        now += wait;
+    }
+}
+
+#[test]
+fn an_own_write_is_known_before_any_watch_tells_of_it() {
+    let mut manager = manager();
+    let work = manager.next(at(SECOND)).unwrap();
+    let Call::Create { object, .. } = &work.decision.steps[0].call else {
+        panic!("the account is missing");
+    };
+    let mut made = object.clone();
+    made["metadata"]["uid"] = "u".into();
+    made["metadata"]["resourceVersion"] = "2".into();
+    manager.answered(&work.decision.steps[0], &Ok(made), at(SECOND));
+    manager.done(&work, Ok(()), at(SECOND));
+    // The namespace again, before the account's watch has told.
+    let notice = Notice::Applied({
+        let mut again = namespace("n");
+        again["metadata"]["resourceVersion"] = "3".into();
+        again
+    });
+    manager.observe(kind_of::<Namespace>(), Feed::Both, notice, at(SECOND));
+    assert!(manager.next(at(SECOND)).is_none());
+}
+
+#[test]
+fn a_deletion_that_answers_with_a_status_is_known_too() {
+    let mut manager = manager();
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"namespace": "n", "name": "default", "uid": "u", "resourceVersion": "2"},
+    });
+    let kind = kind_of::<ServiceAccount>();
+    let notice = Notice::Applied(account);
+    manager.observe(kind, Feed::Both, notice, at(SECOND));
+    assert!(manager.next(at(SECOND)).is_none());
+    let mut decision = Decision::nothing();
+    decision.push(Call::Delete {
+        kind,
+        namespace: "n".into(),
+        name: "default".into(),
+        options: machinery::world::DeleteOptions::of("u"),
+    });
+    let answer = Ok(machinery::status::success(
+        "",
+        "serviceaccounts",
+        "default",
+        "u",
+    ));
+    manager.answered(&decision.steps[0], &answer, at(SECOND));
+    assert!(manager.next(at(SECOND)).is_some());
+}
+
+#[test]
+fn a_list_that_was_to_be_empty_stops_a_decision() {
+    let mut decision = Decision::nothing();
+    let step = decision.push(Call::List {
+        kind: kind_of::<ServiceAccount>(),
+        namespace: "n".into(),
+    });
+    assert!(step.verdict(&Ok(json!({"items": []}))).is_ok());
+    assert!(step.verdict(&Ok(json!({"items": [{}]}))).is_err());
+    let not_served = Err(Status::unknown_path());
+    assert!(step.verdict(&not_served).is_ok());
+}

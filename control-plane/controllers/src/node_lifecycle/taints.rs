@@ -15,7 +15,7 @@ use crate::loops::Context;
 use crate::meta;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
-const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+pub(super) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 pub(crate) const NO_EXECUTE: &str = "NoExecute";
 const NO_SCHEDULE: &str = "NoSchedule";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";

@@ -1,1 +1,55 @@
+use serde_json::json;
 
+use super::*;
+use crate::tests::fixtures::{ago, bodies, caches, caches_since, decide, lines, node, now, pod};
+
+fn long_ago() -> Timestamp {
+    let mut then = now();
+    then.seconds -= 41;
+    then
+}
+
+#[test]
+fn pods_of_a_node_that_is_gone_end_after_a_while() {
+    let pods = [
+        pod("p", "gone", true),
+        pod("q", "here", true),
+        node("here", "True"),
+    ];
+    assert_eq!(
+        lines(&decide(&PodGc, &caches(&pods), ("", ""))),
+        Vec::<String>::new()
+    );
+    let decision = decide(&PodGc, &caches_since(&pods, long_ago()), ("", ""));
+    assert_eq!(
+        lines(&decision),
+        ["patch status of pods n/p", "delete pods n/p"]
+    );
+    let bodies = bodies(&decision);
+    assert_eq!(bodies[0]["status"]["phase"], "Failed");
+    assert_eq!(bodies[1]["gracePeriodSeconds"], 0);
+}
+
+#[test]
+fn pods_that_were_deleted_before_any_node_had_them_go() {
+    let mut waiting = pod("p", "", false);
+    waiting["metadata"]["deletionTimestamp"] = ago(1).into();
+    let decision = decide(&PodGc, &caches(&[waiting, pod("q", "", false)]), ("", ""));
+    assert_eq!(
+        lines(&decision),
+        ["patch status of pods n/p", "delete pods n/p"]
+    );
+}
+
+#[test]
+fn a_node_out_of_service_does_not_hold_its_pods() {
+    let mut out = node("a", "Unknown");
+    out["spec"]["taints"] = json!([{"key": OUT_OF_SERVICE, "effect": "NoExecute"}]);
+    let mut ends = pod("p", "a", true);
+    ends["metadata"]["deletionTimestamp"] = ago(1).into();
+    let decision = decide(&PodGc, &caches(&[out, ends, pod("q", "a", true)]), ("", ""));
+    assert_eq!(
+        lines(&decision),
+        ["patch status of pods n/p", "delete pods n/p"]
+    );
+}

@@ -235,6 +235,8 @@ impl Simulation {
                     return None;
                 }
             }
+            // Watches may be faster than the answer.
+            while self.chance(2) == 0 && self.tell() {}
             self.manager.answered(step, &answer, self.now);
             if let Err(error) = step.verdict(&answer) {
                 return Some(Err((at, error)));

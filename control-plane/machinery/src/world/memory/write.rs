@@ -115,7 +115,10 @@ impl State {
         if kind.kind == "Namespace" {
             object::set(&mut object, &["status", "phase"], "Terminating".into());
         }
-        Ok(self.keep(kind, old, object))
+        let at_once = !begun && is_free(kind, &object);
+        let answer = self.keep(kind, old.clone(), object);
+        // What goes at once is shown as it last was.
+        Ok(if at_once { old } else { answer })
     }
 
     pub(super) fn bind(
