@@ -116,9 +116,12 @@ impl Cache {
         self.put(pod.clone(), node.to_owned(), true);
     }
 
-    /// Takes back an assumption whose binding failed. Answers whether there was one.
-    pub fn forget(&mut self, uid: &str) -> bool {
-        self.is_assumed(uid) && self.remove_pod(uid).is_some()
+    /// Takes back an assumption whose binding failed, if there was one.
+    pub fn forget(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
+        match self.is_assumed(uid) {
+            true => self.remove_pod(uid),
+            false => None,
+        }
     }
 
     /// Takes a pod off its node.

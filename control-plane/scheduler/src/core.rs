@@ -142,6 +142,7 @@ impl Core {
         match self.place(&pod) {
             Ok(node) => {
                 self.cache.assume(&pod, &node);
+                self.queue.wake(&Event::PodPlaced(&pod), now);
                 Some(Decision::Bind { pod, node })
             }
             Err(why) => {
@@ -158,8 +159,9 @@ impl Core {
 
     /// The store refused a binding. The pod is tried again, unless it is gone or bound by others.
     pub fn not_bound(&mut self, uid: &str, now: Duration) {
-        if self.cache.forget(uid) {
+        if let Some(pod) = self.cache.forget(uid) {
             self.queue.retry(uid, now);
+            self.queue.wake(&Event::PodGone(&pod), now);
         }
     }
 

@@ -28,7 +28,7 @@ pub const PARKED_LONGEST: Duration = Duration::from_secs(300);
 pub enum Event<'a> {
     /// A node is new or changed.
     Node(&'a NodeInfo),
-    /// A node is gone, and with it a domain that pods were to be spread over.
+    /// A node is gone, and with it perhaps a domain and whoever was in it.
     NodeGone,
     /// A pod left its node.
     PodGone(&'a PodInfo),
@@ -225,13 +225,14 @@ pub fn backoff(failures: u32) -> Duration {
 fn could_help(event: &Event<'_>, entry: &Entry) -> bool {
     let by = |filter| entry.refused_by.contains(&filter);
     let pod = &entry.pod;
+    // Of the filters that look beyond one node.
+    let domains = by(Filter::PodTopologySpread) || by(Filter::InterPodAffinity);
     match event {
-        Event::Node(node) => filters::local(pod, node).is_ok() || by(Filter::PodTopologySpread),
-        Event::NodeGone => by(Filter::PodTopologySpread),
+        Event::Node(node) => domains || filters::local(pod, node).is_ok(),
+        Event::NodeGone => domains,
         Event::PodGone(gone) => {
             let ports = by(Filter::NodePorts) && !gone.ports.is_empty();
-            let near = by(Filter::PodTopologySpread) || by(Filter::InterPodAffinity);
-            by(Filter::NodeResourcesFit) || ports || near
+            by(Filter::NodeResourcesFit) || ports || domains
         }
         Event::PodPlaced(_) => {
             let near = by(Filter::InterPodAffinity) && !pod.affinity.is_empty();
