@@ -15,6 +15,7 @@ pub(crate) fn flags() -> [Arg; 2] {
         .help("File that says where the apiserver is and who asks");
     let master = Arg::new("master")
         .long("master")
+        .visible_alias("server")
         .value_name("URL")
         .default_value("http://127.0.0.1:8080")
         .help("The apiserver, when there is no such file");

@@ -3,6 +3,7 @@
 mod apiserver_command;
 mod connection;
 mod logging;
+mod loops_command;
 mod node_command;
 mod scheduler_command;
 mod store_command;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     logging::begin(tracing::Level::INFO);
     let result = match arguments.subcommand() {
         Some(("apiserver", arguments)) => apiserver_command::run(arguments),
+        Some(("controller-manager", arguments)) => loops_command::run(arguments),
         Some(("scheduler", arguments)) => scheduler_command::run(arguments),
         Some(("node", arguments)) => node_command::run(arguments),
         _ => unreachable!("clap asks for a subcommand"),
@@ -46,6 +48,7 @@ fn command() -> Command {
         .subcommand_required(true)
         .subcommand(apiserver_command::command())
         .subcommand(store_command::command())
+        .subcommand(loops_command::command())
         .subcommand(scheduler_command::command())
         .subcommand(node_command::command())
 }

@@ -45,6 +45,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("apiserver", "machinery", ""),
     ("apiserver", "etcd-api", ""),
     ("control-plane", "apiserver", ""),
+    ("control-plane", "controllers", ""),
     ("control-plane", "etcd-api", ""),
     ("control-plane", "machinery", ""),
     ("control-plane", "stele", ""),

@@ -1,0 +1,48 @@
+//! `stele-kube controller-manager`: the loops alone, beside an apiserver somewhere.
+
+use std::error::Error;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use controllers::Config;
+
+use crate::connection;
+
+/// What it is called and takes.
+pub(crate) fn command() -> Command {
+    Command::new("controller-manager")
+        .about("Brings the cluster to what was asked for: the loops")
+        .args(connection::flags())
+        .arg(
+            Arg::new("root-ca-file")
+                .long("root-ca-file")
+                .value_name("FILE")
+                .help("The certificate that every namespace gets as kube-root-ca.crt"),
+        )
+        .arg(
+            Arg::new("leader-elect")
+                .long("leader-elect")
+                .action(ArgAction::SetTrue)
+                .help("Works only while it holds the lease kube-system/kube-controller-manager"),
+        )
+}
+
+/// Works until a signal asks it to stop.
+pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
+    let config = Config {
+        // Copies on one machine are told apart by their processes.
+        identity: format!("stele-kube_{}", std::process::id()),
+        elect: arguments.get_flag("leader-elect"),
+        root_ca: match arguments.get_one::<String>("root-ca-file") {
+            Some(file) => std::fs::read_to_string(file)?,
+            None => String::new(),
+        },
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let client = connection::client(arguments).await?;
+        controllers::run(client, config, connection::asked_to_stop()).await?;
+        Ok(())
+    })
+}
