@@ -228,7 +228,11 @@ fn could_help(event: &Event<'_>, entry: &Entry) -> bool {
     // Of the filters that look beyond one node.
     let domains = by(Filter::PodTopologySpread) || by(Filter::InterPodAffinity);
     match event {
-        Event::Node(node) => domains || filters::local(pod, node).is_ok(),
+        // Refused for another reason than before, it waits for other things from now on.
+        Event::Node(node) => match filters::local(pod, node) {
+            Ok(()) => true,
+            Err(refusal) => domains || !by(refusal.filter),
+        },
         Event::NodeGone => domains,
         Event::PodGone(gone) => {
             let ports = by(Filter::NodePorts) && !gone.ports.is_empty();
