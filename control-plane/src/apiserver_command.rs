@@ -13,6 +13,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::connection;
+
 /// What it is called and takes.
 pub(crate) fn command() -> Command {
     let with = |name: &'static str, value: &'static str, help: &'static str| {
@@ -175,16 +177,7 @@ fn people(arguments: &ArgMatches, address: SocketAddr) -> Result<Option<Setup>, 
     if let (Some(pki), Some(directory)) = (&setup.pki, &settings.directory) {
         let path = text("admin-kubeconfig").map(PathBuf::from);
         let path = path.unwrap_or_else(|| directory.join("admin.kubeconfig"));
-        pki.write_admin(&path, &format!("https://{}", reached(address)))?;
+        pki.write_admin(&path, &format!("https://{}", connection::reached(address)))?;
     }
     Ok(Some(setup))
-}
-
-/// The address by which this machine reaches what it listens on.
-fn reached(address: SocketAddr) -> SocketAddr {
-    let mut reached = address;
-    if address.ip().is_unspecified() {
-        reached.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
-    }
-    reached
 }

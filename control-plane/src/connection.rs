@@ -1,6 +1,8 @@
 //! How a part of the control plane reaches the apiserver, and how it is asked to stop.
 
 use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 
 use clap::{Arg, ArgMatches};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -24,17 +26,28 @@ pub(crate) fn flags() -> [Arg; 2] {
 
 /// A client of the apiserver that the flags name.
 pub(crate) async fn client(arguments: &ArgMatches) -> Result<Client, Box<dyn Error>> {
-    let config = match arguments.get_one::<String>("kubeconfig") {
-        Some(path) => {
-            let file = Kubeconfig::read_from(path)?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
-        }
-        None => {
-            let master = arguments.get_one::<String>("master");
-            Config::new(master.map_or("", String::as_str).parse()?)
-        }
-    };
+    if let Some(path) = arguments.get_one::<String>("kubeconfig") {
+        return client_of(Path::new(path)).await;
+    }
+    let master = arguments.get_one::<String>("master");
+    let config = Config::new(master.map_or("", String::as_str).parse()?);
     Ok(Client::try_from(config)?)
+}
+
+/// A client of the apiserver that a kubeconfig names.
+pub(crate) async fn client_of(kubeconfig: &Path) -> Result<Client, Box<dyn Error>> {
+    let file = Kubeconfig::read_from(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// The address by which this machine reaches what it listens on.
+pub(crate) fn reached(address: SocketAddr) -> SocketAddr {
+    let mut reached = address;
+    if address.ip().is_unspecified() {
+        reached.set_ip(Ipv4Addr::LOCALHOST.into());
+    }
+    reached
 }
 
 /// Waits for a signal that asks the process to stop.

@@ -7,6 +7,7 @@ mod loops_command;
 mod node_command;
 mod scheduler_command;
 mod store_command;
+mod up_command;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let arguments = command().get_matches();
     logging::begin(tracing::Level::INFO);
     let result = match arguments.subcommand() {
+        Some(("up", arguments)) => up_command::run(arguments),
         Some(("apiserver", arguments)) => apiserver_command::run(arguments),
         Some(("controller-manager", arguments)) => loops_command::run(arguments),
         Some(("scheduler", arguments)) => scheduler_command::run(arguments),
@@ -46,6 +48,7 @@ fn command() -> Command {
     Command::new("stele-kube")
         .about("Kubernetes on Stele")
         .subcommand_required(true)
+        .subcommand(up_command::command())
         .subcommand(apiserver_command::command())
         .subcommand(store_command::command())
         .subcommand(loops_command::command())

@@ -61,7 +61,7 @@ impl Local {
         }
     }
 
-    /// Where it listens: for peers, clients, HTTP, metrics, in the order of the flags.
+    /// Where it listens: for clients, HTTP, metrics, in the order of the flags.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

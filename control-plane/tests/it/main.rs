@@ -14,4 +14,5 @@ mod kubectl;
 mod objects;
 mod parts;
 mod pods;
+mod up;
 mod watches;
