@@ -70,6 +70,10 @@ pub(crate) fn command() -> Command {
 }
 
 /// Runs until a signal asks it to stop.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the directory of a whole cluster is made here"
+)]
 pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let directory = PathBuf::from(text(arguments, "data-dir"));
     std::fs::create_dir_all(&directory)
