@@ -5,6 +5,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use apiserver::auth::authority::Mode;
 use apiserver::auth::setup::{ISSUER, Settings, Setup};
@@ -14,6 +15,10 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::connection;
+
+/// How often the store is tried, and how long to wait between: 20 seconds in all.
+const CONNECTS_MAX: usize = 100;
+const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// What it is called and takes.
 pub(crate) fn command() -> Command {
@@ -106,7 +111,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         let listener = TcpListener::bind(&bind).await?;
         let address = listener.local_addr()?;
         let setup = people(arguments, address)?;
-        let client = etcd_api::Client::connect(store).await?;
+        let client = connected(&store).await?;
         let mut config = Config {
             service_cidr: cidr,
             ..Config::default()
@@ -140,6 +145,19 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         let (served, (), ()) = tokio::join!(serving, stopped, ready);
         Ok(served?)
     })
+}
+
+/// A connection to the store, which may be starting just now.
+async fn connected(store: &str) -> Result<etcd_api::Client, Box<dyn Error>> {
+    let mut tried = 0;
+    loop {
+        match etcd_api::Client::connect(store).await {
+            Ok(client) => return Ok(client),
+            Err(error) if tried == CONNECTS_MAX => return Err(Box::new(error)),
+            Err(_) => tokio::time::sleep(CONNECT_AGAIN_AFTER).await,
+        }
+        tried += 1;
+    }
 }
 
 /// Who is let in; nothing when everybody on this machine is.

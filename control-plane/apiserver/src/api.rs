@@ -13,6 +13,7 @@ use crate::catalogue::{self, Resource, Storage};
 use crate::edit::Edited;
 use crate::entry::Entry;
 use crate::feed::Feed;
+use crate::serve::Slots;
 use crate::store::Store;
 use crate::ttl::EventLeases;
 use crate::write::Writer;
@@ -28,6 +29,7 @@ pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) feed: Arc<Feed>,
     pub(crate) leases: EventLeases,
+    pub(crate) slots: Slots,
     /// Held while a free address or port is chosen and until its service is stored.
     pub(crate) allocation: tokio::sync::Mutex<()>,
     pub(crate) stopping: watch::Sender<bool>,

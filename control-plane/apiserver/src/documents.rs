@@ -48,6 +48,7 @@ pub(crate) fn answer(
         ["apis", group, version] if catalogue::serves_version(group, version) => {
             discovery::resources(group, version)
         }
+        ["openapi", "v2"] => return Ok(old_schema(parts)),
         ["openapi", "v3"] => openapi::index().clone(),
         ["openapi", "v3", path @ ..] => return Ok(schema(parts, &path.join("/"))),
         _ => match api.0.config.gate.document(parts.uri.path()) {
@@ -91,6 +92,30 @@ fn schema(parts: &Parts, path: &str) -> Response<Body> {
         response.headers_mut().insert(ETAG, tag);
     }
     response
+}
+
+/// The older document says nothing: clients that ask for it, because the newer one has no word
+/// on a kind, then skip what they would have checked. In protobuf: `swagger`, `info` with `title`
+/// and `version`, no paths.
+fn old_schema(parts: &Parts) -> Response<Body> {
+    const MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    const DOCUMENT: &[u8] = b"\n\x032.0\x12\x15\n\nKubernetes\x12\x07v1.36.3B\0";
+    let accept = parts.headers.get(http::header::ACCEPT);
+    let wanted = accept
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    match wanted.contains("openapi.spec.v2") {
+        true => reply::bytes(
+            StatusCode::OK,
+            MEDIA_TYPE,
+            bytes::Bytes::from_static(DOCUMENT),
+        ),
+        false => {
+            let info = json!({"title": "Kubernetes", "version": RELEASE});
+            let document = json!({"swagger": "2.0", "info": info, "paths": {}});
+            reply::value(StatusCode::OK, &document)
+        }
+    }
 }
 
 fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {
@@ -147,7 +172,14 @@ fn paths() -> Value {
                 .map(|version| format!("/apis/{group}/{version}")),
         );
     }
-    let others = ["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"];
+    let others = [
+        "/healthz",
+        "/livez",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ];
     paths.extend(others.map(str::to_owned));
     json!({ "paths": paths })
 }

@@ -13,6 +13,7 @@ use etcd_api::mvccpb::{Event, event::EventType};
 use machinery::status::Status;
 use pb::watch_request::RequestUnion;
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::cache::Cache;
@@ -30,6 +31,9 @@ const WAIT_MAX: Duration = Duration::from_secs(3);
 const PROGRESS_AFTER: Duration = Duration::from_millis(2);
 /// And how seldom it comes to ask at last.
 const PROGRESS_EVERY_MAX: Duration = Duration::from_millis(100);
+/// How long the store may leave a question for progress unanswered: then the stream is dead, even
+/// if nobody has said so.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Requests under way on the watch stream; more progress than this need not be asked for.
 const STREAM_REQUESTS_MAX: usize = 4;
 
@@ -187,22 +191,29 @@ impl Feed {
             Ok(answers) => answers.into_inner(),
             Err(error) => return Ended::Lost(store::status(error).message),
         };
+        let mut asked: Option<Instant> = None;
         loop {
+            let overdue = asked.map(|asked| asked + ANSWER_WITHIN);
             tokio::select! {
-                answer = answers.message() => match answer {
-                    Ok(Some(answer)) => {
-                        if let Some(ended) = self.take(answer, from) {
-                            return ended;
+                answer = answers.message() => {
+                    asked = None;
+                    match answer {
+                        Ok(Some(answer)) => {
+                            if let Some(ended) = self.take(answer, from) {
+                                return ended;
+                            }
                         }
+                        Ok(None) => return Ended::Lost("the store closed it".into()),
+                        Err(error) => return Ended::Lost(error.message().to_owned()),
                     }
-                    Ok(None) => return Ended::Lost("the store closed it".into()),
-                    Err(error) => return Ended::Lost(error.message().to_owned()),
-                },
+                }
                 () = self.progress_wanted.notified() => {
                     let progress = RequestUnion::ProgressRequest(pb::WatchProgressRequest {});
                     // When it is full, progress is asked for already.
                     let _ = requests.try_send(request(progress));
+                    asked.get_or_insert_with(Instant::now);
                 }
+                () = sleep_until(overdue) => return Ended::Lost("the store is silent".into()),
             }
         }
     }
@@ -259,6 +270,13 @@ impl Feed {
             *now = revision.max(*now);
             newer
         });
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

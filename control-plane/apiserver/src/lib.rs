@@ -95,6 +95,7 @@ impl Server {
             config,
             store,
             leases: ttl::EventLeases::default(),
+            slots: serve::Slots::default(),
             allocation: tokio::sync::Mutex::new(()),
             stopping: tokio::sync::watch::Sender::new(false),
             tasks: parking_lot::Mutex::new(Vec::new()),

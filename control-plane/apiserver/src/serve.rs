@@ -1,5 +1,7 @@
 //! One request from its head to its answer: who, what, may they, do it.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http::request::Parts;
@@ -7,6 +9,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use machinery::status::Status;
 use machinery::{object, status};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use crate::api::Api;
 use crate::auth::{Attributes, User};
@@ -43,6 +46,27 @@ const ANSWERED_BY_OBJECT: [&str; 16] = [
     "deviceclasses",
 ];
 
+/// How many requests are worked on at once; watches that were begun do not count.
+const READS_MAX: usize = 400;
+const WRITES_MAX: usize = 200;
+/// How long one of them may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The requests that are worked on.
+pub(crate) struct Slots {
+    reads: Semaphore,
+    writes: Semaphore,
+}
+
+impl Default for Slots {
+    fn default() -> Slots {
+        Slots {
+            reads: Semaphore::new(READS_MAX),
+            writes: Semaphore::new(WRITES_MAX),
+        }
+    }
+}
+
 /// A request about objects, once it is known whose it is and that it may.
 pub(crate) struct Call<'a> {
     pub(crate) api: &'a Api,
@@ -61,7 +85,7 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
         Err(_) => Encoding::Json,
     };
     let head = parts.method == Method::HEAD;
-    let mut response = match answer(&api, &mut parts, body).await {
+    let mut response = match bounded(&api, &mut parts, body).await {
         Ok(response) => response,
         Err(error) => reply::error(&error, encoding),
     };
@@ -73,6 +97,23 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
         *response.body_mut() = Body::empty();
     }
     response
+}
+
+/// Answers within the time and the number of requests there may be.
+async fn bounded(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Body>, Status> {
+    let slots = match parts.method {
+        Method::GET | Method::HEAD => &api.0.slots.reads,
+        _ => &api.0.slots.writes,
+    };
+    let Ok(_slot) = slots.try_acquire() else {
+        let text = "the server has received too many requests and has asked us to try again later";
+        return Err(Status::too_many_requests(text, 1));
+    };
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer(api, parts, body)).await;
+    answer.unwrap_or_else(|_| {
+        let text = "request did not complete within the allotted timeout";
+        Err(Status::new(504, "Timeout", format!("Timeout: {text}")))
+    })
 }
 
 async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Body>, Status> {

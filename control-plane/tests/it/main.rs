@@ -8,6 +8,7 @@
 mod apply;
 mod auth;
 mod bad_input;
+mod clients;
 mod cluster;
 mod http;
 mod kubectl;

@@ -230,3 +230,32 @@ fn two_versions_of_a_kind_are_one_object() {
         1
     );
 }
+
+#[test]
+fn a_watcher_that_does_not_read_holds_nobody_up() {
+    /// Together far more than sockets take in, so the one that does not read is stuck.
+    const CHANGES: usize = 200;
+    const VALUE_BYTES: usize = 100_000;
+    let cluster = Cluster::start();
+    let list = cluster.get(MAPS).expect(200);
+    let from = list["metadata"]["resourceVersion"].as_str().unwrap();
+    let path = format!("{MAPS}?watch=1&resourceVersion={from}");
+    let silent: Vec<_> = (0..3)
+        .map(|_| cluster.call("GET", &path).stream())
+        .collect();
+    let mut reading = cluster.call("GET", &path).stream();
+    cluster.post(MAPS, &map("m", "x")).expect(201);
+    assert_eq!(reading.event(), event("ADDED", "m"));
+    for at in 0..CHANGES {
+        let value = format!("{at}{}", "x".repeat(VALUE_BYTES));
+        let body = json!({"data": {"k": value}}).to_string();
+        let call = cluster.call("PATCH", &format!("{MAPS}/m"));
+        call.body("application/merge-patch+json", body)
+            .send()
+            .expect(200);
+        let told: Value = reading.next().unwrap();
+        assert_eq!(told["object"]["data"]["k"].as_str().unwrap(), value);
+    }
+    drop(silent);
+    assert_eq!(cluster.get(&format!("{MAPS}/m")).code, 200);
+}
