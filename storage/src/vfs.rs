@@ -11,6 +11,7 @@
 pub mod os;
 pub mod sim;
 pub mod untouched;
+pub(crate) mod whole;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -22,7 +22,7 @@ use super::pages::{FIRST_UNIT, Pages, Shared};
 use super::space::Space;
 use super::tree::{Tree, TreeKind};
 use crate::seal::{CLEAR, Seal};
-use crate::vfs::{File, Open, Vfs};
+use crate::vfs::{File, Open, Vfs, whole};
 use crate::{Error, Result};
 
 const META_SLOTS: usize = 2;
@@ -74,17 +74,6 @@ pub(super) fn open(
 
 fn create(vfs: &dyn Vfs, path: &Path, kinds: &[TreeKind]) -> Result<()> {
     assert!(kinds.len() <= super::TREES_MAX && kinds.iter().all(|k| k.leaf_bytes % UNIT == 0));
-    let temporary = path.with_extension("new");
-    if vfs
-        .exists(&temporary)
-        .map_err(Error::io("look for", &temporary))?
-    {
-        vfs.remove(&temporary)
-            .map_err(Error::io("remove", &temporary))?;
-    }
-    let file = vfs
-        .open(&temporary, Open::New)
-        .map_err(Error::io("create", &temporary))?;
     let meta = Meta {
         generation: 0,
         units: FIRST_UNIT,
@@ -95,14 +84,7 @@ fn create(vfs: &dyn Vfs, path: &Path, kinds: &[TreeKind]) -> Result<()> {
     };
     let mut bytes = meta.encode();
     bytes.resize(META_SLOTS * UNIT, 0);
-    file.write_at(&bytes, 0)
-        .map_err(Error::io("write", &temporary))?;
-    file.sync_data().map_err(Error::io("sync", &temporary))?;
-    drop(file);
-    vfs.rename(&temporary, path)
-        .map_err(Error::io("rename", &temporary))?;
-    let dir = path.parent().unwrap_or(Path::new("."));
-    vfs.sync_dir(dir).map_err(Error::io("sync", dir))
+    whole::write(vfs, path, &bytes)
 }
 
 type Decoded = std::result::Result<Meta, String>;

@@ -21,7 +21,7 @@ use std::path::Path;
 use super::cipher::{KEY_BYTES, Key, Purpose, SALT_BYTES, Salt, Subkey, TAG_BYTES, random};
 use super::{CLEAR, KEYS_MAX};
 use crate::codec::Reader;
-use crate::vfs::{Open, Vfs};
+use crate::vfs::{Open, Vfs, whole};
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"SteleKey";
@@ -138,34 +138,13 @@ impl Keyring {
 
     /// Durable on return. A crash leaves the old file or the new one.
     pub(super) fn write(&self, vfs: &dyn Vfs, path: &Path) -> Result<()> {
-        let temporary = path.with_extension("new");
-        if vfs
-            .exists(&temporary)
-            .map_err(Error::io("look for", &temporary))?
-        {
-            vfs.remove(&temporary)
-                .map_err(Error::io("remove", &temporary))?;
-        }
-        let file = vfs
-            .open(&temporary, Open::New)
-            .map_err(Error::io("create", &temporary))?;
-        file.write_at(&self.encode(), 0)
-            .map_err(Error::io("write", &temporary))?;
-        file.sync_data().map_err(Error::io("sync", &temporary))?;
-        vfs.rename(&temporary, path)
-            .map_err(Error::io("rename", &temporary))?;
-        sync_dir(vfs, path)
+        whole::write(vfs, path, &self.encode())
     }
 
     pub(super) fn remove(vfs: &dyn Vfs, path: &Path) -> Result<()> {
         vfs.remove(path).map_err(Error::io("remove", path))?;
-        sync_dir(vfs, path)
+        whole::sync_name(vfs, path)
     }
-}
-
-fn sync_dir(vfs: &dyn Vfs, path: &Path) -> Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    vfs.sync_dir(dir).map_err(Error::io("sync", dir))
 }
 
 fn decode_copy(copy: &[u8]) -> std::result::Result<Keyring, (usize, String)> {

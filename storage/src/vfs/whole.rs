@@ -1,0 +1,34 @@
+//! Files that are there whole or not at all.
+
+use std::path::Path;
+
+use super::{Open, Vfs};
+use crate::{Error, Result};
+
+/// Makes `path` hold `bytes`, durably. A crash leaves what was there before, or all of the bytes.
+pub(crate) fn write(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = path.with_extension("new");
+    if vfs
+        .exists(&temporary)
+        .map_err(Error::io("look for", &temporary))?
+    {
+        vfs.remove(&temporary)
+            .map_err(Error::io("remove", &temporary))?;
+    }
+    let file = vfs
+        .open(&temporary, Open::New)
+        .map_err(Error::io("create", &temporary))?;
+    file.write_at(bytes, 0)
+        .map_err(Error::io("write", &temporary))?;
+    file.sync_data().map_err(Error::io("sync", &temporary))?;
+    drop(file);
+    vfs.rename(&temporary, path)
+        .map_err(Error::io("rename", &temporary))?;
+    sync_name(vfs, path)
+}
+
+/// Makes it durable that `path` is, or is no longer, a name.
+pub(crate) fn sync_name(vfs: &dyn Vfs, path: &Path) -> Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    vfs.sync_dir(dir).map_err(Error::io("sync", dir))
+}
