@@ -19,6 +19,7 @@ mod model;
 mod publish;
 mod relocate;
 mod reseal;
+mod rewrite;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -26,7 +26,7 @@ use crate::{Error, Result};
 const SLICE_BYTES: usize = 16 << 10;
 
 /// Bytes between two syncs, so that a sync of the log never waits for much more than that.
-const SYNC_BYTES: usize = 16 << 20;
+pub(super) const SYNC_BYTES: usize = 16 << 20;
 
 /// The work of one checkpoint; runs on any thread.
 #[derive(Debug)]

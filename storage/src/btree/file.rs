@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use super::check::PageCounts;
-use super::checkpoint::{CheckpointDone, CheckpointJob, Output, Retired};
+use super::checkpoint::{CheckpointDone, CheckpointJob, Output, Retired, SYNC_BYTES};
 use super::meta::Meta;
 use super::page::UNIT;
 use super::pages::Shared;
@@ -12,8 +12,7 @@ use super::space::Space;
 use super::spill::{self, SyncJob};
 use super::wipe::Wipe;
 use super::{
-    Budget, Pages, Tree, TreeKind, USER_META_BYTES_MAX, Writer, check, open, release, relocate,
-    reseal,
+    Pages, Tree, TreeKind, USER_META_BYTES_MAX, Unfit, Writer, check, open, release, rewrite,
 };
 use crate::Result;
 use crate::seal::Seal;
@@ -209,7 +208,7 @@ impl PageFile {
                 .set_units(self.shared.units().max(space.units()));
             self.spilled_unsynced += out.written;
         }
-        let due = self.spilled_unsynced >= spill::SYNC_BYTES;
+        let due = self.spilled_unsynced >= SYNC_BYTES as u64;
         Ok(due.then(|| {
             self.spilled_unsynced = 0;
             SyncJob {
@@ -232,30 +231,18 @@ impl PageFile {
         Some(units.saturating_sub(self.shortest()) * UNIT as u64)
     }
 
-    /// Brings pages of the tree into memory that lie behind `limit`, for the next checkpoint to
-    /// write further to the front; `None` when there are no more behind the key `from`.
-    pub(crate) fn relocate(
-        &mut self,
-        tree: &mut Tree,
-        limit: u64,
-        from: &[u8],
-        budget: &mut Budget,
-    ) -> Result<Option<Vec<u8>>> {
-        relocate::relocate(tree, &mut self.writer, limit, from, budget)
-    }
-
     /// Looks at `budget` units' worth of nodes of the tree from the key `from` on, and sees to it that
-    /// the next checkpoint writes those anew that are sealed under another key than `key`. Returns
-    /// where to go on; `None` at the end. Only while no checkpoint runs.
-    pub(crate) fn reseal(
+    /// the next checkpoint writes those anew whose pages are unfit. Returns where to go on; `None` at
+    /// the end. Only while no checkpoint runs.
+    pub(crate) fn rewrite(
         &mut self,
         tree: &mut Tree,
-        key: u32,
+        unfit: Unfit,
         from: &[u8],
         budget: &mut u64,
     ) -> Result<Option<Vec<u8>>> {
         assert!(!self.writer.running, "the checkpoint's nodes are its own");
-        reseal::reseal(tree, &mut self.writer, key, from, budget)
+        rewrite::rewrite(tree, &mut self.writer, unfit, from, budget)
     }
 
     /// All that the trees gave up so far is to be wiped once it is free. Begun by the next

@@ -16,9 +16,6 @@ use super::tree::{KeyOrder, Tree};
 use crate::vfs::File;
 use crate::{Error, Result};
 
-/// Bytes spilled at which a sync is due, so that the next checkpoint's does not wait for much.
-pub(super) const SYNC_BYTES: u64 = 16 << 20;
-
 /// Has what was spilled written to the disk in good time; runs on any thread.
 #[derive(Debug)]
 pub(crate) struct SyncJob {

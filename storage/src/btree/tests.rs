@@ -106,24 +106,15 @@ impl Bench {
         }
     }
 
-    /// Has pages behind that part (of 256) of the file moved, from a key on.
+    /// Has pages behind that part (of 256) of the file moved, some from a key on.
     pub(super) fn relocate(&mut self, tree: usize, part: u8, from: &[u8]) -> Result<()> {
-        let units = self.file.stats().file_bytes / 4096;
-        let mut budget = Budget {
-            links: 40,
-            bytes: 60_000,
-        };
-        let limit = units * u64::from(part) / 256;
-        let tree = &mut self.trees[tree];
-        let mut from = Some(from.to_vec());
-        while let Some(next) = from {
-            budget.links = budget.links.saturating_sub(1);
-            from = self.file.relocate(tree, limit, &next, &mut budget)?;
-            if budget.bytes < 16_384 || budget.links == 0 {
-                break;
-            }
+        if self.file.checkpoint_running() {
+            return Ok(());
         }
-        Ok(())
+        let units = self.file.stats().file_bytes / UNIT as u64;
+        let behind = Unfit::EndsBehind(units * u64::from(part) / 256);
+        let tree = &mut self.trees[tree];
+        self.file.rewrite(tree, behind, from, &mut 60).map(|_| ())
     }
 
     pub(super) fn check(&self) -> Result<()> {

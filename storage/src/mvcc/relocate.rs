@@ -2,21 +2,19 @@
 //! checkpoint after the last step; two more checkpoints, and the end is cut off.
 
 use super::Store;
+use super::rewrite::Place;
 use crate::Result;
-use crate::btree::Budget;
+use crate::btree::Unfit;
 
-/// Of one step: well below a millisecond's work while the pages are in the page cache.
-const LINKS_PER_STEP: usize = 2048;
-const BYTES_PER_STEP: usize = 256 << 10;
+/// Pages looked at in one step: below a millisecond's work while they are in the page cache.
+const BYTES_PER_STEP: u64 = 512 << 10;
 
-/// How far a pass over the trees has come.
+/// A pass over the trees.
 #[derive(Debug)]
 pub(super) struct Relocation {
     /// Pages that end behind this unit move.
     limit: u64,
-    /// Index in the order of the trees.
-    tree: usize,
-    from: Vec<u8>,
+    place: Place,
 }
 
 impl Store {
@@ -32,31 +30,14 @@ impl Store {
             return Ok(false);
         }
         let limit = self.file.shortest();
-        let pass = self.relocation.get_or_insert(Relocation {
+        let mut pass = self.relocation.take().unwrap_or(Relocation {
             limit,
-            tree: 0,
-            from: Vec::new(),
+            place: Place::default(),
         });
-        let mut budget = Budget {
-            links: LINKS_PER_STEP,
-            bytes: BYTES_PER_STEP,
-        };
-        let root = &mut self.root;
-        let trees = [&mut root.keys, &mut root.revisions, &mut root.side];
-        for (i, tree) in trees.into_iter().enumerate().skip(pass.tree) {
-            let next = self
-                .file
-                .relocate(tree, pass.limit, &pass.from, &mut budget)?;
-            pass.tree = i;
-            if let Some(next) = next {
-                pass.from = next;
-                return Ok(false);
-            }
-            pass.from.clear();
-        }
-        self.relocation = None;
-        self.dirty = true;
-        Ok(true)
+        let unfit = Unfit::EndsBehind(pass.limit);
+        let (_, over) = self.rewrite_step(&mut pass.place, unfit, BYTES_PER_STEP)?;
+        self.relocation = (!over).then_some(pass);
+        Ok(over)
     }
 
     /// Has the next checkpoint made though nothing has changed: what was freed before the last one

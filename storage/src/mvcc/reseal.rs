@@ -10,8 +10,10 @@
 //! Nothing of this is remembered on disk but the keys in use: a restart walks anew, and finds most
 //! pages done.
 
-use super::{Root, Store};
+use super::Store;
+use super::rewrite::Place;
 use crate::Result;
+use crate::btree::Unfit;
 use crate::seal::Seal;
 
 /// How far re-sealing has come.
@@ -42,14 +44,10 @@ pub enum Next {
 pub(super) struct Walk {
     /// Of the keys; 0: none is under way.
     epoch: u64,
-    tree: usize,
-    from: Vec<u8>,
+    place: Place,
     walked: u64,
     over: bool,
 }
-
-/// Trees of a root.
-const TREES: usize = 3;
 
 impl Store {
     /// Whether something may be sealed otherwise than new writes are.
@@ -88,29 +86,13 @@ impl Store {
     }
 
     fn walk_on(&mut self, key: u32, budget: u64) -> Result<()> {
-        let units = (budget / UNIT_BYTES).max(1);
-        let mut left = units;
-        while left > 0 && !self.walk.over {
-            let Root {
-                keys,
-                revisions,
-                side,
-                ..
-            } = &mut self.root;
-            let tree = [keys, revisions, side].into_iter().nth(self.walk.tree);
-            let tree = tree.expect("one of the trees");
-            match self.file.reseal(tree, key, &self.walk.from, &mut left)? {
-                Some(from) => self.walk.from = from,
-                None => {
-                    self.walk.from.clear();
-                    self.walk.tree += 1;
-                    self.walk.over = self.walk.tree == TREES;
-                }
-            }
-        }
-        self.walk.walked += (units - left) * UNIT_BYTES;
-        self.dirty = true;
-        if self.walk.over {
+        let mut place = std::mem::take(&mut self.walk.place);
+        let (looked_at, over) =
+            self.rewrite_step(&mut place, Unfit::NotSealedUnder(key), budget)?;
+        self.walk.place = place;
+        self.walk.walked += looked_at;
+        self.walk.over = over;
+        if over {
             self.file.begin_wipe();
         }
         Ok(())
@@ -127,6 +109,3 @@ impl Store {
         }
     }
 }
-
-/// What pages are counted in.
-const UNIT_BYTES: u64 = crate::btree::UNIT as u64;

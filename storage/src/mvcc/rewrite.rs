@@ -1,0 +1,55 @@
+//! A walk over all trees in steps, that has pages written anew which are unfit where they are.
+
+use super::{Root, Store};
+use crate::Result;
+use crate::btree::{UNIT, Unfit};
+
+/// Trees of a root.
+const TREES: usize = 3;
+
+/// How far a walk has come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Place {
+    /// Index in the order of the trees.
+    tree: usize,
+    from: Vec<u8>,
+}
+
+impl Store {
+    /// Looks at `budget` bytes of pages from `place` on, and moves it; the next checkpoint writes
+    /// those anew that are unfit. Returns the bytes looked at, and whether the walk is over. Only
+    /// while no checkpoint runs.
+    pub(super) fn rewrite_step(
+        &mut self,
+        place: &mut Place,
+        unfit: Unfit,
+        budget: u64,
+    ) -> Result<(u64, bool)> {
+        let units = (budget / UNIT as u64).max(1);
+        let mut left = units;
+        self.dirty = true;
+        let Root {
+            keys,
+            revisions,
+            side,
+            ..
+        } = &mut self.root;
+        let trees: [_; TREES] = [keys, revisions, side];
+        for tree in trees.into_iter().skip(place.tree) {
+            if left == 0 {
+                break;
+            }
+            match self.file.rewrite(tree, unfit, &place.from, &mut left)? {
+                Some(from) => {
+                    place.from = from;
+                    break;
+                }
+                None => {
+                    place.from.clear();
+                    place.tree += 1;
+                }
+            }
+        }
+        Ok(((units - left) * UNIT as u64, place.tree == TREES))
+    }
+}
