@@ -30,8 +30,9 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let config = Config {
         // Copies on one machine are told apart by their processes.
-        identity: format!("stele-kube_{}", std::process::id()),
-        elect: arguments.get_flag("leader-elect"),
+        elect: arguments
+            .get_flag("leader-elect")
+            .then(|| format!("stele-kube_{}", std::process::id())),
         root_ca: match arguments.get_one::<String>("root-ca-file") {
             Some(file) => std::fs::read_to_string(file)?,
             None => String::new(),

@@ -14,7 +14,7 @@ use crate::Client;
 use crate::leader::{Election, LEASE_SECONDS, RETRY, Step};
 
 /// The lease, held.
-pub struct Leader {
+struct Leader {
     client: Client,
     election: Election,
     namespace: String,
@@ -25,7 +25,7 @@ pub struct Leader {
 
 impl Leader {
     /// Waits until this copy, called `identity`, holds the lease.
-    pub async fn elected(client: Client, namespace: &str, lease: &str, identity: &str) -> Leader {
+    async fn elected(client: Client, namespace: &str, lease: &str, identity: &str) -> Leader {
         let mut leader = Leader {
             election: Election::new(namespace, lease, identity),
             client,
@@ -41,7 +41,7 @@ impl Leader {
     }
 
     /// Renews the lease; returns when that did not work for so long that another may hold it.
-    pub async fn lost(&mut self) {
+    async fn lost(&mut self) {
         loop {
             tokio::time::sleep(RETRY).await;
             if !self.round().await {
@@ -51,7 +51,7 @@ impl Leader {
     }
 
     /// Gives the lease back, for another to take at once.
-    pub async fn release(self) {
+    async fn release(self) {
         let released = self
             .last
             .as_ref()
@@ -96,6 +96,58 @@ impl Leader {
         self.last = Some(written);
         // From when it began: the lease may be older than its answer.
         self.election.written(begun);
+        Ok(())
+    }
+}
+
+/// The lease could not be renewed: another copy may work by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostLease;
+
+impl std::fmt::Display for LostLease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the lease could not be renewed")
+    }
+}
+
+impl std::error::Error for LostLease {}
+
+/// The right to work: a lease held, or nothing for a copy that is alone.
+pub struct Mandate(Option<Leader>);
+
+impl Mandate {
+    /// Waits until this copy may work: with an `identity` until it holds the lease, else not at
+    /// all. `None` when `stop` came first.
+    pub async fn win(
+        client: &Client,
+        namespace: &str,
+        lease: &str,
+        identity: Option<&str>,
+        stop: &mut (impl Future<Output = ()> + Unpin),
+    ) -> Option<Mandate> {
+        let Some(identity) = identity else {
+            return Some(Mandate(None));
+        };
+        let leader = tokio::select! {
+            () = stop => return None,
+            leader = Leader::elected(client.clone(), namespace, lease, identity) => leader,
+        };
+        tracing::info!(identity, "elected");
+        Some(Mandate(Some(leader)))
+    }
+
+    /// Works to the end, or until the lease is lost. Only when nothing is under way any longer may
+    /// another copy begin, so the lease is given back after the work was dropped.
+    pub async fn hold(self, work: impl Future<Output = ()>) -> Result<(), LostLease> {
+        let Mandate(Some(mut leader)) = self else {
+            work.await;
+            return Ok(());
+        };
+        tokio::select! {
+            () = work => {}
+            () = leader.lost() => return Err(LostLease),
+        }
+        leader.release().await;
         Ok(())
     }
 }

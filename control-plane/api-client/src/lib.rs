@@ -11,4 +11,4 @@ pub mod leader;
 
 pub use calls::Client;
 pub use informer::{Informer, Notice};
-pub use lead::{Leader, now};
+pub use lead::{LostLease, Mandate, now};

@@ -30,7 +30,7 @@ mod taint_eviction;
 mod tests;
 
 use loops::Loop;
-pub use shell::{Config, Error, run};
+pub use shell::{Config, run};
 pub(crate) use sources::sources;
 
 /// Every loop. The certificate of the cluster's authority is handed out if there is one.

@@ -4,7 +4,7 @@ mod carry;
 
 use std::time::Duration;
 
-use api_client::{Client, Leader, Notice};
+use api_client::{Client, LostLease, Mandate, Notice};
 use futures::StreamExt;
 use machinery::schema::{self, Kind};
 use tokio::sync::mpsc;
@@ -35,66 +35,27 @@ const DISCOVERY_RETRY: Duration = Duration::from_millis(200);
 /// How to run the loops.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What this copy is called in the election.
-    pub identity: String,
-    /// Whether to wait for the lease; a copy that is alone need not.
-    pub elect: bool,
+    /// What this copy is called in the election; nothing for a copy that is alone.
+    pub elect: Option<String>,
     /// The certificate of the cluster's authority, in PEM; empty to hand out none.
     pub root_ca: String,
 }
-
-/// Why the loops ended without being asked to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Error {
-    /// The lease could not be renewed: another copy may work by now.
-    LostLease,
-}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Error::LostLease => f.write_str("the lease could not be renewed"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// Runs the loops until `stop`, or until the lease is lost.
 pub async fn run(
     kube: kube::Client,
     config: Config,
     stop: impl Future<Output = ()>,
-) -> Result<(), Error> {
+) -> Result<(), LostLease> {
     let client = Client::new(kube);
     tokio::pin!(stop);
-    let mut leader = None;
-    if config.elect {
-        let elected = Leader::elected(client.clone(), LEASE_NAMESPACE, NAME, &config.identity);
-        tokio::select! {
-            () = &mut stop => return Ok(()),
-            elected = elected => leader = Some(elected),
-        }
-        tracing::info!(identity = config.identity, "elected");
-    }
-    let result = {
-        let lost = async {
-            match &mut leader {
-                Some(leader) => leader.lost().await,
-                None => std::future::pending().await,
-            }
-        };
-        let mut shell = Shell::new(client, &config);
-        tokio::select! {
-            result = shell.work(&mut stop) => result,
-            () = lost => Err(Error::LostLease),
-        }
+    let identity = config.elect.as_deref();
+    let mandate = Mandate::win(&client, LEASE_NAMESPACE, NAME, identity, &mut stop).await;
+    let Some(mandate) = mandate else {
+        return Ok(());
     };
-    // Only now that nothing is under way any longer may another copy begin.
-    if let (Some(leader), Ok(())) = (leader, result) {
-        leader.release().await;
-    }
-    result
+    let mut shell = Shell::new(client, &config);
+    mandate.hold(shell.work(&mut stop)).await
 }
 
 struct Shell {
@@ -128,9 +89,9 @@ impl Shell {
         }
     }
 
-    async fn work(&mut self, stop: &mut (impl Future<Output = ()> + Unpin)) -> Result<(), Error> {
+    async fn work(&mut self, stop: &mut (impl Future<Output = ()> + Unpin)) {
         let mut inboxes = tokio::select! {
-            () = &mut *stop => return Ok(()),
+            () = &mut *stop => return,
             inboxes = self.begin() => inboxes,
         };
         tracing::info!(objects = self.manager.caches.graph.len(), "the loops begin");
@@ -160,7 +121,6 @@ impl Shell {
             }
         }
         self.finish(inboxes, busy).await;
-        Ok(())
     }
 
     /// Starts the informers and waits until each has told what there is.

@@ -21,7 +21,7 @@ pub mod resources;
 pub mod scores;
 mod shell;
 
-pub use shell::{Config, Error, run};
+pub use shell::{Config, run};
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api_client::{Client, Informer, Leader, Notice, now};
+use api_client::{Client, Informer, LostLease, Mandate, Notice, now};
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -51,53 +51,26 @@ impl Default for Config {
     }
 }
 
-/// Why scheduling ended without being asked to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Error {
-    /// The lease could not be renewed: another copy may work by now.
-    LostLease,
-}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Error::LostLease => f.write_str("the lease could not be renewed"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
 /// Schedules pods until `stop` is done, or until the lease is lost.
 pub async fn run(
     kube: kube::Client,
     config: Config,
     stop: impl Future<Output = ()>,
-) -> Result<(), Error> {
+) -> Result<(), LostLease> {
     let client = Client::new(kube);
     let mut stop = std::pin::pin!(stop);
-    let Some(identity) = &config.elect else {
+    let identity = config.elect.as_deref();
+    let mandate = Mandate::win(&client, LEASE_NAMESPACE, LEASE, identity, &mut stop).await;
+    let Some(mandate) = mandate else {
+        return Ok(());
+    };
+    let work = async {
         tokio::select! {
             () = schedule(client, &config) => {}
             () = stop => {}
         }
-        return Ok(());
     };
-    let elected = Leader::elected(client.clone(), LEASE_NAMESPACE, LEASE, identity);
-    let mut leader = tokio::select! {
-        leader = elected => leader,
-        () = &mut stop => return Ok(()),
-    };
-    tracing::info!(%identity, "elected");
-    // Only when nothing is under way any longer may another copy begin, so the lease is given
-    // back after the work was dropped.
-    tokio::select! {
-        () = schedule(client, &config) => {}
-        () = &mut stop => {}
-        () = leader.lost() => return Err(Error::LostLease),
-    }
-    leader.release().await;
-    Ok(())
+    mandate.hold(work).await
 }
 
 /// What a call that carried a decision out came to.

@@ -71,8 +71,7 @@ impl Parts {
             let client = connect("controller-manager").await?;
             let stop = stopped(stopping.clone());
             let config = controllers::Config {
-                identity: "stele-kube".to_owned(),
-                elect: false,
+                elect: None,
                 root_ca: root_ca.to_owned(),
             };
             running.spawn(async move {
