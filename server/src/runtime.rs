@@ -27,14 +27,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use raft::Raft;
+use raft::durable::LogWriter;
 use storage::vfs::Lock;
 
 use crate::applier::Applier;
-use crate::config::Config;
+use crate::config::{Config, Url};
 use crate::data_dir::{DataDir, Unusable};
 use crate::event::{ApplyEvent, LogEvent, MemberEvent};
 use crate::hashes::Hashes;
-use crate::inbox::{Sender, inbox};
+use crate::inbox::{Inbox, Sender, inbox};
 use crate::lessor::Lessor;
 use crate::member::Member;
 use crate::metrics::Metrics;
@@ -88,18 +89,7 @@ pub fn start(
     let (members, removed) = known_members(&data, config)?;
     let only_learns = learners.contains(&data.member_id);
     let sole_voter = voters == [data.member_id];
-    let limits = raft::Limits {
-        kept_entries: config.kept_entries(),
-        ..raft::Limits::default()
-    };
-    let raft_config = raft::Config {
-        limits,
-        heartbeat: config.heartbeat_interval,
-        election_timeout: config.election_timeout,
-        pre_vote: config.pre_vote,
-        learners,
-        ..raft::Config::new(data.member_id, voters, unix_time().as_nanos() as u64)
-    };
+    let raft_config = raft_config(config, data.member_id, voters, learners);
     let last_in_log = data.recovered.entries.last().map_or(0, |entry| entry.index);
     let raft = Raft::new(raft_config, data.recovered, clock.now());
     let lessor = Lessor::new(config.election_timeout);
@@ -127,11 +117,7 @@ pub fn start(
     let introduction = Introduction {
         member_id: data.member_id,
         cluster_id: data.cluster_id,
-        peer_urls: config
-            .initial_advertise_peer_urls
-            .iter()
-            .map(|url| url.to_string())
-            .collect(),
+        peer_urls: texts(&config.initial_advertise_peer_urls),
     };
     let receiver = Receiver::new(data.vfs, data.store_dir, store_options)?;
     let peers = Peers::start(
@@ -165,26 +151,16 @@ pub fn start(
         metrics,
         peers: peers.clone(),
     };
-    let hub_inbox = hub_handle.clone();
-    let log = Arc::new(Mutex::new(data.log));
-    let (log_of_member, for_log) = (Arc::clone(&log), links.clone());
-    let for_apply = links.clone();
-    let threads = vec![
-        spawn("watch", move || watch::run_hub(&hub, &hub_inbox)),
-        spawn("apply", move || {
-            apply::run_applier(applier, apply_rx, for_apply)
-        }),
-        spawn("log", move || log::run_log(&log, log_rx, for_log)),
-        spawn("member", move || {
-            let first_read = unix_time().as_nanos() as u64;
-            member::run_member(
-                Member::new(raft, first_read),
-                member_rx,
-                log_of_member,
-                links,
-            )
-        }),
-    ];
+    let actors = Actors {
+        hub,
+        applier,
+        apply: apply_rx,
+        log: data.log,
+        to_log: log_rx,
+        raft,
+        member: member_rx,
+    };
+    let threads = actors.start(links);
     let node = Node::new(Inner {
         reader,
         member: member_tx.clone(),
@@ -196,19 +172,9 @@ pub fn start(
             cluster_id: data.cluster_id,
             member_id: data.member_id,
             name: config.name.clone(),
-            client_urls: config
-                .advertise_client_urls
-                .iter()
-                .map(|url| url.to_string())
-                .collect(),
+            client_urls: texts(&config.advertise_client_urls),
         },
-        limits: Limits {
-            max_request_bytes: config.max_request_bytes,
-            max_txn_ops: config.max_txn_ops,
-            quota_bytes: config.quota_backend_bytes.unwrap_or(0),
-            election_timeout: config.election_timeout,
-            strict_reconfig_check: config.strict_reconfig_check,
-        },
+        limits: limits(config),
         leader_lost: tokio::sync::watch::channel(()).0,
         admission: Node::new_admission(),
         request_ids,
@@ -225,6 +191,73 @@ pub fn start(
         threads,
         _lock: data.lock,
     })
+}
+
+/// What runs on a thread each, with what comes to it.
+struct Actors {
+    hub: Arc<Mutex<Hub>>,
+    applier: Applier,
+    apply: Inbox<ApplyEvent>,
+    log: LogWriter,
+    to_log: Inbox<LogEvent>,
+    raft: Raft,
+    member: Inbox<MemberEvent>,
+}
+
+impl Actors {
+    fn start(self, links: Links) -> Vec<JoinHandle<()>> {
+        let (for_hub, for_apply, for_log) = (links.clone(), links.clone(), links.clone());
+        // The member thread writes and syncs what is alone by itself.
+        let log = Arc::new(Mutex::new(self.log));
+        let log_of_member = Arc::clone(&log);
+        vec![
+            spawn("watch", move || {
+                watch::run_hub(&self.hub, &for_hub.hub_inbox)
+            }),
+            spawn("apply", move || {
+                apply::run_applier(self.applier, self.apply, for_apply)
+            }),
+            spawn("log", move || log::run_log(&log, self.to_log, for_log)),
+            spawn("member", move || {
+                let first_read = unix_time().as_nanos() as u64;
+                let member = Member::new(self.raft, first_read);
+                member::run_member(member, self.member, log_of_member, links)
+            }),
+        ]
+    }
+}
+
+fn raft_config(
+    config: &Config,
+    member_id: u64,
+    voters: Vec<u64>,
+    learners: Vec<u64>,
+) -> raft::Config {
+    raft::Config {
+        limits: raft::Limits {
+            kept_entries: config.kept_entries(),
+            ..raft::Limits::default()
+        },
+        heartbeat: config.heartbeat_interval,
+        election_timeout: config.election_timeout,
+        pre_vote: config.pre_vote,
+        learners,
+        ..raft::Config::new(member_id, voters, unix_time().as_nanos() as u64)
+    }
+}
+
+fn limits(config: &Config) -> Limits {
+    Limits {
+        max_request_bytes: config.max_request_bytes,
+        max_txn_ops: config.max_txn_ops,
+        quota_bytes: config.quota_backend_bytes.unwrap_or(0),
+        election_timeout: config.election_timeout,
+        strict_reconfig_check: config.strict_reconfig_check,
+    }
+}
+
+fn texts(urls: &[Url]) -> Vec<String> {
+    urls.iter().map(Url::to_string).collect()
 }
 
 /// Whom to talk to from the start, and to whom not. A cluster of one by force talks to none of its
