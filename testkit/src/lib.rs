@@ -1,9 +1,14 @@
 //! What black-box tests and benches stand on: etcd's own tools built from the Go module proxy,
-//! servers run as child processes, and what `/proc` says about them.
+//! servers run as child processes, what `/proc` says about them, a network and a disk that fail on
+//! demand, and the judge of histories.
 //!
 //! Knows nothing of Stele's insides: a server is a program, a data directory and two ports.
 #![forbid(unsafe_code)]
 
+pub mod disk;
+pub mod history;
+pub mod linearizability;
+pub mod mesh;
 mod ports;
 pub mod process;
 mod server;

@@ -7,7 +7,7 @@ pub mod durable_prefix;
 pub mod election_safety;
 pub mod leader_completeness;
 pub mod leases;
-pub mod linearizability;
+pub use testkit::linearizability;
 pub mod liveness;
 pub mod log_matching;
 pub mod watches;

@@ -13,7 +13,7 @@ pub mod canary;
 pub mod check;
 mod clients;
 mod clock;
-pub mod history;
+pub use testkit::history;
 mod host;
 mod nemesis;
 mod net;

@@ -11,12 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// For anything that happens by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(2);
 
 pub(crate) struct Process {
     program: PathBuf,
+    /// What runs the program, if it does not run by itself.
+    launcher: Vec<String>,
     words: Vec<String>,
     pub(crate) name: String,
     pub(crate) dir: PathBuf,
@@ -43,6 +47,7 @@ impl Process {
         let [peer_url, url] = urls;
         Process {
             program: program.as_ref().to_owned(),
+            launcher: Vec::new(),
             words,
             name: name.to_owned(),
             log: dir.join(format!("{name}.log")),
@@ -57,6 +62,17 @@ impl Process {
         self.words.push(flag);
     }
 
+    /// Run by another program, which becomes this one.
+    pub(crate) fn launched_by(&mut self, launcher: Vec<String>) {
+        self.launcher = launcher;
+    }
+
+    /// Others reach it at another address than the one it listens at.
+    pub(crate) fn advertise(&mut self, peer_url: String) {
+        self.flag(format!("--initial-advertise-peer-urls={peer_url}"));
+        self.peer_url = peer_url;
+    }
+
     /// `NAME=URL`, as in `--initial-cluster`.
     pub(crate) fn place(&self) -> String {
         format!("{}={}", self.name, self.peer_url)
@@ -66,8 +82,10 @@ impl Process {
     pub(crate) fn start(&mut self) {
         assert!(self.child.is_none(), "{} runs", self.name);
         let log = File::create(&self.log).unwrap();
-        let child = Command::new(&self.program)
-            .args(&self.words)
+        let program = self.program.to_str().unwrap().to_owned();
+        let mut words = self.launcher.iter().chain([&program]).chain(&self.words);
+        let child = Command::new(words.next().unwrap())
+            .args(words)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn();
@@ -81,6 +99,21 @@ impl Process {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(self.child.as_ref().unwrap());
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Whether the process has not ended, by itself or because it was told to.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        let child = self.child.as_mut();
+        child.is_some_and(|child| child.try_wait().unwrap().is_none())
     }
 
     /// What it logged since its last start.

@@ -9,6 +9,7 @@
 mod bad_disk;
 mod bad_input;
 mod catch_up;
+mod chaos;
 mod clients;
 mod cluster;
 mod crash;

@@ -25,6 +25,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("sim", "raft", ""),
     ("sim", "stele", ""),
     ("sim", "etcd-api", ""),
+    ("sim", "testkit", ""),
     ("stele", "testkit", "dev"),
     ("testkit", "etcd-api", ""),
     ("api-client", "machinery", ""),

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 
-use super::Verdict;
 use crate::history::{Key, Operation, Outcome, Record, Step, Value};
 
 /// Steps of one search; after that it is undecided. A search that finds an order takes little
@@ -40,7 +39,7 @@ pub fn judge(history: &[Record]) -> Result<Figures, String> {
 
 /// Whoever asks after an answer came sees at least that answer's revision; whoever changes
 /// something, a later one.
-fn revisions_follow_time(history: &[Record]) -> Verdict {
+fn revisions_follow_time(history: &[Record]) -> Result<(), String> {
     let answered = |record: &&Record| record.revision.is_some() && record.outcome.is_some();
     let mut by_call: Vec<&Record> = history.iter().filter(answered).collect();
     let mut by_return = by_call.clone();
