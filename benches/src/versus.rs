@@ -4,6 +4,7 @@
 //! Absolute figures wander with the machine, so sides alternate within each round, the order turns
 //! around from round to round, and what counts are ratios of medians of one run.
 
+mod cluster;
 mod floor;
 mod generator;
 mod loads;
@@ -13,11 +14,12 @@ mod side;
 
 use std::process::ExitCode;
 
-use options::{Command, Options};
+use options::{Command, Options, Part};
 use report::Record;
 use side::{Run, Side};
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Result<T> = std::result::Result<T, Error>;
 
 /// The program: options from the command line, the table on stdout, progress on stderr.
 pub fn main() -> ExitCode {
@@ -37,15 +39,29 @@ pub fn main() -> ExitCode {
 
 fn measure(options: &Options) -> Result<()> {
     let programs = options.programs()?;
-    let mut record = Record::new(options, &programs);
+    match options.part {
+        Part::Loads | Part::Cluster => loads(options, &programs),
+        Part::Takeover => cluster::takeover::run(options, &programs),
+        Part::Steady => cluster::steady::run(options, &programs),
+        Part::Snapshot => cluster::snapshot::run(options, &programs),
+    }
+}
+
+fn loads(options: &Options, programs: &options::Programs) -> Result<()> {
+    let mut record = Record::new(options, programs);
     for load in &options.loads {
-        for round in 0..options.rounds {
+        for round in 0..options.rounds_or(3) {
             for side in order(&options.sides, round) {
                 if side == Side::Floor && !load.floor {
                     continue;
                 }
-                let run = side::run(side, load, &programs, options)
-                    .map_err(|error| format!("{} on {}: {error}", load.name, side.name()))?;
+                let run = match options.part {
+                    Part::Cluster if side == Side::Floor => continue,
+                    Part::Cluster => cluster::puts::run(side, load, programs, options),
+                    _ => side::run(side, load, programs, options),
+                };
+                let run =
+                    run.map_err(|error| format!("{} on {}: {error}", load.name, side.name()))?;
                 eprintln!("{:16} {:6} {}", load.name, side.name(), progress(&run));
                 record.add(load, side, run);
             }

@@ -14,6 +14,7 @@ pub mod process;
 mod server;
 mod tools;
 
+pub use ports::free as free_port;
 pub use process::Usage;
 pub use server::{Launch, READY_LINE, Server, StartError};
 pub use tools::{Missing, Tools, in_ci, target_dir, workspace_root};

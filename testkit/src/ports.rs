@@ -13,7 +13,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A port nobody listens on now. Test processes start at different places by their pid, so that
 /// two of them running side by side seldom look at the same port.
-pub(crate) fn free() -> u16 {
+pub fn free() -> u16 {
     let start = std::process::id().wrapping_mul(2_654_435_761) >> 8;
     for _ in 0..COUNT {
         let turn = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -42,6 +42,8 @@ pub(super) struct Load {
     pub(super) prefill: u64,
     /// Whether the empty server can answer it.
     pub(super) floor: bool,
+    /// Whether it is also run on three members.
+    pub(super) cluster: bool,
     /// Whether it runs when no `--loads` are named.
     pub(super) default: bool,
 }
@@ -63,12 +65,14 @@ impl Load {
             total,
             prefill: 0,
             floor: true,
+            cluster: true,
             default: true,
         };
         let other = |name, what, kind, total, prefill| Load {
             what,
             kind,
             prefill,
+            cluster: matches!(kind, Kind::RangeLinearizable),
             ..put(name, 100, total)
         };
         vec![

@@ -18,11 +18,40 @@ pub(super) enum Command {
     Floor(Floor),
 }
 
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Loads on one server.
+    Loads,
+    /// Some of them on three members.
+    Cluster,
+    /// The leader of three members is killed, ended, stopped.
+    Takeover,
+    /// Three members under full load for long.
+    Steady,
+    /// New members are fed while clients write.
+    Snapshot,
+}
+
+impl Part {
+    const ALL: [(&'static str, Part); 5] = [
+        ("loads", Part::Loads),
+        ("cluster", Part::Cluster),
+        ("takeover", Part::Takeover),
+        ("steady", Part::Steady),
+        ("snapshot", Part::Snapshot),
+    ];
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Options {
+    pub(super) part: Part,
+
     pub(super) loads: Vec<Load>,
     pub(super) sides: Vec<Side>,
-    pub(super) rounds: usize,
+    rounds: Option<usize>,
+    /// For parts that go by time.
+    pub(super) minutes: f64,
     pub(super) floor_threads: usize,
     /// The record's folder.
     pub(super) out: PathBuf,
@@ -55,6 +84,16 @@ impl Programs {
 }
 
 impl Options {
+    pub(super) fn rounds_or(&self, usual: usize) -> usize {
+        self.rounds.unwrap_or(usual)
+    }
+
+    /// Sides that are whole servers.
+    pub(super) fn servers(&self) -> impl Iterator<Item = Side> {
+        let sides = self.sides.iter().copied();
+        sides.filter(|side| *side != Side::Floor)
+    }
+
     /// Paths given, or built: etcd's programs from their Go modules, Stele with cargo.
     pub(super) fn programs(&self) -> Result<Programs> {
         let (etcd, benchmark) = match (&self.etcd, &self.benchmark) {
@@ -103,13 +142,15 @@ pub(super) fn parse(
         let listen = listen.copied().unwrap_or(([127, 0, 0, 1], 2379).into());
         return Ok(Command::Floor(Floor { listen, threads }));
     }
+    let part = matches.get_one::<Part>("only").copied();
+    let part = part.unwrap_or(Part::Loads);
     let total = matches.get_one::<u64>("total").copied();
     let short = matches.get_flag("short");
     let mut loads: Vec<Load> = match matches.get_many::<Load>("loads") {
         Some(named) => named.cloned().collect(),
         None => Load::all()
             .into_iter()
-            .filter(|load| load.default)
+            .filter(|load| load.default && (part != Part::Cluster || load.cluster))
             .collect(),
     };
     for load in &mut loads {
@@ -125,18 +166,14 @@ pub(super) fn parse(
     let sides = matches.get_many::<Side>("sides");
     let default_out = || testkit::target_dir().join("versus");
     Ok(Command::Measure(Options {
+        part,
         loads,
         sides: sides.map_or_else(|| Side::ALL.to_vec(), |sides| sides.copied().collect()),
         rounds: match matches.get_one::<usize>("rounds") {
-            Some(&rounds) => rounds.max(1),
-            None => {
-                if short {
-                    1
-                } else {
-                    3
-                }
-            }
+            Some(&rounds) => Some(rounds.max(1)),
+            None => short.then_some(1),
         },
+        minutes: matches.get_one("minutes").copied().unwrap_or(10.0),
         floor_threads: matches.get_one("floor-threads").copied().unwrap_or(1),
         out: path("out").unwrap_or_else(default_out),
         dir: path("dir").unwrap_or_else(std::env::temp_dir),
@@ -159,6 +196,14 @@ fn command() -> clap::Command {
     clap::Command::new("versus")
         .about("Runs the same load on real etcd, on Stele and on an empty gRPC server.")
         .after_help(describe_loads())
+        .arg(
+            number(
+                "only",
+                "What to measure: loads (usual), cluster, takeover, steady, snapshot",
+            )
+            .value_parser(part_by_name),
+        )
+        .arg(number("minutes", "For parts that go by time").value_parser(value_parser!(f64)))
         .arg(list("loads", "Loads to run, by name").value_parser(load_by_name))
         .arg(list("sides", "Sides to run: etcd, stele, floor").value_parser(side_by_name))
         .arg(number("rounds", "Rounds per load; medians count").value_parser(value_parser!(usize)))
@@ -221,6 +266,12 @@ fn load_by_name(name: &str) -> std::result::Result<Load, String> {
     found.ok_or_else(|| format!("no such load; there are\n{}", describe_loads()))
 }
 
+fn part_by_name(name: &str) -> std::result::Result<Part, String> {
+    let found = Part::ALL.into_iter().find(|part| part.0 == name);
+    let names = || Part::ALL.map(|part| part.0).join(", ");
+    found.map(|part| part.1).ok_or_else(names)
+}
+
 fn side_by_name(name: &str) -> std::result::Result<Side, String> {
     let found = Side::ALL.into_iter().find(|side| side.name() == name);
     found.ok_or_else(|| "etcd, stele or floor".to_string())
@@ -258,7 +309,7 @@ mod tests {
             .map(|load| (load.name, load.total))
             .collect();
         assert_eq!(totals, [("put-100", 3000), ("watch-1000", 150)]);
-        assert_eq!(options.rounds, 1);
+        assert_eq!(options.rounds, Some(1));
     }
 
     #[test]

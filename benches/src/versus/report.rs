@@ -86,7 +86,7 @@ impl Record {
             "cpus": cpus,
             "kernel": proc("sys/kernel/osrelease"),
             "load_average_before": proc("loadavg"),
-            "rounds": options.rounds,
+            "rounds": options.rounds_or(3),
             "stele_flags": options.stele_flags,
             "floor_threads": options.floor_threads,
             "versions": versions(options, programs),

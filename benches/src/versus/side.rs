@@ -19,7 +19,7 @@ use super::loads::{Kind, Load, READ_KEY, VALUE_BYTES};
 use super::options::{Options, Programs};
 
 /// etcd writes its tree every 100 ms: what a load caused has to be in its counters.
-const SETTLE: Duration = Duration::from_millis(400);
+pub(super) const SETTLE: Duration = Duration::from_millis(400);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Side {
@@ -82,7 +82,7 @@ pub(super) fn run(side: Side, load: &Load, programs: &Programs, options: &Option
 
     if let Some(args) = load.prefill_arguments() {
         generate(&args)?;
-        put_read_key(&server)?;
+        put_read_key_of(&server)?;
         std::thread::sleep(SETTLE);
     }
     let before = server.usage()?;
@@ -96,7 +96,7 @@ pub(super) fn run(side: Side, load: &Load, programs: &Programs, options: &Option
     Ok(account(load, &summaries, &before, &after))
 }
 
-fn account(load: &Load, summaries: &[Summary], before: &Usage, after: &Usage) -> Run {
+pub(super) fn account(load: &Load, summaries: &[Summary], before: &Usage, after: &Usage) -> Run {
     let last = summaries.last().copied().unwrap_or_default();
     let summary = match load.kind {
         // Reads and writes are reported apart; together they are the load.
@@ -123,18 +123,19 @@ fn account(load: &Load, summaries: &[Summary], before: &Usage, after: &Usage) ->
     }
 }
 
-fn put_read_key(server: &Server) -> Result<()> {
+fn put_read_key_of(server: &Server) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
-        let client = Client::connect(server.url()).await?;
-        let request = PutRequest {
-            key: READ_KEY.into(),
-            value: vec![b'v'; VALUE_BYTES].into(),
-            ..PutRequest::default()
-        };
-        client.kv().put(request).await?;
-        Ok(())
-    })
+    runtime.block_on(async { put_read_key(&Client::connect(server.url()).await?).await })
+}
+
+pub(super) async fn put_read_key(client: &Client) -> Result<()> {
+    let request = PutRequest {
+        key: READ_KEY.into(),
+        value: vec![b'v'; VALUE_BYTES].into(),
+        ..PutRequest::default()
+    };
+    client.kv().put(request).await?;
+    Ok(())
 }

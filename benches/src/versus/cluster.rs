@@ -1,0 +1,264 @@
+//! Three members of one cluster as child processes, on either side: what the parts of `versus` that
+//! measure clusters stand on.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "runs processes and waits for them"
+)]
+
+pub(super) mod puts;
+pub(super) mod snapshot;
+pub(super) mod steady;
+pub(super) mod takeover;
+mod writers;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use etcd_api::Client;
+use etcd_api::etcdserverpb::{MemberAddRequest, MemberRemoveRequest, StatusRequest};
+use tempfile::TempDir;
+use testkit::{Launch, Server, Usage, free_port};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+use super::Result;
+use super::options::{Options, Programs};
+use super::side::Side;
+
+const MEMBERS: usize = 3;
+/// For one answer of a member that may be stopped.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+/// For a cluster to be whole again.
+const HEALTHY_WITHIN: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+/// Far more than any part writes.
+const QUOTA: &str = "--quota-backend-bytes=34359738368";
+
+/// A cluster at work; its members are killed and its files removed when it is dropped.
+pub(super) struct Cluster {
+    members: Vec<Server>,
+    names: Vec<String>,
+    program: PathBuf,
+    flags: Vec<String>,
+    runtime: Runtime,
+    scratch: TempDir,
+}
+
+/// What a member says of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct View {
+    id: u64,
+    leader: u64,
+    term: u64,
+}
+
+impl Cluster {
+    pub(super) fn start(side: Side, programs: &Programs, options: &Options) -> Result<Cluster> {
+        let scratch = tempfile::Builder::new()
+            .prefix("versus-")
+            .tempdir_in(&options.dir)?;
+        let mut flags = vec![QUOTA.to_owned()];
+        if side == Side::Stele {
+            flags.extend(options.stele_flags.iter().cloned());
+        }
+        let program = programs.server(side).clone();
+        let peers: Vec<String> = (0..MEMBERS)
+            .map(|_| format!("http://127.0.0.1:{}", free_port()))
+            .collect();
+        let places = peers.iter().enumerate();
+        let places: Vec<String> = places.map(|(i, url)| format!("m{i}={url}")).collect();
+        let places = places.join(",");
+        let launch = |(i, url): (usize, &String)| {
+            let name = format!("m{i}");
+            launch(&program, scratch.path(), &name, url, &places, "new", &flags)
+        };
+        let launches: Vec<Launch> = peers.iter().enumerate().map(launch).collect();
+        // None is ready before there is a leader.
+        let starting: Vec<_> = launches
+            .into_iter()
+            .map(|launch| std::thread::spawn(move || launch.start()))
+            .collect();
+        let mut members = Vec::new();
+        for start in starting {
+            members.push(start.join().map_err(|_| "a start panicked")??);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let cluster = Cluster {
+            members,
+            names: places.split(',').map(str::to_owned).collect(),
+            program,
+            flags,
+            runtime,
+            scratch,
+        };
+        cluster.wait_healthy()?;
+        Ok(cluster)
+    }
+
+    pub(super) fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    pub(super) fn urls(&self) -> Vec<String> {
+        self.members.iter().map(Server::url).collect()
+    }
+
+    /// As the load generator takes them: the leader first, so that one client alone talks to it.
+    pub(super) fn endpoints(&self) -> Result<String> {
+        let (leader, _) = self.wait_healthy()?;
+        let mut members: Vec<&Server> = self.members.iter().collect();
+        members.swap(0, leader);
+        let endpoint = |member: &&Server| format!("127.0.0.1:{}", member.client_port());
+        Ok(members.iter().map(endpoint).collect::<Vec<_>>().join(","))
+    }
+
+    pub(super) fn member(&mut self, place: usize) -> &mut Server {
+        &mut self.members[place]
+    }
+
+    /// Of all members together.
+    pub(super) fn usage(&self) -> Result<Usage> {
+        let mut sum = Usage::default();
+        for member in &self.members {
+            let usage = member.usage()?;
+            sum.cpu += usage.cpu;
+            sum.resident_bytes += usage.resident_bytes;
+            sum.resident_peak_bytes += usage.resident_peak_bytes;
+            sum.anonymous_bytes += usage.anonymous_bytes;
+            sum.disk_write_bytes += usage.disk_write_bytes;
+        }
+        Ok(sum)
+    }
+
+    pub(super) fn all_alive(&mut self) -> Result<()> {
+        for member in &mut self.members {
+            if !member.is_alive() {
+                return Err(format!("a member died; its log:\n{}", member.log()).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// How often any member's log has this.
+    pub(super) fn count_in_logs(&self, text: &str) -> usize {
+        let logs = self.members.iter().map(Server::log);
+        logs.map(|log| log.matches(text).count()).sum()
+    }
+
+    /// Until all members agree on who leads; the leader's place and the term.
+    pub(super) fn wait_healthy(&self) -> Result<(usize, u64)> {
+        self.wait_for(|views| {
+            let views: Vec<&View> = views.iter().flatten().collect();
+            let agreed =
+                views.len() == MEMBERS && views.iter().all(|v| v.leader == views[0].leader);
+            let term = views.first()?.term;
+            let leader = views.iter().position(|view| view.id == view.leader)?;
+            agreed.then_some((leader, term))
+        })
+    }
+
+    /// Until some member other than `place` follows, or is, a leader of a later term.
+    pub(super) fn wait_new_leader(&self, place: usize, term: u64) -> Result<()> {
+        self.wait_for(|views| {
+            let mut others = views.iter().enumerate().filter(|(i, _)| *i != place);
+            let is_new = |view: &View| view.leader != 0 && view.term > term;
+            let found = others.any(|(_, view)| view.as_ref().is_some_and(is_new));
+            found.then_some(())
+        })
+    }
+
+    fn wait_for<T>(&self, found: impl Fn(&[Option<View>]) -> Option<T>) -> Result<T> {
+        let until = Instant::now() + HEALTHY_WITHIN;
+        loop {
+            let urls = self.urls();
+            let views: Vec<Option<View>> = self.runtime.block_on(async {
+                let asking: Vec<_> = urls.into_iter().map(|url| tokio::spawn(ask(url))).collect();
+                let mut views = Vec::new();
+                for asked in asking {
+                    views.push(asked.await.ok().flatten());
+                }
+                views
+            });
+            if let Some(found) = found(&views) {
+                return Ok(found);
+            }
+            if Instant::now() > until {
+                return Err(format!("the cluster did not come to agree: {views:?}").into());
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// A further member, as learner; returns when it has caught up and serves.
+    pub(super) fn join(&self, name: &str) -> Result<(Server, u64)> {
+        let url = format!("http://127.0.0.1:{}", free_port());
+        let leader = self.wait_healthy()?.0;
+        let added = self.runtime.block_on(async {
+            let client = Client::connect(self.members[leader].url()).await?;
+            let request = MemberAddRequest {
+                peer_urls: vec![url.clone()],
+                is_learner: true,
+            };
+            Ok::<_, super::Error>(client.cluster().member_add(request).await?.into_inner())
+        })?;
+        let id = added.member.ok_or("no member was added")?.id;
+        let mut places = self.names.clone();
+        places.push(format!("{name}={url}"));
+        let (places, dir) = (places.join(","), self.scratch.path());
+        let program = &self.program;
+        let launch = launch(program, dir, name, &url, &places, "existing", &self.flags);
+        Ok((launch.start()?, id))
+    }
+
+    /// The opposite.
+    pub(super) fn leave(&self, mut member: Server, id: u64) -> Result<()> {
+        member.kill();
+        let leader = self.wait_healthy()?.0;
+        self.runtime.block_on(async {
+            let client = Client::connect(self.members[leader].url()).await?;
+            let request = MemberRemoveRequest { id };
+            client.cluster().member_remove(request).await?;
+            Ok::<_, super::Error>(())
+        })?;
+        Ok(std::fs::remove_dir_all(member.data_dir())?)
+    }
+}
+
+fn launch(
+    program: &Path,
+    dir: &Path,
+    name: &str,
+    peer_url: &str,
+    places: &str,
+    state: &str,
+    flags: &[String],
+) -> Launch {
+    let mut launch = Launch::program(program)
+        .data_dir(dir.join(name))
+        .flag(format!("--name={name}"))
+        .flag(format!("--listen-peer-urls={peer_url}"))
+        .flag(format!("--initial-advertise-peer-urls={peer_url}"))
+        .flag(format!("--initial-cluster={places}"))
+        .flag(format!("--initial-cluster-state={state}"));
+    for flag in flags {
+        launch = launch.flag(flag);
+    }
+    launch
+}
+
+async fn ask(url: String) -> Option<View> {
+    let asked = async {
+        let client = Client::connect(url).await.ok()?;
+        let status = client.maintenance().status(StatusRequest {}).await.ok()?;
+        let status = status.into_inner();
+        Some(View {
+            id: status.header?.member_id,
+            leader: status.leader,
+            term: status.raft_term,
+        })
+    };
+    timeout(ANSWER_WITHIN, asked).await.ok().flatten()
+}

@@ -1,0 +1,130 @@
+//! What a new member costs those who write: the put latency of fifty clients of the leader at a
+//! fixed rate, undisturbed and while learners are fed the whole store, one after the other.
+
+#![expect(clippy::disallowed_methods, reason = "measures over a time")]
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use super::writers::{Ack, Pace, Writers};
+use super::{Cluster, Result};
+use crate::versus::generator;
+use crate::versus::options::{Options, Programs};
+
+const CLIENTS: usize = 50;
+/// 1,000 puts a second: far from the limit of either side.
+const PACE: Pace = Pace {
+    every: Duration::from_millis(50),
+    patience: Duration::from_secs(10),
+    value_bytes: 256,
+};
+/// Some 300 MB of state, all of it live.
+const FILL: u64 = 300_000;
+const FILL_VALUE_BYTES: &str = "1024";
+const UNDISTURBED: Duration = Duration::from_secs(60);
+/// Learners fed, one after the other.
+const ROUNDS: usize = 5;
+/// What the fill leaves behind has to be written first.
+const CALM: Duration = Duration::from_secs(5);
+
+pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<()> {
+    let rounds = options.rounds_or(ROUNDS);
+    println!("| side | | puts | seconds | p50 ms | p99 ms | max ms | p99 rise |");
+    println!("|---|---|--:|--:|--:|--:|--:|--:|");
+    for side in options.servers() {
+        let cluster = Cluster::start(side, programs, options)?;
+        let endpoints = cluster.endpoints()?;
+        generator::run(&programs.benchmark, &endpoints, &fill(), cluster.scratch())?;
+        std::thread::sleep(CALM);
+        let (leader, _) = cluster.wait_healthy()?;
+        let urls = vec![cluster.urls()[leader].clone(); CLIENTS];
+        let writers = Writers::start(urls, PACE)?;
+        std::thread::sleep(CALM);
+        let began = Instant::now();
+        let span = UNDISTURBED.mul_f64(options.minutes.min(1.0));
+        std::thread::sleep(span);
+        let calm = took_between(&writers.acks(), began, Instant::now());
+        let calm = Row::of(calm, span);
+        calm.print(side.name(), "undisturbed", "");
+
+        let (mut fed, mut feeding) = (Vec::new(), Duration::ZERO);
+        for round in 0..rounds {
+            let began = Instant::now();
+            let (member, id) = cluster.join(&format!("n{round}"))?;
+            let ended = Instant::now();
+            feeding += ended - began;
+            eprintln!("{:6} learner {round}: {:?}", side.name(), ended - began);
+            fed.extend(took_between(&writers.acks(), began, ended));
+            cluster.leave(member, id)?;
+            std::thread::sleep(CALM / 2);
+        }
+        let fed = Row::of(fed, feeding);
+        let rise = format!("{:+.0} %", (fed.p99 / calm.p99 - 1.0) * 100.0);
+        fed.print(side.name(), "feeding learners", &rise);
+    }
+    println!("\nAim for Stele: the p99 rises by no more than 20 %.");
+    Ok(())
+}
+
+fn fill() -> Vec<OsString> {
+    let total = FILL.to_string();
+    let args = [
+        "--clients",
+        "200",
+        "--conns",
+        "20",
+        "--precise",
+        "put",
+        "--total",
+        &total,
+        "--key-size",
+        "32",
+        "--val-size",
+        FILL_VALUE_BYTES,
+        "--sequential-keys",
+        "--key-space-size",
+        &total,
+    ];
+    args.iter().map(OsString::from).collect()
+}
+
+fn took_between(acks: &[Ack], from: Instant, to: Instant) -> Vec<f64> {
+    let between = acks.iter().filter(|ack| ack.at >= from && ack.at < to);
+    between.map(|ack| ack.took.as_secs_f64() * 1e3).collect()
+}
+
+struct Row {
+    count: usize,
+    span: Duration,
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+impl Row {
+    fn of(mut took: Vec<f64>, span: Duration) -> Row {
+        took.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            let place = (took.len() as f64 * part) as usize;
+            took.get(place).or(took.last()).copied().unwrap_or(f64::NAN)
+        };
+        Row {
+            count: took.len(),
+            span,
+            p50: at(0.5),
+            p99: at(0.99),
+            max: at(1.0),
+        }
+    }
+
+    fn print(&self, side: &str, what: &str, rise: &str) {
+        println!(
+            "| {side} | {what} | {} | {:.1} | {:.2} | {:.2} | {:.2} | {rise} |",
+            self.count,
+            self.span.as_secs_f64(),
+            self.p50,
+            self.p99,
+            self.max
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! Clients of our own that write all the time and note when what was acknowledged.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures: it reads the clock and keeps a thread"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use etcd_api::Client;
+use etcd_api::etcdserverpb::PutRequest;
+use parking_lot::Mutex;
+use tokio::time::{interval_at, sleep, timeout};
+
+/// One put that was acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ack {
+    pub(super) at: Instant,
+    pub(super) took: Duration,
+}
+
+/// How a group of clients writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Of one client: from the beginning of a put to that of the next, or more when one takes
+    /// longer.
+    pub(super) every: Duration,
+    /// A put that takes longer is given up.
+    pub(super) patience: Duration,
+    pub(super) value_bytes: usize,
+}
+
+/// After a put that failed at once.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Each client writes to keys of its own, in turn.
+const KEYS: u64 = 1000;
+
+pub(super) struct Writers {
+    acks: Arc<Mutex<Vec<Ack>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writers {
+    /// One client for each of `urls`, which may name a server several times.
+    pub(super) fn start(urls: Vec<String>, pace: Pace) -> super::Result<Writers> {
+        let acks: Arc<Mutex<Vec<Ack>>> = Arc::default();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (noted, stopped) = (Arc::clone(&acks), Arc::clone(&stop));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(async {
+                let (count, began) = (urls.len() as u32, tokio::time::Instant::now());
+                let mut clients = tokio::task::JoinSet::new();
+                for (number, url) in urls.into_iter().enumerate() {
+                    let (acks, stop) = (Arc::clone(&noted), Arc::clone(&stopped));
+                    // Spread over the interval, so that they do not come in bursts.
+                    let first = began + pace.every * number as u32 / count;
+                    clients.spawn(write(number, url, pace, first, acks, stop));
+                }
+                while clients.join_next().await.is_some() {}
+            });
+        });
+        Ok(Writers {
+            acks,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// In the order in which they came.
+    pub(super) fn acks(&self) -> Vec<Ack> {
+        self.acks.lock().clone()
+    }
+
+    /// The longest time without an acknowledgement since `since`.
+    pub(super) fn longest_gap(&self, since: Instant) -> Duration {
+        let acks = self.acks.lock();
+        let first = acks.partition_point(|ack| ack.at < since).saturating_sub(1);
+        let pairs = acks[first..].windows(2);
+        let gaps = pairs.map(|pair| pair[1].at.saturating_duration_since(pair[0].at));
+        gaps.max().unwrap_or_default()
+    }
+
+    /// Whether anything was acknowledged after `since`.
+    pub(super) fn wrote_since(&self, since: Instant) -> bool {
+        self.acks.lock().last().is_some_and(|ack| ack.at > since)
+    }
+}
+
+impl Drop for Writers {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It panics only where a task does, and that has been said.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn write(
+    number: usize,
+    url: String,
+    pace: Pace,
+    first: tokio::time::Instant,
+    acks: Arc<Mutex<Vec<Ack>>>,
+    stop: Arc<AtomicBool>,
+) {
+    let mut turns = interval_at(first, pace.every);
+    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let (mut client, mut turn) = (None, 0);
+    while !stop.load(Ordering::Relaxed) {
+        turns.tick().await;
+        turn += 1;
+        let began = Instant::now();
+        let put = async {
+            let kv = match client.take() {
+                Some(client) => client,
+                None => Client::connect(url.clone()).await.ok()?,
+            };
+            let request = PutRequest {
+                key: format!("writer-{number}-{}", turn % KEYS).into(),
+                value: vec![b'v'; pace.value_bytes].into(),
+                ..PutRequest::default()
+            };
+            kv.kv().put(request).await.ok()?;
+            Some(kv)
+        };
+        match timeout(pace.patience, put).await {
+            Ok(Some(good)) => {
+                client = Some(good);
+                let at = Instant::now();
+                let took = at - began;
+                acks.lock().push(Ack { at, took });
+            }
+            // A new connection next time: whatever became of the old one.
+            Ok(None) => sleep(PAUSE).await,
+            Err(_) => {}
+        }
+    }
+}
