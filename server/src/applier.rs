@@ -16,6 +16,7 @@ use crate::event::{
 };
 use crate::lessor::{Lessor, Renewal};
 use crate::metrics::Operation;
+use crate::replay::Replayed;
 use crate::request::Request;
 use crate::resealer::Resealer;
 use crate::snapshot::Received;
@@ -75,6 +76,8 @@ pub struct Applier {
     backlog: VecDeque<Committed>,
     checkpoint_running: bool,
     log_bytes: u64,
+    /// Due since the start.
+    sync: Option<SyncJob>,
     compacting: bool,
     /// When the compaction under way was applied; not known of one that a crash interrupted.
     compacting_since: Option<Now>,
@@ -172,6 +175,7 @@ impl Applier {
             backlog: VecDeque::new(),
             checkpoint_running: false,
             log_bytes: 0,
+            sync: None,
             compacting: true, // One that a crash interrupted goes on.
             compacting_since: None,
             waiting_compaction: Vec::new(),
@@ -181,6 +185,12 @@ impl Applier {
             space: Space::default(),
             stopping: false,
         })
+    }
+
+    /// What a replay has left to do: the next checkpoint is due for its entries, too.
+    pub fn go_on_from(&mut self, replayed: Replayed) {
+        self.log_bytes = replayed.bytes;
+        self.sync = replayed.sync;
     }
 
     pub fn set_pace(&mut self, pace: Pace) {
@@ -253,7 +263,8 @@ impl Applier {
             let resealing = self.resealer.turn(now, store, self.checkpoint_running)?;
             effects.resealing = resealing.or(effects.resealing.take());
         }
-        effects.sync = self.state.store.spill()?.or(effects.sync.take());
+        let sync = self.state.store.spill()?.or(self.sync.take());
+        effects.sync = sync.or(effects.sync.take());
         self.state.store.publish();
         let revision = self.state.store.root().revision();
         if revision != revision_before {

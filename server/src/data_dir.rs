@@ -25,7 +25,7 @@ use storage::vfs::{Lock, Vfs};
 use crate::config::{CLUSTER_VERSION, ClusterState, Config, Url};
 use crate::error::Error;
 use crate::keys::KeySource;
-use crate::replay;
+use crate::replay::{self, Replayed, Threads};
 use crate::state::{self, MemberInfo, State};
 
 /// Why a server cannot start on a directory. The text says what to do about it.
@@ -48,8 +48,8 @@ pub struct DataDir {
     pub vfs: Arc<dyn Vfs>,
     pub store_dir: PathBuf,
     pub state: State,
-    /// Entries of the log that `state` took beyond the store's checkpoint.
-    pub replayed: u64,
+    /// What of the log `state` took beyond the store's checkpoint.
+    pub replayed: Replayed,
     pub log: LogWriter,
     pub recovered: Recovered,
     pub member_id: u64,
@@ -79,19 +79,14 @@ pub struct EmptyDir {
 }
 
 impl DataDir {
-    /// Opens `config.data_dir`, or founds a new cluster in it. `seed` is unlike that of any other
-    /// start.
-    pub fn open(vfs: Arc<dyn Vfs>, config: &Config, seed: u64) -> Result<DataDir, Unusable> {
-        DataDir::open_with(vfs, config, log_options(config, seed))
-    }
-
-    /// With the log's files as `options` say.
-    pub fn open_with(
+    /// Opens `config.data_dir`, or founds a new cluster in it, in one thread, with the log's files as
+    /// `options` say.
+    pub fn open(
         vfs: Arc<dyn Vfs>,
         config: &Config,
         options: raft::durable::Options,
     ) -> Result<DataDir, Unusable> {
-        match DataDir::find_with(vfs, config, options)? {
+        match DataDir::find_with(vfs, config, options, Threads::One)? {
             Found::Used(data) => Ok(*data),
             Found::Empty(_) if joins(config) => {
                 let text = "a cluster is joined by asking its members, and nobody asked".to_owned();
@@ -101,16 +96,16 @@ impl DataDir {
         }
     }
 
-    /// Opens `config.data_dir`.
+    /// Opens `config.data_dir`. `seed` is unlike that of any other start.
     pub fn find(vfs: Arc<dyn Vfs>, config: &Config, seed: u64) -> Result<Found, Unusable> {
-        DataDir::find_with(vfs, config, log_options(config, seed))
+        DataDir::find_with(vfs, config, log_options(config, seed), Threads::Two)
     }
 
-    /// With the log's files as `options` say.
-    pub fn find_with(
+    fn find_with(
         vfs: Arc<dyn Vfs>,
         config: &Config,
         options: raft::durable::Options,
+        threads: Threads,
     ) -> Result<Found, Unusable> {
         let keys = config.encryption.as_ref().map(KeySource::read);
         let keys = keys.transpose().map_err(Unusable::Keys)?;
@@ -143,7 +138,7 @@ impl DataDir {
         let mut state = State::new(store, min_lease_ttl(config.election_timeout))?;
         state.max_learners = config.max_learners;
         let (log, opened, replayed) =
-            replay::open_log(Arc::clone(&vfs), &log_dir, &mut state, options)?;
+            replay::open_log(Arc::clone(&vfs), &log_dir, &mut state, options, threads)?;
         refuse_downgrade(&state)?;
         let empty = EmptyDir {
             vfs,
@@ -237,7 +232,7 @@ impl EmptyDir {
             vfs: self.vfs,
             store_dir: self.store_dir,
             state: self.state,
-            replayed: 0,
+            replayed: Replayed::default(),
             log: self.log,
             recovered: Recovered::default(),
             member_id,

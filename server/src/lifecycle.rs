@@ -168,7 +168,7 @@ fn log_start(config: &Config, data: &DataDir) {
         "cluster-size" = config.initial_cluster.len(),
         "is-new" = data.is_new,
         "applied-index" = applied,
-        "replayed-entries" = data.replayed,
+        "replayed-entries" = data.replayed.entries,
         "encryption-key" = data.state.store.options().seal.map_or(0, |seal| seal.active()),
         "quota-backend-bytes" = config.quota_backend_bytes.unwrap_or(0),
         "opened the data directory"

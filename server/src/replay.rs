@@ -1,92 +1,291 @@
 //! The log's committed entries beyond the store's checkpoint, applied as they are read, before any
 //! actor runs. Nobody waits for them: no answers, no events, no leases' time; and no more memory
-//! than while serving.
+//! than while serving. Reading and applying go on side by side, where there are threads.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 
+use etcd_api::etcdserverpb as pb;
 use raft::durable::{LogWriter, Opened, Options};
 use raft::{Entry, EntryKind, Position};
+use storage::mvcc::{Applied, LonePut, SyncJob};
 use storage::vfs::Vfs;
 
 use crate::applier::{DIRTY_BYTES_TO_CHECKPOINT, decode, decode_conf_change};
 use crate::data_dir::Unusable;
 use crate::error::Error;
+use crate::request::Request;
 use crate::state::{Effects, State};
 
-/// Entries between two looks at the store's memory.
+/// Bytes of keys and values that are gathered before the store takes them: the more, the more puts
+/// fall into each leaf of the key tree.
+const GATHERED_BYTES: usize = 12 << 20;
+
+/// Entries between two looks at the store's memory, when none are gathered.
 const ENTRIES_PER_SPILL: u64 = 64;
 
-/// Opens the log in `dir` for a state that it continues. Returns how many entries it applied.
+/// Portions of work that wait for the applying thread.
+const WAITING_MAX: usize = 1;
+
+/// Who applies what is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// The one that reads: each call of the file system has its place in one order.
+    One,
+    /// Another one.
+    Two,
+}
+
+/// What a replay did, for those who go on from it.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    pub entries: u64,
+    /// Of the entries: the next checkpoint counts them.
+    pub bytes: u64,
+    /// Of what was written to the page file on the way.
+    pub sync: Option<SyncJob>,
+}
+
+/// Opens the log in `dir` for a state that it continues.
 pub(crate) fn open_log(
     vfs: Arc<dyn Vfs>,
     dir: &Path,
     state: &mut State,
     options: Options,
-) -> Result<(LogWriter, Opened, u64), Unusable> {
-    let before = state.store.root().applied();
-    let position = Position {
-        term: before.term,
-        index: before.index,
+    threads: Threads,
+) -> Result<(LogWriter, Opened, Replayed), Unusable> {
+    let (used, unused) = mpsc::channel();
+    let mut applying = Applying {
+        state,
+        replayed: Replayed::default(),
+        used,
     };
-    let (mut replayed, mut damaged) = (0, None);
-    let found = LogWriter::open_and_apply(vfs, dir, position, options, &mut |entry: &Entry| {
-        if let Err(error) = apply(state, entry) {
-            let what = format!("entry {} cannot be applied: {error}", entry.index);
-            damaged = Some(error);
-            return Err(storage::Error::corrupt(dir, 0, what));
-        }
-        replayed += 1;
-        if replayed % ENTRIES_PER_SPILL == 0 {
-            keep_small(state)?;
-        }
-        Ok(())
-    });
-    if let Some(error) = damaged {
-        return Err(Unusable::State(error));
-    }
-    let (log, opened) = found?;
+    let (log, opened) = match threads {
+        Threads::One => read(vfs, dir, applying.position(), options, unused, |work| {
+            applying.take(work)
+        })?,
+        Threads::Two => thread::scope(|scope| {
+            let position = applying.position();
+            let (give, take) = mpsc::sync_channel(WAITING_MAX);
+            let applier = scope.spawn(|| take.into_iter().try_for_each(|work| applying.take(work)));
+            let found = read(vfs, dir, position, options, unused, |work| {
+                give.send(work).map_err(|_| gone())
+            });
+            drop(give);
+            let applied = applier
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            applied.map_err(Unusable::State).and(found)
+        })?,
+    };
+    let replayed = applying.replayed;
     state.store.publish();
     Ok((log, opened, replayed))
 }
 
-/// An error is damage to the store: what an entry asks for in vain was answered long ago.
-fn apply(state: &mut State, entry: &Entry) -> Result<(), Error> {
-    let position = storage::mvcc::Applied {
-        index: entry.index,
-        term: entry.term,
+/// Never seen: the error that made the thread end is told in its place.
+fn gone() -> Error {
+    Error::Damaged("the thread that applies has ended".to_owned())
+}
+
+fn read(
+    vfs: Arc<dyn Vfs>,
+    dir: &Path,
+    applied: Position,
+    options: Options,
+    unused: mpsc::Receiver<Puts>,
+    give: impl FnMut(Work) -> Result<(), Error>,
+) -> Result<(LogWriter, Opened), Unusable> {
+    let mut reading = Reading {
+        puts: Puts::default(),
+        unused,
+        give,
     };
-    let result = match entry.kind {
-        EntryKind::Normal if entry.data.is_empty() => {
-            state.skip(position);
-            Ok(())
+    let mut damaged = None;
+    let found = LogWriter::open_and_apply(vfs, dir, applied, options, &mut |entry: &Entry| {
+        reading.take(entry).map_err(|error| {
+            let what = format!("entry {} cannot be applied: {error}", entry.index);
+            damaged = Some(error);
+            storage::Error::corrupt(dir, 0, what)
+        })
+    });
+    if let Some(error) = damaged {
+        return Err(Unusable::State(error));
+    }
+    let found = found?;
+    reading.give_puts().map_err(Unusable::State)?;
+    Ok(found)
+}
+
+/// What the reading side hands over, in the order of the log.
+enum Work {
+    Puts(Puts),
+    Entry(Entry),
+}
+
+/// Puts that need nothing but room; see [`State::takes_puts`].
+#[derive(Default)]
+struct Puts {
+    /// Keys and values, one after the other.
+    bytes: Vec<u8>,
+    rows: Vec<PutRow>,
+}
+
+struct PutRow {
+    applied: Applied,
+    /// Where the key ends in `bytes`; it begins where the value of the row before ends.
+    key_end: usize,
+    value_end: usize,
+}
+
+impl Puts {
+    fn push(&mut self, applied: Applied, put: &pb::PutRequest) {
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve(GATHERED_BYTES + GATHERED_BYTES / 8);
         }
-        EntryKind::Normal => {
-            let (request, mut effects) = (decode(entry), Effects::default());
-            state.apply(position, &request, &mut effects).map(drop)
-        }
-        EntryKind::ConfChange | EntryKind::ConfChangeV2 => {
-            state.apply_conf_change(position, &decode_conf_change(entry))
-        }
-    };
-    match result {
-        Err(Error::Damaged(what)) => Err(Error::Damaged(what)),
-        _ => Ok(()),
+        self.bytes.extend_from_slice(&put.key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(&put.value);
+        self.rows.push(PutRow {
+            applied,
+            key_end,
+            value_end: self.bytes.len(),
+        });
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+    }
+
+    fn puts(&self) -> Vec<LonePut<'_>> {
+        let mut start = 0;
+        let put = |row: &PutRow| {
+            let key = &self.bytes[start..row.key_end];
+            start = row.value_end;
+            LonePut {
+                applied: row.applied,
+                key,
+                value: &self.bytes[row.key_end..row.value_end],
+                lease: 0,
+            }
+        };
+        self.rows.iter().map(put).collect()
     }
 }
 
-/// What the applier and its thread do in between: history to the file, and a checkpoint when the
-/// rest has grown large.
-fn keep_small(state: &mut State) -> storage::Result<()> {
-    let store = &mut state.store;
-    if let Some(job) = store.spill()? {
-        job.run()?;
+struct Reading<F> {
+    puts: Puts,
+    /// What was handed over and is empty again: its memory is warm.
+    unused: mpsc::Receiver<Puts>,
+    give: F,
+}
+
+impl<F: FnMut(Work) -> Result<(), Error>> Reading<F> {
+    fn take(&mut self, entry: &Entry) -> Result<(), Error> {
+        if entry.kind == EntryKind::Normal
+            && !entry.data.is_empty()
+            && let Request::Put(put) = decode(entry)
+            && State::only_writes(&put)
+        {
+            let applied = Applied {
+                index: entry.index,
+                term: entry.term,
+            };
+            self.puts.push(applied, &put);
+            if self.puts.bytes.len() >= GATHERED_BYTES {
+                self.give_puts()?;
+            }
+            return Ok(());
+        }
+        self.give_puts()?;
+        (self.give)(Work::Entry(entry.clone()))
     }
-    if store.stats().dirty_bytes >= DIRTY_BYTES_TO_CHECKPOINT
-        && let Some(job) = store.begin_checkpoint()
-    {
-        let _ = store.finish_checkpoint(job.run()?);
-        while !store.release_step(usize::MAX) {}
+
+    fn give_puts(&mut self) -> Result<(), Error> {
+        if self.puts.rows.is_empty() {
+            return Ok(());
+        }
+        let next = self.unused.try_recv().unwrap_or_default();
+        (self.give)(Work::Puts(std::mem::replace(&mut self.puts, next)))
     }
-    Ok(())
+}
+
+struct Applying<'a> {
+    state: &'a mut State,
+    replayed: Replayed,
+    used: mpsc::Sender<Puts>,
+}
+
+impl Applying<'_> {
+    fn position(&self) -> Position {
+        let Applied { term, index } = self.state.store.root().applied();
+        Position { term, index }
+    }
+
+    fn take(&mut self, work: Work) -> Result<(), Error> {
+        match work {
+            Work::Puts(mut puts) => {
+                self.replayed.entries += puts.rows.len() as u64;
+                self.replayed.bytes += puts.bytes.len() as u64;
+                let sync = self.state.put_all(&puts.puts())?;
+                // The newest one syncs all, and nobody need wait for it.
+                self.replayed.sync = sync.or(self.replayed.sync.take());
+                puts.clear();
+                let _ = self.used.send(puts);
+                self.keep_small()
+            }
+            Work::Entry(entry) => {
+                self.replayed.entries += 1;
+                self.replayed.bytes += entry.data.len() as u64;
+                self.apply(&entry)?;
+                if self.replayed.entries.is_multiple_of(ENTRIES_PER_SPILL) {
+                    self.keep_small()?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// An error is damage to the store: what an entry asks for in vain was answered long ago.
+    fn apply(&mut self, entry: &Entry) -> Result<(), Error> {
+        let applied = Applied {
+            index: entry.index,
+            term: entry.term,
+        };
+        let result = match entry.kind {
+            EntryKind::Normal if entry.data.is_empty() => {
+                self.state.skip(applied);
+                Ok(())
+            }
+            EntryKind::Normal => {
+                let (request, mut effects) = (decode(entry), Effects::default());
+                self.state.apply(applied, &request, &mut effects).map(drop)
+            }
+            EntryKind::ConfChange | EntryKind::ConfChangeV2 => {
+                let change = decode_conf_change(entry);
+                self.state.apply_conf_change(applied, &change)
+            }
+        };
+        match result {
+            Err(Error::Damaged(what)) => Err(Error::Damaged(what)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the applier and its thread do in between: history to the file, and a checkpoint when
+    /// the rest has grown large.
+    fn keep_small(&mut self) -> Result<(), Error> {
+        let store = &mut self.state.store;
+        self.replayed.sync = store.spill()?.or(self.replayed.sync.take());
+        if store.stats().dirty_bytes >= DIRTY_BYTES_TO_CHECKPOINT
+            && let Some(job) = store.begin_checkpoint()
+        {
+            let _ = store.finish_checkpoint(job.run()?);
+            while !store.release_step(usize::MAX) {}
+            self.replayed.bytes = 0;
+        }
+        Ok(())
+    }
 }

@@ -98,7 +98,7 @@ pub fn start(
     let (hub, hub_handle) = Hub::new(reader.clone());
     let hub = Arc::new(Mutex::new(hub));
     let told = hub_handle.clone();
-    let applier = Applier::new(
+    let mut applier = Applier::new(
         state,
         lessor,
         told,
@@ -106,6 +106,7 @@ pub fn start(
         config.election_timeout,
         clock.now(),
     )?;
+    applier.go_on_from(data.replayed);
 
     let (member_tx, member_rx) = inbox();
     let (log_tx, log_rx) = inbox();

@@ -16,7 +16,7 @@ pub mod txn;
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::mvccpb::KeyValue;
-use storage::mvcc::{Applied, Bucket, Item, Root, Store, Write};
+use storage::mvcc::{Applied, Bucket, Item, LonePut, Root, Store, SyncJob, Write};
 
 use crate::error::Error;
 use crate::event::Outcome;
@@ -129,6 +129,23 @@ impl State {
                 Ok(Outcome::Done)
             }
             Request::Read => Ok(Outcome::Done),
+        }
+    }
+
+    /// Whether a put does no more than write its key and value, in any state that has room.
+    pub fn only_writes(put: &pb::PutRequest) -> bool {
+        put.lease == 0 && !put.ignore_value && !put.ignore_lease
+    }
+
+    /// Applies entries that are such a put each; see [`Store::put_all`].
+    pub fn put_all(&mut self, puts: &[LonePut<'_>]) -> Result<Option<SyncJob>, Error> {
+        match puts.last() {
+            // Whichever it is, it refuses puts; and none of them changes it.
+            Some(last) if !self.alarms.is_empty() => {
+                self.skip(last.applied);
+                Ok(None)
+            }
+            _ => Ok(self.store.put_all(puts)?),
         }
     }
 

@@ -10,6 +10,7 @@
 //! | `revisions` | revision | the whole change: the same, and key and value |
 //! | `side` | bucket, then the caller's key | the caller's value |
 
+mod bulk;
 mod compact;
 mod key;
 mod load;
@@ -29,6 +30,7 @@ mod write;
 use std::sync::Arc;
 
 use crate::seal::Seal;
+pub use bulk::LonePut;
 pub use load::{Incoming, Loader, Position, clear_incoming};
 #[cfg(any(test, fuzzing))]
 pub(crate) use model::run::{agree as agree_with_model, survive as survive_power_cut};

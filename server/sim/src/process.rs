@@ -181,7 +181,7 @@ impl Process {
             ..settings.log.clone()
         };
         let config = &settings.config;
-        let data = DataDir::open_with(Arc::new(disk.clone()), config, options)?;
+        let data = DataDir::open(Arc::new(disk.clone()), config, options)?;
         let found = data.recovered.clone();
         let receiver = Receiver::new(
             Arc::clone(&data.vfs),
@@ -211,6 +211,7 @@ impl Process {
             config.election_timeout,
             Duration::ZERO,
         )?;
+        applier.go_on_from(data.replayed);
         applier.set_pace(settings.pace);
         let process = Process {
             member_id: data.member_id,

@@ -44,7 +44,7 @@ const STAMP_BYTES_MAX: usize = 1 + 3 * VARINT_BYTES_MAX;
 const VARINT_BYTES_MAX: usize = 10;
 
 /// What the key tree knows of a version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) flags: u8,
     pub(super) create_revision: i64,

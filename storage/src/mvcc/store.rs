@@ -25,7 +25,7 @@ const FILE_NAME: &str = "pages";
 const RELEASE_NODES_PER_PUBLISH: usize = 64;
 
 /// As much as a large batch of writes appends; copying it takes some tenths of a millisecond.
-const SPILL_BYTES_PER_STEP: usize = 1 << 20;
+pub(super) const SPILL_BYTES_PER_STEP: usize = 1 << 20;
 
 /// The key tree's leaves are rewritten at random places: small ones make small checkpoints.
 const KEY_LEAF_BYTES: usize = 4096;

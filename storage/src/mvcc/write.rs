@@ -36,17 +36,7 @@ impl<'a> Write<'a> {
 
     pub fn put(&mut self, key: &[u8], value: &[u8], lease: i64) -> Result<()> {
         let revision = self.begin_change();
-        let mut old_lease = 0;
-        let stamp = self.store.push_version(key, revision, |old| {
-            let live = old.filter(|stamp| !stamp.is_tombstone());
-            old_lease = live.map_or(0, |old| old.lease);
-            Stamp {
-                flags: HEAD,
-                create_revision: live.map_or(revision.main, |old| old.create_revision),
-                version: live.map_or(1, |old| old.version + 1),
-                lease,
-            }
-        })?;
+        let (stamp, old_lease) = self.store.push_put(key, revision, lease)?;
         self.store.push_row(key, value, revision, stamp)?;
         self.store.move_lease(key, old_lease, lease)
     }
@@ -148,6 +138,27 @@ impl<'a> Write<'a> {
 }
 
 impl Store {
+    /// Puts a live version into the key tree; returns its stamp, and the lease of the one before.
+    pub(super) fn push_put(
+        &mut self,
+        key: &[u8],
+        revision: Revision,
+        lease: i64,
+    ) -> Result<(Stamp, i64)> {
+        let mut old_lease = 0;
+        let stamp = self.push_version(key, revision, |old| {
+            let live = old.filter(|stamp| !stamp.is_tombstone());
+            old_lease = live.map_or(0, |old| old.lease);
+            Stamp {
+                flags: HEAD,
+                create_revision: live.map_or(revision.main, |old| old.create_revision),
+                version: live.map_or(1, |old| old.version + 1),
+                lease,
+            }
+        })?;
+        Ok((stamp, old_lease))
+    }
+
     /// Puts a version into the key tree, with the stamp that `make` has for it once it saw that of
     /// the newest version so far, and takes the head mark from that one.
     fn push_version(
@@ -197,7 +208,7 @@ impl Store {
     }
 
     /// Puts a change into the revision tree.
-    fn push_row(
+    pub(super) fn push_row(
         &mut self,
         key: &[u8],
         value: &[u8],
@@ -218,7 +229,7 @@ impl Store {
     }
 
     /// Attaches a key to another lease than before; 0 stands for none.
-    fn move_lease(&mut self, key: &[u8], old: i64, new: i64) -> Result<()> {
+    pub(super) fn move_lease(&mut self, key: &[u8], old: i64, new: i64) -> Result<()> {
         if old == new {
             return Ok(());
         }

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::{
-    Applied, Bucket, CheckpointDone, CheckpointJob, KeyRange, Options, Root, Store, View, Want,
+    Applied, Bucket, CheckpointDone, CheckpointJob, KeyRange, LonePut, Options, Root, Store, View,
+    Want,
 };
 use super::{Model, Row, Version};
 use crate::Result;
@@ -235,7 +236,8 @@ impl Runner {
 
     fn step(&mut self, input: &mut Input<'_>) -> Result<()> {
         match input.below(32) {
-            0..10 => self.write(input)?,
+            0..9 => self.write(input)?,
+            9 => self.put_all(input)?,
             10..12 => self.compact(input)?,
             12..14 => {
                 let budget = input.below(12);
@@ -278,6 +280,34 @@ impl Runner {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Entries of a put each, keys more than once among them.
+    fn put_all(&mut self, input: &mut Input<'_>) -> Result<()> {
+        let mut rows = Vec::new();
+        for _ in 0..input.below(40) {
+            self.applied.index += 1;
+            self.applied.term = 1 + self.applied.index / 100;
+            let lease = input.below(4) as i64;
+            rows.push((self.applied, input.key(), input.value(), lease));
+        }
+        let puts: Vec<LonePut<'_>> = rows
+            .iter()
+            .map(|(applied, key, value, lease)| LonePut {
+                applied: *applied,
+                key,
+                value,
+                lease: *lease,
+            })
+            .collect();
+        for put in &puts {
+            self.model.put(put.key, put.value, put.lease);
+            self.model.end();
+        }
+        match self.store().put_all(&puts)? {
+            Some(job) => job.run(),
+            None => Ok(()),
+        }
     }
 
     fn write(&mut self, input: &mut Input<'_>) -> Result<()> {
