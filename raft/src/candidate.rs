@@ -33,7 +33,7 @@ impl Candidate {
         }
         Candidate {
             pre,
-            election_at: state.election_deadline(now),
+            election_at: state.candidacy_deadline(now),
             votes: BTreeMap::new(),
         }
     }

@@ -16,21 +16,20 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Within an election timeout of hearing the leader nobody gets our vote: a member that was
+    /// Shortly after hearing the leader nobody gets our vote: a member that was
     /// cut off must not depose a leader who is well (thesis §4.2.3).
     pub(crate) fn shields_leader(&self, state: &State, now: Now) -> bool {
         let Some(heard_at) = self.heard_at else {
             return false;
         };
-        state.config.check_quorum
-            && state.leader != NOBODY
-            && now < heard_at + state.config.election_timeout
+        state.config.check_quorum && state.leader != NOBODY && now < heard_at + state.shield()
     }
 
     fn heard(&mut self, state: &mut State, now: Now, leader: NodeId) {
         state.leader = leader;
+        state.attempts = 0;
         self.heard_at = Some(now);
-        self.election_at = state.election_deadline(now);
+        self.election_at = state.silence_deadline(now);
     }
 
     /// `message` is of our term.
@@ -86,21 +85,13 @@ impl Follower {
         Next::Campaign { transfer: false }
     }
 
-    /// The peer's process is gone. When it led, nobody needs to wait out the timeout. Members
-    /// go one after the other by rank, with some chance in it: two that campaign in the same
-    /// moment split the votes and lose a whole timeout.
+    /// The peer's process is gone. When it led, nobody needs to wait out the timeout.
     pub(crate) fn disconnected(&mut self, state: &mut State, now: Now, peer: NodeId) {
         if peer != state.leader || !state.may_campaign() {
             return;
         }
         self.heard_at = None;
-        let voters = state.members.voters().iter();
-        let before_us = voters
-            .filter(|id| **id < state.config.id && **id != peer)
-            .count() as u32;
-        let slot = state.config.heartbeat / 4;
-        let jitter = state.rng.duration(slot / 2);
-        self.election_at = self.election_at.min(now + slot * before_us + jitter);
+        self.election_at = self.election_at.min(now + state.turn_to_ask(peer));
     }
 }
 

@@ -22,6 +22,11 @@ pub struct Config {
     pub heartbeat: Duration,
     /// A follower that hears nothing for this long, up to twice as long, campaigns.
     pub election_timeout: Duration,
+    /// A follower whose leader was silent for so long asks whether the others miss it, too, and for
+    /// nearly as long as that nobody says yes. Nothing but the time of an answer hangs on it: when
+    /// the leader lives, those who hear it refuse. Only with `pre_vote` and `check_quorum`; without
+    /// it the election timeout is waited out, as etcd does.
+    pub suspicion: Option<Duration>,
     /// Ask before raising the term, so that a member cut off disturbs nobody when it returns.
     pub pre_vote: bool,
     /// A leader that hears no quorum for an election timeout steps down, and followers that hear
@@ -40,6 +45,7 @@ impl Config {
             learners: Vec::new(),
             heartbeat: Duration::from_millis(100),
             election_timeout: Duration::from_millis(1000),
+            suspicion: None,
             pre_vote: true,
             check_quorum: true,
             seed,

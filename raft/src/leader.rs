@@ -243,6 +243,19 @@ impl Leader {
         }
     }
 
+    /// A member misses us early: it hears at once that we live.
+    pub(crate) fn reassure(&self, state: &mut State, to: NodeId) {
+        if state.suspicion().is_some()
+            && let Some(peer) = self.peers.get(&to)
+        {
+            let body = Body::Heartbeat {
+                commit: peer.matched.min(state.log.commit()),
+                context: self.reads.context(),
+            };
+            state.send(to, body);
+        }
+    }
+
     pub(crate) fn unreachable(&mut self, peer: NodeId) {
         if let Some(peer) = self.peers.get_mut(&peer)
             && peer.flow == Flow::Replicate

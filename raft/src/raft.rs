@@ -310,7 +310,13 @@ impl Raft {
         if matches!(message.body, Body::Propose { .. } | Body::ReadIndex { .. }) {
             return self.receive_in_term(now, message);
         }
-        if message.term == 0 || self.shields_leader(now, &message) {
+        if message.term == 0 {
+            return Next::Stay;
+        }
+        if self.shields_leader(now, &message) {
+            if let Role::Leader(leader) = &mut self.role {
+                leader.reassure(&mut self.state, message.from);
+            }
             return Next::Stay;
         }
         if message.term < term {

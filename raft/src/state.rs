@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::time::Duration;
 
 use crate::io::{Config, Now, Output, Read, Recovered, Ticket, Write};
 use crate::log::Log;
@@ -32,6 +33,8 @@ pub(crate) struct State {
     /// A snapshot the server is putting in place. Until it says so we are what we were, except
     /// that nothing moves the log: the snapshot is a message that has not arrived yet.
     pub(crate) installing: Option<Snapshot>,
+    /// Candidacies since a leader was heard.
+    pub(crate) attempts: u32,
     /// Read rounds ever begun here: numbers are not used twice.
     pub(crate) rounds: u64,
     pub(crate) rng: Rng,
@@ -75,6 +78,7 @@ impl State {
             removed: false,
             save_commit: false,
             installing: None,
+            attempts: 0,
             rounds: 0,
             rng: Rng::new(config.seed ^ config.id.rotate_left(32)),
             out: Output::default(),
@@ -96,6 +100,55 @@ impl State {
     pub(crate) fn election_deadline(&mut self, now: Now) -> Now {
         let timeout = self.config.election_timeout;
         now + timeout + self.rng.duration(timeout)
+    }
+
+    /// As the config has it, where it can do no harm.
+    pub(crate) fn suspicion(&self) -> Option<Duration> {
+        let config = &self.config;
+        let suspicion = config.suspicion?.min(config.election_timeout);
+        (config.pre_vote && config.check_quorum).then_some(suspicion)
+    }
+
+    /// For how long after its leader was heard a member helps nobody against it. A little less
+    /// than until it asks itself: who asks first is to find the others ready.
+    pub(crate) fn shield(&self) -> Duration {
+        match self.suspicion() {
+            Some(suspicion) => suspicion * 5 / 6,
+            None => self.config.election_timeout,
+        }
+    }
+
+    /// When a leader who was heard now, and is not again, is missed.
+    pub(crate) fn silence_deadline(&mut self, now: Now) -> Now {
+        match self.suspicion() {
+            Some(suspicion) => now + suspicion + self.turn_to_ask(self.leader),
+            None => self.election_deadline(now),
+        }
+    }
+
+    /// Those who miss the leader `gone` at the same time ask one after the other by rank, with
+    /// some chance in it: two that campaign in the same moment split the votes.
+    pub(crate) fn turn_to_ask(&mut self, gone: NodeId) -> Duration {
+        let voters = self.members.voters().iter();
+        let before_us = voters
+            .filter(|id| **id < self.config.id && **id != gone)
+            .count() as u32;
+        let slot = self.config.heartbeat / 4;
+        slot * before_us + self.rng.duration(slot / 2)
+    }
+
+    /// When a candidacy that begins now has come to nothing. Where leaders are missed early, votes
+    /// that were split or came too early are not waited out for a whole election timeout, either;
+    /// each further attempt waits longer, should disks or links be slow.
+    pub(crate) fn candidacy_deadline(&mut self, now: Now) -> Now {
+        let longest = self.config.election_timeout;
+        if self.suspicion().is_none() {
+            return self.election_deadline(now);
+        }
+        self.attempts = self.attempts.saturating_add(1);
+        let doubled = 1u32.checked_shl(self.attempts).unwrap_or(u32::MAX);
+        let wait = self.config.heartbeat.saturating_mul(doubled).min(longest);
+        now + wait + self.rng.duration(wait)
     }
 
     pub(crate) fn is_sole_voter(&self) -> bool {

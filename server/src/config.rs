@@ -279,6 +279,13 @@ impl Config {
         self.max_request_bytes.saturating_add(GRPC_OVERHEAD_BYTES)
     }
 
+    /// How long a silent leader is trusted: three heartbeats may get lost or be late. That others
+    /// are asked so soon is harmless when it lives.
+    pub fn suspicion(&self) -> Option<Duration> {
+        const HEARTBEATS: u32 = 3;
+        Some(self.heartbeat_interval.saturating_mul(HEARTBEATS))
+    }
+
     /// Applied entries kept in memory for members that were away.
     pub fn kept_entries(&self) -> usize {
         usize::try_from(self.snapshot_catchup_entries).unwrap_or(usize::MAX)

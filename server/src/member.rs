@@ -2,8 +2,10 @@
 //! Plain values in and out; the shell runs it on a thread of its own.
 
 mod changes;
+mod forwarded;
+mod stall;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use raft::{
@@ -17,6 +19,8 @@ use crate::event::{Applied, Committed, MemberEvent, Outcome, Proposal, Reply, Re
 use crate::request::Request;
 use crate::snapshot::Received;
 use changes::Changes;
+use forwarded::Forwarded;
+use stall::Stall;
 
 /// Entries of a write that is not worth a thread of its own.
 const LONE_ENTRIES: usize = 4;
@@ -25,9 +29,9 @@ pub struct Member {
     raft: Raft,
     /// Proposals in the log and not yet committed, by position.
     waiting: VecDeque<Waiting>,
-    /// Proposals sent on to the leader, by request id, and when they may be forgotten.
-    forwarded: HashMap<u64, (Request, Option<ReplySlot>)>,
-    forwarded_until: VecDeque<(Now, u64)>,
+    forwarded: Forwarded,
+    /// What the disk has had for long, while it is watched.
+    stall: Stall,
     /// What came while nobody led, and when its clients stop waiting.
     held: VecDeque<(Now, Proposal)>,
     changes: Changes,
@@ -39,6 +43,8 @@ pub struct Member {
     /// In an order of its own, so that equal inputs have equal outputs.
     reads: BTreeMap<u64, Reading>,
     next_read: u64,
+    /// There is another leader: what was asked of the former one may be lost.
+    has_new_leader: bool,
     /// A state ready for another member, while raft looks at what is to be said of it.
     prepared: Option<(u64, View)>,
     /// Members to whom raft sent a snapshot that is not there any more.
@@ -98,14 +104,15 @@ impl Member {
         Member {
             raft,
             waiting: VecDeque::new(),
-            forwarded: HashMap::new(),
-            forwarded_until: VecDeque::new(),
+            forwarded: Forwarded::default(),
+            stall: Stall::default(),
             held: VecDeque::new(),
             changes: Changes::default(),
             held_messages: Vec::new(),
             suspect: NOBODY,
             reads: BTreeMap::new(),
             next_read: first_read,
+            has_new_leader: false,
             prepared: None,
             not_sent: Vec::new(),
             received: None,
@@ -115,11 +122,14 @@ impl Member {
 
     pub fn wake_at(&self) -> Option<Now> {
         let retry = self.reads.values().map(|read| read.asked_at + READ_RETRY);
-        let retry = retry.min();
-        match (self.raft.wake_at(), retry) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let stall = self.stall.due_at().filter(|_| self.leads_others());
+        let due = [
+            self.raft.wake_at(),
+            retry.min(),
+            self.forwarded.due_at(),
+            stall,
+        ];
+        due.into_iter().flatten().min()
     }
 
     pub fn status(&self) -> raft::Status {
@@ -179,10 +189,14 @@ impl Member {
                     Input::Receive(message)
                 }
                 MemberEvent::SnapshotInstalled => {
-                    self.forget_forwarded(effects);
+                    // It may be part of the snapshot, and then its entry is never seen here.
+                    self.forwarded.lose_all(effects);
                     Input::SnapshotInstalled { ok: true }
                 }
-                MemberEvent::Durable { ticket } => Input::Durable { ticket },
+                MemberEvent::Durable { ticket } => {
+                    self.stall.durable(ticket);
+                    Input::Durable { ticket }
+                }
                 MemberEvent::Applied { index } => Input::Applied { index },
                 MemberEvent::ConfChanged { index, change } => Input::ConfChanged { index, change },
                 MemberEvent::Configure { change, reply } => {
@@ -225,7 +239,27 @@ impl Member {
         for to in std::mem::take(&mut self.not_sent) {
             self.step(now, Input::SnapshotSent { to, ok: false }, effects);
         }
+        self.watch_disk(now, effects);
         self.give_up(now, effects);
+    }
+
+    fn leads_others(&self) -> bool {
+        self.raft.status().role == RoleKind::Leader && self.raft.conf().voters.len() > 1
+    }
+
+    /// A leader whose disk stands still makes way for a member that has on disk what it has not.
+    fn watch_disk(&mut self, now: Now, effects: &mut MemberEffects) {
+        for write in &effects.writes {
+            self.stall.wrote(now, write);
+        }
+        if self.stall.due_at().is_none_or(|at| now < at) || !self.leads_others() {
+            return;
+        }
+        if let Some(to) = self.stall.heir(now, &self.raft.peers())
+            && !self.hands_over()
+        {
+            self.step(now, Input::Transfer { to }, effects);
+        }
     }
 
     fn hands_over(&self) -> bool {
@@ -317,19 +351,18 @@ impl Member {
 
     /// Asks again for lost reads, and forgets what nobody waits for any more.
     fn give_up(&mut self, now: Now, effects: &mut MemberEffects) {
-        while let Some((_, id)) = self
-            .forwarded_until
-            .pop_front_if(|(until, _)| *until <= now)
-        {
-            self.forwarded.remove(&id);
+        let has_new_leader = std::mem::take(&mut self.has_new_leader);
+        if has_new_leader {
+            self.forwarded.leader_is(self.raft.status().leader, now);
         }
+        self.forwarded.give_up(now, effects);
         while let Some((_, proposal)) = self.held.pop_front_if(|(until, _)| *until <= now) {
             let slot = proposal.reply.into_iter();
             effects
                 .replies
                 .extend(slot.map(|slot| (slot, Err(Error::NoLeader))));
         }
-        let due = |read: &Reading| read.asked_at + READ_RETRY <= now;
+        let due = |read: &Reading| has_new_leader || read.asked_at + READ_RETRY <= now;
         if !self.reads.values().any(due) {
             return;
         }
@@ -342,14 +375,6 @@ impl Member {
                 self.read(now, read.began_at, read.slots, effects);
             }
         }
-    }
-
-    /// Does this entry answer one who waits here?
-    fn take_forwarded(&mut self, entry: &raft::Entry) -> Option<(Request, Option<ReplySlot>)> {
-        if self.forwarded.is_empty() {
-            return None;
-        }
-        self.forwarded.remove(&Request::id_of(&entry.data)?)
     }
 
     fn propose(&mut self, now: Now, mut proposals: Vec<Proposal>, effects: &mut MemberEffects) {
@@ -398,7 +423,7 @@ impl Member {
                 let until = now + PATIENCE;
                 self.held.extend(proposals.into_iter().map(|p| (until, p)));
             }
-            Proposed::Forwarded { .. } => {
+            Proposed::Forwarded { leader } => {
                 for Proposal {
                     request,
                     data,
@@ -407,8 +432,7 @@ impl Member {
                 } in proposals
                 {
                     if let Some(id) = Request::id_of(&data) {
-                        self.forwarded.insert(id, (request, reply));
-                        self.forwarded_until.push_back((now + PATIENCE, id));
+                        self.forwarded.push(now, leader, id, (request, reply));
                     }
                 }
             }
@@ -425,6 +449,7 @@ impl Member {
     fn collect(&mut self, effects: &mut MemberEffects) {
         effects.writes.extend(self.output.write.take());
         if let Some(change) = self.output.role_change.take() {
+            self.has_new_leader |= change.leader != NOBODY;
             effects.role_change = Some(change);
         }
         self.collect_snapshots(effects);
@@ -451,7 +476,7 @@ impl Member {
             let (request, reply) = match take_waiting(&mut self.waiting, entry.position(), effects)
             {
                 Some(waiting) => (Some(waiting.request), waiting.reply),
-                None => match self.take_forwarded(&entry) {
+                None => match self.forwarded.take(&entry) {
                     Some((request, reply)) => (Some(request), reply),
                     None => (None, None),
                 },
@@ -466,14 +491,6 @@ impl Member {
 }
 
 impl Member {
-    /// What was sent on may be part of the snapshot, and then its entry is never seen here.
-    fn forget_forwarded(&mut self, effects: &mut MemberEffects) {
-        self.forwarded_until.clear();
-        let slots = self.forwarded.drain().filter_map(|(_, (_, slot))| slot);
-        let told = slots.map(|slot| (slot, Err(Error::Timeout)));
-        effects.replies.extend(told);
-    }
-
     fn collect_snapshots(&mut self, effects: &mut MemberEffects) {
         effects
             .snapshots_wanted
@@ -516,3 +533,6 @@ fn take_waiting(
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

@@ -241,6 +241,7 @@ fn raft_config(
         },
         heartbeat: config.heartbeat_interval,
         election_timeout: config.election_timeout,
+        suspicion: config.suspicion(),
         pre_vote: config.pre_vote,
         learners,
         ..raft::Config::new(member_id, voters, unix_time().as_nanos() as u64)

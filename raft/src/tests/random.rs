@@ -43,11 +43,13 @@ impl Run {
             pending_reads: 20,
             ..Limits::default()
         };
+        let suspicion = (rng.below(2) == 0).then_some(Duration::from_millis(300));
         let (pre_vote, check_quorum) = (rng.below(4) > 0, rng.below(4) > 0);
         for id in voters.clone() {
             let node = cluster.node(id);
             node.config.seed = seed;
             node.config.limits = limits;
+            node.config.suspicion = suspicion;
             node.config.pre_vote = pre_vote;
             node.config.check_quorum = check_quorum;
             node.fast_disk = false;

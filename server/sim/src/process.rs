@@ -194,6 +194,7 @@ impl Process {
             limits: settings.limits,
             heartbeat: config.heartbeat_interval,
             election_timeout: config.election_timeout,
+            suspicion: config.suspicion(),
             pre_vote: config.pre_vote,
             learners,
             ..raft::Config::new(data.member_id, voters, time_of_day)
