@@ -62,6 +62,8 @@ enum Role {
 pub struct Raft {
     state: State,
     role: Role,
+    /// As last told in an output.
+    told: RoleChange,
 }
 
 impl Raft {
@@ -77,25 +79,73 @@ impl Raft {
             summoned: false,
         };
         hasten_sole_voter(&state, &mut role, now);
+        let told = RoleChange {
+            term: state.term,
+            role: RoleKind::Follower,
+            leader: state.leader,
+        };
         Raft {
             state,
             role: Role::Follower(role),
+            told,
         }
     }
 
     /// Clears `out`, takes one input and says in `out` what follows from it.
     pub fn step(&mut self, now: Now, input: Input, out: &mut Output) {
-        out.clear();
-        mem::swap(&mut self.state.out, out);
-        let before = self.face();
+        self.feed(now, input);
+        self.finish(now, out);
+    }
+
+    /// Whether `input` may be fed, one of several that come before one `finish`. Not what may
+    /// begin a term or replace entries: what was said before of them has to be on its way first.
+    pub fn joins(&self, input: &Input) -> bool {
+        match input {
+            Input::Durable { .. }
+            | Input::Propose(_)
+            | Input::ReadIndex { .. }
+            | Input::Applied { .. } => true,
+            Input::Receive(message) => {
+                let usual = matches!(
+                    message.body,
+                    Body::Append { .. }
+                        | Body::AppendReply { .. }
+                        | Body::Heartbeat { .. }
+                        | Body::HeartbeatReply { .. }
+                        | Body::Propose { .. }
+                        | Body::ReadIndex { .. }
+                        | Body::ReadIndexReply { .. }
+                );
+                usual && message.term <= self.state.term
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes an input as `step` does. What follows from it is said by the next `finish`, together
+    /// with what follows from others: one write and few messages for all of them.
+    pub fn feed(&mut self, now: Now, input: Input) {
         let next = self.take(now, input);
         self.turn(now, next);
+    }
+
+    /// As feeding `Input::Propose`, and answers at once.
+    pub fn propose(&mut self, proposals: Vec<Proposal>) -> Proposed {
+        let proposed = self.offer(proposals);
+        self.state.out.proposed = Some(proposed);
+        proposed
+    }
+
+    /// Clears `out` and says in it what follows from what was fed.
+    pub fn finish(&mut self, now: Now, out: &mut Output) {
         if let Role::Leader(leader) = &mut self.role {
             leader.flush(&mut self.state, now);
         }
         self.state.finish();
         let after = self.face();
-        self.state.out.role_change = (before != after).then_some(after);
+        self.state.out.role_change = (self.told != after).then_some(after);
+        self.told = after;
+        out.clear();
         mem::swap(&mut self.state.out, out);
     }
 
@@ -188,8 +238,7 @@ impl Raft {
                 }
             }
             Input::Propose(proposals) => {
-                let proposed = self.propose(proposals);
-                self.state.out.proposed = Some(proposed);
+                self.propose(proposals);
             }
             Input::Receive(message) => return self.receive(now, message),
             Input::ReadIndex { context } => self.read(context),
@@ -419,7 +468,7 @@ impl Raft {
         state.send_in_term(from, term, Body::PreVoteReply { granted });
     }
 
-    fn propose(&mut self, proposals: Vec<Proposal>) -> Proposed {
+    fn offer(&mut self, proposals: Vec<Proposal>) -> Proposed {
         let state = &mut self.state;
         if let Role::Leader(leader) = &mut self.role {
             return leader.propose(state, proposals);

@@ -252,13 +252,13 @@ impl State {
             .filter(|(ticket, _)| *ticket <= durable)
             .count();
         if ready == self.held.len() {
-            self.out
-                .messages
-                .extend(self.held.drain(..).map(|(_, message)| message));
+            for (_, message) in self.held.drain(..) {
+                let_go(message, &mut self.out.messages);
+            }
         } else if ready > 0 {
             for (ticket, message) in mem::take(&mut self.held) {
                 if ticket <= durable {
-                    self.out.messages.push(message);
+                    let_go(message, &mut self.out.messages);
                 } else {
                     self.held.push_back((ticket, message));
                 }
@@ -296,4 +296,21 @@ impl State {
         self.log.issue(self.ticket);
         Some(write)
     }
+}
+
+/// Of several acknowledgements that leave together only the last says anything.
+fn let_go(message: Message, out: &mut Vec<Message>) {
+    if is_acknowledgement(&message)
+        && let Some(earlier) = out.iter_mut().find(|earlier| {
+            (earlier.to, earlier.term) == (message.to, message.term) && is_acknowledgement(earlier)
+        })
+    {
+        *earlier = message;
+        return;
+    }
+    out.push(message);
+}
+
+fn is_acknowledgement(message: &Message) -> bool {
+    matches!(message.body, Body::AppendReply { rejected: None, .. })
 }

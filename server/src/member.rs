@@ -52,6 +52,8 @@ pub struct Member {
     /// A state that came, while raft looks at its message.
     received: Option<Box<Received>>,
     output: Output,
+    /// Raft was fed what it has not yet said the consequences of.
+    is_fed: bool,
 }
 
 /// Clients' patience is 7 s with etcd's timeouts; nobody waits for what is older.
@@ -117,6 +119,7 @@ impl Member {
             not_sent: Vec::new(),
             received: None,
             output: Output::default(),
+            is_fed: false,
         }
     }
 
@@ -180,11 +183,13 @@ impl Member {
                 MemberEvent::Unreachable { peer } => Input::Unreachable { peer },
                 MemberEvent::Transfer { to } => Input::Transfer { to },
                 MemberEvent::SnapshotReady { to, snapshot, view } => {
+                    self.finish(now, effects);
                     self.prepared = Some((to, view));
                     Input::SnapshotReady { to, snapshot }
                 }
                 MemberEvent::SnapshotSent { to, ok } => Input::SnapshotSent { to, ok },
                 MemberEvent::SnapshotReceived { message, received } => {
+                    self.finish(now, effects);
                     self.received = Some(received);
                     Input::Receive(message)
                 }
@@ -233,6 +238,7 @@ impl Member {
         if !reads.is_empty() {
             self.read(now, now, reads, effects);
         }
+        self.finish(now, effects);
         if self.raft.wake_at().is_some_and(|at| at <= now) {
             self.step(now, Input::Tick, effects);
         }
@@ -241,6 +247,7 @@ impl Member {
         }
         self.watch_disk(now, effects);
         self.give_up(now, effects);
+        self.finish(now, effects);
     }
 
     fn leads_others(&self) -> bool {
@@ -389,16 +396,10 @@ impl Member {
             .iter()
             .map(|p| raft::Proposal::normal(p.data.clone()))
             .collect();
-        // Not through `step`: an entry may be committed in the very step that appends it, and
-        // then those who wait must be known before the committed entries are looked at.
-        self.output.clear();
-        self.raft.step(now, Input::Propose(data), &mut self.output);
-        let proposed = self
-            .output
-            .proposed
-            .take()
-            .expect("raft answers every proposal");
-        match proposed {
+        // What follows is looked at only when those who wait are known: an entry may be committed
+        // in the very turn that appends it.
+        self.is_fed = true;
+        match self.raft.propose(data) {
             Proposed::Appended { first } => {
                 for (offset, proposal) in proposals.into_iter().enumerate() {
                     let position = Position {
@@ -437,13 +438,26 @@ impl Member {
                 }
             }
         }
+    }
+
+    /// What can share its consequences with the rest of the turn does: one write for the disk, one
+    /// append for each follower, one acknowledgement.
+    fn step(&mut self, now: Now, input: Input, effects: &mut MemberEffects) {
+        if self.raft.joins(&input) {
+            self.raft.feed(now, input);
+            self.is_fed = true;
+            return;
+        }
+        self.finish(now, effects);
+        self.raft.step(now, input, &mut self.output);
         self.collect(effects);
     }
 
-    fn step(&mut self, now: Now, input: Input, effects: &mut MemberEffects) {
-        self.output.clear();
-        self.raft.step(now, input, &mut self.output);
-        self.collect(effects);
+    fn finish(&mut self, now: Now, effects: &mut MemberEffects) {
+        if std::mem::take(&mut self.is_fed) {
+            self.raft.finish(now, &mut self.output);
+            self.collect(effects);
+        }
     }
 
     fn collect(&mut self, effects: &mut MemberEffects) {

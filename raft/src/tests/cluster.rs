@@ -255,6 +255,39 @@ impl Cluster {
         }
     }
 
+    /// Several inputs of one turn, as servers give them: what may be is fed together.
+    pub(super) fn step_together(&mut self, id: NodeId, inputs: Vec<Input>) {
+        for input in inputs {
+            let now = self.now;
+            match &mut self.node(id).raft {
+                None => return,
+                Some(raft) if raft.joins(&input) => raft.feed(now, input),
+                Some(_) => {
+                    self.finish(id);
+                    self.step(id, input);
+                }
+            }
+        }
+        self.finish(id);
+    }
+
+    fn finish(&mut self, id: NodeId) {
+        let now = self.now;
+        let node = self.node(id);
+        let Some(raft) = &mut node.raft else {
+            return;
+        };
+        let mut out = std::mem::take(&mut node.out);
+        raft.finish(now, &mut out);
+        let mut inputs = VecDeque::new();
+        self.take(id, &mut out, &mut inputs);
+        self.node(id).out = out;
+        self.check(id);
+        for input in inputs {
+            self.step(id, input);
+        }
+    }
+
     fn take(&mut self, id: NodeId, out: &mut Output, inputs: &mut VecDeque<Input>) {
         if let Some(change) = &out.role_change {
             self.trace.push(format!(

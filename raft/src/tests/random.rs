@@ -167,7 +167,15 @@ impl Run {
         };
         let lost = self.rng.below(20) == 0 || self.cut.contains(&(message.from, message.to));
         if !lost && self.cluster.nodes.contains_key(&message.to) {
-            self.cluster.step(message.to, Input::Receive(message));
+            let to = message.to;
+            let mut inputs = vec![Input::Receive(message)];
+            if self.rng.below(3) == 0 {
+                let cut = &self.cut;
+                let same = |m: &mut Message| m.to == to && !cut.contains(&(m.from, to));
+                let more = self.cluster.network.extract_if(.., same).take(5);
+                inputs.extend(more.map(Input::Receive));
+            }
+            self.cluster.step_together(to, inputs);
         }
         if self.cluster.network.len() > 300 {
             self.cluster.network.drain(..100);

@@ -112,9 +112,10 @@ fn carry_out(
         let term = applier.applied_term();
         links.shared.applied_term.store(term, Ordering::Release);
         let applied = MemberEvent::Applied { index };
-        // A leader has no use for it before its next turn; others may wait for it to campaign.
-        let leads = links.shared.leader.load(Ordering::Relaxed) == links.member_id;
-        let _ = match leads {
+        // Nobody has a use for it before the member's next turn, but for one that waits for it to
+        // campaign.
+        let is_led = links.shared.leader.load(Ordering::Relaxed) != raft::NOBODY;
+        let _ = match is_led {
             true => links.member.send_quietly(applied),
             false => links.member.send(applied),
         };
