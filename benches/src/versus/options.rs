@@ -50,6 +50,8 @@ pub(super) struct Options {
     pub(super) loads: Vec<Load>,
     pub(super) sides: Vec<Side>,
     rounds: Option<usize>,
+    /// For parts that fill a store by themselves, as asked for.
+    pub(super) total: Option<u64>,
     /// For parts that go by time.
     pub(super) minutes: f64,
     pub(super) floor_threads: usize,
@@ -173,6 +175,7 @@ pub(super) fn parse(
             Some(&rounds) => Some(rounds.max(1)),
             None => short.then_some(1),
         },
+        total,
         minutes: matches.get_one("minutes").copied().unwrap_or(10.0),
         floor_threads: matches.get_one("floor-threads").copied().unwrap_or(1),
         out: path("out").unwrap_or_else(default_out),

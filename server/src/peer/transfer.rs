@@ -21,7 +21,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use raft::Message;
 use storage::mvcc::View;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::dial::{self, Target};
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// A transfer that failed is not told at once: what is told starts the next one.
 const RETRY: Duration = Duration::from_secs(1);
-/// The sending thread gives way to all others.
+/// The threads at both ends give way to all others.
 const NICENESS: i32 = 10;
 
 type Piece = io::Result<Bytes>;
@@ -136,10 +136,15 @@ pub(super) fn form_of(headers: &HeaderMap) -> Form {
     }
 }
 
-/// The sending thread: ends when all is written, or when nobody takes it any more.
-fn write(form: Form, message: &Message, view: View, sender: mpsc::Sender<Piece>) {
+/// On threads of their own: priority once given up does not come back.
+fn give_way() {
     // It only tunes.
     let _ = rustix::process::setpriority_process(None, NICENESS);
+}
+
+/// The sending thread: ends when all is written, or when nobody takes it any more.
+fn write(form: Form, message: &Message, view: View, sender: mpsc::Sender<Piece>) {
+    give_way();
     let mut out = Sink {
         sender,
         buffer: BytesMut::with_capacity(PIECE_BYTES),
@@ -226,7 +231,15 @@ pub(super) async fn receive(
         pieces,
         piece: Bytes::new(),
     };
-    let loading = tokio::task::spawn_blocking(move || receiving.read(form, &mut source));
+    let (done, loaded) = oneshot::channel();
+    Builder::new()
+        .name("snapshot".to_owned())
+        .spawn(move || {
+            give_way();
+            // Nobody to tell once the sender has gone.
+            let _ = done.send(receiving.read(form, &mut source));
+        })
+        .map_err(ReceiveError::Input)?;
     loop {
         let piece = match timeout(SILENCE_MAX, body.frame()).await {
             Ok(None) => break,
@@ -242,7 +255,7 @@ pub(super) async fn receive(
     }
     drop(sender);
     let lost = |error| ReceiveError::Input(io::Error::other(error));
-    loading.await.map_err(lost)?
+    loaded.await.map_err(lost)?
 }
 
 /// What came, as a reader that waits for it.

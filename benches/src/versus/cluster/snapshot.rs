@@ -34,7 +34,8 @@ pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<(
     for side in options.servers() {
         let cluster = Cluster::start(side, programs, options)?;
         let endpoints = cluster.endpoints()?;
-        generator::run(&programs.benchmark, &endpoints, &fill(), cluster.scratch())?;
+        let fill = fill(options.total.unwrap_or(FILL));
+        generator::run(&programs.benchmark, &endpoints, &fill, cluster.scratch())?;
         std::thread::sleep(CALM);
         let (leader, _) = cluster.wait_healthy()?;
         let urls = vec![cluster.urls()[leader].clone(); CLIENTS];
@@ -66,8 +67,8 @@ pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<(
     Ok(())
 }
 
-fn fill() -> Vec<OsString> {
-    let total = FILL.to_string();
+fn fill(puts: u64) -> Vec<OsString> {
+    let total = puts.to_string();
     let args = [
         "--clients",
         "200",
