@@ -59,9 +59,13 @@ impl Forwarded {
     }
 
     pub(super) fn give_up(&mut self, now: Now, effects: &mut MemberEffects) {
-        while let Some((_, id)) = self.until.pop_front_if(|(until, _)| *until <= now) {
-            let waiter = self.waiting.remove(&id);
-            tell(waiter, effects);
+        while let Some((until, id)) = self.until.front().copied() {
+            // What was answered goes before its time: nobody is to be woken for it.
+            if until > now && self.waiting.contains_key(&id) {
+                return;
+            }
+            self.until.pop_front();
+            tell(self.waiting.remove(&id), effects);
         }
     }
 
