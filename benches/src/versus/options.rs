@@ -13,7 +13,7 @@ use super::loads::{Load, SHORT};
 use super::side::Side;
 
 pub(super) enum Command {
-    Measure(Options),
+    Measure(Box<Options>),
     /// We are the empty server: started by ourselves, with etcd's flags.
     Floor(Floor),
 }
@@ -167,7 +167,7 @@ pub(super) fn parse(
     let stele_flags = matches.get_many::<String>("stele-flag");
     let sides = matches.get_many::<Side>("sides");
     let default_out = || testkit::target_dir().join("versus");
-    Ok(Command::Measure(Options {
+    Ok(Command::Measure(Box::new(Options {
         part,
         loads,
         sides: sides.map_or_else(|| Side::ALL.to_vec(), |sides| sides.copied().collect()),
@@ -184,7 +184,7 @@ pub(super) fn parse(
         etcd: path("etcd"),
         stele: path("stele"),
         benchmark: path("benchmark"),
-    }))
+    })))
 }
 
 fn command() -> clap::Command {
