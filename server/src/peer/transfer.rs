@@ -3,14 +3,14 @@
 //!
 //! The state is etcd's database file unless the peer says, in what it answers to `GET /version`,
 //! that it knows our own form; then the request says so, too. A thread of its own reads the view
-//! and waits for the peer, piece by piece. A peer that takes nothing for long is given up on: the
+//! and waits for the peer, piece by piece and at a measured pace. A peer that takes nothing for long is given up on: the
 //! view keeps pages from being used again, and the leader keeps its log.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use hyper::body::Incoming;
 use raft::Message;
 use storage::mvcc::View;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::dial::{self, Target};
 use crate::snapshot::{Form, ReceiveError, Received, Receiving, Snapshot, rows};
@@ -31,6 +31,10 @@ const PATH: &str = "/raft/snapshot";
 const PIECE_BYTES: usize = 64 << 10;
 /// Pieces that wait: enough to keep either end busy, little enough not to matter.
 const PIECES_WAITING: usize = 8;
+/// From one piece to the next: some 30 MB a second leave either end enough to serve its clients.
+const PIECE_PACE: Duration = Duration::from_millis(2);
+/// Half a minute. What is larger goes on as fast as it can: the log kept for it has an end.
+const PIECES_PACED: u64 = 12_000;
 /// A peer gets this long to take a piece, and to put the whole in order at the end.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The sender gets this long to send something.
@@ -81,9 +85,13 @@ async fn send_to(target: &Target, url: &str, message: &Message, view: &View) -> 
     let form = ask_form(target, url).await?;
     let taken = Arc::new(AtomicU64::new(0));
     let (sender, pieces) = mpsc::channel(PIECES_WAITING);
+    let mut pace = interval(PIECE_PACE);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let body = Pieces {
         pieces,
         taken: Arc::clone(&taken),
+        pace,
+        is_due: false,
     };
     let mut request = dial::introduced(target.me(), "POST", PATH)
         .header(http::header::CONTENT_TYPE, "application/octet-stream");
@@ -202,6 +210,9 @@ struct Pieces {
     pieces: mpsc::Receiver<Piece>,
     /// How many were handed to the connection.
     taken: Arc<AtomicU64>,
+    pace: Interval,
+    /// The next piece may go as soon as it comes.
+    is_due: bool,
 }
 
 impl Body for Pieces {
@@ -212,11 +223,14 @@ impl Body for Pieces {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let piece = self.pieces.poll_recv(cx);
-        if piece.is_ready() {
-            self.taken.fetch_add(1, Ordering::Relaxed);
+        if !self.is_due {
+            ready!(self.pace.poll_tick(cx));
+            self.is_due = true;
         }
-        piece.map(|piece| piece.map(|piece| piece.map(Frame::data)))
+        let piece = ready!(self.pieces.poll_recv(cx));
+        let before = self.taken.fetch_add(1, Ordering::Relaxed);
+        self.is_due = before >= PIECES_PACED;
+        Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
     }
 }
 
