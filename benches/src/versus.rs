@@ -4,6 +4,7 @@
 //! Absolute figures wander with the machine, so sides alternate within each round, the order turns
 //! around from round to round, and what counts are ratios of medians of one run.
 
+mod big;
 mod cluster;
 mod floor;
 mod generator;
@@ -43,6 +44,7 @@ fn measure(options: &Options) -> Result<()> {
         Part::Loads | Part::Cluster => loads(options, &programs),
         Part::Takeover => cluster::takeover::run(options, &programs),
         Part::Steady => cluster::steady::run(options, &programs),
+        Part::Big => big::run(options, &programs),
         Part::Snapshot => cluster::snapshot::run(options, &programs),
     }
 }

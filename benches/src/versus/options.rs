@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, value_parser};
 use testkit::Tools;
 
 use super::Result;
+use super::big;
 use super::floor::Floor;
 use super::loads::{Load, SHORT};
 use super::side::Side;
@@ -31,21 +32,25 @@ pub(super) enum Part {
     Steady,
     /// New members are fed while clients write.
     Snapshot,
+    /// A store that has grown.
+    Big,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 5] = [
+    const ALL: [(&'static str, Part); 6] = [
         ("loads", Part::Loads),
         ("cluster", Part::Cluster),
         ("takeover", Part::Takeover),
         ("steady", Part::Steady),
         ("snapshot", Part::Snapshot),
+        ("big", Part::Big),
     ];
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) part: Part,
+    pub(super) big: big::Plan,
 
     pub(super) loads: Vec<Load>,
     pub(super) sides: Vec<Side>,
@@ -169,6 +174,7 @@ pub(super) fn parse(
     let default_out = || testkit::target_dir().join("versus");
     Ok(Command::Measure(Box::new(Options {
         part,
+        big: big::plan(&matches),
         loads,
         sides: sides.map_or_else(|| Side::ALL.to_vec(), |sides| sides.copied().collect()),
         rounds: match matches.get_one::<usize>("rounds") {
@@ -202,7 +208,7 @@ fn command() -> clap::Command {
         .arg(
             number(
                 "only",
-                "What to measure: loads (usual), cluster, takeover, steady, snapshot",
+                "What to measure: loads (usual), cluster, takeover, steady, snapshot, big",
             )
             .value_parser(part_by_name),
         )
@@ -242,6 +248,7 @@ fn command() -> clap::Command {
                 .help("One more flag for Stele, as --stele-flag=--name=value")
                 .action(ArgAction::Append),
         )
+        .args(big::args())
         .args(floor_flags())
 }
 

@@ -1,0 +1,218 @@
+//! Very many leases: what they take, how many are kept alive, and a crowd that ends in one second.
+
+#![expect(clippy::disallowed_methods, reason = "measures time")]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use etcd_api::Client;
+use etcd_api::etcdserverpb::{LeaseGrantRequest, LeaseKeepAliveRequest, PutRequest, RangeRequest};
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_local};
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::load::{Putters, Shape, connect, local};
+use super::subject::{MIB, Subject};
+use super::table::Figures;
+use super::{CLIENTS, Plan, Result, Side};
+use crate::versus::loads::VALUE_BYTES;
+use crate::workload::Keys;
+
+const GRANTING_CLIENTS: usize = 500;
+const CLIENTS_PER_CONN: usize = 10;
+/// Of leases that do not end while they are looked at.
+const LONG_TTL: i64 = 3600;
+const KEEPING_CLIENTS: usize = 100;
+const KEEPING: Duration = Duration::from_secs(8);
+/// How long the crowd's end is watched; etcd revokes a thousand leases a second.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE_WITH_ETCD: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(100);
+/// Keys of the crowd, apart from those of other loads.
+const CROWD: &[u8] = b"/crowd/";
+/// Keys that are put meanwhile.
+const PUT_KEYS: u64 = 10_000;
+
+pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>) -> Result<()> {
+    let url = subject.url();
+    let (leases, crowd) = (plan.keys, plan.keys / 10);
+    subject.block_on(local(async {
+        let before = subject.usage()?;
+        let took = grant(&url, 1..leases + 1, |_| LONG_TTL, false).await?;
+        let after = subject.usage()?;
+        figures.number("lease: grants/s", leases as f64 / took.as_secs_f64(), 0);
+        let cpu = (after.cpu - before.cpu).as_secs_f64() * 1e6 / leases as f64;
+        figures.number("lease: CPU us/grant", cpu, 1);
+        figures.number(
+            "lease: anonymous MiB",
+            after.anonymous_bytes as f64 / MIB,
+            0,
+        );
+        let kept = keep_alive(&url, leases).await?;
+        let busy = subject.usage()?;
+        figures.aim("lease: keep-alives/s", format!("{kept:.0}"), "≥ etcd's");
+        let cpu = (busy.cpu - after.cpu).as_secs_f64() * 1e6 / (kept * KEEPING.as_secs_f64());
+        figures.number("lease: CPU us/keep-alive", cpu, 1);
+        // Twice and a half the time that this many grants took, a put each among them.
+        let ahead = took.as_secs_f64() * crowd as f64 / leases as f64 * 2.5 + 5.0;
+        let end = Instant::now() + Duration::from_secs_f64(ahead);
+        let ttl = move |now: Instant| (end - now).as_secs_f64().ceil() as i64;
+        grant(&url, leases + 1..leases + crowd + 1, ttl, true).await?;
+        if Instant::now() > end {
+            return Err("granting the crowd took longer than it lives".into());
+        }
+        watch_the_end(subject, &url, crowd, end, figures).await
+    }))
+}
+
+/// Puts go on while all of the crowd's leases end within a second.
+async fn watch_the_end(
+    subject: &Subject,
+    url: &str,
+    crowd: u64,
+    end: Instant,
+    figures: &mut Figures<'_>,
+) -> Result<()> {
+    let client = connect(url, 1).await?.remove(0);
+    let shape = Shape {
+        clients: CLIENTS,
+        keys: 0..PUT_KEYS,
+        value_bytes: VALUE_BYTES,
+        rate: None,
+    };
+    let mut load = Putters::start(url, shape).await?;
+    tokio::time::sleep_until(end.into()).await;
+    let (mut quiet, _) = load.take().await?;
+    figures.number("lease: put p99 before they end, ms", quiet.ms(0.99), 1);
+    let patience = match subject.side {
+        Side::Etcd => PATIENCE_WITH_ETCD,
+        _ => PATIENCE,
+    };
+    let mut left = left_of(&client).await?;
+    while left > 0 && end.elapsed() < patience {
+        tokio::time::sleep(POLL).await;
+        left = left_of(&client).await?;
+    }
+    let (mut taken, over) = load.take().await?;
+    let seconds = end.elapsed().as_secs_f64();
+    // From when the first of them ends; the last does a second later.
+    let told = match left {
+        0 => format!("{seconds:.1}"),
+        left => format!(
+            "{:.0} % left after {seconds:.0}",
+            left as f64 * 100.0 / crowd as f64
+        ),
+    };
+    figures.aim(
+        "lease: seconds until the crowd is revoked",
+        told,
+        "≤ 5 at 1 M leases",
+    );
+    figures.number(
+        "lease: puts/s meanwhile",
+        taken.count() as f64 / over.as_secs_f64(),
+        0,
+    );
+    figures.aim(
+        "lease: put p99 meanwhile, ms",
+        format!("{:.1}", taken.ms(0.99)),
+        "puts are served",
+    );
+    figures.number("lease: longest put meanwhile, ms", taken.ms(1.0), 1);
+    Ok(())
+}
+
+async fn left_of(client: &Client) -> Result<i64> {
+    let request = RangeRequest {
+        key: CROWD.to_vec().into(),
+        range_end: b"/crowd0".to_vec().into(),
+        count_only: true,
+        serializable: true,
+        ..RangeRequest::default()
+    };
+    Ok(client.kv().range(request).await?.into_inner().count)
+}
+
+/// Grants leases by these numbers, each with a key attached if it `has_key`; how long that took.
+async fn grant(
+    url: &str,
+    ids: std::ops::Range<u64>,
+    ttl: impl Fn(Instant) -> i64 + Copy + 'static,
+    has_key: bool,
+) -> Result<Duration> {
+    let conns = connect(url, GRANTING_CLIENTS / CLIENTS_PER_CONN).await?;
+    let next = Rc::new(RefCell::new(ids));
+    let began = Instant::now();
+    let tasks: Vec<JoinHandle<Result<()>>> = (0..GRANTING_CLIENTS)
+        .map(|number| {
+            let client = conns[number % conns.len()].clone();
+            let next = next.clone();
+            spawn_local(async move {
+                loop {
+                    let Some(id) = next.borrow_mut().next() else {
+                        return Ok(());
+                    };
+                    let id = id as i64;
+                    let request = LeaseGrantRequest {
+                        ttl: ttl(Instant::now()),
+                        id,
+                    };
+                    client.lease().lease_grant(request).await?;
+                    if has_key {
+                        client.kv().put(attached(id)).await?;
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await??;
+    }
+    Ok(began.elapsed())
+}
+
+fn attached(lease: i64) -> PutRequest {
+    let mut key = CROWD.to_vec();
+    key.extend_from_slice(&lease.to_be_bytes());
+    PutRequest {
+        key: key.into(),
+        value: vec![b'l'; VALUE_BYTES].into(),
+        lease,
+        ..PutRequest::default()
+    }
+}
+
+/// Renewals a second of clients that each send the next one when the last is answered.
+async fn keep_alive(url: &str, leases: u64) -> Result<f64> {
+    let conns = connect(url, KEEPING_CLIENTS / CLIENTS_PER_CONN).await?;
+    let count = Rc::new(RefCell::new(0_u64));
+    let tasks: Vec<JoinHandle<Result<()>>> = (0..KEEPING_CLIENTS)
+        .map(|number| {
+            let client = conns[number % conns.len()].clone();
+            let count = count.clone();
+            spawn_local(async move {
+                let mut random = Keys::new(number as u64, leases);
+                let (requests, messages) = mpsc::channel(1);
+                let next = |random: &mut Keys| LeaseKeepAliveRequest {
+                    id: random.next_number() as i64 + 1,
+                };
+                requests.send(next(&mut random)).await?;
+                let answers = client
+                    .lease()
+                    .lease_keep_alive(ReceiverStream::new(messages))
+                    .await?;
+                let mut answers = answers.into_inner();
+                while answers.message().await?.is_some() {
+                    *count.borrow_mut() += 1;
+                    requests.send(next(&mut random)).await?;
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    tokio::time::sleep(KEEPING).await;
+    tasks.iter().for_each(JoinHandle::abort);
+    let kept = *count.borrow();
+    Ok(kept as f64 / KEEPING.as_secs_f64())
+}

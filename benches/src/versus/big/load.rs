@@ -1,0 +1,239 @@
+//! The load generator: fills, and clients that put without end while their latencies are taken.
+
+#![expect(clippy::disallowed_methods, reason = "measures time")]
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use etcd_api::Client;
+use etcd_api::etcdserverpb::{
+    DeleteRangeRequest, PutRequest, RequestOp, TxnRequest, request_op::Request,
+};
+use tokio::task::{JoinHandle, JoinSet, LocalSet, spawn_local};
+
+use super::super::Result;
+use crate::workload::{Keys, key};
+
+/// Clients that share a connection.
+const CLIENTS_PER_CONN: usize = 10;
+/// Below what etcd takes in a transaction.
+const KEYS_PER_TXN: u64 = 100;
+const TXNS_AT_ONCE: usize = 8;
+const KEYS_PER_DELETE: u64 = 1000;
+
+/// Runs what is spawned on this thread along with it.
+pub(super) async fn local<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    LocalSet::new().run_until(work).await
+}
+
+pub(super) async fn connect(url: &str, count: usize) -> Result<Vec<Client>> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        clients.push(Client::connect(url).await?);
+    }
+    Ok(clients)
+}
+
+/// Puts all `keys`, many in a transaction.
+pub(super) async fn fill(url: &str, keys: Range<u64>, value_bytes: usize) -> Result<()> {
+    let clients = connect(url, 2).await?;
+    let value: bytes::Bytes = vec![b'v'; value_bytes].into();
+    let mut tasks = JoinSet::new();
+    for first in keys.clone().step_by(KEYS_PER_TXN as usize) {
+        if tasks.len() == TXNS_AT_ONCE
+            && let Some(done) = tasks.join_next().await
+        {
+            done??;
+        }
+        let last = (first + KEYS_PER_TXN).min(keys.end);
+        let success = (first..last).map(|number| RequestOp {
+            request: Some(Request::RequestPut(PutRequest {
+                key: key(number).to_vec().into(),
+                value: value.clone(),
+                ..PutRequest::default()
+            })),
+        });
+        let request = TxnRequest {
+            success: success.collect(),
+            ..TxnRequest::default()
+        };
+        let mut kv = clients[tasks.len() % clients.len()].kv();
+        tasks.spawn(async move { kv.txn(request).await.map(|_| ()) });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
+/// Deletes `keys`, a bounded part with each request.
+pub(super) async fn delete(client: &Client, keys: Range<u64>) -> Result<()> {
+    for first in keys.clone().step_by(KEYS_PER_DELETE as usize) {
+        let last = (first + KEYS_PER_DELETE).min(keys.end);
+        let request = DeleteRangeRequest {
+            key: key(first).to_vec().into(),
+            range_end: key(last).to_vec().into(),
+            ..DeleteRangeRequest::default()
+        };
+        client.kv().delete_range(request).await?;
+    }
+    Ok(())
+}
+
+/// Puts each of `keys` once, alone, by many clients; how long that took.
+pub(super) async fn put_each(
+    url: &str,
+    keys: u64,
+    random: bool,
+    clients: usize,
+) -> Result<Duration> {
+    let next = Rc::new(RefCell::new(0..keys));
+    let conns = connect(url, clients.div_ceil(CLIENTS_PER_CONN)).await?;
+    let value: bytes::Bytes = vec![b'v'; super::super::loads::VALUE_BYTES].into();
+    let began = Instant::now();
+    let tasks: Vec<JoinHandle<Result<()>>> = (0..clients)
+        .map(|number| {
+            let (mut kv, next) = (conns[number % conns.len()].kv(), next.clone());
+            let value = value.clone();
+            spawn_local(async move {
+                loop {
+                    let Some(number) = next.borrow_mut().next() else {
+                        return Ok(());
+                    };
+                    // An odd factor maps no two numbers to the same one.
+                    let number = if random {
+                        number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                    } else {
+                        number
+                    };
+                    let request = PutRequest {
+                        key: key(number).to_vec().into(),
+                        value: value.clone(),
+                        ..PutRequest::default()
+                    };
+                    kv.put(request).await?;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await??;
+    }
+    Ok(began.elapsed())
+}
+
+/// How long requests took.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Latencies {
+    micros: Vec<u32>,
+}
+
+impl Latencies {
+    pub(super) fn add(&mut self, took: Duration) {
+        self.micros.push(took.as_micros() as u32);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.micros.len()
+    }
+
+    /// The share `part` took no longer than this many milliseconds.
+    pub(super) fn ms(&mut self, part: f64) -> f64 {
+        self.micros.sort_unstable();
+        let last = self.micros.len().saturating_sub(1);
+        let at = (self.micros.len() as f64 * part) as usize;
+        let found = self.micros.get(at.min(last));
+        found.map_or(f64::NAN, |micros| f64::from(*micros) / 1000.0)
+    }
+}
+
+/// What the clients of [`Putters`] do.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) clients: usize,
+    /// Keys are drawn from these numbers.
+    pub(super) keys: Range<u64>,
+    pub(super) value_bytes: usize,
+    /// A second, of all together.
+    pub(super) rate: Option<u64>,
+}
+
+/// Clients that put until they are dropped.
+pub(super) struct Putters {
+    tasks: Vec<JoinHandle<Result<()>>>,
+    taken: Rc<RefCell<Latencies>>,
+    since: Instant,
+}
+
+impl Putters {
+    pub(super) async fn start(url: &str, shape: Shape) -> Result<Putters> {
+        let conns = connect(url, shape.clients.div_ceil(CLIENTS_PER_CONN)).await?;
+        let taken = Rc::new(RefCell::new(Latencies::default()));
+        let tasks = (0..shape.clients)
+            .map(|number| {
+                let kv = &conns[number % conns.len()];
+                spawn_local(put_on(
+                    kv.clone(),
+                    shape.clone(),
+                    number as u64,
+                    taken.clone(),
+                ))
+            })
+            .collect();
+        Ok(Putters {
+            tasks,
+            taken,
+            since: Instant::now(),
+        })
+    }
+
+    /// What was taken since the last call, and over which time; an error when a client had one.
+    pub(super) async fn take(&mut self) -> Result<(Latencies, Duration)> {
+        if let Some(ended) = self.tasks.iter().position(JoinHandle::is_finished) {
+            self.tasks.swap_remove(ended).await??;
+            return Err("a client ended".into());
+        }
+        let now = Instant::now();
+        let since = std::mem::replace(&mut self.since, now);
+        Ok((std::mem::take(&mut self.taken.borrow_mut()), now - since))
+    }
+}
+
+impl Drop for Putters {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+async fn put_on(
+    client: Client,
+    shape: Shape,
+    seed: u64,
+    taken: Rc<RefCell<Latencies>>,
+) -> Result<()> {
+    let mut kv = client.kv();
+    let mut random = Keys::new(seed, shape.keys.end - shape.keys.start);
+    let value: bytes::Bytes = vec![b'w'; shape.value_bytes].into();
+    let every = shape
+        .rate
+        .map(|rate| Duration::from_secs(1) * shape.clients as u32 / rate.max(1) as u32);
+    let mut due = Instant::now();
+    loop {
+        let mut began = Instant::now();
+        if let Some(every) = every {
+            // A put that waits for a slow one before it counts from when it should have begun.
+            due += every.mul_f64(0.5 + (random.next_number() % 1000) as f64 / 1000.0);
+            tokio::time::sleep_until(due.into()).await;
+            began = due;
+        }
+        let request = PutRequest {
+            key: key(shape.keys.start + random.next_number()).to_vec().into(),
+            value: value.clone(),
+            ..PutRequest::default()
+        };
+        kv.put(request).await?;
+        taken.borrow_mut().add(began.elapsed());
+    }
+}

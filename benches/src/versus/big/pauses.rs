@@ -1,0 +1,129 @@
+//! Puts of many clients, undisturbed and while the store does one of its chores.
+
+#![expect(clippy::disallowed_methods, reason = "measures time")]
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use etcd_api::Client;
+
+use super::load::{Putters, Shape, connect, delete, fill, local};
+use super::subject::{MIB, Subject, compact, defragment, revision};
+use super::table::Figures;
+use super::{CLIENTS, Plan, Result};
+use crate::versus::loads::VALUE_BYTES;
+
+/// A stretch lasts so long, and longer while the chore does.
+const STRETCH: Duration = Duration::from_secs(10);
+/// A chore that nobody asks for is waited for that long.
+const CHORE_MAX: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(200);
+
+pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>) -> Result<()> {
+    let url = subject.url();
+    let kept = plan.keys - plan.keys / 10..plan.keys;
+    subject.block_on(local(async {
+        // So many keys, and so many revisions more to be compacted.
+        fill(&url, 0..plan.keys, VALUE_BYTES).await?;
+        fill(&url, 0..plan.keys, VALUE_BYTES).await?;
+        let client = connect(&url, 1).await?.remove(0);
+        let shape = Shape {
+            clients: CLIENTS,
+            keys: kept.clone(),
+            value_bytes: VALUE_BYTES,
+            rate: plan.rate,
+        };
+        let load = Putters::start(&url, shape).await?;
+        let mut stretches = Stretches { load, figures };
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stretches.load.take().await?;
+
+        stretches.during("undisturbed", async { Ok(()) }).await?;
+        stretches
+            .during("compaction", async {
+                compact(&client, revision(&client).await?, true).await
+            })
+            .await?;
+        stretches.during("checkpoint", checkpoint(subject)).await?;
+        stretches
+            .during("undisturbed again", async { Ok(()) })
+            .await?;
+        delete(&client, 0..kept.start).await?;
+        stretches.load.take().await?;
+        stretches
+            .during("space return", async {
+                compact(&client, revision(&client).await?, true).await?;
+                shrunk(subject, &client).await
+            })
+            .await?;
+        stretches.during("defragment", defragment(&client)).await?;
+        Ok(())
+    }))
+}
+
+struct Stretches<'a, 'b> {
+    load: Putters,
+    figures: &'a mut Figures<'b>,
+}
+
+impl Stretches<'_, '_> {
+    async fn during(&mut self, name: &str, chore: impl Future<Output = Result<()>>) -> Result<()> {
+        let began = Instant::now();
+        chore.await?;
+        let took = began.elapsed();
+        tokio::time::sleep(STRETCH.saturating_sub(took)).await;
+        let (mut taken, over) = self.load.take().await?;
+        let quiet = name.starts_with("undisturbed");
+        let p99 = if quiet { "" } else { "undisturbed + a few ms" };
+        self.figures.number(
+            format!("pauses: {name}, puts/s"),
+            taken.count() as f64 / over.as_secs_f64(),
+            0,
+        );
+        if !quiet {
+            self.figures
+                .number(format!("pauses: {name}, took s"), took.as_secs_f64(), 1);
+        }
+        self.figures.aim(
+            format!("pauses: {name}, put p99 ms"),
+            format!("{:.1}", taken.ms(0.99)),
+            p99,
+        );
+        self.figures.aim(
+            format!("pauses: {name}, longest put ms"),
+            format!("{:.1}", taken.ms(1.0)),
+            "≤ 50",
+        );
+        Ok(())
+    }
+}
+
+/// Until Stele has made one by itself; etcd makes many a second.
+async fn checkpoint(subject: &Subject) -> Result<()> {
+    let began = Instant::now();
+    let before = subject.checkpoints().await?;
+    while subject.checkpoints().await? == before && began.elapsed() < CHORE_MAX {
+        tokio::time::sleep(POLL).await;
+    }
+    Ok(())
+}
+
+/// Until the file has lost half its length; etcd's never does by itself.
+async fn shrunk(subject: &Subject, client: &Client) -> Result<()> {
+    let began = Instant::now();
+    let before = subject.file_bytes();
+    let patience = match subject.side {
+        super::Side::Etcd => STRETCH,
+        _ => CHORE_MAX,
+    };
+    while subject.file_bytes() > before / 2.0 && began.elapsed() < patience {
+        tokio::time::sleep(POLL).await;
+    }
+    revision(client).await?;
+    eprintln!(
+        "file: {:.0} → {:.0} MiB",
+        before / MIB,
+        subject.file_bytes() / MIB
+    );
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! The server that is measured: started on a fresh directory, asked for what the system says of it.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "measures time and looks at the server's files"
+)]
+
+use std::fs;
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use etcd_api::Client;
+use etcd_api::etcdserverpb::{CompactionRequest, DefragmentRequest, RangeRequest};
+use tempfile::TempDir;
+use testkit::{Launch, Server, Usage};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+
+use super::super::Result;
+use super::super::options::{Options, Programs};
+use super::super::side::Side;
+
+/// etcd refuses at two gigabytes when it is not told otherwise.
+const QUOTA: &str = "--quota-backend-bytes=34359738368";
+
+pub(super) const MIB: f64 = 1024.0 * 1024.0;
+
+pub(super) struct Subject {
+    pub(super) side: Side,
+    server: Server,
+    launch: Launch,
+    runtime: Runtime,
+    scratch: TempDir,
+}
+
+impl Subject {
+    pub(super) fn start(side: Side, programs: &Programs, options: &Options) -> Result<Subject> {
+        let scratch = tempfile::Builder::new()
+            .prefix("versus-big-")
+            .tempdir_in(&options.dir)?;
+        let mut launch = Launch::program(programs.server(side)).flag(QUOTA);
+        if side == Side::Stele {
+            for flag in &options.stele_flags {
+                launch = launch.flag(flag);
+            }
+        }
+        Ok(Subject {
+            side,
+            server: launch.clone().data_dir(scratch.path().join("0")).start()?,
+            launch,
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?,
+            scratch,
+        })
+    }
+
+    /// The same program on another fresh directory.
+    pub(super) fn start_afresh(&mut self) -> Result<()> {
+        self.server.kill();
+        let dir = tempfile::tempdir_in(self.scratch.path())?.keep();
+        self.server = self.launch.clone().data_dir(dir).start()?;
+        Ok(())
+    }
+
+    pub(super) fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        self.runtime.block_on(future)
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.server.url()
+    }
+
+    pub(super) fn usage(&self) -> Result<Usage> {
+        Ok(self.server.usage()?)
+    }
+
+    /// Length of the file that holds the data; logs are apart.
+    pub(super) fn file_bytes(&self) -> f64 {
+        let member = self.server.data_dir().join("member");
+        let file: PathBuf = match self.side {
+            Side::Etcd => member.join("snap/db"),
+            _ => member.join("store/pages"),
+        };
+        fs::metadata(file).map_or(0.0, |data| data.len() as f64)
+    }
+
+    /// Checkpoints made, or commits of etcd's database.
+    pub(super) async fn checkpoints(&self) -> Result<u64> {
+        const NAME: &str = "etcd_disk_backend_commit_duration_seconds_count ";
+        let mut stream = TcpStream::connect(("127.0.0.1", self.server.client_port())).await?;
+        let head = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(head.as_bytes()).await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        let number = text.lines().find_map(|line| line.strip_prefix(NAME));
+        number
+            .and_then(|number| number.trim().parse().ok())
+            .ok_or_else(|| format!("no {NAME}in /metrics").into())
+    }
+
+    pub(super) fn check_alive(&mut self) -> Result<()> {
+        if self.server.is_alive() {
+            return Ok(());
+        }
+        Err(format!("the server died; its log:\n{}", self.server.log()).into())
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    /// SIGTERM, and how long it took.
+    pub(super) fn stop(&mut self) -> Duration {
+        let began = Instant::now();
+        self.server.terminate();
+        began.elapsed()
+    }
+
+    /// Starts the stopped server; until its first linearizable read.
+    pub(super) fn restart(&mut self) -> Result<Duration> {
+        let began = Instant::now();
+        self.server.start()?;
+        let url = self.url();
+        self.runtime.block_on(async {
+            let client = Client::connect(url).await?;
+            let request = RangeRequest {
+                key: b"/".as_slice().into(),
+                ..RangeRequest::default()
+            };
+            client.kv().range(request).await?;
+            Result::Ok(())
+        })?;
+        Ok(began.elapsed())
+    }
+}
+
+pub(super) async fn revision(client: &Client) -> Result<i64> {
+    let request = RangeRequest {
+        key: b"/".as_slice().into(),
+        ..RangeRequest::default()
+    };
+    let header = client.kv().range(request).await?.into_inner().header;
+    Ok(header.map_or(0, |header| header.revision))
+}
+
+pub(super) async fn compact(client: &Client, revision: i64, physical: bool) -> Result<()> {
+    let request = CompactionRequest { revision, physical };
+    client.kv().compact(request).await?;
+    Ok(())
+}
+
+pub(super) async fn defragment(client: &Client) -> Result<()> {
+    client
+        .maintenance()
+        .defragment(DefragmentRequest {})
+        .await?;
+    Ok(())
+}
