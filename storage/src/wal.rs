@@ -46,9 +46,15 @@ const SEGMENT_BYTES_MIN: u64 = 4096;
 /// A new log's first segment is no larger: many logs hold little.
 const FIRST_SEGMENT_BYTES_MAX: u64 = 8 << 20;
 /// Segment sizes are multiples of a page, so that a write of whole pages needs no read.
-const SEGMENT_BYTES_STEP: u64 = 4096;
+const SEGMENT_BYTES_STEP: u64 = PAGE_BYTES;
+/// What the system's page cache writes, and charges a process for, as a whole.
+const PAGE_BYTES: u64 = 4096;
 /// A write up to this size is that of a few clients; see `touch_ahead`.
-const SMALL_WRITE_BYTES: usize = 8 << 10;
+const SMALL_WRITE_BYTES: usize = 4096;
+/// So many small writes in a row make a load of few clients.
+const SMALL_WRITES_IN_A_ROW: u32 = 8;
+/// A write up to this size is that of a lone client; see `OpenSegment::fill_page`.
+const LONE_WRITE_BYTES: usize = 1536;
 /// So much is written ahead of small writes: one of some two hundred is larger by that.
 const TOUCH_AHEAD_BYTES: u64 = 64 << 10;
 
@@ -188,6 +194,8 @@ struct OpenSegment {
     durable: u64,
     /// Blocks of the file up to this byte have been written at least once.
     touched: u64,
+    /// Small writes since the last one that was not.
+    small_writes: u32,
     /// When this much is durable, the segments before are not needed for what this one repeats.
     head_end: u64,
     /// `None`: new records stay clear.
@@ -402,10 +410,12 @@ impl Wal {
                 };
                 current.file = Some(self.spares.install(&source, &current.segment.path)?);
             }
-            current.write()?;
             if is_last {
-                return Ok(());
+                // Where an earlier one ends, the next one has noted already.
+                current.fill_page();
+                return current.write();
             }
+            current.write()?;
             // Everything in a segment is durable before the next one comes into being.
             current.sync()?;
             let done = self.open.pop_front();
@@ -487,6 +497,7 @@ impl OpenSegment {
             segment,
             source,
             file: None,
+            small_writes: 0,
             seed,
             crc: seed,
             written: 0,
@@ -509,6 +520,7 @@ impl OpenSegment {
             written: tail.len,
             durable: tail.len,
             touched: sector::file_bytes(tail.len),
+            small_writes: 0,
             head_end: 0,
             sealer: None,
             resumed: true,
@@ -586,8 +598,12 @@ impl OpenSegment {
         let end = offset + sectors.len() as u64;
         let written = file.write_at(sectors, offset);
         written.map_err(Error::io("write", path))?;
+        self.small_writes = match sectors.len() <= SMALL_WRITE_BYTES {
+            true => self.small_writes.saturating_add(1),
+            false => 0,
+        };
         if end > self.touched {
-            self.touched = match sectors.len() <= SMALL_WRITE_BYTES {
+            self.touched = match self.small_writes >= SMALL_WRITES_IN_A_ROW {
                 true => touch_ahead(&**file, path, end, self.segment.bytes)?,
                 false => end,
             };
@@ -595,6 +611,35 @@ impl OpenSegment {
         self.framer.written();
         self.written = self.framer.len();
         Ok(())
+    }
+
+    /// After a lone record, fills a page of the file in which the next one like it would not find
+    /// room: a record across two pages costs twice the bytes on the disk.
+    fn fill_page(&mut self) {
+        let (len, news) = (self.framer.len(), self.framer.len() - self.written);
+        let next = sector::file_offset(len);
+        let rest = sector::stream_before_page(next, PAGE_BYTES) - len;
+        let is_lone = self.written > 0 && news > 0 && news as usize <= LONE_WRITE_BYTES;
+        let fits = rest >= record::HEAD_BYTES as u64 && rest <= self.room();
+        if is_lone && rest < news && fits {
+            let mut head = Head {
+                crc: 0,
+                kind: 0,
+                flags: record::FILLING,
+                len: rest as usize - record::HEAD_BYTES,
+                prev: self.crc,
+                index: 0,
+                durable: self.durable as u32,
+            };
+            let zeros = [0; LONE_WRITE_BYTES];
+            let zeros = &zeros[..head.len];
+            let mut bytes = head.encode();
+            head.checksum(self.seed, &mut bytes, &[zeros]);
+            self.framer.start_record();
+            self.framer.push(&bytes);
+            self.framer.push(zeros);
+            self.crc = head.crc;
+        }
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -621,7 +666,6 @@ fn scope(seal: Option<&Seal>) -> Option<Scope> {
 /// large pieces, and from then on the smallest record dirties, and is charged for, a whole one.
 /// Returns how far it went; durable with the next sync.
 fn touch_ahead(file: &dyn File, path: &Path, from: u64, file_bytes: u64) -> Result<u64> {
-    const PAGE_BYTES: u64 = 4096;
     static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
     let to = file_bytes.min((from + TOUCH_AHEAD_BYTES).next_multiple_of(PAGE_BYTES));
     let mut at = from;

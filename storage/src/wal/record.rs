@@ -4,7 +4,7 @@
 //! |--------|------|---------|------------------------------------------------------------------|
 //! | 0      | 4    | crc     | CRC-32C of bytes 4..32 and the payload, begun with the segment's seed |
 //! | 4      | 1    | kind    | the caller's                                                     |
-//! | 5      | 1    | flags   | 1 always set, 2 carried, 4 repeated, 8 sealed, 16 a key record    |
+//! | 5      | 1    | flags   | 1 always set, 2 carried, 4 repeated, 8 sealed, 16 a key record, 32 filling |
 //! | 6      | 2    | zero    |                                                                  |
 //! | 8      | 4    | len     | of the payload                                                   |
 //! | 12     | 4    | prev    | crc of the record before, or the seed for a segment's first       |
@@ -32,7 +32,9 @@ pub(super) const REPEATED: u8 = 4;
 pub(super) const SEALED: u8 = 8;
 /// The log's own: what the records after it are sealed under.
 pub(super) const KEY: u8 = 16;
-const KNOWN_FLAGS: u8 = PRESENT | CARRIED | REPEATED | SEALED | KEY;
+/// The log's own: zeros that fill a page of the file, never sealed.
+pub(super) const FILLING: u8 = 32;
+const KNOWN_FLAGS: u8 = PRESENT | CARRIED | REPEATED | SEALED | KEY | FILLING;
 /// The longest payload with its tag.
 const LEN_MAX: usize = PAYLOAD_BYTES_MAX + TAG_BYTES;
 

@@ -388,6 +388,9 @@ impl Walk {
         }
         self.at += whole as u64;
         self.prev = head.crc;
+        if head.flags & record::FILLING != 0 {
+            return Ok(true);
+        }
         let record = &bytes[..HEAD_BYTES + head.len];
         if head.flags & record::KEY != 0 {
             let opener = RecordOpener::new(self.seal.as_deref(), &record[HEAD_BYTES..]);

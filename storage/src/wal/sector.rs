@@ -69,6 +69,13 @@ pub(super) fn file_offset(stream: u64) -> u64 {
     (sector + 1) * SECTOR_BYTES as u64 + rest
 }
 
+/// The length of the stream that ends where the page of the file ends that the byte at `offset`
+/// lies in.
+pub(super) fn stream_before_page(offset: u64, page_bytes: u64) -> u64 {
+    let page_end = (offset / page_bytes + 1) * page_bytes;
+    capacity(page_end)
+}
+
 /// How many bytes of stream a segment file of this size holds.
 pub(super) fn capacity(file_bytes: u64) -> u64 {
     (file_bytes / SECTOR_BYTES as u64).saturating_sub(1) * DATA_BYTES as u64

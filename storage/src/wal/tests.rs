@@ -116,7 +116,7 @@ fn workload(vfs: &SimVfs, model: &mut Model, steps: u64) -> Result<()> {
     for step in 1..=steps {
         let n = model.appended.len() as u64 + 1;
         // Sizes around those of sectors, of a segment, and above.
-        let len = [0, 8, 100, 472, 470, 504, 1500, 3000, 5000, 20][(step % 10) as usize];
+        let len = [0, 8, 100, 1640, 470, 504, 1700, 3000, 5000, 20][(step % 10) as usize];
         model.append(&mut wal, ENTRY, n, payload(n, len));
         if step % 3 == 0 {
             model.append(&mut wal, STATE, n, payload(n, 16));
@@ -330,6 +330,31 @@ fn a_log_agrees_with_a_list() {
         Ok(())
     })
     .budget_ms(3_000);
+}
+
+#[test]
+fn a_lone_record_lies_in_one_page_of_the_file() {
+    let vfs = disk(3, false);
+    let options = Options {
+        segment_bytes: 1 << 20,
+        ..SMALL
+    };
+    let (mut wal, _) = open(&vfs, options.clone()).unwrap();
+    let mut model = Model::default();
+    let page = |stream| sector::file_offset(stream) / PAGE_BYTES;
+    for index in 1..200 {
+        let before = wal.open.back().map_or(0, |tail| tail.framer.len());
+        model.append(&mut wal, ENTRY, index, payload(index, 300));
+        let after = wal.open.back().unwrap().framer.len();
+        assert!(
+            index == 1 || page(before) == page(after - 1),
+            "record {index}"
+        );
+        model.sync(&mut wal).unwrap();
+    }
+    drop(wal);
+    let (_, seen) = open(&vfs, options).unwrap();
+    assert_eq!(seen.appended, model.appended);
 }
 
 #[test]
