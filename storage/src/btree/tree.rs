@@ -127,6 +127,29 @@ impl Tree {
         Ok(sum + view.page().weigh(&self.kind, 0..end))
     }
 
+    /// The key of the entry that the sum of weights first exceeds `before` with; one descent.
+    pub(crate) fn key_at_weight(&self, pages: &Pages, mut before: u64) -> Result<Option<Vec<u8>>> {
+        let Some(mut view) = self.view(pages)? else {
+            return Ok(None);
+        };
+        loop {
+            let page = view.page();
+            let heavy = (0..page.count()).find(|&i| {
+                let weight = page.weigh(&self.kind, i..i + 1);
+                let here = before < weight;
+                before -= if here { 0 } else { weight };
+                here
+            });
+            let Some(index) = heavy else {
+                return Ok(None);
+            };
+            if page.level() == 0 {
+                return Ok(Some(page.key(index).to_vec()));
+            }
+            view = pages.child(&self.kind, &view, index)?;
+        }
+    }
+
     /// A cursor that stands nowhere yet.
     pub(crate) fn cursor<'a>(&'a self, pages: &'a Pages) -> Cursor<'a> {
         Cursor::new(self, pages)

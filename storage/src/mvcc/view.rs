@@ -19,6 +19,10 @@ type EachVersion<'f> = dyn FnMut(&[u8], Revision, Stamp) -> Result<Flow> + 'f;
 /// step is cheap, but a key may have a million versions.
 const STEPS_MAX: usize = 6;
 
+/// A range of the newest revision steps over this many deleted keys in a row before it asks the
+/// tree where the next live one is: a million may lie between before they are compacted.
+const DEAD_MAX: usize = 8;
+
 /// A count at an older revision walks the history since then as long as that is not longer than
 /// the range itself; ranges smaller than this count as this large.
 const HISTORY_ROWS_MIN: u64 = 64;
@@ -270,6 +274,7 @@ impl Root {
     pub(super) fn walk(&self, range: KeyRange<'_>, at: i64, f: &mut EachVersion<'_>) -> Result<()> {
         let mut cursor = self.keys.cursor(&self.pages);
         let mut user_key = Vec::new();
+        let mut dead = 0;
         let mut more = cursor.seek(&VersionKey::new(range.start, end_of(at)))?;
         while more {
             let (key, revision) = self.split(cursor.key())?;
@@ -283,12 +288,32 @@ impl Root {
                 continue;
             }
             let stamp = self.stamp(cursor.value(), revision)?;
-            if !stamp.is_tombstone() && f(&user_key, revision, stamp)?.is_break() {
-                break;
+            if !stamp.is_tombstone() {
+                dead = 0;
+                if f(&user_key, revision, stamp)?.is_break() {
+                    break;
+                }
+            } else {
+                dead += 1;
             }
-            more = self.skip_to(&mut cursor, &user_key, 0)?;
+            more = match dead > DEAD_MAX && at >= self.revision {
+                true => self.next_live(&mut cursor, &user_key)?,
+                false => self.skip_to(&mut cursor, &user_key, 0)?,
+            };
         }
         Ok(())
+    }
+
+    /// Moves to the newest version of the next key after `key` that is live now, however many lie
+    /// between that are not.
+    fn next_live(&self, cursor: &mut Cursor<'_>, key: &[u8]) -> Result<bool> {
+        let before = self
+            .keys
+            .weight_before(&self.pages, &VersionKey::behind(key))?;
+        match self.keys.key_at_weight(&self.pages, before)? {
+            Some(live) => cursor.seek(&live),
+            None => Ok(false),
+        }
     }
 
     /// Moves past the versions of `key` that are newer than `at`, to its next one or to the next
