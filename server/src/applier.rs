@@ -56,7 +56,9 @@ impl Default for Pace {
 /// How long the removal of compacted rows waits before it looks again whether the hub has read
 /// them; usually it has within some microseconds.
 const HUB_PATIENCE: Now = Now::from_millis(1);
-/// Leases revoked per turn, and lease checkpoints per entry.
+/// Revokes of expired leases under way: what a client asks meanwhile waits for no more of them.
+const REVOKES_UNDER_WAY: usize = 500;
+/// Lease checkpoints per entry.
 const LEASES_PER_TURN: usize = 500;
 
 pub struct Applier {
@@ -211,7 +213,9 @@ impl Applier {
             return Some(now);
         }
         let reseal = self.resealer.wake_at(now, self.checkpoint_running);
-        let lessor = self.leading.and_then(|_| self.lessor.next_wake());
+        let lessor = self
+            .leading
+            .and_then(|_| self.lessor.next_wake(REVOKES_UNDER_WAY));
         let chores = match self.checkpoint_running {
             true => None,
             false if self.state.store.is_releasing() => Some(now),
@@ -563,7 +567,7 @@ impl Applier {
     }
 
     fn run_lessor(&mut self, now: Now, effects: &mut ApplyEffects) {
-        let expired = self.lessor.expired(now, LEASES_PER_TURN);
+        let expired = self.lessor.expired(now, REVOKES_UNDER_WAY);
         effects.counts.leases_expired += expired.len() as u64;
         effects.proposals.extend(
             expired

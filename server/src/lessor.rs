@@ -27,7 +27,7 @@
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
 #[cfg(test)]
@@ -78,6 +78,8 @@ struct Lease {
     checkpoint_at: Duration,
     /// A row with its remaining time is in the store or on its way there.
     checkpointed: bool,
+    /// Its revoke is on the way.
+    handed_out: bool,
     /// Tells this lease from an earlier one with the same id.
     serial: u64,
 }
@@ -90,7 +92,12 @@ pub struct Lessor {
     /// Added to every restored lease: the time an election may have taken.
     election_timeout: Duration,
     leases: HashMap<i64, Lease>,
+    /// Of leases not handed out.
     deadlines: BinaryHeap<Due>,
+    /// Those handed out, and when they are handed out again: always so long after the last time.
+    retries: VecDeque<(Duration, i64, u64)>,
+    /// Leases handed out and still there.
+    handed_out: usize,
     checkpoints: BinaryHeap<Due>,
     serial: u64,
     /// Rows that may still be written in the second that began at `.0`.
@@ -104,6 +111,8 @@ impl Lessor {
             election_timeout,
             leases: HashMap::new(),
             deadlines: BinaryHeap::new(),
+            retries: VecDeque::new(),
+            handed_out: 0,
             checkpoints: BinaryHeap::new(),
             serial: 0,
             allowance: (Duration::ZERO, CHECKPOINT_ROWS_PER_SECOND),
@@ -129,7 +138,13 @@ impl Lessor {
     /// A revoke was applied.
     pub fn revoke(&mut self, id: i64) {
         // The heap entries stay until their time: they no longer name a lease.
-        self.leases.remove(&id);
+        if self
+            .leases
+            .remove(&id)
+            .is_some_and(|lease| lease.handed_out)
+        {
+            self.handed_out -= 1;
+        }
     }
 
     /// Gives the lease its whole TTL again. `None` when there is no such lease or it has expired:
@@ -173,11 +188,23 @@ impl Lessor {
         self.leases.is_empty()
     }
 
-    /// Up to `max` leases whose time is over, the longest expired first. Each is handed out once,
-    /// and again only when it is still there after [`EXPIRED_RETRY`].
+    /// Leases whose time is over, the longest expired first; no more than `max` are on the way at
+    /// any time, so that a crowd that ends at once lets other requests through. Each is handed out
+    /// once, and again only when it is still there after [`EXPIRED_RETRY`].
     pub fn expired(&mut self, now: Duration, max: usize) -> Vec<i64> {
         let mut expired = Vec::new();
-        while expired.len() < max {
+        while let Some((at, id, serial)) = self.retries.front().copied() {
+            let is_there = current(&self.leases, id, serial).is_some();
+            if is_there && (at > now || expired.len() >= max) {
+                break;
+            }
+            self.retries.pop_front();
+            if is_there {
+                expired.push(id);
+                self.retries.push_back((now + EXPIRED_RETRY, id, serial));
+            }
+        }
+        while self.handed_out < max {
             let Some(Reverse((at, id, serial))) = self.deadlines.peek().copied() else {
                 break;
             };
@@ -185,16 +212,17 @@ impl Lessor {
                 break;
             }
             self.deadlines.pop();
-            let Some(lease) = current(&self.leases, id, serial) else {
+            let Some(lease) = current_mut(&mut self.leases, id, serial) else {
                 continue;
             };
-            let again = if lease.deadline > now {
-                lease.deadline
-            } else {
-                expired.push(id);
-                now + EXPIRED_RETRY
-            };
-            self.deadlines.push(Reverse((again, id, serial)));
+            if lease.deadline > now {
+                self.deadlines.push(Reverse((lease.deadline, id, serial)));
+                continue;
+            }
+            lease.handed_out = true;
+            self.handed_out += 1;
+            self.retries.push_back((now + EXPIRED_RETRY, id, serial));
+            expired.push(id);
         }
         expired
     }
@@ -248,19 +276,20 @@ impl Lessor {
         rows
     }
 
-    /// When to ask for expired leases or checkpoints next. May be too soon, never too late.
-    pub fn next_wake(&self) -> Option<Duration> {
+    /// When to ask for up to `max` expired leases, or for checkpoints, next. May be too soon, never
+    /// too late.
+    pub fn next_wake(&self, max: usize) -> Option<Duration> {
         let deadline = self.deadlines.peek().map(|Reverse((at, ..))| *at);
+        // With as many on the way as may be, it is a revoke that makes room, or a retry.
+        let deadline = deadline.filter(|_| self.handed_out < max);
+        let retry = self.retries.front().map(|(at, ..)| *at);
         let checkpoint = self.checkpoints.peek().map(|Reverse((at, ..))| *at);
         // With the second's rows used up, being due does not help before the next second.
         let checkpoint = match self.allowance {
             (since, 0) => checkpoint.map(|at| at.max(since + Duration::from_secs(1))),
             _ => checkpoint,
         };
-        match (deadline, checkpoint) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        [deadline, retry, checkpoint].into_iter().flatten().min()
     }
 
     fn insert(&mut self, id: i64, ttl: i64, deadline: Duration, now: Duration, written: bool) {
@@ -270,6 +299,7 @@ impl Lessor {
             deadline,
             checkpoint_at: Duration::ZERO,
             checkpointed: written,
+            handed_out: false,
             serial: self.serial,
         };
         lease.checkpoint_at = now + lease.checkpoint_step();

@@ -26,7 +26,30 @@ fn an_expired_lease_is_handed_out_once_per_retry_period() {
     lessor.revoke(7);
     assert!(lessor.expired(at(60_000), 10).is_empty());
     lessor.checkpoints(at(60_000), 10);
-    assert_eq!(lessor.next_wake(), None, "nothing is left of it");
+    assert_eq!(lessor.next_wake(10), None, "nothing is left of it");
+}
+
+#[test]
+fn a_crowd_of_expired_leases_is_handed_out_as_revokes_come_in() {
+    let mut lessor = Lessor::new(ELECTION);
+    (1..=7).for_each(|id| lessor.grant(id, 2, at(0)));
+    assert_eq!(lessor.expired(at(2_000), 3), [1, 2, 3]);
+    assert!(lessor.expired(at(2_000), 3).is_empty());
+    lessor.checkpoints(at(2_000), 10);
+    let next = lessor.next_wake(3);
+    assert_eq!(
+        next,
+        Some(at(4_000)),
+        "checkpoints; the next three wait for revokes"
+    );
+    lessor.revoke(2);
+    assert_eq!(lessor.next_wake(3), Some(at(2_000)));
+    assert_eq!(lessor.expired(at(2_100), 3), [4]);
+    // Two of the first were lost on the way: they keep their places, and are tried again.
+    assert_eq!(lessor.expired(at(5_000), 3), [1, 3]);
+    assert_eq!(lessor.expired(at(5_100), 3), [4]);
+    [1, 3, 4].into_iter().for_each(|id| lessor.revoke(id));
+    assert_eq!(lessor.expired(at(5_200), 3), [5, 6, 7]);
 }
 
 #[test]
@@ -155,7 +178,7 @@ fn checkpoints_stay_below_their_rate_and_the_rest_follows_later() {
     let limit = CHECKPOINT_ROWS_PER_SECOND as usize;
     assert_eq!(lessor.checkpoints(at(10_000), usize::MAX).len(), limit);
     assert_eq!(lessor.checkpoints(at(10_100), usize::MAX).len(), 0);
-    assert_eq!(lessor.next_wake(), Some(at(11_000)));
+    assert_eq!(lessor.next_wake(10), Some(at(11_000)));
     assert_eq!(lessor.checkpoints(at(11_000), usize::MAX).len(), limit);
     assert_eq!(lessor.checkpoints(at(12_000), usize::MAX).len(), 10);
 }
@@ -241,7 +264,7 @@ fn leases_agree_with_a_model_over_random_renewals_time_jumps_and_restarts() {
             if lessor.is_empty() {
                 return Ok(());
             }
-            now = now.max(lessor.next_wake().unwrap());
+            now = now.max(lessor.next_wake(10).unwrap());
             lessor.checkpoints(now, usize::MAX);
             for id in lessor.expired(now, usize::MAX) {
                 lessor.revoke(id);
