@@ -549,6 +549,11 @@ impl Applier {
         let Request::LeaseCheckpoint(request) = request else {
             return;
         };
+        // Of our own that is known already. But an entry of an earlier term may be applied after
+        // this member began to lead, and took the leases over from a store without it.
+        for checkpoint in request.checkpoints.iter().filter(|c| c.remaining_ttl > 0) {
+            self.lessor.note_checkpoint(checkpoint.id);
+        }
         for checkpoint in request.checkpoints.iter().filter(|c| c.remaining_ttl == 0) {
             for (slot, ttl) in self
                 .waiting_renewals

@@ -79,21 +79,13 @@ pub struct EmptyDir {
 }
 
 impl DataDir {
-    /// Opens `config.data_dir`, or founds a new cluster in it, in one thread, with the log's files as
-    /// `options` say.
-    pub fn open(
+    /// Opens `config.data_dir` in one thread, with the log's files as `options` say.
+    pub fn find_alone(
         vfs: Arc<dyn Vfs>,
         config: &Config,
         options: raft::durable::Options,
-    ) -> Result<DataDir, Unusable> {
-        match DataDir::find_with(vfs, config, options, Threads::One)? {
-            Found::Used(data) => Ok(*data),
-            Found::Empty(_) if joins(config) => {
-                let text = "a cluster is joined by asking its members, and nobody asked".to_owned();
-                Err(Unusable::Start(text))
-            }
-            Found::Empty(empty) => empty.found(config),
-        }
+    ) -> Result<Found, Unusable> {
+        DataDir::find_with(vfs, config, options, Threads::One)
     }
 
     /// Opens `config.data_dir`. `seed` is unlike that of any other start.

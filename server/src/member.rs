@@ -139,6 +139,11 @@ impl Member {
         self.raft.status()
     }
 
+    /// Who votes and who learns, as far as they are applied.
+    pub fn conf(&self) -> raft::ConfState {
+        self.raft.conf()
+    }
+
     /// Whether so little is to be written that a hand-over to the log's thread would take longer
     /// than it saves. With others in the cluster, never: their messages must not wait for a sync.
     pub fn is_lone(&self, write: &raft::Write) -> bool {

@@ -1,6 +1,8 @@
 //! One test for each rule of the Raft paper ("In search of an understandable consensus algorithm",
 //! extended version) and of Ongaro's thesis that this core relies on, named by its section.
 
+mod snapshots;
+
 use std::time::Duration;
 
 use super::cluster::{Cluster, REFUSED};
@@ -468,6 +470,18 @@ fn a_change_of_the_members_survives_a_crash_right_after_it() {
     cluster.start(1);
     cluster.pass(Duration::from_secs(3));
     assert_eq!(cluster.leader(), Some(1));
+}
+
+#[test]
+fn thesis_4_1_a_change_known_to_be_committed_stays_so_with_the_entries_after_it() {
+    // Were the next change durable without that, its holder could campaign with the majorities of
+    // two changes ago, and those need not meet the newest.
+    let mut cluster = with_log(&[1, 1], 1);
+    cluster.step(1, message(2, 1, 1, append(at(1, 2), vec![entry(1, 3)], 2)));
+    assert_eq!(cluster.nodes[&1].disk.hard_state.commit, 2);
+    cluster.crash(1);
+    cluster.start(1);
+    assert_eq!(cluster.raft(1).status().commit, 2);
 }
 
 #[test]

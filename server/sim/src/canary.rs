@@ -23,13 +23,15 @@ pub enum Canary {
     HastyLeases,
     /// Expired leases are not revoked.
     EternalLeases,
+    /// One member's raft is never told of a change of the members.
+    DeafMember,
     /// A link stays cut after healing.
     UnhealedLinks,
     /// Chance from outside the seed.
     Nondeterminism,
 }
 
-pub const ALL: [Canary; 12] = [
+pub const ALL: [Canary; 13] = [
     Canary::BoughtVotes,
     Canary::FlippedEntry,
     Canary::LeaderWithGap,
@@ -40,6 +42,7 @@ pub const ALL: [Canary; 12] = [
     Canary::LateResume,
     Canary::HastyLeases,
     Canary::EternalLeases,
+    Canary::DeafMember,
     Canary::UnhealedLinks,
     Canary::Nondeterminism,
 ];
@@ -60,6 +63,7 @@ impl Canary {
             Canary::LocalRead => &["linearizability"],
             Canary::LostEvents | Canary::LateResume => &["watches"],
             Canary::HastyLeases | Canary::EternalLeases => &["leases"],
+            Canary::DeafMember => &["membership"],
             Canary::UnhealedLinks => &["liveness"],
             Canary::Nondeterminism => &["determinism"],
         }

@@ -10,6 +10,7 @@ pub mod leases;
 pub use testkit::linearizability;
 pub mod liveness;
 pub mod log_matching;
+pub mod membership;
 pub mod watches;
 
 /// The error says what is wrong, in a sentence for people.

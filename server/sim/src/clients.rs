@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use server::error::Error;
 use server::event::ReplySlot;
-use server::event::{Admission, Applied, ApplyEvent, LeaseCall, MemberEvent, Outcome, Reply};
+use server::event::{
+    Admission, Applied, ApplyEvent, LeaseCall, MemberEvent, Outcome, Permit, Reply,
+};
 use server::request::Request;
 use storage::mvcc::View;
 use tokio::sync::oneshot::Receiver;
@@ -84,6 +86,8 @@ struct Client {
     host: usize,
     waiting: Option<Waiting>,
     leases: Vec<i64>,
+    /// It thinks until then.
+    thinks_until: u64,
     /// What it last saw, by partition.
     seen: BTreeMap<usize, Vec<Value>>,
 }
@@ -135,6 +139,15 @@ impl Clients {
         }
     }
 
+    pub(crate) fn add_host(&mut self) {
+        self.hosts += 1;
+    }
+
+    /// For requests of others than these.
+    pub(crate) fn admit(&self) -> Result<Permit, Error> {
+        self.admission.admit()
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.clients.len()
     }
@@ -147,9 +160,10 @@ impl Clients {
         self.clients.iter().all(|client| client.waiting.is_none())
     }
 
-    pub(crate) fn heal(&mut self, now: u64) {
+    /// These must serve from now on.
+    pub(crate) fn heal(&mut self, now: u64, voters: Vec<usize>) {
         self.healed_at = Some(now);
-        self.silent = (0..self.hosts).collect();
+        self.silent = voters;
     }
 
     pub(crate) fn silent(&self) -> Vec<usize> {
@@ -292,7 +306,7 @@ impl World {
     /// The client looks whether there is something to do.
     pub(crate) fn client(&mut self, client: usize) -> Result<(), Failed> {
         if self.clients.clients[client].waiting.is_none() {
-            if !self.quiet {
+            if !self.quiet && self.now >= self.clients.clients[client].thinks_until {
                 self.ask(client);
             }
             return Ok(());
@@ -302,6 +316,7 @@ impl World {
 
     fn later(&mut self, client: usize, mean: u64) {
         let at = self.now + MICRO + self.clients.rng.about(mean);
+        self.clients.clients[client].thinks_until = at;
         self.at(at, Event::Client(client));
     }
 
@@ -311,12 +326,17 @@ impl World {
         if clients.rng.chance(moves) {
             clients.clients[client].host = clients.rng.below(clients.hosts as u64) as usize;
         }
-        if let Some(silent) = clients.silent.first() {
+        let still = clients
+            .silent
+            .iter()
+            .find(|host| !self.hosts[**host].retired);
+        if let Some(silent) = still {
             clients.clients[client].host = *silent;
         }
         let host = clients.clients[client].host;
-        let Some(process) = &self.hosts[host].process else {
-            // Connection refused: another member, then.
+        let process = self.hosts[host].process.as_ref();
+        let Some(process) = process.filter(|process| !process.learner) else {
+            // Connection refused, or one that only learns: another member, then.
             clients.clients[client].host = clients.rng.below(clients.hosts as u64) as usize;
             return self.later(client, 20 * MILLI);
         };

@@ -29,8 +29,18 @@ pub(crate) struct Host {
     pub process: Option<Process>,
     /// Counts the processes: what was scheduled for an earlier one is void.
     pub life: u64,
-    /// Known from the first start on.
+    /// Known from the first start on, or given to it by the cluster that it joins.
     pub id: NodeId,
+    /// It belongs to no cluster before one has a place for it.
+    pub joins: bool,
+    /// A process has begun on its disk.
+    pub begun: bool,
+    /// This process knows that it was removed, and is about to end.
+    pub leaves: bool,
+    /// It is a member no more: nothing starts here again.
+    pub retired: bool,
+    /// This process has said who it is.
+    pub published: bool,
     /// Nothing runs, though the clock may.
     pub paused: bool,
     /// What the disk does next when its countdown ends.
@@ -56,6 +66,11 @@ impl Host {
             process: None,
             life: 0,
             id: 0,
+            joins: false,
+            begun: false,
+            leaves: false,
+            retired: false,
+            published: false,
             paused: false,
             crash_to_come: None,
             stalled_until: 0,
@@ -77,6 +92,8 @@ impl Host {
         self.process = None;
         self.life += 1;
         self.paused = false;
+        self.leaves = false;
+        self.published = false;
         self.crash_to_come = None;
         self.disk = match how {
             Crash::Killed => self.disk.process_killed(),

@@ -15,6 +15,7 @@ mod clients;
 mod clock;
 pub use testkit::history;
 mod host;
+mod members;
 mod nemesis;
 mod net;
 pub mod oracle;

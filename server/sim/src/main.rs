@@ -1,12 +1,23 @@
 //! `cargo sim --seed N` replays one run aloud; `cargo sim --seeds N` runs many and tells figures.
 
-use std::process::ExitCode;
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a tool for people: it uses their cores and tells how long that took"
+)]
 
-use sim::{Canary, Figures, Options};
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use sim::{Canary, Failure, Figures, Options};
 
 const USAGE: &str = "\
 cargo sim --seed N              one run, with its trace
-cargo sim --seeds N [--from N]  so many runs from there on (0), and figures
+cargo sim --seeds N [--from N]  so many runs from there on (0), and figures; one that fails is told,
+                                and the next goes on
+          --workers N           so many at a time; as many as there are cores
           --quiet               no trace
           --canary BUG          with this bug put in on purpose; a wrong name tells all of them
           --only FAULT          with this one kind of fault; a wrong name tells all of them
@@ -34,9 +45,11 @@ fn main() -> ExitCode {
         ..Options::default()
     };
     let aloud = !arguments.iter().any(|argument| argument == "--quiet");
+    let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get) as u64;
+    let workers = number("--workers").unwrap_or_else(cores);
     match (number("--seed"), number("--seeds")) {
         (Some(seed), _) => one(seed, Options { aloud, ..options }),
-        (None, Some(seeds)) => many(number("--from").unwrap_or(0), seeds, options),
+        (None, Some(seeds)) => many(number("--from").unwrap_or(0), seeds, workers, options),
         (None, None) => {
             eprint!("{USAGE}");
             ExitCode::from(2)
@@ -63,34 +76,82 @@ fn one(seed: u64, options: Options) -> ExitCode {
     }
 }
 
-fn many(from: u64, seeds: u64, options: Options) -> ExitCode {
-    // A panic is told with its seed below; its own words come in between.
-    let (mut total, mut failed) = (Figures::default(), Vec::new());
-    for seed in from..from + seeds {
-        if seed > from && (seed - from).is_multiple_of(TELL_EVERY) {
-            println!("up to seed {seed}: {total}");
-        }
-        let run = match seed % TWICE_EVERY {
-            0 => sim::run_twice(seed, options),
-            _ => sim::run(seed, options),
-        };
+/// What all workers did so far.
+struct Tally {
+    next: u64,
+    under_way: BTreeSet<u64>,
+    done: u64,
+    total: Figures,
+    failed: BTreeSet<u64>,
+    began: Instant,
+}
+
+impl Tally {
+    fn begin(&mut self, end: u64) -> Option<u64> {
+        let seed = self.next;
+        self.next += u64::from(seed < end);
+        (seed < end && self.under_way.insert(seed)).then_some(seed)
+    }
+
+    fn end(&mut self, seed: u64, run: Result<Figures, Box<Failure>>) {
+        self.under_way.remove(&seed);
+        self.done += 1;
         match run {
-            Ok(figures) => total += figures,
+            Ok(figures) => self.total += figures,
+            // A panic is told with its seed here; its own words came before.
             Err(failure) => {
                 for line in &failure.trace {
                     println!("    {line}");
                 }
                 println!("{failure}");
-                failed.push(seed);
+                self.failed.insert(seed);
             }
         }
-    }
-    println!("{seeds} seeds from {from}: {total}");
-    match failed.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => {
-            println!("failed: {failed:?}");
-            ExitCode::FAILURE
+        if self.done.is_multiple_of(TELL_EVERY) {
+            // Where to resume: what is behind it is all done.
+            let from = self.under_way.first().copied().unwrap_or(self.next);
+            self.tell(&format!("{} seeds, go on with --from {from}", self.done));
         }
+    }
+
+    fn tell(&self, what: &str) {
+        let seconds = self.began.elapsed().as_secs();
+        println!("{what}: {seconds} s, {}", self.total);
+        if !self.failed.is_empty() {
+            println!("failed: {:?}", self.failed);
+        }
+    }
+}
+
+fn many(from: u64, seeds: u64, workers: u64, options: Options) -> ExitCode {
+    let tally = Mutex::new(Tally {
+        next: from,
+        under_way: BTreeSet::new(),
+        done: 0,
+        total: Figures::default(),
+        failed: BTreeSet::new(),
+        began: Instant::now(),
+    });
+    let tally_of = || tally.lock().unwrap_or_else(PoisonError::into_inner);
+    let begin = || tally_of().begin(from + seeds);
+    let work = || {
+        while let Some(seed) = begin() {
+            let run = match seed % TWICE_EVERY {
+                0 => sim::run_twice(seed, options),
+                _ => sim::run(seed, options),
+            };
+            tally_of().end(seed, run);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..workers.max(1) {
+            scope.spawn(work);
+        }
+    });
+    let tally = tally_of();
+    tally.tell(&format!("{seeds} seeds from {from}"));
+    match tally.failed.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     }
 }

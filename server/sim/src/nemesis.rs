@@ -3,6 +3,7 @@
 use server::event::MemberEvent;
 
 use crate::host::Crash;
+use crate::members::Wish;
 use crate::rng::Rng;
 use crate::world::{Event, Failed, MILLI, SECOND, World};
 
@@ -30,9 +31,10 @@ enum Fault {
     Transfer,
     /// Everybody at once.
     PowerCutForAll,
+    Members(Wish),
 }
 
-const FAULTS: [Fault; 15] = [
+const FAULTS: [Fault; 21] = [
     Fault::Kill,
     Fault::PowerCut,
     Fault::CrashAtCall,
@@ -48,6 +50,12 @@ const FAULTS: [Fault; 15] = [
     Fault::SetTimeOfDay,
     Fault::Transfer,
     Fault::PowerCutForAll,
+    Fault::Members(Wish::AddLearner),
+    Fault::Members(Wish::AddVoter),
+    Fault::Members(Wish::Promote),
+    Fault::Members(Wish::Remove),
+    Fault::Members(Wish::Replace),
+    Fault::Members(Wish::Update),
 ];
 
 #[derive(Debug)]
@@ -74,8 +82,8 @@ impl Nemesis {
         }
         Nemesis {
             faults,
-            between: *rng.pick(&[150 * MILLI, 500 * MILLI, 1500 * MILLI]),
-            lasts: rng.between(6 * SECOND, 14 * SECOND),
+            between: *rng.pick(&[100 * MILLI, 300 * MILLI, 1000 * MILLI]),
+            lasts: rng.between(6 * SECOND, 20 * SECOND),
             rng,
         }
     }
@@ -93,7 +101,10 @@ impl World {
         }
         let nemesis = &mut self.nemesis;
         let fault = *nemesis.rng.pick(&nemesis.faults);
-        let victim = nemesis.rng.below(self.hosts.len() as u64) as usize;
+        let present: Vec<usize> = (0..self.hosts.len())
+            .filter(|host| !self.hosts[*host].retired)
+            .collect();
+        let victim = *nemesis.rng.pick(&present);
         // Whoever leads is the more interesting half of the time.
         let favoured = nemesis.rng.chance(400);
         let again = nemesis.rng.about(nemesis.between);
@@ -145,6 +156,7 @@ impl World {
                     self.schedule(from);
                 }
             }
+            Fault::Members(wish) => self.wish(wish),
             _ => self.hurt_links(fault, victim),
         }
     }

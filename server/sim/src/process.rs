@@ -1,16 +1,17 @@
 //! One run of a member: the actors that `server::runtime` puts on threads, with their inboxes, and
 //! when each is to be turned next. What a turn says to the rest of the world comes back as values.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_api::membershippb;
 use raft::durable::{LogWriter, Options};
 use raft::{Message, Raft, Recovered, RoleKind, Status, Ticket, Write};
 use server::applier::{Applier, ApplyEffects, Pace};
 use server::config::Config;
-use server::data_dir::{DataDir, Unusable};
+use server::data_dir::{DataDir, Found, Unusable};
 use server::event::{ApplyEvent, LogEvent, MemberEvent, Proposal, Reply, ReplySlot};
 use server::hashes::{Hashes, KvHash};
 use server::lessor::Lessor;
@@ -18,6 +19,7 @@ use server::member::{Member, MemberEffects};
 use server::node::RequestIds;
 use server::request::Request;
 use server::snapshot::{self, Form, Received, Receiver};
+use server::state::{self, MemberInfo};
 use server::watch::{Hub, HubHandle, Stream, StreamOptions};
 use storage::mvcc::{Applied, CheckpointJob, Reader, SyncJob, View};
 use storage::vfs::Lock;
@@ -56,15 +58,17 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Member `name` of a cluster founded by all of `names`.
-    pub(crate) fn new(name: &str, names: &[String], kept_entries: u64) -> Settings {
+    /// Member `name` of a cluster of all of `names`, to be founded or, when one `joins`, there.
+    pub(crate) fn new(name: &str, names: &[String], kept_entries: u64, joins: bool) -> Settings {
         let url = |name: &str| format!("http://{name}:2380");
+        let state = if joins { "existing" } else { "new" };
         let cluster: Vec<String> = names.iter().map(|n| format!("{n}={}", url(n))).collect();
         let args = [
             format!("--name={name}"),
             format!("--initial-advertise-peer-urls={}", url(name)),
             format!("--initial-cluster={}", cluster.join(",")),
             format!("--snapshot-catchup-entries={kept_entries}"),
+            format!("--initial-cluster-state={state}"),
         ];
         let no_file = |_: &str| Err(std::io::ErrorKind::NotFound.into());
         let mut config = server::config::parse(&args, &[], &no_file)
@@ -85,8 +89,17 @@ impl Settings {
     }
 }
 
+/// What a running cluster tells one that is to join it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub member_id: u64,
+    pub cluster_id: u64,
+    pub members: Vec<MemberInfo>,
+}
+
 pub(crate) struct Process {
     pub member_id: u64,
+    pub cluster_id: u64,
     member: Member,
     pub to_member: Vec<MemberEvent>,
     /// The newest write that the log's thread has and has not said to be durable.
@@ -107,6 +120,9 @@ pub(crate) struct Process {
     /// As request handlers see it.
     pub leader: u64,
     pub sole_voter: bool,
+    pub learner: bool,
+    /// Members once: nothing that they send is heard.
+    pub removed: BTreeSet<u64>,
     /// The world's time of each actor's next turn, in the order of [`ACTORS`].
     pub turns: [Option<u64>; ACTORS.len()],
     _lock: Box<dyn Lock>,
@@ -126,12 +142,16 @@ pub(crate) struct MemberTurn {
     pub writes: Vec<Write>,
     /// Written and synced at once, by the member's thread itself.
     pub durable: Vec<Ticket>,
+    /// ..which did not work: nothing of the turn but `writes` has happened.
+    pub failed: Option<Fatal>,
     pub committed: Vec<raft::Entry>,
     pub messages: Vec<Message>,
     /// These travel with a state.
     pub transfers: Vec<(Message, View)>,
     pub replies: Vec<(ReplySlot, Reply)>,
     pub became: Option<raft::RoleChange>,
+    /// Who votes and learns has changed, or may have.
+    pub conf: Option<raft::ConfState>,
 }
 
 /// What a turn of the applier says.
@@ -144,6 +164,7 @@ pub(crate) struct ApplyTurn {
     pub hashes: Vec<KvHash>,
     /// What was asked of the log's thread: nothing before this index is needed here.
     pub drop_log_before: Option<u64>,
+    pub cluster_changed: bool,
 }
 
 /// The disk, or what is on it, does not let the process go on.
@@ -169,19 +190,34 @@ impl From<Unusable> for Fatal {
 }
 
 impl Process {
-    /// As `server::runtime::start` does it. `time_of_day` in nanoseconds. What the log held comes
-    /// back too, for those who judge it.
+    /// As `server::lifecycle` and `server::runtime` do it. `time_of_day` in nanoseconds. What the
+    /// log held comes back too, for those who judge it. An empty disk becomes that of a new
+    /// cluster, or takes its `place` in a running one. `None`: this member was removed.
     pub(crate) fn start(
         disk: &SimVfs,
         settings: &Settings,
         time_of_day: u64,
-    ) -> Result<(Process, Recovered), Fatal> {
+        place: Option<Place>,
+    ) -> Result<Option<(Process, Recovered)>, Fatal> {
         let options = Options {
             seed: time_of_day,
             ..settings.log.clone()
         };
         let config = &settings.config;
-        let data = DataDir::open(Arc::new(disk.clone()), config, options)?;
+        let data = match (
+            DataDir::find_alone(Arc::new(disk.clone()), config, options)?,
+            place,
+        ) {
+            (Found::Used(data), _) => *data,
+            (Found::Empty(empty), None) => empty.found(config)?,
+            (Found::Empty(empty), Some(place)) => {
+                empty.join(place.member_id, place.cluster_id, place.members)?
+            }
+        };
+        if data.was_removed()? {
+            return Ok(None);
+        }
+        let removed = state::removed(data.state.store.root())?;
         let found = data.recovered.clone();
         let receiver = Receiver::new(
             Arc::clone(&data.vfs),
@@ -190,6 +226,7 @@ impl Process {
         )?;
         let (voters, learners) = data.voters_and_learners()?;
         let sole_voter = voters == [data.member_id];
+        let learner = learners.contains(&data.member_id);
         let raft_config = raft::Config {
             limits: settings.limits,
             heartbeat: config.heartbeat_interval,
@@ -216,6 +253,7 @@ impl Process {
         applier.set_pace(settings.pace);
         let process = Process {
             member_id: data.member_id,
+            cluster_id: data.cluster_id,
             member: Member::new(raft, time_of_day),
             to_member: Vec::new(),
             handed_over: None,
@@ -233,10 +271,12 @@ impl Process {
             request_ids: RequestIds::new(data.member_id, time_of_day / 1_000_000),
             leader: 0,
             sole_voter,
+            learner,
+            removed: removed.into_iter().collect(),
             turns: [None; ACTORS.len()],
             _lock: data.lock,
         };
-        Ok((process, found))
+        Ok(Some((process, found)))
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -245,6 +285,11 @@ impl Process {
 
     pub(crate) fn leads(&self) -> bool {
         self.leader == self.member_id
+    }
+
+    /// Everybody, as this member has them.
+    pub(crate) fn members(&self) -> Result<Vec<MemberInfo>, Fatal> {
+        Ok(state::members(&self.view())?)
     }
 
     pub(crate) fn view(&self) -> View {
@@ -256,6 +301,19 @@ impl Process {
             fragment_bytes: 2 << 20,
         };
         Stream::new(self.hub_inbox.clone(), self.reader.clone(), options)
+    }
+
+    /// Asks the cluster to note the member's name.
+    pub(crate) fn publish(&mut self, name: String) {
+        let request = Request::ClusterMemberAttrSet(membershippb::ClusterMemberAttrSetRequest {
+            member_id: self.member_id,
+            member_attributes: Some(membershippb::Attributes {
+                client_urls: vec![format!("http://{name}:2379")],
+                name,
+            }),
+        });
+        let proposal = self.encode(request, None);
+        self.to_member.push(MemberEvent::Propose(proposal));
     }
 
     pub(crate) fn encode(&self, request: Request, reply: Option<ReplySlot>) -> Proposal {
@@ -290,23 +348,32 @@ impl Process {
         }
     }
 
-    pub(crate) fn turn_member(&mut self, now: Duration) -> Result<MemberTurn, Fatal> {
+    pub(crate) fn turn_member(&mut self, now: Duration) -> MemberTurn {
         let (mut turn, mut effects) = (MemberTurn::default(), MemberEffects::default());
+        let mut conf_changes = false;
         for event in &self.to_member {
-            if let MemberEvent::Durable { ticket } = event
-                && Some(*ticket) >= self.handed_over
-            {
-                self.handed_over = None;
+            match event {
+                MemberEvent::Durable { ticket } if Some(*ticket) >= self.handed_over => {
+                    self.handed_over = None;
+                }
+                MemberEvent::ConfChanged { .. } | MemberEvent::SnapshotInstalled => {
+                    conf_changes = true;
+                }
+                _ => {}
             }
         }
         self.member.turn(now, &mut self.to_member, &mut effects);
+        turn.conf = conf_changes.then(|| self.member.conf());
         for write in effects.writes.drain(..) {
             let ticket = write.ticket;
             turn.writes.push(write.clone());
             let free = self.handed_over.is_none() && self.syncing.is_none();
             if free && self.member.is_lone(&write) {
-                self.log.append(&write)?;
-                self.log.sync()?;
+                let written = self.log.append(&write).and_then(|()| self.log.sync());
+                if let Err(error) = written {
+                    turn.failed = Some(error.into());
+                    return turn;
+                }
                 turn.durable.push(ticket);
                 self.to_member.push(MemberEvent::Durable { ticket });
             } else {
@@ -338,7 +405,7 @@ impl Process {
         self.jobs
             .extend(effects.unwanted.drain(..).map(Job::Discard));
         turn.replies = effects.replies;
-        Ok(turn)
+        turn
     }
 
     /// The state that the applier is about to put in place of its own.
@@ -409,8 +476,12 @@ impl Process {
         }
         if effects.cluster_changed {
             let members = self.applier.members()?;
+            let own = members.iter().find(|member| member.id == self.member_id);
+            self.learner = own.is_some_and(|own| own.is_learner);
             let voters = members.iter().filter(|member| !member.is_learner);
             self.sole_voter = voters.map(|member| member.id).eq([self.member_id]);
+            self.removed = self.applier.removed_members()?.into_iter().collect();
+            turn.cluster_changed = true;
         }
         for (index, change) in effects.conf_changes.drain(..) {
             self.to_member
@@ -436,9 +507,9 @@ impl Process {
         Ok(turn)
     }
 
-    pub(crate) fn turn_hub(&mut self) -> Result<(), Fatal> {
-        self.hub.turn()?;
-        Ok(())
+    /// False when there was nothing to do.
+    pub(crate) fn turn_hub(&mut self) -> Result<bool, Fatal> {
+        Ok(self.hub.turn()?)
     }
 
     /// Runs the oldest job of the helper threads. True when it was a checkpoint.

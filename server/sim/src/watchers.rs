@@ -30,7 +30,7 @@ struct Watcher {
     record: WatchRecord,
     connection: Option<Connection>,
     host: usize,
-    /// A look is planned for then.
+    /// The next look is planned for then.
     planned: Option<u64>,
 }
 
@@ -65,6 +65,10 @@ impl Watchers {
         }
     }
 
+    pub(crate) fn add_host(&mut self) {
+        self.hosts += 1;
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.watchers.len()
     }
@@ -96,20 +100,22 @@ impl World {
 
     fn look_at(&mut self, watcher: usize, at: u64) {
         let planned = &mut self.watchers.watchers[watcher].planned;
-        if planned.is_none_or(|planned| planned <= self.now || at < planned) {
+        if planned.is_none_or(|planned| at < planned) {
             *planned = Some(at);
             self.at(at, Event::Watcher(watcher));
         }
     }
 
     pub(crate) fn watcher(&mut self, number: usize) -> Result<(), Failed> {
+        let watcher = &mut self.watchers.watchers[number];
+        if watcher.planned.is_some_and(|planned| planned != self.now) {
+            return Ok(()); // It has looked earlier than was planned first.
+        }
+        watcher.planned = None;
         let rng = &mut self.watchers.rng;
         let next = self.now + rng.between(50 * MILLI, 300 * MILLI);
         let leaves = rng.chance(10) && !self.quiet;
         let watcher = &mut self.watchers.watchers[number];
-        if watcher.planned.is_some_and(|planned| planned < self.now) {
-            watcher.planned = None;
-        }
         let gone = watcher.connection.as_ref().is_some_and(|connection| {
             let host = &self.hosts[connection.host];
             host.life != connection.life || leaves

@@ -18,9 +18,11 @@ use crate::check::election_safety::ElectionSafety;
 use crate::check::leader_completeness::LeaderCompleteness;
 use crate::check::leases::Leases;
 use crate::check::log_matching::LogMatching;
+use crate::check::membership::Membership;
 use crate::check::{Verdict, linearizability};
 use crate::clients::Clients;
 use crate::host::{Crash, Host};
+use crate::members::Members;
 use crate::nemesis::Nemesis;
 use crate::net::Net;
 use crate::oracle::Oracle;
@@ -55,7 +57,7 @@ pub(crate) enum Event {
         life: u64,
         actor: Actor,
     },
-    Deliver(Message),
+    Deliver(Box<Message>),
     /// A member's state comes to another one, or as much of it as does.
     Snapshot(Box<Transfer>),
     /// The sender's `life`th process hears how that ended.
@@ -78,6 +80,11 @@ pub(crate) enum Event {
     Start(usize),
     /// Its pause ends.
     Resume(usize),
+    /// A process that was told that it is a member no more ends.
+    Leave {
+        host: usize,
+        life: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -126,6 +133,12 @@ pub struct Figures {
     pub unknown: usize,
     pub undecided: usize,
     pub elections: usize,
+    /// Changes of the members that were acknowledged, machines that joined, and that left.
+    pub changes: usize,
+    pub joined: usize,
+    pub left: usize,
+    /// Runs whose last voter never heard that it is alone.
+    pub stranded: usize,
     pub entries: usize,
     pub crashes: usize,
     pub partitions: usize,
@@ -149,6 +162,10 @@ impl std::ops::AddAssign for Figures {
         self.unknown += other.unknown;
         self.undecided += other.undecided;
         self.elections += other.elections;
+        self.changes += other.changes;
+        self.joined += other.joined;
+        self.left += other.left;
+        self.stranded += other.stranded;
         self.entries += other.entries;
         self.crashes += other.crashes;
         self.partitions += other.partitions;
@@ -168,7 +185,7 @@ impl std::fmt::Display for Figures {
         write!(
             f,
             "{} members, {} simulated seconds, {} operations ({} unheard of, {} searches undecided), \
-             {} entries, {} elections, {} crashes, {} partitions, {} pauses, {} checkpoints, \
+             {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} checkpoints, \
              {} compactions, {} snapshots ({} installed), {} leases expired, {} watch events, {} states compared",
             self.members,
             self.time / SECOND,
@@ -177,6 +194,10 @@ impl std::fmt::Display for Figures {
             self.undecided,
             self.entries,
             self.elections,
+            self.changes,
+            self.joined,
+            self.left,
+            self.stranded,
             self.crashes,
             self.partitions,
             self.pauses,
@@ -199,6 +220,7 @@ pub(crate) struct Checks {
     pub durable_prefix: DurablePrefix,
     pub agreement: Agreement,
     pub leases: Leases,
+    pub membership: Membership,
     pub oracle: Oracle,
 }
 
@@ -212,6 +234,7 @@ pub(crate) struct World {
     pub clients: Clients,
     pub watchers: Watchers,
     pub nemesis: Nemesis,
+    pub members: Members,
     pub checks: Checks,
     pub trace: Trace,
     pub figures: Figures,
@@ -229,7 +252,7 @@ impl World {
         let mut rng = Rng::new(seed);
         let members = *rng.pick(&[3, 3, 3, 5]);
         let names: Vec<String> = (1..=members).map(|n| format!("m{n}")).collect();
-        let settings = |name: &String, rng: &mut Rng| settings(name, &names, rng);
+        let settings = |name: &String, rng: &mut Rng| settings(name, &names, false, rng);
         let mut sizes = rng.fork();
         let hosts: Vec<Host> = names
             .iter()
@@ -250,6 +273,7 @@ impl World {
             clients,
             watchers,
             nemesis,
+            members: Members::default(),
             checks: Checks {
                 election_safety: ElectionSafety::default(),
                 log_matching: LogMatching::default(),
@@ -257,6 +281,7 @@ impl World {
                 durable_prefix: DurablePrefix::new(members),
                 agreement: Agreement::default(),
                 leases: Leases::new(1_000_000 + DRIFT),
+                membership: Membership::default(),
                 oracle: Oracle::new(members),
             },
             trace: Trace::new(options.aloud),
@@ -294,7 +319,9 @@ impl World {
         self.go_on(until)?;
         self.heal()?;
         self.wait_until_well()?;
-        self.come_to_rest()?;
+        if self.figures.stranded == 0 {
+            self.come_to_rest()?;
+        }
         self.judge()
     }
 
@@ -315,7 +342,7 @@ impl World {
         match event {
             Event::Turn { host, life, actor } => self.turn(host, life, actor),
             Event::Deliver(message) => {
-                self.deliver(message);
+                self.deliver(*message);
                 Ok(())
             }
             Event::Snapshot(transfer) => self.snapshot_comes(&transfer),
@@ -333,6 +360,10 @@ impl World {
             Event::Start(host) => self.start(host),
             Event::Resume(host) => {
                 self.resume(host);
+                Ok(())
+            }
+            Event::Leave { host, life } => {
+                self.leave(host, life);
                 Ok(())
             }
         }
@@ -396,6 +427,7 @@ impl World {
             entries: self.checks.durable_prefix.chosen(),
             watch_events: self.watchers.events(),
             leases_expired: self.checks.leases.expired(),
+            changes: self.checks.membership.changes(),
             states_compared: self.checks.agreement.compared(),
             ..self.figures.clone()
         }
@@ -414,9 +446,9 @@ impl World {
     }
 }
 
-fn settings(name: &str, names: &[String], rng: &mut Rng) -> Settings {
+pub(crate) fn settings(name: &str, names: &[String], joins: bool, rng: &mut Rng) -> Settings {
     let kept_entries = *rng.pick(&[5, 50, 5000]);
-    let mut settings = Settings::new(name, names, kept_entries);
+    let mut settings = Settings::new(name, names, kept_entries, joins);
     settings.limits.append_bytes = *rng.pick(&[500, 5_000, 1 << 20]);
     settings.limits.inflight_messages = *rng.pick(&[2, 16, 512]);
     settings.log.segment_bytes = *rng.pick(&[16 << 10, 64 << 10, 256 << 10]);

@@ -4,21 +4,39 @@ use sim::{Figures, Options};
 
 const SEEDS: u64 = 24;
 
-#[test]
-fn some_clusters_keep_every_promise() {
+/// Seeds that failed once (`BUGS.md`), at some version of the simulation: what they are now is
+/// something else, but runs that every later version goes through. The last ones are rich in what
+/// is rare.
+const PINNED: [u64; 4] = [1108, 1187, 5003, 5086];
+
+fn run(seeds: impl Iterator<Item = u64>) -> Figures {
     let mut total = Figures::default();
-    for seed in 0..SEEDS {
+    for seed in seeds {
         match sim::run(seed, Options::default()) {
             Ok(figures) => total += figures,
             Err(failure) => panic!("{}\n{failure}", failure.trace.join("\n")),
         }
     }
-    // The trouble must not be such that nothing happens.
     println!("{total}");
+    total
+}
+
+#[test]
+fn some_clusters_keep_every_promise() {
+    let total = run(0..SEEDS);
+    // The trouble must not be such that nothing happens.
     assert!(total.operations > 100 * SEEDS as usize, "{total}");
     assert!(total.elections > SEEDS as usize, "{total}");
     assert!(total.crashes > SEEDS as usize, "{total}");
+    assert!(total.changes > SEEDS as usize, "{total}");
+    assert!(total.joined > 0 && total.left > 0, "{total}");
+    assert!(total.installs > 0 && total.compactions > 0, "{total}");
     assert_eq!(total.undecided, 0, "{total}");
+}
+
+#[test]
+fn seeds_that_failed_once_pass() {
+    run(PINNED.into_iter());
 }
 
 #[test]

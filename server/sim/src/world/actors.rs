@@ -12,14 +12,26 @@ use crate::process::{ACTORS, Actor, ApplyTurn, Fatal, MemberTurn, Process};
 impl World {
     pub(super) fn start(&mut self, host: usize) -> Result<(), Failed> {
         let this = &mut self.hosts[host];
-        if this.is_up() || this.restart_at.is_some_and(|at| at > self.now) {
+        if this.is_up() || this.retired || this.restart_at.is_some_and(|at| at > self.now) {
             return Ok(());
         }
         this.restart_at = None;
+        let is_lost = this.joins && !this.begun;
+        let place = if is_lost { self.place_for(host) } else { None };
+        if is_lost && place.is_none() {
+            self.asks_again(host);
+            return Ok(());
+        }
+        let this = &mut self.hosts[host];
         let time_of_day = this.clock.time_of_day + self.now;
-        let started = Process::start(&this.disk, &this.settings, time_of_day);
+        let started = Process::start(&this.disk, &this.settings, time_of_day, place);
         let (process, found) = match started {
-            Ok(started) => started,
+            Ok(Some(started)) => started,
+            Ok(None) => {
+                self.note(&format!("h{host} was removed and does not start"));
+                self.retire(host);
+                return Ok(());
+            }
             Err(Fatal(what)) if this.crash_to_come.is_some() => {
                 self.note(&format!("h{host} cannot start: {what}"));
                 return self.dies(host);
@@ -29,7 +41,8 @@ impl World {
                 return Err(("durable prefix", what));
             }
         };
-        let known = this.id != 0;
+        self.figures.joined += usize::from(is_lost);
+        let known = std::mem::replace(&mut this.begun, true);
         this.id = process.member_id;
         if known {
             let log = self
@@ -56,6 +69,10 @@ impl World {
         );
         self.note(&text);
         self.schedule(host);
+        if !is_lost {
+            self.publish(host);
+        }
+        self.calls_others(host);
         Ok(())
     }
 
@@ -88,7 +105,14 @@ impl World {
         let Some(host) = self.host_of(message.to) else {
             return;
         };
+        let from = self.host_of(message.from);
         if let Some(process) = &mut self.hosts[host].process {
+            if process.removed.contains(&message.from) {
+                if let Some(from) = from {
+                    self.turn_away(host, from);
+                }
+                return;
+            }
             process.to_member.push(MemberEvent::Receive(message));
             self.schedule(host);
         }
@@ -161,10 +185,10 @@ impl World {
         }
         let local = this.clock.now(now);
         let turned = match actor {
-            Actor::Member => match process.turn_member(local) {
-                Ok(turn) => return self.after_member(host, turn),
-                Err(fatal) => Err(fatal),
-            },
+            Actor::Member => {
+                let turn = process.turn_member(local);
+                return self.after_member(host, turn);
+            }
             Actor::Apply => {
                 if let Some(applied) = process.to_install() {
                     let position = raft::Position {
@@ -196,7 +220,15 @@ impl World {
                     Err(fatal) => Err(fatal),
                 }
             }
-            Actor::Hub => process.turn_hub(),
+            Actor::Hub => match process.turn_hub() {
+                Ok(was_busy) => {
+                    if was_busy {
+                        self.wake_watchers_of(host);
+                    }
+                    Ok(())
+                }
+                Err(fatal) => Err(fatal),
+            },
             Actor::Helper => {
                 let ran = process.run_job();
                 self.figures.checkpoints += usize::from(matches!(ran, Ok(true)));
@@ -205,9 +237,6 @@ impl World {
         };
         if let Err(Fatal(what)) = turned {
             return self.fails(host, &what);
-        }
-        if actor == Actor::Hub {
-            self.wake_watchers_of(host);
         }
         self.schedule(host);
         Ok(())
@@ -228,6 +257,13 @@ impl World {
             return Ok(());
         };
         let status = process.status();
+        if let Some(conf) = &turn.conf {
+            self.judge_members(host, process, conf)?;
+        }
+        if status.role == RoleKind::Leader {
+            let judged = self.checks.election_safety.leads(status.term, status.id);
+            judged.of("election safety")?;
+        }
         let mut verdict = Ok(());
         let flip = self.canary == Some(Canary::FlippedEntry) && host == 1;
         for write in &turn.writes {
@@ -247,6 +283,9 @@ impl World {
             });
         }
         verdict.of("log matching")?;
+        if let Some(Fatal(what)) = turn.failed {
+            return self.fails(host, &what);
+        }
         for ticket in &turn.durable {
             self.hosts[host].shadow.durable_through(*ticket);
         }
@@ -269,10 +308,6 @@ impl World {
                 self.host_of(change.leader)
             );
             self.note(&text);
-        }
-        if status.role == RoleKind::Leader {
-            let judged = self.checks.election_safety.leads(status.term, status.id);
-            judged.of("election safety")?;
         }
         if turn
             .became
@@ -331,7 +366,7 @@ impl World {
                 }
             }
             for at in arrivals {
-                self.at(at, Event::Deliver(message.clone()));
+                self.at(at, Event::Deliver(Box::new(message.clone())));
             }
         }
     }
@@ -342,6 +377,13 @@ impl World {
         };
         if self.canary == Some(Canary::EternalLeases) {
             process.to_member.retain(|event| !is_revoke(event));
+        }
+        if self.canary == Some(Canary::DeafMember) && host == 1 {
+            for event in &mut process.to_member {
+                if let MemberEvent::ConfChanged { change, .. } = event {
+                    *change = None;
+                }
+            }
         }
         if let Some(index) = turn.drop_log_before {
             process.to_log.push(LogEvent::DropBefore { index });
@@ -357,6 +399,9 @@ impl World {
             self.figures.compactions += 1;
             let judged = self.checks.agreement.hashes(host, &hash);
             judged.of("agreement")?;
+        }
+        if turn.cluster_changed {
+            self.members_changed(host)?;
         }
         if turn.installed {
             self.figures.installs += 1;
@@ -395,6 +440,7 @@ impl World {
         for (slot, reply) in replies {
             slot.send(reply);
         }
+        self.hear_of_changes();
         self.wake_clients_of(host);
     }
 }

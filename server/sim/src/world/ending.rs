@@ -1,6 +1,8 @@
 //! The end of a run: everything is put right, the cluster has to come to itself and then to rest,
 //! and every member must show what was promised.
 
+use server::state;
+
 use super::{Event, Failed, MILLI, Named, SECOND, World};
 use crate::canary::Canary;
 use crate::check::liveness::Health;
@@ -24,13 +26,17 @@ impl World {
                 self.crash(host, how);
             }
             self.resume(host);
-            if !self.hosts[host].is_up() {
+            if !self.hosts[host].is_up() && !self.hosts[host].retired {
                 let at = self.now + self.rng.below(300 * MILLI);
                 self.hosts[host].restart_at = Some(at);
                 self.at(at, Event::Start(host));
             }
         }
-        self.clients.heal(self.now);
+        for host in 0..self.hosts.len() {
+            self.calls_others(host);
+        }
+        let voters = (0..self.hosts.len()).filter(|host| self.votes(*host));
+        self.clients.heal(self.now, voters.collect());
         Ok(())
     }
 
@@ -39,11 +45,14 @@ impl World {
             let process = host.process.as_ref()?;
             Some(process.view().applied().index)
         };
+        let members = (0..self.hosts.len()).filter(|host| self.belongs(*host));
+        let mut silent = self.clients.silent();
+        silent.retain(|host| self.votes(*host));
         Health {
             healed_at: self.healed_at.unwrap_or_default(),
             leader: self.leader().map(|leader| leader as u64),
-            silent: self.clients.silent(),
-            applied: self.hosts.iter().map(applied).collect(),
+            silent,
+            applied: members.map(|host| applied(&self.hosts[host])).collect(),
         }
     }
 
@@ -55,7 +64,13 @@ impl World {
             let mut health = self.health();
             // Under load they never all stand at the same entry.
             health.applied = vec![Some(0); health.applied.len()];
-            health.judge(self.now).of("liveness")?;
+            let judged = health.judge(self.now);
+            if judged.is_err() && self.is_stranded() {
+                self.note("the voters that are left have lost their majority for good");
+                self.figures.stranded += 1;
+                return Ok(());
+            }
+            judged.of("liveness")?;
             if health.is_well() && self.now > healed_at + SECOND {
                 break;
             }
@@ -84,10 +99,22 @@ impl World {
             let Some(process) = &self.hosts[host].process else {
                 continue;
             };
+            if !self.belongs(host) {
+                continue;
+            }
             let view = process.view();
+            let (members, removed) = match (process.members(), state::removed(&view)) {
+                (Ok(members), Ok(removed)) => (members, removed),
+                (members, removed) => {
+                    let what = format!("{members:?}, {removed:?}");
+                    return Err(("agreement", what));
+                }
+            };
+            let judged = self.checks.membership.at_rest(host, &members, &removed);
+            judged.of("membership")?;
             let judged = self.checks.agreement.shows(host, &view, true);
             judged.of("agreement")?;
-            let leases = server::state::leases(&view);
+            let leases = state::leases(&view);
             let leases = leases.map_err(|error| ("agreement", error.to_string()))?;
             let left: Vec<i64> = leases.iter().map(|lease| lease.id).collect();
             self.checks.leases.at_rest(host, &left).of("leases")?;
