@@ -22,7 +22,7 @@ use hyper::body::Incoming;
 use raft::Message;
 use storage::mvcc::View;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 
 use super::dial::{self, Target};
 use crate::snapshot::{Form, ReceiveError, Received, Receiving, Snapshot, rows};
@@ -33,8 +33,8 @@ const PIECE_BYTES: usize = 64 << 10;
 const PIECES_WAITING: usize = 8;
 /// From one piece to the next: some 30 MB a second leave either end enough to serve its clients.
 const PIECE_PACE: Duration = Duration::from_millis(2);
-/// Half a minute. What is larger goes on as fast as it can: the log kept for it has an end.
-const PIECES_PACED: u64 = 12_000;
+/// What takes longer goes on as fast as it can: the log kept for it has an end.
+const PACED_FOR: Duration = Duration::from_secs(30);
 /// A peer gets this long to take a piece, and to put the whole in order at the end.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The sender gets this long to send something.
@@ -91,6 +91,7 @@ async fn send_to(target: &Target, url: &str, message: &Message, view: &View) -> 
         pieces,
         taken: Arc::clone(&taken),
         pace,
+        began: Instant::now(),
         is_due: false,
     };
     let mut request = dial::introduced(target.me(), "POST", PATH)
@@ -211,6 +212,7 @@ struct Pieces {
     /// How many were handed to the connection.
     taken: Arc<AtomicU64>,
     pace: Interval,
+    began: Instant,
     /// The next piece may go as soon as it comes.
     is_due: bool,
 }
@@ -228,8 +230,8 @@ impl Body for Pieces {
             self.is_due = true;
         }
         let piece = ready!(self.pieces.poll_recv(cx));
-        let before = self.taken.fetch_add(1, Ordering::Relaxed);
-        self.is_due = before >= PIECES_PACED;
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        self.is_due = self.began.elapsed() >= PACED_FOR;
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
     }
 }
