@@ -306,8 +306,6 @@ impl Binding<'_> {
                 object::set(&mut pod, &["metadata", what, key], value.clone());
             }
         }
-        let generation = object::generation(&pod) + 1;
-        metadata_mut(&mut pod).insert("generation".into(), generation.into());
         scheduled(&mut pod);
         Ok(Step::Put(pod))
     }

@@ -22,7 +22,7 @@ pub fn apply(group: &str, kind: &str, object: &mut Value) {
         ("", "PodTemplate") => below(object, &["template"], pod::template),
         ("", "ReplicationController") => workload::replication_controller(object),
         ("", "Service") => cluster::service(object),
-        ("", "Secret") => default(object, "type", "Opaque"),
+        ("", "Secret") => cluster::secret(object),
         ("", "Namespace") => cluster::namespace(object),
         ("", "Node") => cluster::node(object),
         ("", "PersistentVolume") => cluster::persistent_volume(object),

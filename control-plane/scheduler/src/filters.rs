@@ -160,6 +160,8 @@ impl std::fmt::Display for Unfit {
                 write_counts(f, *nodes, reasons.chain([(elsewhere, *absent)]))?;
             }
         }
+        // Claims of devices, which could be taken from others, are none.
+        f.write_str(" no new claims to deallocate,")?;
         if *never_preempts {
             let why = "not eligible due to preemptionPolicy=Never.";
             return write!(f, " preemption: {why}");

@@ -104,8 +104,8 @@ fn a_decision_counts_at_once_and_is_taken_back_when_the_store_refuses() {
     assert_eq!(bind(&mut core, seconds(2)).0, "first");
     assert_eq!(
         refusal(&mut core, seconds(2)),
-        "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
-         1 No preemption victims found for incoming pod."
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: \
+         0/1 nodes are available: 1 No preemption victims found for incoming pod."
     );
     core.not_bound("first", seconds(2));
     assert!(core.next(seconds(2)).is_none(), "it backs off for a second");

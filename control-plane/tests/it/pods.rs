@@ -87,7 +87,7 @@ fn a_pod_that_fits_nowhere_says_why_and_goes_where_it_can_once_it_can() {
     parts.run(&["create", "-f", &parts.file("big.yaml", BIG)]);
     parts.wait("pod/big", &[unschedulable]);
     let why = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). \
-               preemption: 0/2 nodes are available: \
+               no new claims to deallocate, preemption: 0/2 nodes are available: \
                1 No preemption victims found for incoming pod, \
                1 Preemption is not helpful for scheduling.";
     assert_eq!(why_not(&parts, "pod/big"), why);

@@ -1,5 +1,7 @@
 //! Services, nodes, storage, and the configuration of the cluster.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::{below, default, default_at, each, has, made, pod, text};
@@ -41,6 +43,21 @@ pub(super) fn service(object: &mut Value) {
     }
     if kind == "LoadBalancer" {
         default(spec, "allocateLoadBalancerNodePorts", true);
+    }
+}
+
+/// What is written as text becomes data: it is another way to write, and none to read.
+pub(super) fn secret(object: &mut Value) {
+    default(object, "type", "Opaque");
+    let texts = object
+        .as_object_mut()
+        .and_then(|map| map.remove("stringData"));
+    if let Some(Value::Object(texts)) = texts {
+        let data = made(object, &["data"]);
+        for (key, text) in &texts {
+            let text = text.as_str().unwrap_or_default();
+            object::set(data, &[key.as_str()], STANDARD.encode(text).into());
+        }
     }
 }
 

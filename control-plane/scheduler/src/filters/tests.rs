@@ -21,7 +21,9 @@ fn said(nodes: &[Node], there: &[Arc<Pod>], pod: &Arc<Pod>) -> String {
         Some(Decision::Bind { node, .. }) => node,
         Some(Decision::Refuse { why, .. }) => {
             let text = why.to_string();
-            let (before, _) = text.split_once(" preemption: ").unwrap();
+            let (before, _) = text
+                .split_once(" no new claims to deallocate, preemption: ")
+                .unwrap();
             before.to_owned()
         }
         None => panic!("the pod is not in line"),
@@ -129,7 +131,7 @@ fn reasons_of_many_nodes_are_counted_and_sorted_as_text() {
     assert_eq!(
         why.to_string(),
         "0/12 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable, \
-         10 node(s) had untolerated taint(s). preemption: 0/12 nodes are available: \
+         10 node(s) had untolerated taint(s). no new claims to deallocate, preemption: 0/12 nodes are available: \
          12 Preemption is not helpful for scheduling."
     );
 }
@@ -147,7 +149,7 @@ fn a_pod_that_never_preempts_is_told_so() {
         panic!("no node takes it");
     };
     let expected = "0/1 nodes are available: 1 node(s) were unschedulable. \
-                    preemption: not eligible due to preemptionPolicy=Never.";
+                    no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.";
     assert_eq!(why.to_string(), expected);
 }
 
