@@ -7,6 +7,7 @@
 
 pub mod disk;
 pub mod history;
+mod kubernetes;
 pub mod linearizability;
 pub mod mesh;
 mod ports;
@@ -14,6 +15,7 @@ pub mod process;
 mod server;
 mod tools;
 
+pub use kubernetes::Kubernetes;
 pub use ports::free as free_port;
 pub use process::Usage;
 pub use server::{Launch, READY_LINE, Server, StartError};

@@ -34,7 +34,7 @@ pub struct Tools {
 
 /// Why the tools are not there.
 #[derive(Debug)]
-pub struct Missing(String);
+pub struct Missing(pub(crate) String);
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,12 +47,7 @@ impl std::error::Error for Missing {}
 impl Tools {
     /// Builds what is missing or older than its `go.mod`; other processes doing the same wait.
     pub fn locate() -> Result<Tools, Missing> {
-        let bin = target_dir().join("tools").join("bin");
-        let failed = |what: &str, error: std::io::Error| Missing(format!("{what}: {error}"));
-        fs::create_dir_all(&bin).map_err(|e| failed("creating the tools' folder", e))?;
-        let lock = File::create(bin.join(".lock")).map_err(|e| failed("creating the lock", e))?;
-        lock.lock()
-            .map_err(|e| failed("locking the tools' folder", e))?;
+        let (bin, _lock) = folder()?;
         for (module, package, name) in PROGRAMS {
             build(
                 &workspace_root().join("tools").join(module),
@@ -110,7 +105,18 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
-fn build(module: &Path, package: &str, program: &Path) -> Result<(), Missing> {
+/// Where built programs lie, and the lock that makes other processes wait which want to build.
+pub(crate) fn folder() -> Result<(PathBuf, File), Missing> {
+    let bin = target_dir().join("tools").join("bin");
+    let failed = |what: &str, error: std::io::Error| Missing(format!("{what}: {error}"));
+    fs::create_dir_all(&bin).map_err(|e| failed("creating the tools' folder", e))?;
+    let lock = File::create(bin.join(".lock")).map_err(|e| failed("creating the lock", e))?;
+    lock.lock()
+        .map_err(|e| failed("locking the tools' folder", e))?;
+    Ok((bin, lock))
+}
+
+pub(crate) fn build(module: &Path, package: &str, program: &Path) -> Result<(), Missing> {
     let changed = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified());
     let manifest = changed(&module.join("go.mod"))
         .map_err(|e| Missing(format!("{}: {e}", module.join("go.mod").display())))?;

@@ -11,7 +11,7 @@ use crate::cluster::{BINARY, WITHIN, kubectl_or_skip, told};
 
 const NAME: &str = "nginx-deployment";
 
-struct Up {
+pub(crate) struct Up {
     child: Child,
     /// Where the store is reached.
     store: String,
@@ -20,10 +20,16 @@ struct Up {
 
 impl Up {
     fn start(directory: &Path) -> Up {
+        Up::with(directory, &[])
+    }
+
+    /// With further flags.
+    pub(crate) fn with(directory: &Path, flags: &[&str]) -> Up {
         let mut child = Command::new(BINARY)
             .args(["up", "--bind=127.0.0.1:0", "--store-bind=127.0.0.1:0"])
             .arg("--data-dir")
             .arg(directory)
+            .args(flags)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -58,7 +64,7 @@ impl Up {
         }
     }
 
-    fn kubectl(&self, args: &[&str]) -> String {
+    pub(crate) fn kubectl(&self, args: &[&str]) -> String {
         let output = Command::new("kubectl")
             .arg("--kubeconfig")
             .arg(self.directory.join("admin.kubeconfig"))

@@ -1,0 +1,200 @@
+//! What is left of objects when all that differs from run to run is taken away: names made at
+//! random get a word that says what they are, and identical objects are counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machinery::time::Timestamp;
+use serde_json::{Map, Value};
+
+const HASH: &str = "pod-template-hash";
+/// How long the random end of a name is.
+const RANDOM: usize = 5;
+/// A volume that every pod gets, of a random name.
+const ACCESS: &str = "kube-api-access-";
+
+/// Remembers the names seen so far, for messages speak of what is gone.
+#[derive(Default)]
+pub(super) struct Normal {
+    /// Random names, and what stands for them.
+    names: BTreeMap<String, String>,
+}
+
+impl Normal {
+    /// All objects of one moment, each a text, in an order of their own.
+    pub(super) fn moment(&mut self, objects: &[Value]) -> BTreeSet<String> {
+        // Replica sets first: the names of pods begin with theirs.
+        for object in objects.iter().filter(|one| one["kind"] == "ReplicaSet") {
+            self.learn_replica_set(object);
+        }
+        for object in objects {
+            self.learn(object);
+        }
+        let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
+        let mut moment = BTreeSet::new();
+        for object in objects {
+            match text(&object["kind"]) {
+                "Event" => drop(moment.insert(self.event(object))),
+                _ => *counts.entry(self.object(object)).or_default() += 1,
+            }
+        }
+        let texts = counts
+            .into_iter()
+            .map(|((name, body), count)| format!("--- {count} x {name}\n{body}\n"));
+        moment.extend(texts);
+        moment
+    }
+
+    fn learn_replica_set(&mut self, set: &Value) {
+        let image = text(&set["spec"]["template"]["spec"]["containers"][0]["image"]);
+        let hash = text(&set["metadata"]["labels"][HASH]);
+        if hash.is_empty() {
+            return;
+        }
+        let name = text(&set["metadata"]["name"]);
+        let base = name.trim_end_matches(hash);
+        let stands = format!("{base}<{image}>");
+        self.names.insert(name.to_owned(), stands);
+        self.names.insert(hash.to_owned(), format!("<{image}>"));
+    }
+
+    fn learn(&mut self, object: &Value) {
+        let metadata = &object["metadata"];
+        let name = text(&metadata["name"]);
+        match (text(&object["kind"]), text(&metadata["generateName"])) {
+            ("Event", _) | (_, "") => {}
+            (_, base) => {
+                let stands = format!("{}<random>", self.named(base));
+                self.names.insert(name.to_owned(), stands);
+            }
+        }
+        if object["kind"] == "Node" {
+            self.names.insert(name.to_owned(), "<node>".into());
+        }
+    }
+
+    /// The name and the text of an object.
+    fn object(&self, object: &Value) -> (String, String) {
+        let mut object = object.clone();
+        let kind = text(&object["kind"]).to_owned();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            for random in ["uid", "resourceVersion", "managedFields"] {
+                metadata.remove(random);
+            }
+        }
+        if kind == "EndpointSlice"
+            && let Some(metadata) = object["metadata"].as_object_mut()
+        {
+            // How many changes went into one write is a matter of time.
+            metadata.remove("generation");
+            metadata.remove("annotations");
+        }
+        if kind == "Node" {
+            // What a node says of itself is not what is compared here, and it is beating.
+            object["status"] = Value::Null;
+        }
+        let object = self.value("", object);
+        let name = format!("{kind}/{}", text(&object["metadata"]["name"]));
+        (name, serde_json::to_string_pretty(&object).unwrap())
+    }
+
+    fn event(&self, event: &Value) -> String {
+        let about = &event["involvedObject"];
+        let mut by = text(&event["source"]["component"]);
+        if by.is_empty() {
+            by = text(&event["reportingComponent"]);
+        }
+        // Which of many similar events are combined is a matter of time, and so are their steps.
+        let message = text(&event["message"]);
+        let message = message.trim_start_matches("(combined from similar events): ");
+        let message = match text(&event["reason"]) {
+            "ScalingReplicaSet" => message.split(" from ").next().unwrap_or_default(),
+            _ => message,
+        };
+        let line = format!(
+            "--- event {} {} of {} {} {} by {by}: {}\n",
+            text(&event["type"]),
+            text(&event["reason"]),
+            text(&about["apiVersion"]),
+            text(&about["kind"]),
+            text(&about["name"]),
+            message,
+        );
+        self.named(&line)
+    }
+
+    fn value(&self, key: &str, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.string(key, &text)),
+            Value::Array(items) => {
+                let items = items.into_iter().map(|item| self.value(key, item));
+                let mut items: Vec<Value> = items.collect();
+                // Neither has an order that means anything.
+                if ["conditions", "endpoints"].contains(&key) {
+                    items.sort_by_cached_key(Value::to_string);
+                }
+                Value::Array(items)
+            }
+            Value::Object(fields) => {
+                // Go writes some times that are not set as null, which reads as nothing.
+                let fields = fields.into_iter().filter(|(_, field)| !field.is_null());
+                let fields = fields.map(|(key, field)| {
+                    let field = self.value(&key, field);
+                    (key, field)
+                });
+                Value::Object(fields.collect::<Map<_, _>>())
+            }
+            other => other,
+        }
+    }
+
+    fn string(&self, key: &str, text: &str) -> String {
+        if Timestamp::parse(text).is_some() {
+            return "<time>".into();
+        }
+        if text.parse::<std::net::IpAddr>().is_ok() || ["podCIDR", "podCIDRs"].contains(&key) {
+            return "<address>".into();
+        }
+        if text.starts_with("-----BEGIN") {
+            return "<certificate>".into();
+        }
+        if key == "uid" || key == "containerID" {
+            return format!("<{key}>");
+        }
+        if text
+            .strip_prefix(ACCESS)
+            .is_some_and(|end| end.len() == RANDOM)
+        {
+            return format!("{ACCESS}<random>");
+        }
+        self.named(text)
+    }
+
+    /// A text with all random names in it replaced, the longest first, and the random ends of
+    /// names that begin with one of them.
+    fn named(&self, text: &str) -> String {
+        let mut names: Vec<(&String, &String)> = self.names.iter().collect();
+        names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+        let mut text = text.to_owned();
+        for (name, stands) in names {
+            text = text.replace(name, stands);
+        }
+        let mut out = String::new();
+        let mut rest = text.as_str();
+        while let Some(at) = rest.find(">-") {
+            let (before, after) = rest.split_at(at + 2);
+            out += before;
+            let end = after.find(|c: char| !c.is_ascii_alphanumeric());
+            let end = end.unwrap_or(after.len());
+            let is_random = end == RANDOM;
+            if is_random {
+                out += "<random>";
+            }
+            rest = &after[if is_random { end } else { 0 }..];
+        }
+        out + rest
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

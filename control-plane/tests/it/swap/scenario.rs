@@ -1,0 +1,147 @@
+//! What is done to a cluster, step by step; between two steps everything has to settle.
+
+use serde_json::Value;
+
+use super::world::World;
+
+pub(super) const NAMESPACE: &str = "swap";
+/// What is looked at in the namespace.
+const WITHIN: &str = "deployments,replicasets,pods,services,endpointslices,configmaps,secrets,\
+     serviceaccounts,events";
+
+/// A step: what it is called, and what it does.
+pub(super) type Step = (&'static str, fn(&World));
+
+pub(super) const STEPS: [Step; 10] = [
+    ("a namespace", |world| {
+        world.run(&["create", "namespace", NAMESPACE]);
+    }),
+    (
+        "a deployment with a service, and a pod that fits nowhere",
+        |world| {
+            world.create(MANIFEST);
+        },
+    ),
+    ("another image", |world| {
+        in_namespace(world, &["set", "image", "deployment/web", "main=nginx:2"]);
+    }),
+    ("the image before", |world| {
+        in_namespace(world, &["rollout", "undo", "deployment/web"]);
+    }),
+    ("five replicas", |world| {
+        in_namespace(world, &["scale", "deployment/web", "--replicas=5"]);
+    }),
+    ("the deployment paused, its template changed", |world| {
+        in_namespace(world, &["rollout", "pause", "deployment/web"]);
+        in_namespace(world, &["set", "image", "deployment/web", "main=nginx:2"]);
+    }),
+    ("the deployment gone, its pods left", |world| {
+        in_namespace(world, &["delete", "deployment", "web", "--cascade=orphan"]);
+    }),
+    ("the pods taken over by the same deployment", |world| {
+        world.create(DEPLOYMENT);
+    }),
+    ("the deployment gone after its pods", |world| {
+        in_namespace(
+            world,
+            &["delete", "deployment", "web", "--cascade=foreground"],
+        );
+    }),
+    ("the namespace gone", |world| {
+        world.run(&["delete", "namespace", NAMESPACE, "--timeout=180s"]);
+    }),
+];
+
+fn in_namespace(world: &World, args: &[&str]) {
+    world.run(&[&["-n", NAMESPACE], args].concat());
+}
+
+/// All objects that are compared.
+pub(super) fn objects(world: &World) -> Vec<Value> {
+    let mut objects = Vec::new();
+    let global = ["get", "nodes,namespaces", "-o", "json"];
+    let within = ["get", "-n", NAMESPACE, WITHIN, "-o", "json"];
+    for args in [&global[..], &within[..]] {
+        let list: Value = serde_json::from_str(&world.run(args)).unwrap();
+        objects.extend(list["items"].as_array().unwrap().iter().cloned());
+    }
+    objects
+}
+
+const DEPLOYMENT: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  namespace: swap
+  labels: {app: web}
+  annotations: {note: hello}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata:
+      labels: {app: web}
+      annotations: {template: note}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: nginx:1
+        ports: [{name: http, containerPort: 80}]
+        resources: {requests: {cpu: 100m, memory: 64Mi}}
+";
+
+const MANIFEST: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  namespace: swap
+  labels: {app: web}
+  annotations: {note: hello}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata:
+      labels: {app: web}
+      annotations: {template: note}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: nginx:1
+        ports: [{name: http, containerPort: 80}]
+        resources: {requests: {cpu: 100m, memory: 64Mi}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: swap, labels: {app: web}}
+spec:
+  selector: {app: web}
+  ports: [{name: http, port: 80, targetPort: http}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: nowhere, namespace: swap}
+spec:
+  nodeSelector: {colour: blue}
+  containers: [{name: main, image: nginx:1}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: too-big, namespace: swap}
+spec:
+  containers: [{name: main, image: nginx:1, resources: {requests: {cpu: 1000}}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: notes, namespace: swap}
+data: {a: b}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: key, namespace: swap}
+stringData: {a: b}
+";

@@ -1,0 +1,258 @@
+//! A control plane of chosen parts, ours and Kubernetes' own mixed, on a store of ours: processes
+//! of their own, gone when dropped. The nodes are always hollow ones.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime};
+
+use apiserver::auth::pki::Pki;
+use machinery::time::Timestamp;
+use tempfile::TempDir;
+use testkit::{Kubernetes, Launch};
+
+use crate::cluster::{BINARY, apiserver, told};
+
+pub(super) const NODES: usize = 3;
+/// How long a part may take to start: the machine may be busy building.
+const PATIENCE: Duration = Duration::from_secs(180);
+const POLL: Duration = Duration::from_millis(200);
+/// How much of a part's log is shown when a test fails.
+const LOG_LINES: usize = 15;
+/// The loops of Kubernetes that have a counterpart here.
+const LOOPS: &str = "--controllers=namespace-controller,serviceaccount-controller,\
+     root-ca-certificate-publisher-controller,replicaset-controller,deployment-controller,\
+     garbage-collector-controller,endpointslice-controller,node-lifecycle-controller,\
+     taint-eviction-controller,pod-garbage-collector-controller";
+
+/// Which parts are Kubernetes' own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mix {
+    pub(super) apiserver: bool,
+    pub(super) loops: bool,
+    pub(super) scheduler: bool,
+}
+
+impl Mix {
+    /// The programs of Kubernetes that it takes.
+    pub(super) fn programs(self) -> Vec<Kubernetes> {
+        let all = [
+            (self.apiserver, Kubernetes::Apiserver),
+            (self.loops, Kubernetes::ControllerManager),
+            (self.scheduler, Kubernetes::Scheduler),
+        ];
+        let wanted = all.into_iter().filter(|(wanted, _)| *wanted);
+        wanted.map(|(_, program)| program).collect()
+    }
+}
+
+pub(super) struct World {
+    home: TempDir,
+    children: Vec<(&'static str, Child)>,
+    _store: testkit::Server,
+}
+
+impl World {
+    /// Starts all parts; they are up when the nodes are ready.
+    pub(super) fn start(mix: Mix) -> World {
+        let launch = Launch::program(BINARY).subcommand("store");
+        let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
+        let url = store.url();
+        let mut world = World {
+            home: tempfile::tempdir().unwrap(),
+            children: Vec::new(),
+            _store: store,
+        };
+        match mix.apiserver {
+            true => world.begin_go_apiserver(&url),
+            false => world.begin_apiserver(&url),
+        }
+        world.until("the apiserver is ready", |world| {
+            world.kubectl(&["get", "--raw", "/readyz"]).status.success()
+        });
+        let count = NODES.to_string();
+        world.begin_ours("node", &["--count", &count]);
+        match mix.loops {
+            true => world.begin_go_loops(),
+            false => {
+                let root = format!("--root-ca-file={}", world.pki("ca.crt"));
+                world.begin_ours("controller-manager", &[&root, "--leader-elect"]);
+            }
+        }
+        match mix.scheduler {
+            true => world.begin_go_scheduler(),
+            false => world.begin_ours("scheduler", &["--leader-elect"]),
+        }
+        world.until("the nodes are ready", |world| {
+            let nodes = world.kubectl(&["get", "nodes", "--no-headers"]);
+            let nodes = String::from_utf8_lossy(&nodes.stdout).into_owned();
+            nodes.matches(" Ready ").count() == NODES
+        });
+        world
+    }
+
+    fn begin_apiserver(&mut self, store: &str) {
+        let kubeconfig = self.kubeconfig();
+        let (child, _) = apiserver(
+            store,
+            &[
+                &format!("--tls-cert-dir={}", self.home.path().join("pki").display()),
+                &format!("--admin-kubeconfig={}", kubeconfig.display()),
+            ],
+        );
+        self.children.push(("apiserver", child));
+    }
+
+    fn begin_go_apiserver(&mut self, store: &str) {
+        let port = testkit::free_port();
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = Timestamp {
+            seconds: i64::try_from(since.unwrap().as_secs()).unwrap(),
+            nanos: 0,
+        };
+        // Services get addresses from the range, and the API the first of them.
+        let names = ["10.96.0.1".to_owned()];
+        let pki = Pki::open(&self.home.path().join("pki"), &names, now).unwrap();
+        pki.write_admin(&self.kubeconfig(), &format!("https://127.0.0.1:{port}"))
+            .unwrap();
+        let flags = [
+            format!("--etcd-servers={store}"),
+            format!("--secure-port={port}"),
+            "--bind-address=127.0.0.1".into(),
+            "--advertise-address=127.0.0.1".into(),
+            "--endpoint-reconciler-type=none".into(),
+            "--service-cluster-ip-range=10.96.0.0/16".into(),
+            "--authorization-mode=RBAC".into(),
+            format!("--tls-cert-file={}", self.pki("apiserver.crt")),
+            format!("--tls-private-key-file={}", self.pki("apiserver.key")),
+            format!("--client-ca-file={}", self.pki("ca.crt")),
+            format!("--service-account-key-file={}", self.pki("sa.pub")),
+            format!("--service-account-signing-key-file={}", self.pki("sa.key")),
+            "--service-account-issuer=https://kubernetes.default.svc".into(),
+        ];
+        self.begin(Kubernetes::Apiserver, &flags);
+    }
+
+    fn begin_go_loops(&mut self) {
+        let flags = [
+            format!("--kubeconfig={}", self.kubeconfig().display()),
+            "--secure-port=0".into(),
+            LOOPS.into(),
+            format!("--root-ca-file={}", self.pki("ca.crt")),
+            format!("--service-account-private-key-file={}", self.pki("sa.key")),
+        ];
+        self.begin(Kubernetes::ControllerManager, &flags);
+    }
+
+    fn begin_go_scheduler(&mut self) {
+        let flags = go_scheduler(&self.kubeconfig());
+        self.begin(Kubernetes::Scheduler, &flags);
+    }
+
+    fn begin(&mut self, program: Kubernetes, flags: &[String]) {
+        let path = program
+            .locate()
+            .unwrap_or_else(|missing| panic!("{missing}"));
+        let log = File::create(self.log(program.name())).unwrap();
+        let child = Command::new(path)
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.children.push((program.name(), child));
+    }
+
+    fn begin_ours(&mut self, part: &'static str, flags: &[&str]) {
+        let log = File::create(self.log(part)).unwrap();
+        let child = Command::new(BINARY)
+            .arg(part)
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .args(flags)
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.children.push((part, child));
+    }
+
+    fn log(&self, part: &str) -> PathBuf {
+        self.home.path().join(format!("{part}.log"))
+    }
+
+    fn pki(&self, file: &str) -> String {
+        let path = self.home.path().join("pki").join(file);
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.home.path().join("admin.kubeconfig")
+    }
+
+    fn until(&self, what: &str, holds: impl Fn(&World) -> bool) {
+        let begun = Instant::now();
+        while !holds(self) {
+            assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+            sleep(POLL);
+        }
+    }
+
+    /// The real kubectl, as the owner of the cluster.
+    pub(super) fn kubectl(&self, args: &[&str]) -> Output {
+        Command::new("kubectl")
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .args(args)
+            .env("HOME", self.home.path())
+            .output()
+            .unwrap()
+    }
+
+    /// The same, and it must succeed.
+    pub(super) fn run(&self, args: &[&str]) -> String {
+        let output = self.kubectl(args);
+        assert!(output.status.success(), "{args:?}: {}", told(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Brings objects into the cluster.
+    pub(super) fn create(&self, manifest: &str) {
+        let path = self.home.path().join("manifest.yaml");
+        std::fs::write(&path, manifest).unwrap();
+        self.run(&["create", "-f", path.to_str().unwrap()]);
+    }
+
+    fn tell_logs(&self) {
+        for (name, _) in &self.children {
+            let log = std::fs::read_to_string(self.log(name)).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            for line in &lines[lines.len().saturating_sub(LOG_LINES)..] {
+                eprintln!("{name}: {line}");
+            }
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for (_, child) in self.children.iter_mut().rev() {
+            // Fails only when it is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            self.tell_logs();
+        }
+    }
+}
+
+/// The flags of Kubernetes' scheduler for the cluster of a kubeconfig.
+pub(crate) fn go_scheduler(kubeconfig: &Path) -> Vec<String> {
+    vec![
+        format!("--kubeconfig={}", kubeconfig.display()),
+        "--secure-port=0".into(),
+    ]
+}

@@ -1,0 +1,60 @@
+//! Kubernetes' own programs, unmodified, built from the Go module `tools/kubernetes`, each when a
+//! test first asks for it: they take minutes to compile.
+
+use std::path::PathBuf;
+
+use crate::tools::{Missing, build, folder, in_ci, workspace_root};
+
+/// A folder that holds the programs already built; nothing is built then.
+const BUILT: &str = "STELE_KUBERNETES_BIN";
+
+/// One of Kubernetes' programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kubernetes {
+    Apiserver,
+    ControllerManager,
+    Scheduler,
+}
+
+impl Kubernetes {
+    /// What the program is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kubernetes::Apiserver => "kube-apiserver",
+            Kubernetes::ControllerManager => "kube-controller-manager",
+            Kubernetes::Scheduler => "kube-scheduler",
+        }
+    }
+
+    /// The built program; other processes that want one, too, wait.
+    pub fn locate(self) -> Result<PathBuf, Missing> {
+        if let Some(folder) = std::env::var_os(BUILT) {
+            let program = PathBuf::from(folder).join(self.name());
+            return match program.exists() {
+                true => Ok(program),
+                false => Err(Missing(format!("{BUILT} has no {}", program.display()))),
+            };
+        }
+        let (bin, _lock) = folder()?;
+        let program = bin.join(self.name());
+        build(
+            &workspace_root().join("tools").join("kubernetes"),
+            &format!("k8s.io/kubernetes/cmd/{}", self.name()),
+            &program,
+        )?;
+        Ok(program)
+    }
+
+    /// The program, or `None` with a line that says which test is skipped and why; in CI its lack
+    /// is a failure of the test.
+    pub fn or_skip(self, test: &str) -> Option<PathBuf> {
+        match self.locate() {
+            Ok(program) => Some(program),
+            Err(missing) if in_ci() => panic!("{test} needs {}: {missing}", self.name()),
+            Err(missing) => {
+                eprintln!("SKIPPED {test}: {missing}");
+                None
+            }
+        }
+    }
+}
