@@ -1,7 +1,9 @@
-//! Measuring: the workloads that the benches share, and `versus`, which runs the same load on real
-//! etcd and on Stele. Knows the servers only as programs, the layers only by their public APIs.
+//! Measuring: the workloads that the benches share; `versus`, which runs the same load on real etcd
+//! and on Stele, and `versus_kube`, which does so on Kubernetes' apiserver and on ours. Knows the
+//! servers only as programs, the layers only by their public APIs.
 
 #![forbid(unsafe_code)]
 
 pub mod versus;
+pub mod versus_kube;
 pub mod workload;

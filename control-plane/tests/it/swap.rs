@@ -37,15 +37,11 @@ const KUBERNETES: Mix = Mix {
     loops: true,
     scheduler: true,
 };
-const MIXES: [Mix; 4] = [
+const MIXES: [Mix; 3] = [
     KUBERNETES,
     Mix {
         apiserver: false,
         ..KUBERNETES
-    },
-    Mix {
-        apiserver: true,
-        ..OURS
     },
     Mix {
         scheduler: true,

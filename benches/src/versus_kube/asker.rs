@@ -1,0 +1,44 @@
+//! The client: calls as they go over the wire, answers as bytes.
+
+use std::path::Path;
+
+use futures_util::AsyncBufRead;
+use http::Request;
+use kube::Client;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+
+use super::Result;
+
+#[derive(Clone)]
+pub(super) struct Asker(Client);
+
+impl Asker {
+    pub(super) async fn of(kubeconfig: &Path) -> Result<Asker> {
+        let file = Kubeconfig::read_from(kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        Ok(Asker(Client::try_from(config)?))
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Result<String> {
+        let request = Request::get(path).header("Accept", "application/json");
+        Ok(self.0.request_text(request.body(Vec::new())?).await?)
+    }
+
+    pub(super) async fn post(&self, path: &str, object: &Value) -> Result<String> {
+        let request = Request::post(path).header("Content-Type", "application/json");
+        let request = request.body(object.to_string().into_bytes())?;
+        Ok(self.0.request_text(request).await?)
+    }
+
+    pub(super) async fn patch(&self, path: &str, patch: &Value) -> Result<String> {
+        let request = Request::patch(path).header("Content-Type", "application/merge-patch+json");
+        let request = request.body(patch.to_string().into_bytes())?;
+        Ok(self.0.request_text(request).await?)
+    }
+
+    pub(super) async fn watch(&self, path: &str) -> Result<impl AsyncBufRead + Unpin + use<>> {
+        let request = Request::get(path).body(Vec::new())?;
+        Ok(Box::pin(self.0.request_stream(request).await?))
+    }
+}
