@@ -84,6 +84,14 @@ mod tests {
     }
 
     #[test]
+    fn a_scalar_in_the_form_of_a_text_is_refused() {
+        let found =
+            include_bytes!("../../../fuzz/regressions/body_decode/scalar_in_the_form_of_a_text");
+        body_decode(found);
+        assert!(protobuf::decode(found).is_err());
+    }
+
+    #[test]
     fn damaged_bodies_are_read_or_refused() {
         for line in include_str!("../testdata/objects.jsonl").lines().step_by(3) {
             let line: Value = serde_json::from_str(line).unwrap();

@@ -144,6 +144,8 @@ impl Decoder {
             }
             (Type::Bytes, Raw::Bytes(bytes)) => BASE64.encode(bytes).into(),
             (Type::Message(id), Raw::Bytes(bytes)) => self.message(id.get(), bytes)?,
+            (Type::Bool | Type::Int32 | Type::Int64 | Type::Float64, Raw::Bytes(_))
+            | (Type::List(_) | Type::Map(_), _) => return Err(malformed("wire type")),
             (special, Raw::Bytes(bytes)) => self.special(special, bytes)?,
             (_, Raw::Fixed32 | Raw::Varint(_) | Raw::Fixed64(_)) => {
                 return Err(malformed("wire type"));
