@@ -176,6 +176,11 @@ impl Cache {
         Ok(found)
     }
 
+    /// How many watch it.
+    pub(crate) fn watchers(&self) -> usize {
+        self.changed.receiver_count()
+    }
+
     /// Wakes when there are more changes.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()

@@ -30,6 +30,7 @@ pub(crate) fn answer(
         [] => paths(),
         ["version"] => version(),
         ["healthz" | "livez" | "readyz", ..] => return Ok(health(api, parts, &words)),
+        ["metrics"] => return Ok(reply::text(StatusCode::OK, metrics(api))),
         ["api"] if media::wants_aggregated(&parts.headers) => {
             return Ok(aggregated(&discovery::aggregated(true)));
         }
@@ -144,6 +145,35 @@ fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {
     )
 }
 
+/// How much is under way, by Kubernetes' own names.
+fn metrics(api: &Api) -> String {
+    let (reads, writes) = api.0.slots.taken();
+    let watchers = api.0.feed.watchers();
+    let metrics = [
+        ("apiserver_registered_watchers", "", watchers),
+        (
+            "apiserver_current_inflight_requests",
+            "{request_kind=\"readOnly\"}",
+            reads,
+        ),
+        (
+            "apiserver_current_inflight_requests",
+            "{request_kind=\"mutating\"}",
+            writes,
+        ),
+    ];
+    let mut told = "";
+    let mut text = String::new();
+    for (name, labels, value) in metrics {
+        if name != told {
+            text.push_str(&format!("# TYPE {name} gauge\n"));
+            told = name;
+        }
+        text.push_str(&format!("{name}{labels} {value}\n"));
+    }
+    text
+}
+
 fn version() -> Value {
     let arch = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -175,6 +205,7 @@ fn paths() -> Value {
     let others = [
         "/healthz",
         "/livez",
+        "/metrics",
         "/openapi/v2",
         "/openapi/v3",
         "/readyz",

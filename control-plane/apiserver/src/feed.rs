@@ -74,6 +74,11 @@ impl Feed {
         *self.revision.borrow()
     }
 
+    /// How many watches there are.
+    pub(crate) fn watchers(&self) -> usize {
+        self.caches.iter().map(Cache::watchers).sum()
+    }
+
     /// Whether the caches are loaded.
     pub(crate) async fn loaded(&self) {
         let mut revision = self.revision.subscribe();

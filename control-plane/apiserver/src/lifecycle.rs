@@ -7,6 +7,7 @@ use machinery::status::Status;
 use machinery::strict;
 use serde_json::{Map, Value, json};
 
+use crate::auth::User;
 use crate::catalogue::Resource;
 use crate::clock;
 
@@ -87,6 +88,28 @@ pub(crate) fn conform(resource: &Resource, object: &mut Value) {
     }
 }
 
+/// Writes into a request for a certificate who asks: that is not for them to say.
+pub(crate) fn requested_by(user: &User, resource: &Resource, object: &mut Value) {
+    if resource.kind.kind != "CertificateSigningRequest" {
+        return;
+    }
+    let spec = json!({
+        "username": user.name, "uid": user.uid, "groups": user.groups, "extra": user.extra,
+    });
+    for key in ["username", "uid", "groups", "extra"] {
+        let value = &spec[key];
+        let empty = match value {
+            Value::String(text) => text.is_empty(),
+            Value::Array(list) => list.is_empty(),
+            other => other.as_object().is_none_or(Map::is_empty),
+        };
+        match empty {
+            true => drop(object::remove(object, &["spec", key])),
+            false => object::set(object, &["spec", key], value.clone()),
+        }
+    }
+}
+
 /// Keeps from a new state what is not the caller's to change. `subresource` is empty, `status`, or
 /// `finalize`.
 pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: &mut Value) {
@@ -113,6 +136,10 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
                 object::remove(new, &["spec", "finalizers"]);
             }
         }
+    }
+    if resource.kind.kind == "CertificateSigningRequest" {
+        // What is asked for was looked at by whoever approves it.
+        keep(old, new, "spec");
     }
     if resource.has_generation() && differs_in_substance(old, new) {
         let next = object::generation(old) + 1;

@@ -10,6 +10,11 @@ use serde_json::{Map, Value, json};
 use crate::entry::to_json;
 use crate::patch;
 
+const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";
+const MICRO_TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime";
+const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
+
 /// Documents by path such as `apis/apps/v1`, each with its hash.
 static DOCUMENTS: LazyLock<BTreeMap<String, (String, Bytes)>> = LazyLock::new(|| {
     let mut documents = BTreeMap::new();
@@ -170,6 +175,9 @@ fn collect(
         properties.insert("kind".into(), json!({"type": "string"}));
     }
     add_fields(message, &mut properties, &mut required);
+    for (name, schema) in scalars() {
+        schemas.entry(name).or_insert(schema);
+    }
     let mut schema = json!({"type": "object", "properties": properties});
     if message.list {
         // A named list is shown as the list itself.
@@ -278,11 +286,10 @@ fn type_of(kind: &Type) -> Value {
         Type::Message(id) => reference(id.get()),
         Type::List(item) => json!({"type": "array", "items": type_of(item)}),
         Type::Map(item) => json!({"type": "object", "additionalProperties": type_of(item)}),
-        Type::Time | Type::MicroTime => json!({"type": "string", "format": "date-time"}),
-        Type::Quantity => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
-        Type::IntOrString => json!({
-            "format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}],
-        }),
+        Type::Time => reference_to(TIME),
+        Type::MicroTime => reference_to(MICRO_TIME),
+        Type::Quantity => reference_to(QUANTITY),
+        Type::IntOrString => reference_to(INT_OR_STRING),
         Type::Raw | Type::Fields => json!({"type": "object"}),
         // These may be of several types, which is said by saying none.
         Type::Json | Type::SchemaOrArray | Type::SchemaOrBool | Type::SchemaOrStrings => json!({}),
@@ -290,7 +297,25 @@ fn type_of(kind: &Type) -> Value {
 }
 
 fn reference(message: &Message) -> Value {
-    json!({"$ref": format!("#/components/schemas/{}", name_of(message))})
+    reference_to(&name_of(message))
+}
+
+fn reference_to(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// What is no object and yet has a name, which is what `kubectl explain` shows as its type.
+fn scalars() -> [(String, Value); 4] {
+    let time = json!({"type": "string", "format": "date-time"});
+    let number = json!({"type": "number"});
+    let (text, integer) = (json!({"type": "string"}), json!({"type": "integer"}));
+    let either = json!({"format": "int-or-string", "oneOf": [integer, text]});
+    [
+        (TIME.to_owned(), time.clone()),
+        (MICRO_TIME.to_owned(), time),
+        (QUANTITY.to_owned(), json!({"oneOf": [text, number]})),
+        (INT_OR_STRING.to_owned(), either),
+    ]
 }
 
 /// The paths of a kind. kubectl looks here for the parameters and the patches that are taken.

@@ -67,6 +67,17 @@ impl Default for Slots {
     }
 }
 
+impl Slots {
+    /// How many requests read and write just now.
+    pub(crate) fn taken(&self) -> (usize, usize) {
+        let (reads, writes) = (&self.reads, &self.writes);
+        (
+            READS_MAX - reads.available_permits(),
+            WRITES_MAX - writes.available_permits(),
+        )
+    }
+}
+
 /// A request about objects, once it is known whose it is and that it may.
 pub(crate) struct Call<'a> {
     pub(crate) api: &'a Api,

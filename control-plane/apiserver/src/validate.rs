@@ -1,6 +1,7 @@
 //! The rules objects must keep. What the schema says of types was checked when the body was read;
 //! here is what it cannot say.
 
+mod causes;
 mod config;
 mod meta;
 mod network;
@@ -12,8 +13,7 @@ use serde_json::Value;
 
 use crate::catalogue::Resource;
 
-/// What is wrong, in the order of the fields.
-pub(crate) type Causes = Vec<Cause>;
+pub(crate) use causes::Causes;
 
 /// Checks a new object.
 pub(crate) fn create(resource: &Resource, object: &Value) -> Causes {
@@ -49,7 +49,7 @@ fn body(resource: &Resource, object: &Value) -> Causes {
         ("coordination.k8s.io", "Lease") => config::lease(object),
         ("", "Node") => config::node(object),
         ("rbac.authorization.k8s.io", _) => config::role(resource.kind.kind, object),
-        _ => Vec::new(),
+        _ => Causes::default(),
     }
 }
 
@@ -68,7 +68,7 @@ fn changes(resource: &Resource, old: &Value, new: &Value) -> Causes {
             .iter()
             .flat_map(|key| unchanged(old, new, &[key]))
             .collect(),
-        _ => Vec::new(),
+        _ => Causes::default(),
     }
 }
 
@@ -79,14 +79,14 @@ fn unchanged(old: &Value, new: &Value, path: &[&str]) -> Causes {
         machinery::object::at(new, path),
     );
     match before == after {
-        true => Vec::new(),
+        true => Causes::default(),
         false => {
             let shown = after.cloned().unwrap_or_default();
-            vec![Cause::invalid(
+            Causes::from(Cause::invalid(
                 &path.join("."),
                 &shown,
                 "field is immutable",
-            )]
+            ))
         }
     }
 }

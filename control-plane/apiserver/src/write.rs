@@ -125,6 +125,7 @@ impl Writer<'_> {
         lifecycle::match_namespace(resource, self.namespace, object)?;
         fill_in(resource, object);
         lifecycle::created(resource, object);
+        lifecycle::requested_by(self.user, resource, object);
         admission::create(self.api, resource, self.namespace, object).await?;
         let admission = self.admission("CREATE", "", None);
         admission::ask_gate(self.api, admission, object).await?;
@@ -330,8 +331,9 @@ fn lifecycle_end(resource: &Resource, subresource: &str, old: &Value, new: &Valu
 pub(crate) fn refuse(
     resource: &Resource,
     object: &Value,
-    causes: Vec<Cause>,
+    causes: impl Into<Vec<Cause>>,
 ) -> Result<(), Status> {
+    let causes = causes.into();
     if causes.is_empty() {
         return Ok(());
     }

@@ -48,6 +48,19 @@ impl Cluster {
         (self.apiserver, self.address) = apiserver(&self.store.url(), &[]);
     }
 
+    /// The same, at the same address: clients find it again by themselves.
+    pub(crate) fn restart_apiserver_in_place(&mut self) {
+        self.apiserver.kill().unwrap();
+        self.apiserver.wait().unwrap();
+        (self.apiserver, self.address) = apiserver_at(&self.address, &self.store.url(), &[]);
+    }
+
+    /// The most memory the apiserver ever held, in bytes.
+    pub(crate) fn memory_peak_bytes(&self) -> u64 {
+        let usage = testkit::Usage::of(self.apiserver.id()).unwrap();
+        usage.resident_peak_bytes
+    }
+
     /// A request of any kind.
     pub(crate) fn call(&self, method: &str, path: &str) -> Call {
         Call::new(&self.address, method, path)
@@ -104,8 +117,12 @@ impl Cluster {
 
 /// Starts an apiserver with these further flags; where it is reached.
 pub(crate) fn apiserver(store: &str, flags: &[&str]) -> (Child, String) {
+    apiserver_at("127.0.0.1:0", store, flags)
+}
+
+fn apiserver_at(bind: &str, store: &str, flags: &[&str]) -> (Child, String) {
     let mut child = Command::new(BINARY)
-        .args(["apiserver", "--bind=127.0.0.1:0", "--etcd-servers", store])
+        .args(["apiserver", "--bind", bind, "--etcd-servers", store])
         .args(flags)
         .stderr(Stdio::piped())
         .spawn()

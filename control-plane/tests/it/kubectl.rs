@@ -248,4 +248,34 @@ fn kubectl_watches_what_happens() {
     assert!(next().starts_with("DELETED    second"));
     watch.kill().unwrap();
     watch.wait().unwrap();
+    changes_only(&cluster);
+}
+
+/// What was there before is not told, only what changes.
+fn changes_only(cluster: &Cluster) {
+    let mut watch = cluster
+        .kubectl(&["get", "cm", "--watch-only", "-l", "seen", "-o", "name"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    cluster.run(&["create", "configmap", "third"]);
+    let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let (say, told) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        lines
+            .map_while(Result::ok)
+            .try_for_each(|line| say.send(line))
+    });
+    // It is not told when the watch begins, so it changes until one change is told.
+    let line = (0..600).find_map(|at| {
+        let label = format!("seen=n{at}");
+        cluster.run(&["label", "--overwrite", "configmap", "third", &label]);
+        told.recv_timeout(std::time::Duration::from_millis(100))
+            .ok()
+    });
+    assert_eq!(line.as_deref(), Some("configmap/third"));
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    drop(told);
+    let _ = reader.join();
 }

@@ -11,6 +11,7 @@ use crate::cluster::{BINARY, WITHIN, kubectl_or_skip, told};
 
 const NAME: &str = "nginx-deployment";
 
+/// A whole cluster in a process, gone when dropped.
 pub(crate) struct Up {
     child: Child,
     /// Where the store is reached.
@@ -19,7 +20,7 @@ pub(crate) struct Up {
 }
 
 impl Up {
-    fn start(directory: &Path) -> Up {
+    pub(crate) fn start(directory: &Path) -> Up {
         Up::with(directory, &[])
     }
 

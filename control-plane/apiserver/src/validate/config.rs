@@ -11,7 +11,7 @@ use super::{Causes, meta, named, one_of};
 const DATA_BYTES_MAX: usize = 1 << 20;
 
 pub(super) fn config_map(object: &Value) -> Causes {
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     let mut bytes = 0;
     for part in ["data", "binaryData"] {
         bytes += keys(object, part, &mut causes);
@@ -38,7 +38,7 @@ fn escape(key: &str) -> String {
 }
 
 pub(super) fn secret(object: &Value) -> Causes {
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     if keys(object, "data", &mut causes) > DATA_BYTES_MAX {
         causes.push(Cause::too_long("data", DATA_BYTES_MAX));
     }
@@ -95,7 +95,7 @@ fn keys(object: &Value, part: &str, causes: &mut Causes) -> usize {
 
 /// What was said to stay, stays.
 pub(super) fn immutable(kind: &str, old: &Value, new: &Value) -> Causes {
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     if kind == "Secret" && old.get("type") != new.get("type") {
         let shown = new.get("type").cloned().unwrap_or_default();
         causes.push(Cause::invalid("type", &shown, "field is immutable"));
@@ -118,20 +118,20 @@ pub(super) fn event(object: &Value) -> Causes {
     // Events about the cluster's objects live in the default namespace.
     let fits = about == namespace || about.is_empty() && namespace == "default";
     match fits || (about.is_empty() && namespace == "kube-system") {
-        true => Vec::new(),
+        true => Causes::default(),
         false => {
             let why = "does not match event.namespace";
-            vec![Cause::invalid(
+            Causes::from(Cause::invalid(
                 "involvedObject.namespace",
                 &about.into(),
                 why,
-            )]
+            ))
         }
     }
 }
 
 pub(super) fn lease(object: &Value) -> Causes {
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     if let Some(seconds) = object::integer(object, &["spec", "leaseDurationSeconds"])
         && seconds <= 0
     {
@@ -152,7 +152,7 @@ pub(super) fn lease(object: &Value) -> Causes {
 }
 
 pub(super) fn node(object: &Value) -> Causes {
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     for (at, taint) in object::items(object, &["spec", "taints"])
         .iter()
         .enumerate()
@@ -172,8 +172,11 @@ pub(super) fn node(object: &Value) -> Causes {
 }
 
 pub(super) fn role(kind: &str, object: &Value) -> Causes {
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     for (at, rule) in object::items(object, &["rules"]).iter().enumerate() {
+        if causes.is_full() {
+            break;
+        }
         let field = |key: &str| format!("rules[{at}].{key}");
         if object::items(rule, &["verbs"]).is_empty() {
             causes.push(Cause::required(
@@ -221,6 +224,9 @@ pub(super) fn role(kind: &str, object: &Value) -> Causes {
             causes.push(Cause::required("roleRef.name", ""));
         }
         for (at, subject) in object::items(object, &["subjects"]).iter().enumerate() {
+            if causes.is_full() {
+                break;
+            }
             if object::text(subject, &["name"]).is_empty() {
                 causes.push(Cause::required(&format!("subjects[{at}].name"), ""));
             }

@@ -10,7 +10,7 @@ use crate::catalogue::Resource;
 
 /// Checks the metadata of a new object.
 pub(super) fn check(resource: &Resource, object: &Value) -> Causes {
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     let name = object::name(object);
     if name.is_empty() {
         let why = "name or generateName is required";
@@ -60,7 +60,7 @@ fn name_rule(resource: &Resource) -> fn(&str) -> Vec<String> {
 }
 
 fn maps(object: &Value) -> Causes {
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     for (key, value) in object::labels(object).into_iter().flatten() {
         causes.extend(label("metadata.labels", key, value));
     }
@@ -94,9 +94,12 @@ fn label(field: &str, key: &str, value: &Value) -> Causes {
 }
 
 fn owners(object: &Value) -> Causes {
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     let mut controllers = 0;
     for (at, owner) in object::owner_references(object).iter().enumerate() {
+        if causes.is_full() {
+            break;
+        }
         let field = |key: &str| format!("metadata.ownerReferences[{at}].{key}");
         for (key, why) in [
             ("apiVersion", "version must not be empty"),
@@ -119,7 +122,7 @@ fn owners(object: &Value) -> Causes {
 }
 
 fn finalizers(object: &Value) -> Causes {
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     for finalizer in object::finalizers(object) {
         let field = "metadata.finalizers";
         causes.extend(named(field, finalizer, name::qualified_name(finalizer)));

@@ -11,7 +11,7 @@ use super::pod::{port_name, port_number};
 use super::{Causes, meta, named, one_of};
 
 pub(super) fn service(object: &Value) -> Causes {
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     let kind = object::text(object, &["spec", "type"]);
     let known = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     one_of(object, &["spec", "type"], "spec.type", &known, &mut causes);
@@ -47,6 +47,9 @@ pub(super) fn service(object: &Value) -> Causes {
 fn check_ports(ports: &[Value], causes: &mut Causes) {
     let (mut names, mut numbers) = (BTreeSet::new(), BTreeSet::new());
     for (at, port) in ports.iter().enumerate() {
+        if causes.is_full() {
+            break;
+        }
         let field = |key: &str| format!("spec.ports[{at}].{key}");
         let name = object::text(port, &["name"]);
         if name.is_empty() && ports.len() > 1 {
@@ -87,11 +90,11 @@ pub(super) fn service_update(old: &Value, new: &Value) -> Causes {
         object::text(new, &["spec", "clusterIP"]),
     );
     if external(old) || external(new) || before.is_empty() || before == after {
-        return Vec::new();
+        return Causes::default();
     }
     let list = object::at(new, &["spec", "clusterIPs"])
         .cloned()
         .unwrap_or(after.into());
     let why = "may not change once set";
-    vec![Cause::invalid("spec.clusterIPs[0]", &list, why)]
+    Causes::from(Cause::invalid("spec.clusterIPs[0]", &list, why))
 }

@@ -21,7 +21,7 @@ pub(super) fn pod(object: &Value) -> Causes {
 /// A template: labels and a spec.
 pub(super) fn template(object: &Value, path: &str) -> Causes {
     let Some(template) = object.pointer(&format!("/{}", path.replace('.', "/"))) else {
-        return vec![Cause::required(path, "")];
+        return Causes::from(Cause::required(path, ""));
     };
     let mut causes = meta::labels(&format!("{path}.labels"), object::labels(template));
     causes.extend(spec(
@@ -32,7 +32,7 @@ pub(super) fn template(object: &Value, path: &str) -> Causes {
 }
 
 fn spec(spec: &Value, path: &str) -> Causes {
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     let volumes = volumes(spec, path, &mut causes);
     let mut names = BTreeSet::new();
     if object::items(spec, &["containers"]).is_empty() {
@@ -40,6 +40,9 @@ fn spec(spec: &Value, path: &str) -> Causes {
     }
     for key in ["containers", "initContainers", "ephemeralContainers"] {
         for (at, one) in object::items(spec, &[key]).iter().enumerate() {
+            if causes.is_full() {
+                break;
+            }
             let path = format!("{path}.{key}[{at}]");
             container(one, &path, &volumes, &mut causes);
             let name = object::text(one, &["name"]);
@@ -104,6 +107,9 @@ fn spec(spec: &Value, path: &str) -> Causes {
 fn volumes<'a>(spec: &'a Value, path: &str, causes: &mut Causes) -> BTreeSet<&'a str> {
     let mut names = BTreeSet::new();
     for (at, volume) in object::items(spec, &["volumes"]).iter().enumerate() {
+        if causes.is_full() {
+            break;
+        }
         let field = format!("{path}.volumes[{at}].name");
         let name = object::text(volume, &["name"]);
         if name.is_empty() {
@@ -144,6 +150,9 @@ fn container(one: &Value, path: &str, volumes: &BTreeSet<&str>, causes: &mut Cau
     one_of(one, &[policy], &field(policy), &PULL_POLICIES, causes);
     ports(one, path, causes);
     for (at, variable) in object::items(one, &["env"]).iter().enumerate() {
+        if causes.is_full() {
+            break;
+        }
         let field = format!("{path}.env[{at}].name");
         let name = object::text(variable, &["name"]);
         if name.is_empty() {
@@ -160,6 +169,9 @@ fn container(one: &Value, path: &str, volumes: &BTreeSet<&str>, causes: &mut Cau
         }
     }
     for (at, mount) in object::items(one, &["volumeMounts"]).iter().enumerate() {
+        if causes.is_full() {
+            break;
+        }
         let field = |key: &str| format!("{path}.volumeMounts[{at}].{key}");
         match object::text(mount, &["name"]) {
             "" => causes.push(Cause::required(&field("name"), "")),
@@ -178,6 +190,9 @@ fn container(one: &Value, path: &str, volumes: &BTreeSet<&str>, causes: &mut Cau
 fn ports(one: &Value, path: &str, causes: &mut Causes) {
     let mut names = BTreeSet::new();
     for (at, port) in object::items(one, &["ports"]).iter().enumerate() {
+        if causes.is_full() {
+            break;
+        }
         let field = |key: &str| format!("{path}.ports[{at}].{key}");
         let name = object::text(port, &["name"]);
         if !name.is_empty() {
@@ -255,6 +270,9 @@ fn resources(one: &Value, path: &str, causes: &mut Causes) {
 
 fn tolerations(spec: &Value, path: &str, causes: &mut Causes) {
     for (at, one) in object::items(spec, &["tolerations"]).iter().enumerate() {
+        if causes.is_full() {
+            break;
+        }
         let field = |key: &str| format!("{path}.tolerations[{at}].{key}");
         let known = ["Equal", "Exists"];
         one_of(one, &["operator"], &field("operator"), &known, causes);
@@ -281,7 +299,7 @@ pub(super) fn update(old: &Value, new: &Value) -> Causes {
     let (before, after) = (fixed(old), fixed(new));
     let kept = object::items(old, &["spec", "tolerations"]);
     let now = object::items(new, &["spec", "tolerations"]);
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     if kept.iter().any(|one| !now.contains(one)) {
         causes.push(Cause::forbidden(
             "spec.tolerations",

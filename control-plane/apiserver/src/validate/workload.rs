@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Causes, named, not_negative, one_of, pod, unchanged};
 
 pub(super) fn check(kind: &str, object: &Value) -> Causes {
-    let mut causes = Vec::new();
+    let mut causes = Causes::default();
     match kind {
         "Deployment" => deployment(object, &mut causes),
         "ReplicaSet" => set(object, &mut causes),
@@ -185,7 +185,7 @@ pub(super) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
             causes
         }
         "ControllerRevision" => unchanged(old, new, &["data"]),
-        _ => Vec::new(),
+        _ => Causes::default(),
     }
 }
 
@@ -207,10 +207,10 @@ fn stateful_set_update(old: &Value, new: &Value) -> Causes {
         spec
     };
     match fixed(old) == fixed(new) {
-        true => Vec::new(),
-        false => vec![Cause::forbidden(
+        true => Causes::default(),
+        false => Causes::from(Cause::forbidden(
             "spec",
             "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
-        )],
+        )),
     }
 }
