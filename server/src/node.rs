@@ -31,6 +31,8 @@ const MAX_IN_FLIGHT: usize = 32_768;
 
 /// etcd's: 5 s for disk and queues plus two election timeouts.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// A million revisions take some seconds beside a full load of puts.
+const PHYSICAL_COMPACTION_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// etcd's: streams are dear to open again.
 const LOOKS_WITHOUT_LEADER: u32 = 3;
@@ -155,6 +157,7 @@ impl Node {
         if data.len() > self.0.limits.max_request_bytes {
             return Err(Error::RequestTooLarge);
         }
+        let physical = matches!(&request, Request::Compaction(c) if c.physical);
         let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
         let proposal = Proposal {
             request,
@@ -163,6 +166,13 @@ impl Node {
             term: None,
         };
         post(&self.0.member, MemberEvent::Propose(proposal))?;
+        if physical {
+            // Answered when the rows are gone, as by etcd; the client has a deadline of its own.
+            return match tokio::time::timeout(PHYSICAL_COMPACTION_TIMEOUT, reply).await {
+                Ok(reply) => reply.unwrap_or(Err(Error::Stopped)),
+                Err(_) => Err(Error::Timeout),
+            };
+        }
         self.wait(reply).await
     }
 
