@@ -69,14 +69,30 @@ errors! {
     // Defined as FailedPrecondition in etcd, yet what reaches a client is Unknown.
     NotEnoughStarted => Unknown, "re-configuration failed due to not enough started members";
     NotLeader => FailedPrecondition, "not leader";
+    WrongDowngradeVersion => InvalidArgument, "wrong downgrade target version format";
+    BadDowngradeTarget => InvalidArgument, "invalid downgrade target version";
+    NoClusterVersion => FailedPrecondition, "cluster version not found during downgrade";
+    DowngradeInProgress => FailedPrecondition, "cluster has a downgrade job in progress";
     BadLeaderTransferee => FailedPrecondition, "bad leader transferee";
     NoLeader => Unavailable, "no leader";
     Stopped => Unavailable, "server stopped";
     Timeout => Unavailable, "request timed out";
+    TimeoutByLeader => Unavailable, "request timed out, possibly due to previous leader failure";
+    TimeoutByConnection => Unavailable, "request timed out, possibly due to connection lost";
     Corrupt => DataLoss, "corrupt cluster";
     // Defined as ResourceExhausted in etcd, yet what reaches a client is Unknown.
     TooManyRequests => Unknown, "too many requests";
     UnknownMethod => Unknown, "unknown method";
+}
+
+impl Error {
+    /// Nobody knows whether what was asked for will still happen.
+    pub fn is_timeout(&self) -> bool {
+        matches!(
+            self,
+            Error::Timeout | Error::TimeoutByLeader | Error::TimeoutByConnection
+        )
+    }
 }
 
 impl std::error::Error for Error {}

@@ -189,7 +189,10 @@ async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
     // The first election may still be under way.
     while let Err(error) = node.propose(request.clone()).await {
         match error {
-            Error::NoLeader | Error::Timeout => tokio::time::sleep(ELECTION_POLL).await,
+            Error::NoLeader
+            | Error::Timeout
+            | Error::TimeoutByLeader
+            | Error::TimeoutByConnection => tokio::time::sleep(ELECTION_POLL).await,
             error => return Err(error),
         }
     }

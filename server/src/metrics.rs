@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 mod calls;
+mod network;
 mod operation;
 mod process;
 mod text;
@@ -19,6 +20,7 @@ mod value;
 mod tests;
 
 pub use calls::{CODES, Call, CallType, Calls, METHODS, Method, Service, find as find_method};
+pub use network::{Network, Traffic, Transfers};
 pub use operation::{Durations, Operation};
 pub use value::{Buckets, Counter, Gauge, Histogram, Unit};
 
@@ -94,6 +96,10 @@ macro_rules! families {
             pub range_duration: [Histogram; 2],
             /// Calls by kind (`unary`, `stream`) and `client-api-version`.
             clients: RwLock<BTreeMap<String, [Counter; 2]>>,
+            /// By the other member.
+            pub network: Network,
+            /// Promotions of learners that failed here, by reason.
+            promote_failures: RwLock<BTreeMap<String, Counter>>,
             /// Scrapes answered.
             pub scrapes: Counter,
             health_checks: RwLock<BTreeMap<(&'static str, &'static str), HealthCheck>>,
@@ -108,6 +114,8 @@ macro_rules! families {
                     request_duration: Durations::new(MILLIS),
                     range_duration: [seconds(APPLY), seconds(APPLY)],
                     clients: RwLock::default(),
+                    network: Network::default(),
+                    promote_failures: RwLock::default(),
                     scrapes: Counter::default(),
                     health_checks: RwLock::default(),
                 }
@@ -218,6 +226,8 @@ pub struct Scrape {
     pub cluster_version: Option<String>,
     /// Member and alarm type.
     pub alarms: Vec<(u64, String)>,
+    /// Of the cluster, this one among them.
+    pub members: Vec<u64>,
     pub gates: Vec<Gate>,
     pub extensive: bool,
 }
@@ -294,12 +304,22 @@ impl Metrics {
         }
     }
 
+    /// Reasons come from a table of errors.
+    pub fn promote_failed(&self, reason: String) {
+        self.promote_failures
+            .write()
+            .entry(reason)
+            .or_default()
+            .inc();
+    }
+
     /// Everything in Prometheus' text format.
     pub fn render(&self, scrape: &Scrape) -> String {
         let mut text = Text::default();
         self.write_plain(&mut text);
         self.write_labelled(&mut text);
         self.write_health_checks(&mut text);
+        self.network.write(scrape.member_id, &mut text);
         self.calls.write(scrape.extensive, &mut text);
         write_scrape(scrape, &mut text);
         process::write(&mut text);
@@ -347,6 +367,12 @@ impl Metrics {
                     family.sample(&labels, counter.get() as f64);
                 }
             }
+        }
+        for (reason, counter) in &*self.promote_failures.read() {
+            let name = "etcd_server_learner_promote_failures";
+            let help = "Learners not promoted while this member led.";
+            text.family(name, Type::Counter, help)
+                .sample(&[("Reason", reason)], counter.get() as f64);
         }
         let mut family = text.family(
             "promhttp_metric_handler_requests_total",
@@ -445,12 +471,14 @@ fn write_scrape(scrape: &Scrape, text: &mut Text) {
         &[],
         scrape.db_bytes_in_use as f64,
     );
-    gauge(
-        "etcd_network_known_peers",
-        "Members known.",
-        &[("Local", &id), ("Remote", &id)],
-        1.0,
-    );
+    for member in &scrape.members {
+        gauge(
+            "etcd_network_known_peers",
+            "Members known.",
+            &[("Local", &id), ("Remote", &format!("{member:x}"))],
+            1.0,
+        );
+    }
     gauge(
         "etcd_server_go_version",
         "No Go here.",

@@ -1,6 +1,7 @@
 //! The server as its request handlers see it: changes go into the log, reads come from a view of
 //! the published root. Cheap to clone; every gRPC and HTTP handler holds one.
 
+mod downgrade;
 pub(crate) mod members;
 
 use std::sync::Arc;
@@ -36,6 +37,9 @@ const PHYSICAL_COMPACTION_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// etcd's: streams are dear to open again.
 const LOOKS_WITHOUT_LEADER: u32 = 3;
+
+/// A question for the read index that took longer counts as slow: etcd's.
+const SLOW_READ: Duration = Duration::from_millis(500);
 
 /// How often a transfer of leadership looks whether it is done.
 const TRANSFER_POLL: Duration = Duration::from_millis(2);
@@ -78,6 +82,8 @@ pub struct Shared {
     /// Of the entry at `applied`; written after what it did is visible.
     pub applied_term: AtomicU64,
     pub leader_changes: AtomicU64,
+    /// When this member last became the leader, in nanoseconds of its clock.
+    pub led_since: AtomicU64,
     pub db_bytes: AtomicU64,
     pub db_bytes_in_use: AtomicU64,
 }
@@ -134,12 +140,15 @@ impl Node {
         let metrics = &self.0.metrics;
         let (operation, began) = (Operation::of(&request), self.0.clock.now());
         let result = self.send_and_wait(request).await;
+        let result = result.map_err(|error| self.explain(error, began));
+        let timed_out = result.as_ref().is_err_and(Error::is_timeout);
         // What was applied and refused did not fail as a proposal.
-        let failed = matches!(
-            result,
-            Err(Error::Timeout | Error::NoLeader | Error::Stopped | Error::RequestTooLarge)
-        );
-        if matches!(result, Err(Error::Timeout)) {
+        let failed = timed_out
+            || matches!(
+                result,
+                Err(Error::NoLeader | Error::Stopped | Error::RequestTooLarge)
+            );
+        if timed_out {
             metrics.proposals_failed.inc();
         }
         if let Some(operation) = operation {
@@ -183,8 +192,16 @@ impl Node {
             return Ok(());
         }
         let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
+        let began = self.0.clock.now();
         post(&self.0.member, MemberEvent::Read(slot))?;
-        self.wait(reply).await.map(drop)
+        let read = self.wait(reply).await.map(drop);
+        if self.0.clock.now().saturating_sub(began) >= SLOW_READ {
+            self.0.metrics.slow_read_indexes.inc();
+        }
+        if read.is_err() {
+            self.0.metrics.read_indexes_failed.inc();
+        }
+        read
     }
 
     /// A leader without fellow voters need not ask anyone: what it acknowledged has been applied,
@@ -447,6 +464,40 @@ impl Node {
             .send(MemberEvent::Propose(proposal))
             .map_err(|_| Error::Stopped)?;
         Err(Error::NoSpace)
+    }
+
+    /// Why a change that was asked for at `began` may have had no answer, as etcd guesses it: this
+    /// member has taken the lead over meanwhile, or the leader could not be reached all the time.
+    fn explain(&self, error: Error, began: Duration) -> Error {
+        if error != Error::Timeout {
+            return error;
+        }
+        let shared = &self.0.shared;
+        let elected = Duration::from_nanos(shared.led_since.load(Ordering::Relaxed));
+        let lost = elected.saturating_sub(2 * self.0.limits.election_timeout);
+        if (lost..elected).contains(&began) {
+            return Error::TimeoutByLeader;
+        }
+        let waited = self.0.clock.now().saturating_sub(began);
+        let reached = |id| {
+            let connected = self.0.peers.connected_for(id);
+            connected.is_some_and(|connected| connected >= waited)
+        };
+        let leader = shared.leader.load(Ordering::Relaxed);
+        let is_connected = match leader {
+            0 => true,
+            leader if leader == self.0.identity.member_id => {
+                let members = self.members().unwrap_or_default();
+                let own = self.0.identity.member_id;
+                let with = members.iter().filter(|m| m.id == own || reached(m.id));
+                with.count() > members.len() / 2
+            }
+            leader => reached(leader),
+        };
+        match is_connected {
+            true => Error::Timeout,
+            false => Error::TimeoutByConnection,
+        }
     }
 
     async fn wait(

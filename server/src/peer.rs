@@ -31,6 +31,7 @@ use tokio::task::AbortHandle;
 use crate::config::Url;
 use crate::event::MemberEvent;
 use crate::inbox::Sender;
+use crate::metrics::{Metrics, Traffic};
 use crate::node::Node;
 use crate::runtime::Clock;
 use crate::snapshot::{self, Received, Receiver};
@@ -65,6 +66,7 @@ struct Inner {
     member: Sender<MemberEvent>,
     runtime: Handle,
     clock: Clock,
+    metrics: Arc<Metrics>,
     peers: RwLock<HashMap<u64, Peer>>,
     /// What states for other members are read from.
     reader: Reader,
@@ -97,6 +99,7 @@ impl Peers {
         clock: Clock,
         reader: Reader,
         receiver: Receiver,
+        metrics: Arc<Metrics>,
     ) -> std::io::Result<Peers> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -111,6 +114,7 @@ impl Peers {
             member,
             runtime: handle,
             clock,
+            metrics,
             peers: RwLock::default(),
             reader,
             receiver,
@@ -188,7 +192,10 @@ impl Peers {
 
     fn connect(&self, member: &MemberInfo, is_remote: bool, is_read: bool) -> Peer {
         let (pipeline, posts) = mpsc::channel(PIPELINE_MESSAGES_MAX);
-        let link = Arc::new(Link::new(self.0.clock));
+        let link = Arc::new(Link::new(
+            self.0.clock,
+            self.0.metrics.network.of(member.id),
+        ));
         let target = dial::Target {
             id: member.id,
             urls: member.peer_urls.clone(),
@@ -198,6 +205,7 @@ impl Peers {
         let runtime = &self.0.runtime;
         let mut tasks = vec![runtime.spawn(dial::pipeline(target.clone(), posts))];
         if is_read {
+            tasks.push(runtime.spawn(dial::probe(target.clone())));
             for kind in [Kind::Message, Kind::MsgApp] {
                 tasks.push(runtime.spawn(dial::follow(target.clone(), kind)));
             }
@@ -254,6 +262,7 @@ impl Peers {
                 continue;
             };
             if peer.send(message).is_err() {
+                peer.link.traffic.sent_failures.inc();
                 // The inbox closes when the member stops, and then nothing is lost any more.
                 let _ = self.0.member.send(MemberEvent::Unreachable { peer: to });
             }
@@ -314,13 +323,13 @@ impl Peers {
     }
 
     /// The peer `id` began to read; what was for its former connection ends.
-    fn attach(&self, id: u64, kind: Kind) -> Option<mpsc::Receiver<Message>> {
+    fn attach(&self, id: u64, kind: Kind) -> Option<(mpsc::Receiver<Message>, Arc<Traffic>)> {
         let (sender, receiver) = mpsc::channel(STREAM_MESSAGES_MAX);
         let mut peers = self.0.peers.write();
         let peer = peers.get_mut(&id).filter(|peer| peer.is_read)?;
         peer.streams[kind as usize] = sender;
         peer.note_up(id);
-        Some(receiver)
+        Some((receiver, Arc::clone(&peer.link.traffic)))
     }
 
     fn me(&self) -> &Introduction {
@@ -335,6 +344,7 @@ impl Peers {
 
 impl Peer {
     fn end(&self) {
+        self.link.down();
         self.tasks.iter().for_each(AbortHandle::abort);
     }
 

@@ -23,6 +23,7 @@ pub enum Request {
     Alarm(pb::AlarmRequest),
     ClusterVersionSet(etcd_api::membershippb::ClusterVersionSetRequest),
     ClusterMemberAttrSet(etcd_api::membershippb::ClusterMemberAttrSetRequest),
+    DowngradeInfoSet(etcd_api::membershippb::DowngradeInfoSetRequest),
     /// A read that some member sent through the log: it moves the applied index and nothing else.
     Read,
 }
@@ -47,6 +48,7 @@ impl Request {
             Request::LeaseCheckpoint(r) => message::encode(11, r, &mut out),
             Request::ClusterVersionSet(r) => message::encode(1300, r, &mut out),
             Request::ClusterMemberAttrSet(r) => message::encode(1301, r, &mut out),
+            Request::DowngradeInfoSet(r) => message::encode(1302, r, &mut out),
             Request::Read => unreachable!("reads are not proposed"),
         }
         out.freeze()
@@ -98,7 +100,11 @@ impl Request {
         if let Some(r) = raft.cluster_member_attr_set {
             return Ok(Request::ClusterMemberAttrSet(r));
         }
-        if raft.range.is_some() {
+        if let Some(r) = raft.downgrade_info_set {
+            return Ok(Request::DowngradeInfoSet(r));
+        }
+        // Of etcd's own tests; like a read, it changes nothing.
+        if raft.range.is_some() || raft.downgrade_version_test.is_some() {
             return Ok(Request::Read);
         }
         Err("a request of a kind this version does not know".to_owned())

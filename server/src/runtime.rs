@@ -127,6 +127,7 @@ pub fn start(
         clock,
         reader.clone(),
         receiver,
+        Arc::clone(&metrics),
     )
     .unwrap_or_else(|error| fatal("failed to start a thread", &error));
     peers.set_members(&members, &removed);

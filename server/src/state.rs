@@ -23,7 +23,9 @@ use crate::event::Outcome;
 use crate::request::Request;
 use crate::snapshot::Received;
 
-pub use cluster::{ChangeContext, MemberInfo, cluster_version, member_row, members, removed};
+pub use cluster::{
+    ChangeContext, Downgrade, MemberInfo, cluster_version, downgrade, member_row, members, removed,
+};
 
 pub use lease::{LeaseRow, lease_keys, lease_row, leases};
 pub use tally::Tally;
@@ -128,6 +130,10 @@ impl State {
                 cluster::set_attributes(&mut write, set)?;
                 Ok(Outcome::Done)
             }
+            Request::DowngradeInfoSet(set) => {
+                cluster::set_downgrade(&mut write, set)?;
+                Ok(Outcome::Done)
+            }
             Request::Read => Ok(Outcome::Done),
         }
     }
@@ -211,6 +217,7 @@ fn refuse_under_alarm(alarms: &[pb::AlarmMember], request: &Request) -> Result<(
         | Request::Alarm(_)
         | Request::ClusterVersionSet(_)
         | Request::ClusterMemberAttrSet(_)
+        | Request::DowngradeInfoSet(_)
         | Request::Read => false,
     };
     if changes_data && raised(pb::AlarmType::Corrupt) {

@@ -17,12 +17,6 @@ use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::request::Request;
 
-/// The cluster's version as responses tell it: without the patch.
-const CLUSTER_VERSION_SHORT: &str = "3.7";
-
-/// The only version a cluster could be downgraded to.
-const DOWNGRADE_TARGET: (u64, u64) = (3, 6);
-
 pub struct MaintenanceService {
     node: Node,
     metrics: Arc<Metrics>,
@@ -80,6 +74,7 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         _: Call<pb::StatusRequest>,
     ) -> Result<Response<pb::StatusResponse>, Status> {
         let status = self.node.status()?;
+        let (version, downgrade) = (self.node.cluster_version()?, self.node.downgrade_info()?);
         Ok(Response::new(pb::StatusResponse {
             header: Some(self.node.header_now()),
             version: ETCD_VERSION.into(),
@@ -91,9 +86,12 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
             errors: status.errors,
             db_size_in_use: status.db_size_in_use,
             is_learner: self.node.is_learner(),
-            storage_version: CLUSTER_VERSION.into(),
+            storage_version: version.unwrap_or_else(|| CLUSTER_VERSION.into()),
             db_size_quota: status.quota,
-            downgrade_info: Some(pb::DowngradeInfo::default()),
+            downgrade_info: Some(pb::DowngradeInfo {
+                enabled: downgrade.enabled,
+                target_version: downgrade.target,
+            }),
         }))
     }
 
@@ -168,48 +166,10 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
     ) -> Result<Response<pb::DowngradeResponse>, Status> {
         let request = call.into_inner();
         let action = DowngradeAction::try_from(request.action).map_err(|_| Error::UnknownMethod)?;
-        if action != DowngradeAction::Cancel {
-            check_target(&request.version)?;
-            return Err(Status::unimplemented(
-                "etcdserver: downgrades are not supported by Stele yet",
-            ));
-        }
+        let version = self.node.downgrade(action, &request.version).await?;
         Ok(Response::new(pb::DowngradeResponse {
             header: Some(self.node.header_now()),
-            version: CLUSTER_VERSION_SHORT.into(),
+            version,
         }))
-    }
-}
-
-fn check_target(version: &str) -> Result<(), Status> {
-    let parts: Option<Vec<u64>> = version.split('.').map(|part| part.parse().ok()).collect();
-    match parts.as_deref() {
-        Some([major, minor] | [major, minor, _]) if (*major, *minor) == DOWNGRADE_TARGET => Ok(()),
-        Some([_, _] | [_, _, _]) => Err(Status::invalid_argument(
-            "etcdserver: invalid downgrade target version",
-        )),
-        _ => Err(Status::invalid_argument(
-            "etcdserver: wrong downgrade target version format",
-        )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn downgrade_targets_are_checked() {
-        let text = |version| check_target(version).map_err(|status| status.message().to_string());
-        assert_eq!(text("3.6"), Ok(()));
-        assert_eq!(text("3.6.0"), Ok(()));
-        assert_eq!(
-            text("3.5"),
-            Err("etcdserver: invalid downgrade target version".into())
-        );
-        for version in ["", "x", "3", "3.6.0.1"] {
-            let expected = "etcdserver: wrong downgrade target version format";
-            assert_eq!(text(version), Err(expected.into()));
-        }
     }
 }

@@ -42,6 +42,10 @@ pub(super) fn scrape(node: &Node, config: &Config) -> Scrape {
                 Some((alarm.member_id, kind.as_str_name().to_string()))
             })
             .collect(),
+        members: node
+            .members()
+            .map(|members| members.iter().map(|member| member.id).collect())
+            .unwrap_or_default(),
         gates: config.feature_gates.clone(),
         extensive: config.extensive_metrics,
     }

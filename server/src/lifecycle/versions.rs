@@ -40,9 +40,16 @@ pub(super) async fn keep(node: Node) {
 pub(super) async fn decide(node: &Node) -> Result<(), Error> {
     let decided = node.cluster_version()?;
     let oldest = oldest(node).await?;
+    let downgrade = node.downgrade_info()?;
+    let target = minor(&downgrade.target).filter(|_| downgrade.enabled);
     let chosen = match (decided.as_deref().and_then(minor), oldest) {
         (None, None) => minor(MIN_CLUSTER_VERSION),
         (None, oldest) => oldest,
+        // One version down at a time, and for all members.
+        (Some(decided), Some(oldest)) if target.is_some() => target.filter(|(major, minor)| {
+            let next = Some((*major, minor + 1));
+            Some(decided) == next && Some(oldest) == next
+        }),
         (Some(decided), Some(oldest)) if decided < oldest => Some(oldest),
         _ => None,
     };

@@ -19,9 +19,10 @@ pub enum Operation {
     Alarm,
     ClusterVersionSet,
     ClusterMemberAttrSet,
+    DowngradeInfoSet,
 }
 
-const ALL: [(Operation, &str); 12] = [
+const ALL: [(Operation, &str); 13] = [
     (Operation::Range, "Range"),
     (Operation::Put, "Put"),
     (Operation::DeleteRange, "DeleteRange"),
@@ -34,6 +35,7 @@ const ALL: [(Operation, &str); 12] = [
     (Operation::Alarm, "Alarm"),
     (Operation::ClusterVersionSet, "ClusterVersionSet"),
     (Operation::ClusterMemberAttrSet, "ClusterMemberAttrSet"),
+    (Operation::DowngradeInfoSet, "DowngradeInfoSet"),
 ];
 
 impl Operation {
@@ -50,6 +52,7 @@ impl Operation {
             Request::Alarm(_) => Operation::Alarm,
             Request::ClusterVersionSet(_) => Operation::ClusterVersionSet,
             Request::ClusterMemberAttrSet(_) => Operation::ClusterMemberAttrSet,
+            Request::DowngradeInfoSet(_) => Operation::DowngradeInfoSet,
             Request::Read => return None,
         })
     }

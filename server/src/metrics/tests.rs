@@ -34,6 +34,7 @@ fn scrape() -> Scrape {
     Scrape {
         member_id: 0xbd,
         leader: 0xbd,
+        members: vec![0xbd],
         quota_bytes: 2 << 30,
         cluster_version: Some("3.7".into()),
         gates: vec![Gate {

@@ -94,6 +94,10 @@ impl Histogram {
         }
     }
 
+    pub fn is_used(&self) -> bool {
+        self.buckets.iter().any(|bucket| bucket.load(Relaxed) > 0)
+    }
+
     pub fn observe(&self, duration: Duration) {
         debug_assert_ne!(self.unit, Unit::One);
         self.record(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));

@@ -79,7 +79,15 @@ impl Node {
                 self.metrics().learner_promote_successes.inc();
                 return Ok(members);
             }
-            refused => return refused,
+            Err(refused) => {
+                let reason = match refused {
+                    Error::MemberNotFound => NOT_FOUND.to_owned(),
+                    Error::NotLearner => NOT_LEARNER.to_owned(),
+                    _ => refused.to_string(),
+                };
+                self.metrics().promote_failed(reason);
+                return Err(refused);
+            }
         }
         let patience = REQUEST_TIMEOUT + 2 * self.limits().election_timeout;
         match tokio::time::timeout(patience, self.promote_there(id)).await {
@@ -167,8 +175,10 @@ impl Node {
             change,
             reply: slot,
         };
+        let began = self.0.clock.now();
         post(&self.0.member, event)?;
-        self.wait(reply).await?;
+        let applied = self.wait(reply).await;
+        applied.map_err(|error| self.explain(error, began))?;
         tracing::info!(
             "local-member-id" = format!("{:x}", self.identity().member_id),
             "raft-conf-change" = conf_change_name(kind),
@@ -264,6 +274,7 @@ impl Node {
 }
 
 /// What a leader says over HTTP of a voter that was to be promoted.
+pub(crate) const NOT_FOUND: &str = "membership: ID not found";
 pub(crate) const NOT_LEARNER: &str = "membership: can only promote a learner member";
 
 /// A member tells its name when it starts.

@@ -34,6 +34,14 @@ impl Kind {
             Kind::MsgApp => "msgapp",
         }
     }
+
+    /// What a sign of life counts for in etcd's figures.
+    pub(crate) fn heartbeat_bytes(self) -> usize {
+        match self {
+            Kind::Message => 2,
+            Kind::MsgApp => 1,
+        }
+    }
 }
 
 /// The writing end of one connection.

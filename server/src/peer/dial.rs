@@ -29,6 +29,8 @@ const DIAL_PATIENCE: Duration = Duration::from_secs(1);
 const POST_PATIENCE: Duration = Duration::from_secs(5);
 /// etcd's words for a member that nobody talks to any more.
 pub(crate) const REMOVED: &str = "the member has been permanently removed from the cluster";
+/// Between two looks at how long the way to a peer takes: etcd's.
+const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 /// Between two attempts: etcd's.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -54,6 +56,14 @@ impl Target {
         if self.link.up() {
             tracing::info!("peer-id" = format!("{:x}", self.id), "peer became active");
         }
+    }
+
+    fn note_sign_of_life(&self, kind: Kind) {
+        self.peers
+            .0
+            .metrics
+            .network
+            .sign_of_life(kind.heartbeat_bytes());
     }
 
     fn note_down(&self, action: &str, source: &str, error: &io::Error) {
@@ -133,6 +143,7 @@ async fn open(target: &Target, url: &str, kind: Kind) -> io::Result<Incoming> {
 /// Returns why the stream ended.
 async fn read(target: &Target, mut body: Incoming, kind: Kind) -> io::Error {
     let mut decoder = Decoder::new(kind, target.id, target.me().member_id);
+    let traffic = &target.link.traffic;
     loop {
         let data = match timeout(SILENCE_MAX, body.frame()).await {
             Err(silence) => return silence.into(),
@@ -140,6 +151,7 @@ async fn read(target: &Target, mut body: Incoming, kind: Kind) -> io::Error {
             Ok(Some(Err(error))) => return io::Error::other(error),
             Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
         };
+        traffic.received_bytes.add(data.len() as u64);
         decoder.push(&data);
         loop {
             match decoder.next() {
@@ -148,9 +160,10 @@ async fn read(target: &Target, mut body: Incoming, kind: Kind) -> io::Error {
                         return io::ErrorKind::TimedOut.into();
                     }
                 }
-                Ok(Some(Frame::LinkHeartbeat)) => {}
+                Ok(Some(Frame::LinkHeartbeat)) => target.note_sign_of_life(kind),
                 Ok(None) => break,
                 Err(error) => {
+                    traffic.received_failures.inc();
                     return io::Error::new(io::ErrorKind::TimedOut, error.to_string());
                 }
             }
@@ -165,10 +178,12 @@ pub(super) async fn pipeline(target: Target, mut messages: Receiver<Message>) {
         let url = &target.urls[turn % target.urls.len().max(1)];
         let mut bytes = Vec::new();
         raft::wire::encode_message(&message, &mut bytes);
+        let length = bytes.len() as u64;
         let sent = ask(target.me(), url, "/raft", bytes.into()).await;
         let failed = match sent {
             Ok(answer) if answer.status == 204 => {
                 target.note_up();
+                target.link.traffic.sent_bytes.add(length);
                 continue;
             }
             Ok(answer) if answer.status == 403 => {
@@ -179,8 +194,27 @@ pub(super) async fn pipeline(target: Target, mut messages: Receiver<Message>) {
             Err(error) => error,
         };
         turn += 1;
+        target.link.traffic.sent_failures.inc();
         target.note_down("post", "pipeline", &failed);
         target.tell(MemberEvent::Unreachable { peer: target.id });
+    }
+}
+
+/// Measures the way to the peer and back, for ever.
+pub(super) async fn probe(target: Target) {
+    loop {
+        tokio::time::sleep(PROBE_INTERVAL).await;
+        let Some(url) = target.urls.first() else {
+            return;
+        };
+        let clock = target.peers.0.clock;
+        let began = clock.now();
+        if let Ok(answer) = get(url, "/raft/probing", DIAL_PATIENCE).await
+            && answer.status == 200
+        {
+            let took = clock.now().saturating_sub(began);
+            target.link.traffic.round_trip.observe(took);
+        }
     }
 }
 

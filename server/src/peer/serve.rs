@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::TcpListener;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,12 +24,14 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::Peers;
 use super::codec::{Encoder, FRAME_BYTES_MAX, Kind};
 use super::lease::{TimeToLiveRequest, TimeToLiveResponse};
+use super::link::Counting;
 use super::{hash, transfer};
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION, MIN_CLUSTER_VERSION};
 use crate::error::Error;
 use crate::event::{LeaseAnswer, LeaseCall};
+use crate::metrics::Traffic;
 use crate::node::Node;
-use crate::node::members::NOT_LEARNER;
+use crate::node::members::{NOT_FOUND, NOT_LEARNER};
 use crate::snapshot::rows;
 
 /// etcd's: a third of what readers put up with.
@@ -181,7 +184,7 @@ async fn promote(node: &Node, id: &str) -> Answer {
     let id = format!("{number:x}");
     tracing::warn!("member-id" = id, %error, "failed to promote a member");
     match error {
-        Error::MemberNotFound => text(StatusCode::NOT_FOUND, "membership: ID not found"),
+        Error::MemberNotFound => text(StatusCode::NOT_FOUND, NOT_FOUND),
         Error::NotLearner => text(StatusCode::PRECONDITION_FAILED, NOT_LEARNER),
         Error::LearnerNotReady => text(StatusCode::PRECONDITION_FAILED, &error.to_string()),
         _ => message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
@@ -209,7 +212,13 @@ async fn hash_kv(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answ
 
 async fn downgrade(node: &Node) -> Answer {
     match node.linearizable().await {
-        Ok(()) => page(StatusCode::OK, "text/plain", Bytes::from_static(b"false")),
+        Ok(()) => match node.downgrade_info() {
+            Ok(downgrade) => {
+                let enabled = downgrade.enabled.to_string();
+                page(StatusCode::OK, "text/plain", enabled.into())
+            }
+            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        },
         Err(error) => {
             let what = format!("failed linearized read: {error}");
             text(StatusCode::INTERNAL_SERVER_ERROR, &what)
@@ -243,7 +252,7 @@ fn stream(peers: &Peers, rest: &str, request: &Request<Incoming>) -> Answer {
     if to != Some(format!("{:x}", peers.me().member_id).as_str()) {
         return text(StatusCode::PRECONDITION_FAILED, "to field mismatch");
     }
-    let Some(messages) = peers.attach(from, kind) else {
+    let Some((messages, traffic)) = peers.attach(from, kind) else {
         return text(StatusCode::NOT_FOUND, "error sender not found");
     };
     let mut beat = interval(LINK_HEARTBEAT);
@@ -252,6 +261,7 @@ fn stream(peers: &Peers, rest: &str, request: &Request<Incoming>) -> Answer {
         messages,
         encoder: Encoder::new(kind),
         beat,
+        traffic,
     };
     let mut response = Response::new(Either::Right(body));
     let version = http::HeaderValue::from_static(ETCD_VERSION);
@@ -278,6 +288,8 @@ async fn raft(peers: &Peers, request: Request<Incoming>) -> Answer {
             message(StatusCode::FORBIDDEN, what)
         }
         Ok(message) => {
+            let traffic = peers.0.metrics.network.of(message.from);
+            traffic.received_bytes.add(body.len() as u64);
             peers.receive(message);
             page(StatusCode::NO_CONTENT, "text/plain", Bytes::new())
         }
@@ -296,6 +308,10 @@ async fn snapshot(peers: &Peers, request: Request<Incoming>) -> Answer {
     };
     let form = transfer::form_of(request.headers());
     tracing::info!(form = ?form, "receiving database snapshot");
+    let from = header_of(&request, "X-Server-From");
+    let from = from.and_then(|id| u64::from_str_radix(id, 16).ok());
+    let traffic = peers.0.metrics.network.of(from.unwrap_or_default());
+    let counting = Counting::begin(peers.0.clock, &traffic.snapshots_received);
     match transfer::receive(receiving, form, request.into_body()).await {
         Ok((message, _)) if message.to != peers.me().member_id => {
             text(StatusCode::FORBIDDEN, "to field mismatch")
@@ -303,6 +319,8 @@ async fn snapshot(peers: &Peers, request: Request<Incoming>) -> Answer {
         Ok((message, received)) => {
             let index = received.applied().index;
             tracing::info!("snapshot-index" = index, "received database snapshot");
+            peers.0.metrics.snapshot_db_save.observe(counting.age());
+            counting.succeeded();
             peers.receive_snapshot(message, received);
             page(StatusCode::NO_CONTENT, "text/plain", Bytes::new())
         }
@@ -441,6 +459,7 @@ pub(super) struct Stream {
     messages: Receiver<Message>,
     encoder: Encoder,
     beat: Interval,
+    traffic: Arc<Traffic>,
 }
 
 impl Body for Stream {
@@ -464,6 +483,7 @@ impl Body for Stream {
             ready!(this.beat.poll_tick(cx));
             this.encoder.heartbeat(&mut out);
         }
+        this.traffic.sent_bytes.add(out.len() as u64);
         Poll::Ready(Some(Ok(Frame::data(out.into()))))
     }
 }

@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 
 use super::dial::{self, Target};
+use super::link::Counting;
 use crate::snapshot::{Form, ReceiveError, Received, Receiving, Snapshot, rows};
 
 const PATH: &str = "/raft/snapshot";
@@ -55,6 +56,7 @@ pub(super) async fn send(target: Target, message: Message, view: View) -> bool {
         "snapshot-index" = index,
         "sending database snapshot"
     );
+    let counting = Counting::begin(target.peers.0.clock, &target.link.traffic.snapshots_sent);
     let mut outcome = Err(io::ErrorKind::NotFound.into());
     for url in &target.urls {
         outcome = send_to(&target, url, &message, &view).await;
@@ -64,6 +66,9 @@ pub(super) async fn send(target: Target, message: Message, view: View) -> bool {
     }
     match outcome {
         Ok(form) => {
+            let metrics = &target.peers.0.metrics;
+            metrics.backend_snapshot.observe(counting.age());
+            counting.succeeded();
             tracing::info!(
                 "to" = id,
                 "snapshot-index" = index,
@@ -74,7 +79,8 @@ pub(super) async fn send(target: Target, message: Message, view: View) -> bool {
         }
         Err(error) => {
             tracing::warn!("to" = id, %error, "failed to send database snapshot");
-            drop(view);
+            target.link.traffic.sent_failures.inc();
+            drop((view, counting));
             tokio::time::sleep(RETRY).await;
             false
         }

@@ -104,6 +104,10 @@ fn note_role(links: &Links, change: &RoleChange) {
     }
     if change.leader != previous && change.leader != 0 {
         links.shared.leader_changes.fetch_add(1, Ordering::Relaxed);
+        if change.leader == links.member_id {
+            let now = links.clock.now().as_nanos() as u64;
+            links.shared.led_since.store(now, Ordering::Relaxed);
+        }
         let leader = format!("{:x}", change.leader);
         tracing::info!(
             "raft.node: {id} elected leader {leader} at term {}",

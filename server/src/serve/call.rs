@@ -208,6 +208,10 @@ impl Drop for Ended {
         let call = self.metrics.calls.of(self.method);
         let code = self.code.unwrap_or(CANCELED);
         call.handled(code);
+        // As etcd counts: an error is the answer to a call that has only one.
+        if self.code.is_some() && self.sent_messages == 0 && method.call_type == CallType::Unary {
+            call.sent.inc();
+        }
         let elapsed = self.started.elapsed();
         if self.limits.extensive {
             call.handling.observe(elapsed);

@@ -10,6 +10,16 @@ use storage::mvcc::{Bucket, Root, Write};
 use crate::error::Error;
 
 const CLUSTER_VERSION: &[u8] = b"clusterVersion";
+const DOWNGRADE: &[u8] = b"downgrade";
+
+/// Whether the cluster is to speak an older version than its members could.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Downgrade {
+    /// `major.minor.0`; empty without one.
+    #[serde(rename = "target-version")]
+    pub target: String,
+    pub enabled: bool,
+}
 
 /// A member. Name and client URLs stay empty until it has started and told them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +91,28 @@ pub fn cluster_version(root: &Root) -> Result<Option<String>, Error> {
 
 pub(super) fn set_version(write: &mut Write<'_>, version: &str) -> Result<(), Error> {
     write.set(Bucket::Cluster, CLUSTER_VERSION, version.as_bytes())?;
+    Ok(())
+}
+
+pub fn downgrade(root: &Root) -> Result<Downgrade, Error> {
+    let row = root.side_get(Bucket::Cluster, DOWNGRADE)?;
+    let row = row.and_then(|row| serde_json::from_slice(&row).ok());
+    Ok(row.unwrap_or_default())
+}
+
+pub(super) fn set_downgrade(
+    write: &mut Write<'_>,
+    request: &membershippb::DowngradeInfoSetRequest,
+) -> Result<(), Error> {
+    let downgrade = match request.enabled {
+        true => Downgrade {
+            target: request.ver.clone(),
+            enabled: true,
+        },
+        false => Downgrade::default(),
+    };
+    let row = serde_json::to_vec(&downgrade).expect("it is plain data");
+    write.set(Bucket::Cluster, DOWNGRADE, &row)?;
     Ok(())
 }
 

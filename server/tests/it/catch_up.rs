@@ -5,9 +5,10 @@
 use std::time::{Duration, Instant};
 
 use etcd_api::etcdserverpb as pb;
+use testkit::mesh::{Mesh, Path};
 
 use crate::cluster::{ask, hash, holds, put};
-use crate::fleet::{Process, found, wait};
+use crate::fleet::{Process, found, put_behind, start_all, wait};
 
 const FLAGS: [&str; 1] = ["--snapshot-catchup-entries=50"];
 /// The log is kept for a silent member for two election timeouts, and a little more for a machine
@@ -76,19 +77,7 @@ async fn a_member_killed_while_a_snapshot_comes_gets_another_one() {
     let dir = tempfile::tempdir().unwrap();
     let mut members = members(dir.path());
     let mut written = Vec::new();
-    // Enough that a transfer takes its time.
-    for i in 0..60 {
-        let request = pb::PutRequest {
-            key: format!("large/{i}").into(),
-            value: vec![i; LARGE_BYTES].into(),
-            ..Default::default()
-        };
-        let call = |client: etcd_api::Client| {
-            let request = request.clone();
-            async move { client.kv().put(request).await }
-        };
-        ask(&members[0].url, call).await;
-    }
+    put_large(&members[0].url).await;
     let victim = 2;
     members[victim].kill();
     outrun(&members, victim, 0, &mut written).await;
@@ -103,4 +92,68 @@ async fn a_member_killed_while_a_snapshot_comes_gets_another_one() {
     members[victim].start();
     all_agree(&members, &written).await;
     assert!(!incoming.exists(), "what was not finished is cleared away");
+}
+
+/// Enough that a transfer takes its time.
+async fn put_large(url: &str) {
+    for i in 0..60 {
+        let request = pb::PutRequest {
+            key: format!("large/{i}").into(),
+            value: vec![i; LARGE_BYTES].into(),
+            ..Default::default()
+        };
+        let call = |client: etcd_api::Client| {
+            let request = request.clone();
+            async move { client.kv().put(request).await }
+        };
+        ask(url, call).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transfer_that_is_cut_off_is_made_again_once_and_not_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let mesh = Mesh::new(3);
+    let program = env!("CARGO_BIN_EXE_stele");
+    let member = |at: usize| Process::new(program, dir.path(), &format!("m{at}"));
+    let mut members: Vec<Process> = (0..3).map(member).collect();
+    put_behind(&mesh, &mut members);
+    start_all(&mut members, &FLAGS);
+    for (at, member) in members.iter().enumerate() {
+        mesh.runs_as(at, member.pid());
+    }
+    let mut written = Vec::new();
+    put_large(&members[0].url).await;
+    let victim = 2;
+    members[victim].kill();
+    outrun(&members, victim, 0, &mut written).await;
+    // So slow that the cut comes in the middle of the transfer.
+    mesh.isolate(victim, Path::Slow(Duration::from_millis(20)));
+    members[victim].start();
+    mesh.runs_as(victim, members[victim].pid());
+    let log = || members[victim].log();
+    let comes = || log().contains("receiving database snapshot");
+    wait("a snapshot to come", comes, log);
+    mesh.isolate(victim, Path::Cut);
+    let failed = || log().contains("failed to receive a database snapshot");
+    wait("the transfer to fail", failed, log);
+    mesh.set_all(Path::Open);
+    let arrived = || log().contains("received database snapshot");
+    wait("a snapshot to arrive", arrived, log);
+    all_agree(&members, &written).await;
+    let sent = |members: &[Process]| -> usize {
+        let sent = members.iter().map(|member| member.log());
+        sent.map(|log| log.matches("sending database snapshot").count())
+            .sum()
+    };
+    let before = sent(&members);
+    for more in 0..200 {
+        let key = format!("more/{more}");
+        put(&members[0].url, &key).await;
+        written.push(key);
+    }
+    all_agree(&members, &written).await;
+    assert_eq!(sent(&members), before, "it caught up by the log");
+    // The one that was cut off, those refused while the link was down, and the one that arrived.
+    assert!(before >= 2, "{before}");
 }

@@ -31,7 +31,7 @@ use tokio::task::JoinHandle;
 use watchers::{Event, Heard, Watcher};
 
 use crate::cluster::{ask, put};
-use crate::fleet::{PATIENCE, Process};
+use crate::fleet::{PATIENCE, Process, put_behind, start_all};
 use crate::rng::Rng;
 use crate::subject;
 
@@ -128,16 +128,9 @@ fn found(dir: &Path, rng: Rng) -> Nemesis {
     if let Some(disk) = &disk {
         members[ON_SMALL_DISK].launched_by(disk.launcher());
     }
-    for (at, member) in members.iter_mut().enumerate() {
-        let port = member.peer_url.rsplit(':').next().unwrap();
-        mesh.leads_to(at, port.parse().unwrap());
-        member.advertise(mesh.url(at));
-        FLAGS.iter().for_each(|flag| member.flag((*flag).into()));
-    }
-    let places: Vec<String> = members.iter().map(Process::place).collect();
-    for (at, member) in members.iter_mut().enumerate() {
-        member.flag(format!("--initial-cluster={}", places.join(",")));
-        member.start();
+    put_behind(&mesh, &mut members);
+    start_all(&mut members, &FLAGS);
+    for (at, member) in members.iter().enumerate() {
         mesh.runs_as(at, member.pid());
     }
     Nemesis {

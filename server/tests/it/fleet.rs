@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::mesh::Mesh;
 
 /// For anything that happens by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -137,15 +138,29 @@ pub(crate) fn found(
 ) -> Vec<Process> {
     let member = |i: usize| Process::new(program.as_ref(), dir, &format!("m{i}"));
     let mut members: Vec<Process> = (0..count).map(member).collect();
+    start_all(&mut members, flags);
+    members
+}
+
+/// As the members of a new cluster.
+pub(crate) fn start_all(members: &mut [Process], flags: &[&str]) {
     let places: Vec<String> = members.iter().map(Process::place).collect();
-    for member in &mut members {
+    for member in members {
         member.flag(format!("--initial-cluster={}", places.join(",")));
         flags
             .iter()
             .for_each(|flag| member.flag((*flag).to_owned()));
         member.start();
     }
-    members
+}
+
+/// Lets all that members send each other pass through `mesh`; before they are told of each other.
+pub(crate) fn put_behind(mesh: &Mesh, members: &mut [Process]) {
+    for (at, member) in members.iter_mut().enumerate() {
+        let port = member.peer_url.rsplit(':').next().unwrap();
+        mesh.leads_to(at, port.parse().unwrap());
+        member.advertise(mesh.url(at));
+    }
 }
 
 /// Until `is_so`; after `PATIENCE` the test fails and tells what `detail` says.
