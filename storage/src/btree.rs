@@ -30,6 +30,7 @@ mod node;
 mod open;
 mod page;
 mod pages;
+mod presence;
 mod release;
 mod rewrite;
 mod sealed;

@@ -14,6 +14,9 @@ use crate::vfs::untouched::Untouched;
 use crate::wal::{self, LogFound};
 use crate::{Error, Result};
 
+/// Beside the keys, held while a server runs.
+const LOCK: &str = "lock";
+
 /// Where the files of a member are.
 #[derive(Clone, Debug)]
 pub struct Places {
@@ -29,6 +32,8 @@ pub struct Inspection {
     pub keys: Option<(u32, Vec<u32>)>,
     pub store: Option<StoreFound>,
     pub log: Option<LogFound>,
+    /// Files of no use to a server: what interrupted work left, or somebody else's. Not read.
+    pub others: Vec<PathBuf>,
     /// All that is wrong. Each names its file and place.
     pub damage: Vec<Error>,
 }
@@ -72,9 +77,37 @@ pub fn inspect(vfs: Arc<dyn Vfs>, places: &Places, keys: Option<&KeyFile>) -> Re
     found.keys = seal.as_ref().map(|seal| (seal.active(), seal.others()));
     let store = inspect_store(&vfs, &places.store, seal.clone(), &mut found)?;
     found.store = store;
+    if !vfs
+        .exists(&places.log)
+        .map_err(Error::io("look for", &places.log))?
+    {
+        found
+            .damage
+            .push(Error::corrupt(&places.log, 0, "there is no log"));
+        return Ok(found);
+    }
     let log = wal::inspect(&*vfs, &places.log, seal);
     found.log = found.take(log)?;
+    found.others = others(&*vfs, places)?;
     Ok(found)
+}
+
+/// Beside the files of log and store, and the keys and the lock above them.
+fn others(vfs: &dyn Vfs, places: &Places) -> Result<Vec<PathBuf>> {
+    let page_file = Store::path_in(&places.store);
+    let above = places.keys.parent().unwrap_or(Path::new("."));
+    let mut others = Vec::new();
+    for dir in [above, &places.store, &places.log] {
+        let names = vfs.list(dir).map_err(Error::io("list", dir))?;
+        others.extend(names.iter().map(|name| dir.join(name)).filter(|path| {
+            let is_known = *path == places.keys
+                || *path == page_file
+                || *path == above.join(LOCK)
+                || (dir == places.log && wal::is_of_log(path));
+            !is_known
+        }));
+    }
+    Ok(others)
 }
 
 impl Inspection {
@@ -110,7 +143,9 @@ fn inspect_store(
     if let Some(flaw) = store.fallback() {
         found.damage.push(Error::corrupt(&path, 0, flaw));
     }
-    let trees = found.take(store.trees_found())?.unwrap_or_default();
+    let surveyed = found.take(store.survey())?;
+    let (trees, damage) = surveyed.unwrap_or_default();
+    found.damage.extend(damage);
     let (root, stats) = (store.root(), store.stats());
     Ok(Some(StoreFound {
         revision: root.revision(),

@@ -124,6 +124,12 @@ pub struct SegmentFound {
     pub keys: Vec<u32>,
 }
 
+/// Whether a log would call its file so.
+pub(crate) fn is_of_log(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.and_then(Name::parse).is_some()
+}
+
 /// Reads and verifies a whole log. Tidies up as opening does: give it a file system that takes no
 /// change.
 pub(crate) fn inspect(vfs: &dyn Vfs, dir: &Path, seal: Option<Arc<Seal>>) -> Result<LogFound> {

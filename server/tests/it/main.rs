@@ -17,6 +17,7 @@ mod crash;
 mod differential;
 mod five;
 mod fleet;
+mod inspect;
 mod join_etcd;
 mod local;
 mod members;

@@ -42,19 +42,29 @@ pub(crate) fn run(
     })
 }
 
-/// A server that runs changes its files all the time.
-fn lock(vfs: &dyn Vfs, dir: &Path, member: &Path) -> Result<Box<dyn storage::vfs::Lock>, Failure> {
+/// A server that runs changes its files all the time. `None`: none has ever run there.
+fn lock(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    member: &Path,
+) -> Result<Option<Box<dyn storage::vfs::Lock>>, Failure> {
     let path = member.join("lock");
     if !vfs.exists(&path).map_err(Failure::error)? {
+        // Made by `snapshot restore` or `import`, perhaps.
+        if vfs.exists(&member.join("store")).map_err(Failure::error)? {
+            return Ok(None);
+        }
         let what = format!("{} is not a data directory of Stele", dir.display());
         return Err(Failure::error(what));
     }
-    vfs.lock(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            Failure::error(format!("{} is in use by a server", dir.display()))
-        }
-        _ => Failure::error(format!("lock {}: {error}", path.display())),
-    })
+    vfs.lock(&path)
+        .map(Some)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                Failure::error(format!("{} is in use by a server", dir.display()))
+            }
+            _ => Failure::error(format!("lock {}: {error}", path.display())),
+        })
 }
 
 fn read_keys(path: PathBuf) -> Result<KeyFile, Failure> {
@@ -82,6 +92,9 @@ fn told(found: &Inspection) -> String {
     match &found.log {
         Some(log) => tell_log(log, &mut text),
         None => text += "log: cannot be read to its end\n",
+    }
+    for path in &found.others {
+        let _ = writeln!(text, "of no use, not read: {}", path.display());
     }
     let _ = match found.damage.len() {
         0 => writeln!(text, "verified: all of it is whole"),
@@ -196,6 +209,7 @@ mod tests {
                 spares: 1,
                 end: 'A',
             }),
+            others: vec!["/x/pages.incoming".into()],
             damage: Vec::new(),
         };
         let expected = "\
@@ -205,6 +219,7 @@ mod tests {
             \x20 tree keys      50 entries in 2 leaves, 1 branches, 12288 bytes\n\
             log: format 1, 1 segments, 1 spare files, end of case A\n\
             \x20 1.wal 8192 bytes, 9 records, entries 42 to 50, key 2\n\
+            of no use, not read: /x/pages.incoming\n\
             verified: all of it is whole\n";
         assert_eq!(told(&found), expected);
     }

@@ -19,17 +19,32 @@ pub(crate) struct PageCounts {
     pub units: u64,
 }
 
+/// Damaged places after which a survey ends: nothing more is to be learned then.
+const DAMAGE_MAX: usize = 100;
+
 pub(super) fn check(file: &PageFile, trees: &[&Tree]) -> Result<Vec<PageCounts>> {
+    let (counts, damage) = survey(file, trees)?;
+    match damage.into_iter().next() {
+        None => Ok(counts),
+        Some(first) => Err(first),
+    }
+}
+
+/// Goes on beside pages that are damaged; what lies below them stays unknown, so sums and free
+/// space prove nothing any more then. The error is another one than damage, or too much of it.
+pub(super) fn survey(file: &PageFile, trees: &[&Tree]) -> Result<(Vec<PageCounts>, Vec<Error>)> {
     let space = file.space.as_ref().expect("no checkpoint under way");
     let mut walk = Walk {
         file,
         taken: vec![false; space.units() as usize],
         counts: PageCounts::default(),
+        damage: Vec::new(),
     };
     let mut counts = Vec::with_capacity(trees.len());
     walk.take(0, FIRST_UNIT)?;
     for tree in trees {
-        walk.tree(tree)?;
+        let walked = walk.tree(tree);
+        walk.beside(walked)?;
         counts.push(std::mem::take(&mut walk.counts));
     }
     if let Some(list) = file.meta.free_list {
@@ -37,6 +52,9 @@ pub(super) fn check(file: &PageFile, trees: &[&Tree]) -> Result<Vec<PageCounts>>
     }
     for page in &file.writer.freed {
         walk.take(page.id, page.units as u64)?;
+    }
+    if !walk.damage.is_empty() {
+        return Ok((counts, walk.damage));
     }
     let mut free = 0;
     for (start, units) in space.extents() {
@@ -46,7 +64,7 @@ pub(super) fn check(file: &PageFile, trees: &[&Tree]) -> Result<Vec<PageCounts>>
     assert_eq!(free, space.free_units(), "the sum of what is free");
     match walk.taken.iter().position(|taken| !taken) {
         Some(unit) => Err(walk.error(unit as u64, "unit neither used nor free")),
-        None => Ok(counts),
+        None => Ok((counts, Vec::new())),
     }
 }
 
@@ -55,6 +73,7 @@ struct Walk<'f> {
     taken: Vec<bool>,
     /// Of the tree walked.
     counts: PageCounts,
+    damage: Vec<Error>,
 }
 
 /// What a node's entries add up to.
@@ -71,6 +90,18 @@ impl<'f> Walk<'f> {
             unit.saturating_mul(UNIT as u64),
             what,
         )
+    }
+
+    /// Notes damage, so that the walk can go on beside it; `None` then.
+    fn beside<T>(&mut self, walked: Result<T>) -> Result<Option<T>> {
+        match walked {
+            Ok(walked) => Ok(Some(walked)),
+            Err(error @ Error::Corrupt { .. }) if self.damage.len() < DAMAGE_MAX => {
+                self.damage.push(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn take(&mut self, start: u64, units: u64) -> Result<()> {
@@ -99,7 +130,8 @@ impl<'f> Walk<'f> {
             Some(Link::Disk { page, level }) => self.disk(tree, *page, *level, None, None)?,
             Some(Link::Memory(node)) => self.memory(tree, node, None, None)?,
         };
-        if sums.len != tree.len || sums.weight != tree.weight {
+        let are_wrong = sums.len != tree.len || sums.weight != tree.weight;
+        if are_wrong && self.damage.is_empty() {
             return Err(self.error(0, format!("totals of tree {} are wrong", tree.kind.id)));
         }
         Ok(())
@@ -179,12 +211,15 @@ impl<'f> Walk<'f> {
             };
             let below = match view.children.get(i) {
                 Some(Some(child)) if child.page().level() + 1 == page.level() => {
-                    self.memory(tree, child, from, to)?
+                    self.memory(tree, child, from, to)
                 }
                 Some(Some(_)) => return Err(self.error(unit, "child of the wrong level")),
-                _ => self.disk(tree, page.child(i), page.level() - 1, from, to)?,
+                _ => self.disk(tree, page.child(i), page.level() - 1, from, to),
             };
-            if below.weight != page.weight(i) {
+            let Some(below) = self.beside(below)? else {
+                continue;
+            };
+            if below.weight != page.weight(i) && self.damage.is_empty() {
                 return Err(self.error(unit, format!("weight of child {i} is wrong ({order:?})")));
             }
             sums.len += below.len;

@@ -1,22 +1,23 @@
 //! The page file as its owner sees it: checkpoints begun and finished, memory given back, figures.
 
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use super::check::PageCounts;
 use super::checkpoint::{CheckpointDone, CheckpointJob, Output, Retired, SYNC_BYTES};
 use super::meta::Meta;
 use super::page::UNIT;
 use super::pages::Shared;
+use super::presence::Watch;
 use super::space::Space;
 use super::spill::{self, SyncJob};
 use super::wipe::Wipe;
 use super::{
     Pages, Tree, TreeKind, USER_META_BYTES_MAX, Unfit, Writer, check, open, release, rewrite,
 };
-use crate::Result;
 use crate::seal::Seal;
 use crate::vfs::{File, Vfs};
+use crate::{Error, Result};
 
 /// A file may be longer than what it holds by one part in so many and so many units: checkpoints
 /// write beside what they replace.
@@ -38,7 +39,7 @@ pub(crate) struct PageFile {
     /// User meta of the one before, while that can still be opened.
     pub(super) older_user: Vec<u8>,
     /// The `Pages` ever handed out and perhaps still held, with their generation, rising.
-    pub(super) generations: Vec<(u64, Weak<Pages>)>,
+    pub(super) generations: Vec<(u64, Watch)>,
     /// Per tree: from which key on saved nodes are to be released; `None`: nothing to release.
     pub(super) release_from: Vec<(u8, Option<Vec<u8>>)>,
     /// First key of the leaf before which all was spilled.
@@ -111,8 +112,7 @@ impl PageFile {
         );
         let space = self.space.take().expect("one checkpoint at a time");
         self.used_before = space.used_units();
-        self.generations
-            .retain(|(_, pages)| pages.strong_count() > 0);
+        self.generations.retain(|(_, readers)| !readers.is_gone());
         let oldest_view = self.generations.first().expect("the writer's own").0;
         let mut freed = std::mem::take(&mut self.writer.freed);
         freed.extend(self.meta.free_list);
@@ -123,7 +123,7 @@ impl PageFile {
         let generation = self.writer.counter;
         self.writer.pages = Arc::new(Pages::new(self.shared.clone()));
         self.generations
-            .push((generation, Arc::downgrade(&self.writer.pages)));
+            .push((generation, self.writer.pages.watch()));
         CheckpointJob {
             file: self.file.clone(),
             shared: self.shared.clone(),
@@ -299,5 +299,10 @@ impl PageFile {
     /// while no checkpoint runs.
     pub(crate) fn check(&self, trees: &[&Tree]) -> Result<Vec<PageCounts>> {
         check::check(self, trees)
+    }
+
+    /// As `check`, but goes on beside what is damaged, and tells all of that.
+    pub(crate) fn survey(&self, trees: &[&Tree]) -> Result<(Vec<PageCounts>, Vec<Error>)> {
+        check::survey(self, trees)
     }
 }

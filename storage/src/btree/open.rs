@@ -184,7 +184,7 @@ fn assemble(
     let file = PageFile {
         file,
         shared: loaded.shared,
-        generations: vec![(meta.generation, Arc::downgrade(&pages))],
+        generations: vec![(meta.generation, pages.watch())],
         writer: Writer {
             pages,
             counter: meta.generation,

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::node::Node;
 use super::page::{Page, PageRef, UNIT, validate};
+use super::presence::{Present, Verified, Watch};
 use super::sealed::{self, Sealing};
 use super::tree::TreeKind;
 use crate::seal::Seal;
@@ -29,6 +30,7 @@ const WINDOWS: usize = 18;
 #[derive(Debug)]
 pub(crate) struct Pages {
     shared: Arc<Shared>,
+    present: Present,
 }
 
 /// What all generations share.
@@ -48,8 +50,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 struct Window {
     map: Arc<dyn Map>,
-    /// A bit per unit: the run that begins there was verified since it was written.
-    verified: Box<[AtomicU64]>,
+    verified: Verified,
 }
 
 /// The bytes of a node: where they lie, or a copy that was opened and may be shared.
@@ -146,7 +147,7 @@ impl Shared {
             let units = WINDOW_UNITS_MIN << n;
             let map = self.file.map(units * UNIT as u64);
             let map = map.map_err(Error::io("map", &self.path))?;
-            let verified = (0..units.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+            let verified = Verified::new(units);
             // Only the one checkpoint job under way calls this, after opening: never set twice.
             let _ = window.set(Window { map, verified });
         }
@@ -168,11 +169,7 @@ impl Shared {
             (start..start + units).for_each(|unit| sealing.opened.forget(unit));
         }
         for window in self.windows.iter().filter_map(OnceLock::get) {
-            for unit in start..start + units {
-                if let Some(word) = window.verified.get((unit / 64) as usize) {
-                    word.fetch_and(!(1 << (unit % 64)), Ordering::AcqRel);
-                }
-            }
+            window.verified.remove(start..start + units);
         }
     }
 
@@ -212,9 +209,7 @@ impl Shared {
             return self.of_kind(Bytes::Opened(opened), page, kind, level);
         }
         let (bytes, window) = self.run(page)?;
-        let word = &window.verified[(page.id / 64) as usize];
-        let bit = 1 << (page.id % 64);
-        let verified = word.load(Ordering::Acquire) & bit != 0;
+        let verified = window.verified.contains(page.id);
         let bytes = match &self.sealing {
             Some(sealing) if verified && sealed::is_sealed(&bytes) => {
                 self.open(sealing, page, &bytes)?
@@ -222,7 +217,7 @@ impl Shared {
             _ if verified => in_place(bytes),
             _ => {
                 let bytes = self.verify(bytes, page, kind, level)?;
-                word.fetch_or(bit, Ordering::AcqRel);
+                window.verified.insert(page.id);
                 bytes
             }
         };
@@ -287,7 +282,15 @@ fn in_place(bytes: Cow<'_, [u8]>) -> Bytes<'_> {
 
 impl Pages {
     pub(super) fn new(shared: Arc<Shared>) -> Pages {
-        Pages { shared }
+        Pages {
+            shared,
+            present: Present::new(),
+        }
+    }
+
+    /// Tells when the last of those who read through these has gone.
+    pub(super) fn watch(&self) -> Watch {
+        self.present.watch()
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {

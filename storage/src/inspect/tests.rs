@@ -2,8 +2,11 @@
 
 use std::ops::ControlFlow;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
 use super::*;
-use crate::mvcc::{KeyRange, Want};
+use crate::mvcc::{Change, Item, KeyRange, Revision, Want};
 use crate::seal::sample;
 use crate::vfs::sim::SimVfs;
 use crate::wal::Wal;
@@ -12,8 +15,11 @@ const ENTRIES: u64 = 60;
 const ENTRY: u8 = 1;
 
 /// Bits from one flipped to the next: a prime, so that all places of pages and sectors have their
-/// turn. `STELE_FLIP_STRIDE=1` flips all there are.
+/// turn. `STELE_FLIP_STRIDE=1` flips all there are, on as many threads as there are processors.
 const STRIDE: u64 = 2477;
+
+/// Bits that a thread takes at a time.
+const STRETCH: u64 = 512;
 
 /// No page of the small store is longer.
 const RUN_BYTES_MAX: u64 = 16 << 10;
@@ -26,20 +32,60 @@ fn places() -> Places {
     }
 }
 
+/// All that clients can see, as bytes: there are a million comparisons.
+#[derive(Default, PartialEq, Eq)]
+struct Seen(Vec<u8>);
+
+impl Seen {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(&bytes.len().to_be_bytes());
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn numbers(&mut self, numbers: &[i64]) {
+        for number in numbers {
+            self.0.extend_from_slice(&number.to_be_bytes());
+        }
+    }
+
+    fn item(&mut self, item: &Item<'_>) {
+        self.bytes(item.key);
+        self.bytes(item.value);
+        let revisions = [item.create_revision, item.mod_revision];
+        self.numbers(&revisions);
+        self.numbers(&[item.version, item.lease]);
+    }
+
+    fn revision(&mut self, revision: Revision) {
+        self.numbers(&[revision.main, revision.sub]);
+    }
+}
+
 /// Opens what is there as a server does, and tells all that clients can see.
-fn seen(vfs: &SimVfs) -> Result<Vec<String>> {
+fn seen(vfs: &SimVfs) -> Result<Seen> {
     let (store, _) = open(vfs)?;
-    let mut seen = Vec::new();
+    let mut seen = Seen::default();
     let root = store.root();
     root.range(KeyRange::ALL, 0, Want::Values, &mut |item| {
-        seen.push(format!("{item:?}"));
+        seen.item(&item);
         ControlFlow::Continue(())
     })?;
     root.changes(1, root.revision(), &mut |change| {
-        seen.push(format!("{change:?}"));
+        match change {
+            Change::Put { revision, item } => {
+                seen.revision(revision);
+                seen.item(&item);
+            }
+            Change::Delete { revision, key } => {
+                seen.revision(revision);
+                seen.bytes(key);
+            }
+        }
         Ok(ControlFlow::Continue(()))
     })?;
-    seen.push(format!("{:?}", root.applied()));
+    let Applied { index, term } = root.applied();
+    seen.numbers(&[root.revision(), root.compacted(), index as i64, term as i64]);
+    seen.numbers(&[root.count(KeyRange::ALL, 0)? as i64]);
     Ok(seen)
 }
 
@@ -119,36 +165,98 @@ fn tells(error: &Error, file: &Path, byte: u64) -> bool {
     }
 }
 
+/// A stretch of bits of a file, by their numbers.
+struct Stretch {
+    file: PathBuf,
+    bits: std::ops::Range<u64>,
+}
+
+#[derive(Default)]
+struct Tally {
+    flips: AtomicU64,
+    noticed: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Tally {
+    fn add(counter: &AtomicU64, one: bool) {
+        counter.fetch_add(u64::from(one), Ordering::Relaxed);
+    }
+
+    fn read(&self) -> [u64; 3] {
+        [&self.flips, &self.noticed, &self.refused].map(|counter| counter.load(Ordering::Relaxed))
+    }
+}
+
+/// A disk with one small store on it, and what may become of it.
+struct Flipped {
+    whole: SimVfs,
+    sealed: bool,
+    expected: Seen,
+    tally: Tally,
+}
+
+impl Flipped {
+    fn flip(&self, file: &Path, bit: u64) {
+        let place = format!("bit {bit} of {}", file.display());
+        let rotten = self.whole.process_killed();
+        rotten.flip(file, bit);
+        let damage = inspected(&rotten, self.sealed).damage;
+        Tally::add(&self.tally.flips, true);
+        Tally::add(&self.tally.noticed, !damage.is_empty());
+        for error in &damage {
+            assert!(tells(error, file, bit / 8), "{place}: {error}");
+        }
+        // The inspector has changed nothing: the same disk is opened.
+        match seen(&rotten) {
+            Ok(seen) => assert!(seen == self.expected, "{place}: other data"),
+            Err(error) => {
+                Tally::add(&self.tally.refused, true);
+                assert!(tells(&error, file, bit / 8), "{place}: {error}");
+                assert!(!damage.is_empty(), "{place}: the inspector missed {error}");
+            }
+        }
+    }
+}
+
 fn flip_everywhere(sealed: bool) {
     let stride = std::env::var("STELE_FLIP_STRIDE");
     let stride = stride.map_or(STRIDE, |text| text.parse().expect("a number"));
     let whole = small_store(sealed);
-    let expected = seen(&whole.process_killed()).unwrap();
     let found = inspected(&whole, sealed);
     assert!(found.is_whole(), "{:?}", found.damage);
-    let (mut flips, mut refused, mut noticed) = (0u64, 0, 0);
-    for file in files(&whole) {
-        let bits = whole.contents(&file).unwrap().len() as u64 * 8;
-        for bit in (0..bits).step_by(stride as usize) {
-            let rotten = whole.process_killed();
-            rotten.flip(&file, bit);
-            let place = format!("bit {bit} of {}", file.display());
-            flips += 1;
-            let damage = inspected(&rotten, sealed).damage;
-            noticed += u64::from(!damage.is_empty());
-            for error in &damage {
-                assert!(tells(error, &file, bit / 8), "{place}: {error}");
-            }
-            match seen(&rotten) {
-                Ok(seen) => assert!(seen == expected, "{place}: other data"),
-                Err(error) => {
-                    refused += 1;
-                    assert!(tells(&error, &file, bit / 8), "{place}: {error}");
-                    assert!(!damage.is_empty(), "{place}: the inspector missed {error}");
+    let flipped = Flipped {
+        expected: seen(&whole.process_killed()).unwrap(),
+        sealed,
+        tally: Tally::default(),
+        whole,
+    };
+    let stretches: Vec<Stretch> = files(&flipped.whole)
+        .into_iter()
+        .flat_map(|file| {
+            let bits = flipped.whole.contents(&file).unwrap().len() as u64 * 8;
+            let starts = (0..bits).step_by((stride * STRETCH) as usize);
+            starts.map(move |start| Stretch {
+                file: file.clone(),
+                bits: start..bits.min(start + stride * STRETCH),
+            })
+        })
+        .collect();
+    let next = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(stretch) =
+                    stretches.get(next.fetch_add(1, Ordering::Relaxed) as usize)
+                {
+                    for bit in stretch.bits.clone().step_by(stride as usize) {
+                        flipped.flip(&stretch.file, bit);
+                    }
                 }
-            }
+            });
         }
-    }
+    });
+    let [flips, noticed, refused] = flipped.tally.read();
     println!("{flips} bits flipped: {noticed} noticed, {refused} of them fatal, no wrong data");
     assert!(
         noticed > flips / 8 && refused > 0,

@@ -265,13 +265,14 @@ impl Store {
     /// Walks all pages and free lists; an error names the first thing wrong. Only while no
     /// checkpoint runs.
     pub fn check(&self) -> Result<()> {
-        self.trees_found().map(|_| ())
+        let trees = [&self.root.keys, &self.root.revisions, &self.root.side];
+        self.file.check(&trees).map(|_| ())
     }
 
-    /// As `check`; says what each tree takes.
-    pub(crate) fn trees_found(&self) -> Result<Vec<TreeFound>> {
+    /// As `check`, but goes on beside what is damaged; says what each tree takes, and all damage.
+    pub(crate) fn survey(&self) -> Result<(Vec<TreeFound>, Vec<Error>)> {
         let trees = [&self.root.keys, &self.root.revisions, &self.root.side];
-        let counts = self.file.check(&trees)?;
+        let (counts, damage) = self.file.survey(&trees)?;
         let found = trees.iter().zip(counts).zip(["keys", "revisions", "side"]);
         let found = found.map(|((tree, counts), name)| TreeFound {
             name,
@@ -280,7 +281,7 @@ impl Store {
             branches: counts.branches,
             bytes: counts.units * btree::UNIT as u64,
         });
-        Ok(found.collect())
+        Ok((found.collect(), damage))
     }
 
     /// The page file of a store in `dir`.

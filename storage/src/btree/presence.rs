@@ -1,0 +1,91 @@
+//! Which units may be rewritten, and which need not be verified again: what readers without locks
+//! and the one writer tell each other about pages. Knows neither pages nor files.
+//!
+//! A generation of readers holds one [`Present`], the writer its [`Watch`]. Once that says *gone*,
+//! everything those readers did happened before: they read nothing any more, and marked nothing as
+//! verified that the writer does not see and forget. A count of references, as `Weak` tells it,
+//! would not do: it is read without any order.
+
+#[cfg(all(test, loom))]
+mod loom;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+
+/// Lives as long as somebody may read.
+#[derive(Debug)]
+pub(super) struct Present(Arc<AtomicBool>);
+
+/// The writer's side of a [`Present`].
+#[derive(Debug)]
+pub(super) struct Watch(Arc<AtomicBool>);
+
+impl Present {
+    pub(super) fn new() -> Present {
+        Present(Arc::new(AtomicBool::new(true)))
+    }
+
+    pub(super) fn watch(&self) -> Watch {
+        Watch(self.0.clone())
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        // Whoever drops the last reference to what holds this has seen what all others did; with
+        // this store it is handed on to who sees it.
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl Watch {
+    pub(super) fn is_gone(&self) -> bool {
+        !self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A bit per unit: the run that begins there was verified since it was written.
+pub(super) struct Verified(Box<[AtomicU64]>);
+
+impl Verified {
+    pub(super) fn new(units: u64) -> Verified {
+        Verified((0..units.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, unit: u64) -> bool {
+        let (word, bit) = self.place(unit);
+        // Whoever set the bit read the same bytes; there is nothing else to see.
+        word.load(Ordering::Acquire) & bit != 0
+    }
+
+    #[inline]
+    pub(super) fn insert(&self, unit: u64) {
+        let (word, bit) = self.place(unit);
+        word.fetch_or(bit, Ordering::AcqRel);
+    }
+
+    /// Before the units are rewritten, with none of their readers left. Some may lie outside.
+    pub(super) fn remove(&self, units: Range<u64>) {
+        for unit in units {
+            if unit / 64 < self.0.len() as u64 {
+                let (word, bit) = self.place(unit);
+                word.fetch_and(!bit, Ordering::AcqRel);
+            }
+        }
+    }
+
+    #[inline]
+    fn place(&self, unit: u64) -> (&AtomicU64, u64) {
+        (&self.0[(unit / 64) as usize], 1 << (unit % 64))
+    }
+}
+
+impl fmt::Debug for Verified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Verified(of {} units)", self.0.len() * 64)
+    }
+}
