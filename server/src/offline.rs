@@ -14,12 +14,14 @@ use raft::Position;
 use raft::durable::LogWriter;
 use sha2::{Digest, Sha256};
 use storage::mvcc::Applied;
+use storage::seal::{KeyFile, Seal};
 use storage::vfs::os::OsVfs;
 use storage::vfs::{File, Open, Vfs};
 use utl::{Engine, Import, Restore};
 
 use crate::config::{self, Config};
 use crate::data_dir;
+use crate::keys::KeySource;
 use crate::snapshot::load::{FileSource, Plan, load};
 
 /// The digest behind a snapshot.
@@ -46,13 +48,14 @@ impl Engine for Offline {
 
 fn restore(vfs: Arc<dyn Vfs>, plan: &Restore) -> Result<(), String> {
     let config = founding_config(plan)?;
+    let keys = read_keys(plan.encryption_key_file.as_deref())?;
     refuse_used(&*vfs, &config.data_dir)?;
     let file = open(&*vfs, &plan.snapshot)?;
     verify(&*file, &plan.snapshot, plan.skip_hash_check)?;
     let database = Database::open(FileSource(file)).map_err(|e| named(&plan.snapshot, e))?;
 
     let founding = data_dir::Founding::of(&config);
-    let place = Place::create(Arc::clone(&vfs), &config.data_dir)?;
+    let place = Place::create(Arc::clone(&vfs), &config.data_dir, keys.as_ref())?;
     let bump_revision = i64::try_from(plan.bump_revision).map_err(text)?;
     let loading = Plan {
         members: Some(founding.members.clone()),
@@ -61,14 +64,13 @@ fn restore(vfs: Arc<dyn Vfs>, plan: &Restore) -> Result<(), String> {
             term: data_dir::FOUNDING_TERM,
         }),
         bump_revision,
-        options: Default::default(),
+        options: place.store_options(),
     };
     let loaded = load(Arc::clone(&vfs), &place.store(), &database, &loading);
     let incoming = loaded.map_err(|error| named(&plan.snapshot, error))?;
     drop(incoming.install().map_err(text)?);
 
-    let options = raft::durable::Options::default();
-    let opened = LogWriter::open(vfs, &place.log(), Position::default(), options);
+    let opened = LogWriter::open(vfs, &place.log(), Position::default(), place.log_options());
     let (mut log, _) = opened.map_err(text)?;
     founding.write(&mut log).map_err(text)?;
     drop(log);
@@ -167,13 +169,16 @@ fn verify(file: &dyn File, path: &Path, skip: bool) -> Result<(), String> {
 struct Place {
     vfs: Arc<dyn Vfs>,
     data_dir: PathBuf,
+    seal: Option<Arc<Seal>>,
 }
 
 impl Place {
-    fn create(vfs: Arc<dyn Vfs>, data_dir: &Path) -> Result<Place, String> {
-        let place = Place {
+    /// Sealed under the first of `keys`, if there are any.
+    fn create(vfs: Arc<dyn Vfs>, data_dir: &Path, keys: Option<&KeyFile>) -> Result<Place, String> {
+        let mut place = Place {
             vfs,
             data_dir: data_dir.to_owned(),
+            seal: None,
         };
         if place.vfs.exists(&place.unfinished()).map_err(text)? {
             return Err(format!(
@@ -184,6 +189,8 @@ impl Place {
         for dir in [place.store(), place.log()] {
             place.vfs.create_dir_all(&dir).map_err(text)?;
         }
+        let ring = place.unfinished().join("keys");
+        place.seal = Seal::open(Arc::clone(&place.vfs), &ring, keys, true).map_err(text)?;
         Ok(place)
     }
 
@@ -199,11 +206,28 @@ impl Place {
         self.unfinished().join("log")
     }
 
+    fn store_options(&self) -> storage::mvcc::Options {
+        let seal = self.seal.clone();
+        storage::mvcc::Options { seal }
+    }
+
+    fn log_options(&self) -> raft::durable::Options {
+        raft::durable::Options {
+            seal: self.seal.clone(),
+            ..Default::default()
+        }
+    }
+
     fn finish(self) -> Result<(), String> {
         let member = self.data_dir.join("member");
         self.vfs.rename(&self.unfinished(), &member).map_err(text)?;
         self.vfs.sync_dir(&self.data_dir).map_err(text)
     }
+}
+
+fn read_keys(path: Option<&Path>) -> Result<Option<KeyFile>, String> {
+    let source = path.map(|path| KeySource::File(path.to_owned()));
+    source.map(|source| source.read()).transpose()
 }
 
 fn text(error: impl fmt::Display) -> String {

@@ -20,23 +20,26 @@
 //! *position*, which is the nonce.
 //!
 //! 1. **Within a scope no position comes twice.** What one checkpoint writes, or one
-//!    spill between checkpoints, is a scope: its position is the first unit of a run, and the runs
+//!    spill between checkpoints, is a scope (`btree::checkpoint::Output` draws its salt with the
+//!    first page and is dropped with the job): its position is the first unit of a run, and the runs
 //!    are disjoint because nothing allocated by it is free again before the checkpoint after the
-//!    next. One
+//!    next (`btree::space`). One
 //!    stretch of a log segment is a scope: its position is the place in the segment's stream, which
 //!    only grows while the scope lives; a record is sealed once, when it is appended, and a later
 //!    write of the same sector repeats the sealed bytes. A wrapped data key is a scope of its own
-//!    with one position.
+//!    with one position. So is a scratch file (`scratch`), under a key that is drawn for it and
+//!    kept in memory alone: its position is the number of a block, each sealed once, in order.
 //! 2. **A scope never outlives its process**, nor the checkpoint or segment it is for. Recovery that
 //!    cuts a torn record and goes on at its place in the stream first begins a new scope, so the
 //!    lost record and the one in its place have different subkeys. The next try of a checkpoint
-//!    that power interrupted draws a new salt.
+//!    that power interrupted draws a new salt. A write that failed is never tried again: the
+//!    process ends.
 //! 3. **Nothing has to be remembered for that.** There is no counter on disk that a crash could
 //!    lose or an old copy of the directory could turn back. Two servers started from copies of one
 //!    directory have the same data keys and different salts.
 //! 4. **Salts differ**: of n scopes under one data key any two share one with probability below
-//!    n²/2^129. A scope per second for a century (2^32 of them): below 2^-65. Even then the same
-//!    position would have to be written in both. The purpose is part of the derivation, so a page
+//!    n²/2^129. A hundred scopes per second for a century (2^39 of them, spills included): below
+//!    2^-51. Even then the same position would have to be written in both. The purpose is part of the derivation, so a page
 //!    and a record cannot meet at all.
 //!
 //! What this asks for: that the operating system's random numbers do not repeat, and that the memory
@@ -60,6 +63,7 @@ mod keyring;
 pub(crate) mod opened;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod sample;
+mod scratch;
 #[cfg(test)]
 mod tests;
 
@@ -76,6 +80,7 @@ use cipher::Key;
 pub(crate) use cipher::{Purpose, SALT_BYTES, Salt, Subkey, TAG_BYTES};
 pub use key_file::KeyFile;
 use keyring::{Entry, Keyring};
+pub use scratch::{Scratch, ScratchWriter};
 
 /// The key id of what is not sealed.
 pub const CLEAR: u32 = 0;

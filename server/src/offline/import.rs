@@ -23,7 +23,7 @@ use storage::mvcc::{Applied, Bucket, Store};
 use storage::vfs::{Lock, Vfs};
 use utl::Import;
 
-use super::{Place, named, open, refuse_used, text};
+use super::{Place, named, open, read_keys, refuse_used, text};
 use crate::data_dir;
 use crate::error::Error;
 use crate::request::Request;
@@ -41,14 +41,14 @@ const OLD_METHODS: [&[u8]; 5] = [b"PUT", b"POST", b"DELETE", b"QGET", b"SYNC"];
 
 pub(super) fn import(vfs: Arc<dyn Vfs>, plan: &Import) -> Result<String, String> {
     refuse_used(&*vfs, &plan.data_dir)?;
+    let keys = read_keys(plan.encryption_key_file.as_deref())?;
     let source = Source::open(&*vfs, plan)?;
-    let place = Place::create(Arc::clone(&vfs), &plan.data_dir)?;
-    let loaded = load(
-        Arc::clone(&vfs),
-        &place.store(),
-        &source.database,
-        &Plan::default(),
-    );
+    let place = Place::create(Arc::clone(&vfs), &plan.data_dir, keys.as_ref())?;
+    let loading = Plan {
+        options: place.store_options(),
+        ..Plan::default()
+    };
+    let loaded = load(Arc::clone(&vfs), &place.store(), &source.database, &loading);
     let incoming = loaded.map_err(|error| named(&source.db_path, error))?;
     let store = incoming.install().map_err(text)?;
     let taken_over = store.root().applied().index;
@@ -336,8 +336,7 @@ fn write_log(vfs: Arc<dyn Vfs>, place: &Place, log: &Log, applied: Applied) -> R
     };
     let term = log.term.max(applied.term);
     let vote = if term == log.term { log.vote } else { NOBODY };
-    let options = raft::durable::Options::default();
-    let opened = LogWriter::open(vfs, &place.log(), Position::default(), options);
+    let opened = LogWriter::open(vfs, &place.log(), Position::default(), place.log_options());
     let (mut writer, _) = opened.map_err(text)?;
     writer.set_metadata(&data_dir::encode_metadata(log.node_id, log.cluster_id));
     let first = raft::Write {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use etcd_files::bbolt::read::{self, Database, Source};
 use etcd_files::schema::{self, Alarm, Lease, RevisionKey, Row};
 use storage::mvcc::{Applied, Bucket, Change, Incoming, Item, Loader, Position, Revision};
+use storage::seal::Scratch;
 use storage::vfs::{File, Vfs};
 
 use super::side_bucket;
@@ -56,6 +57,20 @@ pub struct FileSource(pub Arc<dyn File>);
 impl Source for FileSource {
     fn len(&self) -> std::io::Result<u64> {
         self.0.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.0.read_at(buf, offset)
+    }
+}
+
+/// A database that came from elsewhere.
+#[derive(Debug)]
+pub struct ScratchSource(pub Scratch);
+
+impl Source for ScratchSource {
+    fn len(&self) -> std::io::Result<u64> {
+        Ok(self.0.len())
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> std::io::Result<()> {

@@ -11,12 +11,13 @@ use etcd_files::bbolt::read::Database;
 use etcd_files::schema;
 use raft::{Body, Message, Position};
 use storage::mvcc::{Applied, Incoming, Options, clear_incoming};
-use storage::vfs::{Open, Vfs};
+use storage::seal::ScratchWriter;
+use storage::vfs::Vfs;
 
-use super::load::{self, FileSource, Plan};
+use super::load::{self, Plan, ScratchSource};
 use super::rows;
 
-/// etcd's file while it comes: it can be read only when it is whole.
+/// etcd's file while it comes: it can be read only when it is whole. Nobody else can read it.
 const DATABASE: &str = "incoming.db";
 /// The message in front of the state is not read when it is longer: etcd's limit.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
@@ -141,24 +142,20 @@ impl Receiving {
         position: Position,
         input: &mut dyn Read,
     ) -> Result<Incoming, ReceiveError> {
-        let path = self.dir.join(DATABASE);
-        let storage = |what| {
-            let path = path.clone();
-            move |error| ReceiveError::Storage(storage::Error::io(what, &path)(error))
-        };
         clear(&*self.vfs, &self.dir).map_err(ReceiveError::Storage)?;
-        let file = self.vfs.open(&path, Open::New).map_err(storage("create"))?;
-        let (mut buffer, mut at) = (vec![0; COPY_BYTES], 0);
+        let file = ScratchWriter::create(&*self.vfs, &self.dir.join(DATABASE));
+        let mut file = file.map_err(ReceiveError::Storage)?;
+        let mut buffer = vec![0; COPY_BYTES];
         loop {
             let count = input.read(&mut buffer).map_err(ReceiveError::Input)?;
             if count == 0 {
                 break;
             }
-            let written = file.write_at(&buffer[..count], at);
-            written.map_err(storage("write"))?;
-            at += count as u64;
+            let written = file.write(&buffer[..count]);
+            written.map_err(ReceiveError::Storage)?;
         }
-        let source = Database::open(FileSource(file));
+        let file = file.finish().map_err(ReceiveError::Storage)?;
+        let source = Database::open(ScratchSource(file));
         let database = source.map_err(|error| ReceiveError::Database(error.into()))?;
         let plan = Plan {
             options: self.options.clone(),
@@ -203,7 +200,7 @@ fn read_message(input: &mut dyn Read) -> Result<Message, ReceiveError> {
 }
 
 /// etcd's file may be older than its message by entries that changed nothing in it.
-fn plan(database: &Database<FileSource>, position: Position) -> Result<Plan, ReceiveError> {
+fn plan(database: &Database<ScratchSource>, position: Position) -> Result<Plan, ReceiveError> {
     let damaged = |error: etcd_files::bbolt::read::Error| ReceiveError::Database(error.into());
     let mut index = 0;
     if let Some(meta) = database.bucket(schema::META.as_bytes()).map_err(damaged)? {

@@ -1,3 +1,4 @@
+mod receive;
 mod rows;
 
 use std::ops::ControlFlow;

@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use etcd_api::Client;
@@ -52,19 +52,36 @@ async fn count(server: &Server) -> i64 {
     answer.count
 }
 
-/// Exit code and all that is said.
-fn inspect(data: &Path, keys: &Path) -> (Option<i32>, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_stele"))
-        .args(["utl", "inspect"])
+fn utl(args: &[&str], data: &Path, keys: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stele"))
+        .arg("utl")
+        .args(args)
         .arg(data)
         .arg(format!("--encryption-key-file={}", keys.display()))
         .output()
-        .unwrap();
+        .unwrap()
+}
+
+/// Exit code and all that is said.
+fn inspect(data: &Path, keys: &Path) -> (Option<i32>, String) {
+    let output = utl(&["inspect"], data, keys);
     let text = [output.stdout, output.stderr].concat();
     (
         output.status.code(),
         String::from_utf8_lossy(&text).into_owned(),
     )
+}
+
+/// What `etcdctl snapshot save` writes.
+async fn save(server: &Server, path: &Path) {
+    let client = Client::connect(server.url()).await.unwrap();
+    let request = pb::SnapshotRequest::default();
+    let mut stream = client.maintenance().snapshot(request).await.unwrap();
+    let mut bytes = Vec::new();
+    while let Some(piece) = stream.get_mut().message().await.unwrap() {
+        bytes.extend_from_slice(&piece.blob);
+    }
+    fs::write(path, bytes).unwrap();
 }
 
 /// Files below `dir` that hold the secret.
@@ -173,4 +190,42 @@ async fn keys_are_turned_on_rotated_and_refused_and_no_file_tells_a_secret() {
     fs::write(&keys, key(2)).unwrap();
     let server = with_keys().start().unwrap();
     assert_eq!(count(&server).await, 300);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_restored_with_keys_is_sealed_before_any_server_runs_on_it() {
+    if subject::is_etcd() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let [snapshot, data, keys] = ["snapshot", "restored", "keys"].map(|name| dir.path().join(name));
+    let source = subject::launch().start().unwrap();
+    put(&source, 200).await;
+    save(&source, &snapshot).await;
+    drop(source);
+
+    fs::write(&keys, "1 abc").unwrap();
+    let file = snapshot.display().to_string();
+    let restore = ["snapshot", "restore", &file, "--data-dir"];
+    let refused = utl(&restore, &data, &keys);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(!data.exists(), "refused before anything is made");
+
+    fs::write(&keys, key(1)).unwrap();
+    let restored = utl(&restore, &data, &keys);
+    assert!(restored.status.success(), "{restored:?}");
+    assert_eq!(leaks(&data), Vec::<String>::new());
+    let (code, text) = inspect(&data, &keys);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("new data under key 1; older data perhaps under no key\n"),
+        "{text}"
+    );
+    let error = subject::launch().data_dir(&data).start().map(|_| ());
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("no keys are given"), "{error}");
+    let flag = format!("--encryption-key-file={}", keys.display());
+    let server = subject::launch().data_dir(&data).flag(flag);
+    assert_eq!(count(&server.start().unwrap()).await, 200);
+    assert_eq!(leaks(&data), Vec::<String>::new());
 }

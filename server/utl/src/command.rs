@@ -17,6 +17,8 @@ use crate::{Engine, Failure, Import, Restore};
 const ETCD_VERSION: &str = "3.7.3";
 const API_VERSION: &str = "3.7";
 
+const KEYS_FOR_NEW: &str = "The keys of encryption at rest: what is made is sealed under the first";
+
 pub(crate) fn command(program: &'static str) -> Command {
     Command::new(program)
         .no_binary_name(true)
@@ -56,10 +58,7 @@ pub(crate) fn command(program: &'static str) -> Command {
             Command::new("inspect")
                 .about("Verifies all files of a data directory of Stele not in use: 0 whole, 2 damaged")
                 .arg(files())
-                .arg(
-                    value("encryption-key-file", "")
-                        .help("The keys that the data is sealed under, if it is"),
-                ),
+                .arg(key_file("The keys that the data is sealed under, if it is")),
         )
         .subcommand(Command::new("version").about("Prints the version of etcdutl"))
 }
@@ -115,6 +114,7 @@ fn restore() -> Command {
             "Mark the latest revision after restore as the point of scheduled compaction \
              (required if --bump-revision > 0, disallowed otherwise)",
         ))
+        .arg(key_file(KEYS_FOR_NEW))
 }
 
 fn import() -> Command {
@@ -134,6 +134,7 @@ fn import() -> Command {
             "Take one member of a cluster of several over as a cluster of one; the others must \
              never run again",
         ))
+        .arg(key_file(KEYS_FOR_NEW))
 }
 
 pub(crate) fn dispatch(
@@ -170,9 +171,7 @@ pub(crate) fn dispatch(
         }
         Some(("inspect", matches)) => {
             let dir = one_file(matches, "inspect")?;
-            let keys = text(matches, "encryption-key-file");
-            let keys = (!keys.is_empty()).then(|| keys.into());
-            inspect::run(&dir, keys, out)
+            inspect::run(&dir, keys_of(matches), out)
         }
         Some(("defrag", matches)) => match text(matches, "data-dir") {
             dir if dir.is_empty() => Err(Failure::error("required flag(s) \"data-dir\" not set")),
@@ -218,6 +217,7 @@ fn restore_plan(matches: &ArgMatches) -> Result<Restore, Failure> {
         skip_hash_check: is_set(matches, "skip-hash-check"),
         bump_revision,
         mark_compacted,
+        encryption_key_file: keys_of(matches),
     })
 }
 
@@ -233,7 +233,18 @@ fn import_plan(matches: &ArgMatches) -> Result<Import, Failure> {
         etcd_wal_dir: (!wal_dir.is_empty()).then(|| wal_dir.into()),
         data_dir: data_dir.into(),
         force_new_cluster: is_set(matches, "force-new-cluster"),
+        encryption_key_file: keys_of(matches),
     })
+}
+
+/// As the server's flag of that name.
+fn key_file(help: &'static str) -> Arg {
+    value("encryption-key-file", "").help(help)
+}
+
+fn keys_of(matches: &ArgMatches) -> Option<PathBuf> {
+    let path = text(matches, "encryption-key-file");
+    (!path.is_empty()).then(|| path.into())
 }
 
 /// The files a command is about. Their number is checked by the command, in etcdutl's words.

@@ -41,6 +41,8 @@ pub struct Restore {
     /// 0: revisions stay as they are.
     pub bump_revision: u64,
     pub mark_compacted: bool,
+    /// What is made is sealed under the first key in it.
+    pub encryption_key_file: Option<PathBuf>,
 }
 
 /// `import`.
@@ -51,6 +53,8 @@ pub struct Import {
     pub data_dir: PathBuf,
     /// Take one member's data out of a cluster of several, and let the others go.
     pub force_new_cluster: bool,
+    /// As in [`Restore`].
+    pub encryption_key_file: Option<PathBuf>,
 }
 
 /// Why a command failed: the text goes behind `Error: `, the code ends the process.

@@ -21,6 +21,7 @@ pub(crate) enum Purpose {
     Page,
     Record,
     Wrapping,
+    Scratch,
 }
 
 impl Purpose {
@@ -29,6 +30,7 @@ impl Purpose {
             Purpose::Page => b"stele page 1",
             Purpose::Record => b"stele record 1",
             Purpose::Wrapping => b"stele wrapping 1",
+            Purpose::Scratch => b"stele scratch 1",
         }
     }
 }

@@ -1,0 +1,102 @@
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use raft::{Body, Message};
+use storage::mvcc::{Options, Store};
+use storage::seal::{KeyFile, Seal};
+use storage::vfs::Vfs;
+use storage::vfs::sim::SimVfs;
+
+use super::super::{Form, Receiver, describe, rows};
+use super::{DIR, sample, written};
+
+/// What is in the sample, and shall be in no file.
+const SECRETS: [&[u8]; 3] = [b"clusterVersion", b"key29", &[19; 64]];
+
+/// As it comes from another member; looks at the disk when all of it has been read.
+struct Stream<'a> {
+    bytes: &'a [u8],
+    vfs: &'a SimVfs,
+    /// Of the files found on the disk then.
+    largest: usize,
+}
+
+impl Read for Stream<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.bytes.is_empty() {
+            let disks = [self.vfs.process_killed(), self.vfs.power_cut(3)];
+            for file in disks.iter().flat_map(files) {
+                self.largest = self.largest.max(file.len());
+                assert_clear_of_secrets(&file);
+            }
+        }
+        self.bytes.read(buf)
+    }
+}
+
+fn files(vfs: &SimVfs) -> Vec<Vec<u8>> {
+    let names = vfs.list(Path::new(DIR)).unwrap();
+    let paths: Vec<PathBuf> = names.iter().map(|name| Path::new(DIR).join(name)).collect();
+    paths.iter().filter_map(|path| vfs.contents(path)).collect()
+}
+
+fn assert_clear_of_secrets(file: &[u8]) {
+    for secret in SECRETS {
+        assert!(!file.windows(secret.len()).any(|window| window == secret));
+    }
+}
+
+/// The message in front, and the state behind it.
+fn merged(store: &Store, form: Form) -> Vec<u8> {
+    let view = store.reader().view();
+    let message = Message {
+        from: 1,
+        to: 2,
+        term: 7,
+        body: Body::Snapshot(describe(&view).unwrap()),
+    };
+    let mut encoded = Vec::new();
+    raft::wire::encode_message(&message, &mut encoded);
+    let mut bytes = (encoded.len() as u64).to_be_bytes().to_vec();
+    bytes.append(&mut encoded);
+    match form {
+        Form::Database => bytes.append(&mut written(store)),
+        Form::Rows => rows::write(&view, &mut bytes).unwrap(),
+    }
+    bytes
+}
+
+#[test]
+fn what_comes_from_another_member_is_never_clear_on_the_disk_of_one_with_keys() {
+    let store = sample();
+    for form in [Form::Database, Form::Rows] {
+        let vfs = SimVfs::new(4);
+        let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+        shared.create_dir_all(Path::new(DIR)).unwrap();
+        let keys = KeyFile::parse("keys", &format!("1 {}", "5a".repeat(32))).unwrap();
+        let ring = Path::new("/data/member/keys");
+        let seal = Seal::open(Arc::clone(&shared), ring, Some(&keys), true).unwrap();
+        let receiver = Receiver::new(Arc::clone(&shared), DIR.into(), Options { seal }).unwrap();
+        let bytes = merged(&store, form);
+        let mut stream = Stream {
+            bytes: &bytes,
+            vfs: &vfs,
+            largest: 0,
+        };
+        let received = receiver.begin().unwrap().read(form, &mut stream);
+        let (_, received) = received.unwrap();
+        assert_eq!(received.applied(), store.root().applied());
+        if form == Form::Database {
+            assert!(stream.largest > bytes.len() / 2, "it was on the disk");
+        }
+        let left = files(&vfs);
+        assert!(!left.is_empty());
+        left.iter().for_each(|file| assert_clear_of_secrets(file));
+    }
+    // The search would find it.
+    let clear = written(&store);
+    for secret in SECRETS {
+        assert!(clear.windows(secret.len()).any(|window| window == secret));
+    }
+}
