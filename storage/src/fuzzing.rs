@@ -4,14 +4,21 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::mvcc::{Applied, KeyRange, Options, Store, Want};
-use crate::vfs::Vfs;
+use crate::mvcc::{Applied, Item, KeyRange, Options, Store, Want};
+use crate::vfs::os::OsVfs;
 use crate::vfs::sim::SimVfs;
+use crate::vfs::{Open, Vfs};
 
 /// Bytes as a program of edits, checkpoints, views and restarts on three trees and as many maps.
 pub fn btree_model(program: &[u8]) {
     // A program that ends within an operation is one all the same.
     let _ = crate::btree::tests::model::agree(&mut arbitrary::Unstructured::new(program));
+}
+
+/// As `btree_model`, on a disk that fails at some call or has too little room: what is left is one
+/// of the last two checkpoints, whole, and the program runs on from there.
+pub fn btree_faults(program: &[u8]) {
+    crate::btree::tests::faults::survive(program);
 }
 
 /// Bytes as a program of writes, compactions, checkpoints and restarts against the multi-version
@@ -32,7 +39,8 @@ pub fn wal_recover(data: &[u8]) {
 }
 
 /// Bytes as damage to a page file: triples of a position (2 bytes) and what to turn over there.
-/// Opening, checking and reading what is left may fail, never panic or run for ever.
+/// Opening, checking and reading what is left may fail, never panic or run for ever. Every other
+/// input is laid down as a real file and read through a real mapping, which then grows.
 pub fn page_decode(data: &[u8]) {
     static WHOLE: OnceLock<Vec<u8>> = OnceLock::new();
     let dir = Path::new("/store");
@@ -44,20 +52,61 @@ pub fn page_decode(data: &[u8]) {
         let at = usize::from(u16::from_le_bytes([damage[0], damage[1]])) * 7 % bytes.len();
         bytes[at] ^= damage[2];
     }
-    let vfs = SimVfs::new(2);
-    vfs.create_dir_all(dir)
-        .expect("an empty disk takes a directory");
-    vfs.install(&file, &bytes);
-    let Ok(store) = Store::open(Arc::new(vfs), dir, Options::default()) else {
+    if data.len().is_multiple_of(2) {
+        let vfs = SimVfs::new(2);
+        vfs.create_dir_all(dir)
+            .expect("an empty disk takes a directory");
+        vfs.install(&file, &bytes);
+        read_and_go_on(Arc::new(vfs), dir);
+        return;
+    }
+    let name = format!("stele-page-decode-{}", std::process::id());
+    let dir = std::env::temp_dir().join(name);
+    lay_down(&dir, &bytes).expect("room for a small file");
+    read_and_go_on(Arc::new(OsVfs), &dir);
+}
+
+fn lay_down(dir: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let path = dir.join("pages");
+    OsVfs.create_dir_all(dir)?;
+    if OsVfs.exists(&path)? {
+        OsVfs.remove(&path)?;
+    }
+    OsVfs.open(&path, Open::New)?.write_at(bytes, 0)
+}
+
+fn read_and_go_on(vfs: Arc<dyn Vfs>, dir: &Path) {
+    let Ok(mut store) = Store::open(vfs, dir, Options::default()) else {
         return;
     };
+    let read = |store: &Store| {
+        let mut each = |_: Item<'_>| ControlFlow::Continue(());
+        store
+            .root()
+            .range(KeyRange::ALL, 0, Want::Values, &mut each)
+    };
     // Damage that nothing names any more may well go unseen.
-    let _ = store.check();
-    let _ = store
-        .root()
-        .range(KeyRange::ALL, 0, Want::Values, &mut |_| {
-            ControlFlow::Continue(())
-        });
+    let checked = store.check();
+    let all = read(&store);
+    if checked.is_err() || all.is_err() {
+        return;
+    }
+    let index = store.root().applied().index + 1;
+    let mut go_on = || -> crate::Result<()> {
+        let mut write = store.write(Applied { index, term: 1 });
+        write.put(b"one", &[3; 40_000], 0)?;
+        write.put(b"two", &[4; 9_000], 0)?;
+        drop(write);
+        store.publish();
+        if let Some(job) = store.begin_checkpoint() {
+            let done = job.run()?;
+            store.finish_checkpoint(done);
+        }
+        store.publish();
+        while !store.release_step(1000) {}
+        read(&store)
+    };
+    go_on().expect("what is whole takes more");
 }
 
 fn small_page_file(dir: &Path) -> SimVfs {

@@ -14,6 +14,7 @@ use crate::{Error, Result};
 
 #[cfg(test)]
 mod crash;
+pub(crate) mod faults;
 pub(crate) mod model;
 #[cfg(test)]
 mod shape;

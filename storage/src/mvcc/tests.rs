@@ -1,3 +1,5 @@
+mod cuts;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 

@@ -3,9 +3,9 @@
 use super::*;
 
 /// Keys as they sort: for the revision order, user key and suffix apart.
-type Model = BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
+pub(super) type Model = BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
 
-fn split(kind: TreeKind, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
+pub(super) fn split(kind: TreeKind, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
     match kind.order {
         KeyOrder::Bytes => (key.to_vec(), Vec::new()),
         KeyOrder::KeyThenRevision => {
@@ -15,7 +15,7 @@ fn split(kind: TreeKind, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
     }
 }
 
-fn join(key: &(Vec<u8>, Vec<u8>)) -> Vec<u8> {
+pub(super) fn join(key: &(Vec<u8>, Vec<u8>)) -> Vec<u8> {
     [&key.0[..], &key.1[..]].concat()
 }
 
@@ -31,7 +31,7 @@ struct Run {
     clock: u64,
 }
 
-fn key(u: &mut Unstructured<'_>, kind: TreeKind) -> arbitrary::Result<Vec<u8>> {
+pub(super) fn key(u: &mut Unstructured<'_>, kind: TreeKind) -> arbitrary::Result<Vec<u8>> {
     let shape = u.int_in_range(0..=19u8)?;
     let mut key = match shape {
         0 => Vec::new(),
@@ -53,7 +53,7 @@ fn key(u: &mut Unstructured<'_>, kind: TreeKind) -> arbitrary::Result<Vec<u8>> {
     Ok(key)
 }
 
-fn value(u: &mut Unstructured<'_>) -> arbitrary::Result<Vec<u8>> {
+pub(super) fn value(u: &mut Unstructured<'_>) -> arbitrary::Result<Vec<u8>> {
     let len = match u.int_in_range(0..=30u8)? {
         0 => 0,
         1 => u.int_in_range(3000..=9000)?,
@@ -230,7 +230,7 @@ impl Run {
     }
 }
 
-fn compare(trees: &[Tree], pages: &Pages, models: &[Model]) {
+pub(super) fn compare(trees: &[Tree], pages: &Pages, models: &[Model]) {
     for (tree, model) in trees.iter().zip(models) {
         let expected: Vec<_> = model.iter().map(|(k, v)| (join(k), v.clone())).collect();
         assert!(
