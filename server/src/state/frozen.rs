@@ -1,8 +1,8 @@
 //! Data directories as earlier versions left them, kept in `server/testdata/frozen/`: each has to
-//! open, check, and hold what is written beside it in `seen.txt`.
+//! open, check, and hold what is written beside it in `seen.txt`, with the HashKV of `hashkv.txt`.
 //!
-//! A change of the format adds one (`FREEZE=NAME cargo test -p stele --lib frozen`) and leaves the
-//! others alone: from the first release on, a directory in use is opened by every later version.
+//! A change of the format adds two (`FREEZE=NAME cargo test -p stele --lib frozen`, once with a name
+//! that ends in `-sealed`: of a server with keys) and leaves the others alone: from the first release on, a directory in use is opened by every later version.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test reads and writes the samples it keeps"
@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
-use super::power::{LOG, STORE, open, seen, work};
+use super::power::{KEYS, LOG, STORE, give_keys, open, seen, work};
+use crate::hashes::Hashes;
+use crate::state::State;
 
 /// Ends while a lease lives, with entries behind the newest checkpoint and two segments of the log.
 const ENTRIES: u64 = 55;
@@ -39,6 +41,9 @@ fn frozen_data_directories_open_and_hold_what_they_held() {
             }
         }
         let what = sample.display();
+        if let Ok(ring) = fs::read(sample.join("keys")) {
+            vfs.install(Path::new(KEYS), &ring);
+        }
         let machine = open(&vfs).unwrap_or_else(|error| panic!("{what}: {error}"));
         let checked = machine.state.store.check();
         checked.unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -46,6 +51,8 @@ fn frozen_data_directories_open_and_hold_what_they_held() {
             seen(&machine.state) == written,
             "{what} holds something else"
         );
+        let hash = fs::read_to_string(sample.join("hashkv.txt")).unwrap();
+        assert_eq!(hash_kv(&machine.state), hash, "{what}");
         found += 1;
     }
     assert!(found > 0, "no samples in {}", samples.display());
@@ -54,6 +61,11 @@ fn frozen_data_directories_open_and_hold_what_they_held() {
 fn freeze(sample: &Path) {
     assert!(!sample.exists(), "samples are never written again");
     let vfs = SimVfs::new(1);
+    let is_sealed = sample.to_string_lossy().ends_with("-sealed");
+    if is_sealed {
+        vfs.create_dir_all(Path::new("/member")).unwrap();
+        give_keys(&vfs).unwrap();
+    }
     work(&vfs, ENTRIES, &mut 0).unwrap();
     let killed = vfs.process_killed();
     for dir in [LOG, STORE] {
@@ -64,9 +76,22 @@ fn freeze(sample: &Path) {
             fs::write(to.join(name), bytes).unwrap();
         }
     }
+    if is_sealed {
+        let ring = killed.contents(Path::new(KEYS)).unwrap();
+        fs::write(sample.join("keys"), ring).unwrap();
+    }
     let machine = open(&killed).unwrap();
     assert_eq!(machine.last, ENTRIES);
     fs::write(sample.join("seen.txt"), seen(&machine.state)).unwrap();
+    fs::write(sample.join("hashkv.txt"), hash_kv(&machine.state)).unwrap();
+}
+
+/// As etcd's `HashKV` answers for the newest revision.
+fn hash_kv(state: &State) -> String {
+    let root = state.store.root();
+    let revision = root.revision();
+    let hash = Hashes::default().at(root, revision).unwrap();
+    format!("revision {revision}: {}\n", hash.hash)
 }
 
 /// Where the sample keeps a directory of the server.

@@ -11,6 +11,7 @@ use pb::request_op::Request as Op;
 use raft::durable::{LogWriter, Options};
 use raft::{Entry, HardState, Position, Write};
 use storage::mvcc::{Applied, Change, Item, KeyRange, Store, Want};
+use storage::seal::{KeyFile, Seal};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
@@ -19,6 +20,8 @@ use crate::request::Request;
 
 pub(super) const LOG: &str = "/member/log";
 pub(super) const STORE: &str = "/member/store";
+/// A disk with this file on it is sealed.
+pub(super) const KEYS: &str = "/member/keys";
 pub(super) const ENTRIES: u64 = 120;
 /// Ways in which unsynced blocks survive, tried after each cut.
 pub(super) const SURVIVALS: u64 = 4;
@@ -151,16 +154,28 @@ pub(super) struct Machine {
     pub(super) last: u64,
 }
 
+/// The keys of the disk; it has some from now on.
+pub(super) fn give_keys(vfs: &SimVfs) -> storage::Result<Option<Arc<Seal>>> {
+    let keys = KeyFile::parse("keys", &format!("1 {}", "5a".repeat(32))).expect("a good file");
+    Seal::open(Arc::new(vfs.clone()), Path::new(KEYS), Some(&keys), true)
+}
+
 pub(super) fn open(vfs: &SimVfs) -> storage::Result<Machine> {
     let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
     for dir in [LOG, STORE] {
         let made = vfs.create_dir_all(Path::new(dir));
         made.map_err(storage::Error::io("create", Path::new(dir)))?;
     }
-    let store = Store::open(Arc::clone(&shared), Path::new(STORE), Default::default())?;
+    let seal = match vfs.contents(Path::new(KEYS)) {
+        Some(_) => give_keys(vfs)?,
+        None => None,
+    };
+    let options = storage::mvcc::Options { seal: seal.clone() };
+    let store = Store::open(Arc::clone(&shared), Path::new(STORE), options)?;
     let Applied { index, term } = store.root().applied();
     let options = Options {
         segment_bytes: 16 << 10,
+        seal,
         ..Options::default()
     };
     let (log, opened) = LogWriter::open(shared, Path::new(LOG), Position { term, index }, options)?;
