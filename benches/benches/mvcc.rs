@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use benches::workload::{Checksum, Keys, key, scaled, value};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use storage::mvcc::{Applied, End, KeyRange, Options, Store, View, Want};
+use storage::seal::{KeyFile, Seal};
 use storage::vfs::os::OsVfs;
 use tempfile::TempDir;
 
@@ -32,13 +33,13 @@ struct Bench {
 
 impl Bench {
     /// A store with all keys in it, in random order as far as the trees can tell.
-    fn filled() -> Bench {
+    fn filled(sealed: bool) -> Bench {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let store = Store::open(
-            Arc::new(OsVfs),
-            &dir.path().join("store"),
-            Options::default(),
-        );
+        let keys = KeyFile::parse("keys", &format!("1 {}", "5c".repeat(32))).unwrap();
+        let keys = sealed.then_some(&keys);
+        let seal = Seal::open(Arc::new(OsVfs), &dir.path().join("keys"), keys, true).unwrap();
+        let path = dir.path().join("store");
+        let store = Store::open(Arc::new(OsVfs), &path, Options { seal });
         let mut bench = Bench {
             store: store.unwrap(),
             keys: Keys::new(7, scaled(KEYS)),
@@ -82,15 +83,24 @@ impl Bench {
     }
 }
 
+/// In the clear, and under a key.
+const GROUPS: [(&str, bool); 2] = [("mvcc", false), ("mvcc sealed", true)];
+
 fn reads(c: &mut Criterion) {
-    let mut bench = Bench::filled();
+    for (name, sealed) in GROUPS {
+        reads_of(c, name, sealed);
+    }
+}
+
+fn reads_of(c: &mut Criterion, name: &str, sealed: bool) {
+    let mut bench = Bench::filled(sealed);
     let view = bench.view();
     let mut checksum = Checksum::default();
     let all = KeyRange::ALL;
     checksum.add(&view.revision().to_be_bytes());
     checksum.add(&view.count(all, 0).unwrap().to_be_bytes());
 
-    let mut group = c.benchmark_group("mvcc");
+    let mut group = c.benchmark_group(name);
     group.bench_function("get", |b| {
         b.iter(|| {
             let key = bench.keys.next_key();
@@ -126,8 +136,14 @@ fn reads(c: &mut Criterion) {
 }
 
 fn puts(c: &mut Criterion) {
-    let mut bench = Bench::filled();
-    let mut group = c.benchmark_group("mvcc");
+    for (name, sealed) in GROUPS {
+        puts_of(c, name, sealed);
+    }
+}
+
+fn puts_of(c: &mut Criterion, name: &str, sealed: bool) {
+    let mut bench = Bench::filled(sealed);
+    let mut group = c.benchmark_group(name);
     group.throughput(Throughput::Elements(BATCH));
     group.bench_function(format!("put {BATCH}, publish"), |b| {
         b.iter_custom(|iterations| {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use benches::workload::value;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use storage::seal::{KeyFile, Seal};
 use storage::vfs::os::OsVfs;
 use storage::wal::{Options, Wal};
 
@@ -22,9 +23,15 @@ struct Log {
 }
 
 impl Log {
-    fn open(dir: &Path) -> Log {
+    fn open(dir: &Path, sealed: bool) -> Log {
         let vfs = Arc::new(OsVfs);
-        let (wal, _) = Wal::open(vfs, dir, Options::default(), &mut |_| Ok(())).unwrap();
+        let keys = KeyFile::parse("keys", &format!("1 {}", "5c".repeat(32))).unwrap();
+        let keys = sealed.then_some(&keys);
+        let options = Options {
+            seal: Seal::open(vfs.clone(), &dir.join("keys"), keys, true).unwrap(),
+            ..Options::default()
+        };
+        let (wal, _) = Wal::open(vfs, &dir.join("log"), options, &mut |_| Ok(())).unwrap();
         Log {
             wal,
             index: 0,
@@ -53,9 +60,15 @@ impl Log {
 }
 
 fn append(c: &mut Criterion) {
+    for (name, sealed) in [("wal", false), ("wal sealed", true)] {
+        append_to(c, name, sealed);
+    }
+}
+
+fn append_to(c: &mut Criterion, name: &str, sealed: bool) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let mut log = Log::open(dir.path());
-    let mut group = c.benchmark_group("wal");
+    let mut log = Log::open(dir.path(), sealed);
+    let mut group = c.benchmark_group(name);
     for records in [1, 100, 1000] {
         group.throughput(Throughput::Elements(records));
         group.bench_function(format!("append {records}, write, sync"), |b| {

@@ -84,7 +84,7 @@ impl Programs {
     pub(super) fn server(&self, side: Side) -> &PathBuf {
         match side {
             Side::Etcd => &self.etcd,
-            Side::Stele => &self.stele,
+            Side::Stele | Side::Sealed => &self.stele,
             Side::Floor => &self.floor,
         }
     }
@@ -113,7 +113,7 @@ impl Options {
         };
         let stele = match &self.stele {
             Some(stele) => stele.clone(),
-            None if self.sides.contains(&Side::Stele) => build_stele()?,
+            None if self.sides.iter().any(|side| side.is_stele()) => build_stele()?,
             None => PathBuf::new(),
         };
         Ok(Programs {
@@ -176,7 +176,7 @@ pub(super) fn parse(
         part,
         big: big::plan(&matches),
         loads,
-        sides: sides.map_or_else(|| Side::ALL.to_vec(), |sides| sides.copied().collect()),
+        sides: sides.map_or_else(|| Side::DEFAULT.to_vec(), |sides| sides.copied().collect()),
         rounds: match matches.get_one::<usize>("rounds") {
             Some(&rounds) => Some(rounds.max(1)),
             None => short.then_some(1),
@@ -214,7 +214,13 @@ fn command() -> clap::Command {
         )
         .arg(number("minutes", "For parts that go by time").value_parser(value_parser!(f64)))
         .arg(list("loads", "Loads to run, by name").value_parser(load_by_name))
-        .arg(list("sides", "Sides to run: etcd, stele, floor").value_parser(side_by_name))
+        .arg(
+            list(
+                "sides",
+                "Sides to run: etcd, stele, sealed (stele with a key), floor",
+            )
+            .value_parser(side_by_name),
+        )
         .arg(number("rounds", "Rounds per load; medians count").value_parser(value_parser!(usize)))
         .arg(number("total", "Requests per load").value_parser(value_parser!(u64)))
         .arg(number("conns", "Connections per load").value_parser(value_parser!(u32)))
@@ -284,7 +290,7 @@ fn part_by_name(name: &str) -> std::result::Result<Part, String> {
 
 fn side_by_name(name: &str) -> std::result::Result<Side, String> {
     let found = Side::ALL.into_iter().find(|side| side.name() == name);
-    found.ok_or_else(|| "etcd, stele or floor".to_string())
+    found.ok_or_else(|| "etcd, stele, sealed or floor".to_string())
 }
 
 fn describe_loads() -> String {

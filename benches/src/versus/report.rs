@@ -28,6 +28,12 @@ struct Column {
     more_is_better: bool,
 }
 
+/// The rows that compare: of each column, how many times better the first is than the second.
+const RATIOS: [(&str, Side, Side); 2] = [
+    ("stele : etcd", Side::Stele, Side::Etcd),
+    ("stele : sealed", Side::Stele, Side::Sealed),
+];
+
 const MIB: f64 = 1024.0 * 1024.0;
 
 const COLUMNS: [Column; 7] = [
@@ -135,12 +141,14 @@ impl Record {
                 });
                 push_row(&mut out, load.name, side.name(), cells);
             }
-            if let (Some(etcd), Some(stele)) = (sides.get(&Side::Etcd), sides.get(&Side::Stele)) {
-                let cells = COLUMNS.iter().map(|column| ratio(column, etcd, stele));
-                push_row(&mut out, load.name, "stele : etcd", cells);
+            for (name, better, worse) in RATIOS {
+                if let (Some(worse), Some(better)) = (sides.get(&worse), sides.get(&better)) {
+                    let cells = COLUMNS.iter().map(|column| ratio(column, worse, better));
+                    push_row(&mut out, load.name, name, cells);
+                }
             }
         }
-        out.push_str("\nMedians. The last row of a load says how many times better Stele is; below 1, worse.\n");
+        out.push_str("\nMedians. A row of two sides says how many times better the first is; below 1, worse.\n");
         out
     }
 

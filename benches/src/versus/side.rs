@@ -3,7 +3,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "waits for the server's background work"
+    reason = "waits for the server's background work, and gives it keys"
 )]
 
 use std::ffi::OsString;
@@ -25,16 +25,25 @@ pub(super) const SETTLE: Duration = Duration::from_millis(400);
 pub(super) enum Side {
     Etcd,
     Stele,
+    /// Stele with a key: everything at rest is sealed.
+    Sealed,
     Floor,
 }
 
 impl Side {
-    pub(super) const ALL: [Side; 3] = [Side::Etcd, Side::Stele, Side::Floor];
+    pub(super) const ALL: [Side; 4] = [Side::Etcd, Side::Stele, Side::Sealed, Side::Floor];
+    /// Those that run when none are named.
+    pub(super) const DEFAULT: [Side; 3] = [Side::Etcd, Side::Stele, Side::Floor];
+
+    pub(super) fn is_stele(self) -> bool {
+        matches!(self, Side::Stele | Side::Sealed)
+    }
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Side::Etcd => "etcd",
             Side::Stele => "stele",
+            Side::Sealed => "sealed",
             Side::Floor => "floor",
         }
     }
@@ -68,9 +77,14 @@ pub(super) fn run(side: Side, load: &Load, programs: &Programs, options: &Option
     let mut launch = Launch::program(program).data_dir(scratch.path().join("data"));
     match side {
         Side::Etcd => {}
-        Side::Stele => {
+        Side::Stele | Side::Sealed => {
             for flag in &options.stele_flags {
                 launch = launch.flag(flag);
+            }
+            if side == Side::Sealed {
+                let keys = scratch.path().join("keys");
+                std::fs::write(&keys, format!("1 {}\n", "5c".repeat(32)))?;
+                launch = launch.flag(format!("--encryption-key-file={}", keys.display()));
             }
         }
         Side::Floor => launch = launch.flag(format!("--floor={}", options.floor_threads)),
