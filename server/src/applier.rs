@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use etcd_api::etcdserverpb as pb;
 use raft::Now;
-use storage::mvcc::{CheckpointJob, Reader, Resealing, SyncJob, View};
+use storage::mvcc::{Attempt, CheckpointJob, Reader, Resealing, SyncJob, View};
 
 use crate::error::Error;
 use crate::event::{
@@ -56,6 +56,11 @@ impl Default for Pace {
 /// How long the removal of compacted rows waits before it looks again whether the hub has read
 /// them; usually it has within some microseconds.
 const HUB_PATIENCE: Now = Now::from_millis(1);
+/// While space on the disk is low, so many bytes of log, or of changed pages, start a checkpoint: each
+/// gives files of the log back, and fits into what the store has set aside.
+const BYTES_TO_CHECKPOINT_WHEN_LOW: u64 = 1 << 20;
+/// Each row may change a page of its own.
+const COMPACT_STEP_ROWS_WHEN_LOW: usize = 16;
 /// Revokes of expired leases under way: what a client asks meanwhile waits for no more of them.
 const REVOKES_UNDER_WAY: usize = 500;
 /// Lease checkpoints per entry.
@@ -77,6 +82,10 @@ pub struct Applier {
     /// Committed entries that wait for memory; see [`Pace::dirty_bytes_max`].
     backlog: VecDeque<Committed>,
     checkpoint_running: bool,
+    /// The one that is under way waits for space on the disk.
+    waiting_checkpoint: Option<CheckpointJob>,
+    /// Space on the disk is low.
+    space_is_low: bool,
     log_bytes: u64,
     /// Due since the start.
     sync: Option<SyncJob>,
@@ -176,6 +185,8 @@ impl Applier {
             pace: Pace::default(),
             backlog: VecDeque::new(),
             checkpoint_running: false,
+            waiting_checkpoint: None,
+            space_is_low: false,
             log_bytes: 0,
             sync: None,
             compacting: true, // One that a crash interrupted goes on.
@@ -197,6 +208,16 @@ impl Applier {
 
     pub fn set_pace(&mut self, pace: Pace) {
         self.pace = pace;
+    }
+
+    /// Whether space on the disk is low, or a checkpoint waits for some.
+    pub fn is_short(&self) -> bool {
+        let waits = self.waiting_checkpoint.is_some();
+        self.space_is_low || waits || self.state.store.stats().is_short
+    }
+
+    pub fn has_space_alarm(&self, member: u64) -> bool {
+        self.state.has_space_alarm(member)
     }
 
     pub fn stats(&self) -> storage::mvcc::Stats {
@@ -236,10 +257,22 @@ impl Applier {
             match event {
                 ApplyEvent::Committed(entries) => self.backlog.extend(entries),
                 ApplyEvent::Lease(call, slot) => self.answer_lease(now, call, slot, effects),
-                ApplyEvent::CheckpointDone(done) => {
-                    self.checkpoint_running = false;
-                    let needed_from = self.state.store.finish_checkpoint((*done)?);
-                    effects.drop_log_before = Some(needed_from + 1);
+                ApplyEvent::CheckpointRan(attempt) => match (*attempt)? {
+                    Attempt::Done(done) => {
+                        self.checkpoint_running = false;
+                        let needed_from = self.state.store.finish_checkpoint(*done);
+                        effects.drop_log_before = Some(needed_from + 1);
+                    }
+                    Attempt::Full(job, _) => {
+                        self.state.store.ran_out();
+                        self.waiting_checkpoint = Some(*job);
+                    }
+                },
+                ApplyEvent::Space { low } => {
+                    self.space_is_low = low;
+                    self.state.store.reserve(true)?;
+                    let waiting = self.waiting_checkpoint.take();
+                    effects.checkpoint = waiting.or(effects.checkpoint.take());
                 }
                 ApplyEvent::Reads { index, slots } => self.waiting_reads.push((index, slots)),
                 ApplyEvent::Leading(leading) => {
@@ -269,6 +302,7 @@ impl Applier {
         }
         let sync = self.state.store.spill()?.or(self.sync.take());
         effects.sync = sync.or(effects.sync.take());
+        self.state.store.reserve(false)?;
         self.state.store.publish();
         let revision = self.state.store.root().revision();
         if revision != revision_before {
@@ -299,6 +333,9 @@ impl Applier {
     /// Goes on with the state that came in place of ours. It is durable, and in its place when
     /// this returns; entries before it are part of it.
     fn install(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
+        if self.installing.is_some() && self.waiting_checkpoint.take().is_some() {
+            self.checkpoint_running = false;
+        }
         // A checkpoint under way is of the file that will be gone.
         let Some(received) = self.installing.take_if(|_| !self.checkpoint_running) else {
             return Ok(());
@@ -593,7 +630,11 @@ impl Applier {
         if self.is_ahead_of_hub() || self.holds_too_much() {
             return Ok(());
         }
-        let progress = self.state.store.compact_step(self.pace.compact_step_rows)?;
+        let rows = match self.is_short() {
+            true => self.pace.compact_step_rows.min(COMPACT_STEP_ROWS_WHEN_LOW),
+            false => self.pace.compact_step_rows,
+        };
+        let progress = self.state.store.compact_step(rows)?;
         if self.compacting_since.is_some() {
             effects.counts.compacted_rows = Some(progress.removed);
         }
@@ -621,26 +662,40 @@ impl Applier {
     /// checkpoint can save, waits for the one under way.
     fn holds_too_much(&self) -> bool {
         let dirty = self.state.store.stats().dirty_bytes;
-        self.checkpoint_running && dirty >= self.pace.dirty_bytes_to_checkpoint * 5 / 4
+        let most = self.unless_low(self.pace.dirty_bytes_to_checkpoint);
+        self.checkpoint_running && self.waiting_checkpoint.is_none() && dirty >= most * 5 / 4
     }
 
     fn stalled(&self) -> bool {
         self.checkpoint_running && self.state.store.stats().dirty_bytes >= self.pace.dirty_bytes_max
     }
 
+    fn unless_low(&self, usual: u64) -> u64 {
+        match self.is_short() {
+            true => usual.min(BYTES_TO_CHECKPOINT_WHEN_LOW),
+            false => usual,
+        }
+    }
+
     fn checkpoint(&mut self, wanted: bool, effects: &mut ApplyEffects) {
         if self.checkpoint_running {
+            // One that waits for space has that much longer: the log has it all.
+            effects.stopped = self.stopping && self.waiting_checkpoint.is_some();
             return;
         }
         let due = self.stopping
             || self.resealer.takes_checkpoint()
             || wanted
-            || self.log_bytes >= self.pace.log_bytes_to_checkpoint
-            || self.state.store.stats().dirty_bytes >= self.pace.dirty_bytes_to_checkpoint;
+            || self.log_bytes >= self.unless_low(self.pace.log_bytes_to_checkpoint)
+            || self.state.store.stats().dirty_bytes
+                >= self.unless_low(self.pace.dirty_bytes_to_checkpoint);
         if due {
             effects.checkpoint = self.state.store.begin_checkpoint();
             self.checkpoint_running = effects.checkpoint.is_some();
-            self.log_bytes = 0;
+            // There may be no space for it yet.
+            if self.checkpoint_running {
+                self.log_bytes = 0;
+            }
         }
         // The last checkpoint spares the next start the replay.
         effects.stopped = self.stopping && !self.checkpoint_running;

@@ -65,6 +65,8 @@ pub struct Config {
     pub snapshot_catchup_entries: u64,
     /// None: no limit.
     pub quota_backend_bytes: Option<u64>,
+    /// The space alarm goes by itself once there is space.
+    pub auto_disarm_nospace: bool,
     pub max_txn_ops: usize,
     pub max_request_bytes: usize,
     pub max_concurrent_streams: u32,

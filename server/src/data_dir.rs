@@ -26,6 +26,7 @@ use crate::config::{CLUSTER_VERSION, ClusterState, Config, Url};
 use crate::error::Error;
 use crate::keys::KeySource;
 use crate::replay::{self, Replayed, Threads};
+use crate::space;
 use crate::state::{self, MemberInfo, State};
 
 /// Why a server cannot start on a directory. The text says what to do about it.
@@ -90,7 +91,8 @@ impl DataDir {
 
     /// Opens `config.data_dir`. `seed` is unlike that of any other start.
     pub fn find(vfs: Arc<dyn Vfs>, config: &Config, seed: u64) -> Result<Found, Unusable> {
-        DataDir::find_with(vfs, config, log_options(config, seed), Threads::Two)
+        let options = log_options(&*vfs, config, seed);
+        DataDir::find_with(vfs, config, options, Threads::Two)
     }
 
     fn find_with(
@@ -271,11 +273,24 @@ impl Founding {
     }
 }
 
-fn log_options(config: &Config, seed: u64) -> raft::durable::Options {
+fn log_options(vfs: &dyn Vfs, config: &Config, seed: u64) -> raft::durable::Options {
+    let usual = raft::durable::Options::default();
+    // The directory may have yet to be made.
+    let mut places = config
+        .data_dir
+        .ancestors()
+        .map(|dir| match dir.as_os_str() {
+            name if name.is_empty() => Path::new("."),
+            _ => dir,
+        });
+    let disk = places.find_map(|dir| vfs.space(dir).ok());
     raft::durable::Options {
         seed,
         kept_entries: config.kept_entries(),
-        ..Default::default()
+        segment_bytes: disk.map_or(usual.segment_bytes, |disk| {
+            space::segment_bytes(disk, usual.segment_bytes)
+        }),
+        ..usual
     }
 }
 

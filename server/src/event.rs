@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
 use etcd_api::raw;
-use storage::mvcc::{CheckpointDone, View};
+use storage::mvcc::{Attempt, View};
 use tokio::sync::oneshot;
 
 use crate::error::Error;
@@ -215,7 +215,13 @@ pub struct Committed {
 pub enum ApplyEvent {
     Committed(Vec<Committed>),
     Lease(LeaseCall, ReplySlot),
-    CheckpointDone(Box<Result<CheckpointDone, storage::Error>>),
+    /// A checkpoint has come to its end, or waits for space.
+    CheckpointRan(Box<Result<Attempt, storage::Error>>),
+    /// How the disk is, every now and then while space is or was low: then all waits to be tried
+    /// again that found none.
+    Space {
+        low: bool,
+    },
     /// To be answered once the entry at `index` is applied and published.
     Reads {
         index: u64,

@@ -145,6 +145,7 @@ families! {
     defrag: Histogram = seconds(Buckets { first: 0.1, count: 13 }), "etcd_disk_backend_defrag_duration_seconds", "Time of a defragmentation.";
     defrag_inflight: Gauge = Gauge::default(), "etcd_disk_defrag_inflight", "1 while a defragmentation runs.";
     delete_total: Counter = Counter::default(), "etcd_mvcc_delete_total", "Range deletions, those in transactions included.";
+    disk_available: Gauge = Gauge::default(), "stele_disk_available_bytes", "Space on the disk of the data that this process may use.";
     encryption_key: Gauge = Gauge::default(), "stele_encryption_key_id", "Id of the key that new data is sealed under; 0: it is not.";
     encryption_left_bytes: Gauge = Gauge::default(), "stele_encryption_reseal_left_bytes", "Bytes of pages that re-sealing has not looked at.";
     encryption_resealing: Gauge = Gauge::default(), "stele_encryption_reseal_in_progress", "1 while data may be left that is sealed otherwise than new data is.";

@@ -86,6 +86,20 @@ pub struct Shared {
     pub led_since: AtomicU64,
     pub db_bytes: AtomicU64,
     pub db_bytes_in_use: AtomicU64,
+    /// This member's space alarm is raised.
+    pub nospace: AtomicBool,
+    /// It was asked for, and may be on its way.
+    pub nospace_asked: AtomicBool,
+    /// It is this member's, and not a client's who is to take it back.
+    pub nospace_own: AtomicBool,
+    /// The store could not set space aside on the disk, or a checkpoint waits for some.
+    pub store_is_short: AtomicBool,
+    /// There was no space for another file of the log.
+    pub log_is_short: AtomicBool,
+    /// What takes space is to be refused.
+    pub disk_is_low: AtomicBool,
+    /// What the largest request refused since then would have taken.
+    pub refused_bytes: AtomicU64,
 }
 
 #[derive(Clone, Debug)]
@@ -437,16 +451,28 @@ impl Node {
     }
 
     /// By etcd's reckoning of what a change takes. The first one that would not fit raises the
-    /// alarm, which from then on refuses them all where they are applied.
+    /// alarm, which from then on refuses them all where they are applied. The quota is for what is
+    /// in use: what compactions have freed in the file is room, and needs no defragmentation.
     fn check_space(&self, request: &Request) -> Result<(), Error> {
-        let quota = self.0.limits.quota_bytes;
+        let (quota, shared) = (self.0.limits.quota_bytes, &self.0.shared);
         let needed = state::space_needed(request);
-        if quota == 0 || needed == 0 {
+        if needed == 0 {
             return Ok(());
         }
-        if self.0.shared.db_bytes.load(Ordering::Relaxed) + needed < quota {
+        let in_use = shared.db_bytes_in_use.load(Ordering::Relaxed);
+        let fits = quota == 0 || in_use + needed < quota;
+        let is_low = shared.disk_is_low.load(Ordering::Acquire)
+            || shared.store_is_short.load(Ordering::Relaxed);
+        if fits && !is_low {
             return Ok(());
         }
+        shared.refused_bytes.fetch_max(needed, Ordering::Relaxed);
+        // Once: each would take space in the log.
+        let is_raised = shared.nospace.load(Ordering::Acquire);
+        if is_raised || shared.nospace_asked.swap(true, Ordering::AcqRel) {
+            return Err(Error::NoSpace);
+        }
+        shared.nospace_own.store(true, Ordering::Relaxed);
         let alarm = Request::Alarm(pb::AlarmRequest {
             action: pb::alarm_request::AlarmAction::Activate as i32,
             member_id: self.0.identity.member_id,

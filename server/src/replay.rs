@@ -279,6 +279,7 @@ impl Applying<'_> {
     fn keep_small(&mut self) -> Result<(), Error> {
         let store = &mut self.state.store;
         self.replayed.sync = store.spill()?.or(self.replayed.sync.take());
+        store.reserve(false)?;
         if store.stats().dirty_bytes >= DIRTY_BYTES_TO_CHECKPOINT
             && let Some(job) = store.begin_checkpoint()
         {

@@ -18,6 +18,7 @@ mod apply;
 mod deliveries;
 mod log;
 mod member;
+mod space;
 mod watch;
 
 use std::sync::Arc;
@@ -42,6 +43,7 @@ use crate::metrics::Metrics;
 use crate::node::{Identity, Inner, Limits, Node, RequestIds, Shared};
 use crate::peer::{Introduction, Peers};
 use crate::snapshot::Receiver;
+use crate::space::Guard;
 use crate::state;
 use crate::watch::{Hub, HubHandle};
 use crate::workers::Workers;
@@ -73,6 +75,7 @@ pub struct Running {
     pub peers: Peers,
     member: Sender<MemberEvent>,
     apply: Sender<ApplyEvent>,
+    space: Sender<space::Stop>,
     threads: Vec<JoinHandle<()>>,
     _lock: Box<dyn Lock>,
 }
@@ -120,6 +123,10 @@ pub fn start(
         cluster_id: data.cluster_id,
         peer_urls: texts(&config.initial_advertise_peer_urls),
     };
+    let disk = space::Disk {
+        vfs: Arc::clone(&data.vfs),
+        dir: data.store_dir.clone(),
+    };
     let receiver = Receiver::new(data.vfs, data.store_dir, store_options)?;
     let peers = Peers::start(
         introduction.clone(),
@@ -132,6 +139,10 @@ pub fn start(
     .unwrap_or_else(|error| fatal("failed to start a thread", &error));
     peers.set_members(&members, &removed);
     peers.add_remotes(&data.remotes);
+    // Whose it was is not known any more.
+    let raised = applier.has_space_alarm(data.member_id);
+    shared.nospace.store(raised, Ordering::Release);
+    shared.nospace_own.store(raised, Ordering::Release);
     let hashes = Arc::new(Hashes::default());
     let for_node = Arc::clone(&metrics);
     let request_ids = Arc::new(RequestIds::new(
@@ -162,7 +173,14 @@ pub fn start(
         raft,
         member: member_rx,
     };
-    let threads = actors.start(links);
+    let (space_tx, space_rx) = inbox();
+    let quota = config.quota_backend_bytes.unwrap_or(0);
+    let guard = Guard::new(quota, config.auto_disarm_nospace);
+    let for_space = links.clone();
+    let mut threads = actors.start(links);
+    threads.push(spawn("space", move || {
+        space::run_space(guard, disk, space_rx, for_space);
+    }));
     let node = Node::new(Inner {
         reader,
         member: member_tx.clone(),
@@ -190,6 +208,7 @@ pub fn start(
         peers,
         member: member_tx,
         apply: apply_tx,
+        space: space_tx,
         threads,
         _lock: data.lock,
     })
@@ -286,6 +305,7 @@ impl Running {
     /// proposals, then the log, then a last checkpoint. Blocks until all threads have ended.
     pub fn stop(self) {
         // A closed inbox means that its actor has ended already.
+        let _ = self.space.send(space::Stop);
         let _ = self.member.send(MemberEvent::Stop);
         let _ = self.apply.send(ApplyEvent::Stop);
         self.node.hub().stop();

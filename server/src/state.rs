@@ -173,6 +173,13 @@ impl State {
         Ok(())
     }
 
+    /// Whether this member's space alarm is raised.
+    pub fn has_space_alarm(&self, member: u64) -> bool {
+        let kind = pb::AlarmType::Nospace as i32;
+        let own = |alarm: &pb::AlarmMember| alarm.member_id == member && alarm.alarm == kind;
+        self.alarms.iter().any(own)
+    }
+
     /// Moves the applied index past an entry without effect (a new leader's first).
     pub fn skip(&mut self, applied: Applied) {
         drop(self.store.write(applied));

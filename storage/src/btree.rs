@@ -33,6 +33,7 @@ mod pages;
 mod presence;
 mod release;
 mod rewrite;
+mod room;
 mod sealed;
 mod space;
 mod spill;
@@ -40,7 +41,7 @@ mod split;
 mod tree;
 mod wipe;
 
-pub(crate) use checkpoint::{CheckpointDone, CheckpointJob, Retired};
+pub(crate) use checkpoint::{Attempt, CheckpointDone, CheckpointJob, Retired};
 pub(crate) use cursor::Cursor;
 pub(crate) use edit::Writer;
 pub(crate) use file::{Opened, PageFile, Stats};

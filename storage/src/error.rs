@@ -34,6 +34,23 @@ impl Error {
         }
     }
 
+    /// For want of space on the disk. Unless it is the log's, what failed may be tried again; a sync
+    /// never has this reason.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if crate::vfs::is_full(source))
+    }
+
+    /// What a failed sync has lost is not known, a full disk's included: it is not to be tried again.
+    pub(crate) fn unsynced(path: &Path) -> impl FnOnce(io::Error) -> Error {
+        move |source| {
+            let source = match crate::vfs::is_full(&source) {
+                true => io::Error::other(source.to_string()),
+                false => source,
+            };
+            Error::io("sync", path)(source)
+        }
+    }
+
     pub fn corrupt(path: &Path, offset: u64, what: impl Into<String>) -> Error {
         Error::Corrupt {
             path: path.to_owned(),

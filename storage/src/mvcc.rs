@@ -35,7 +35,7 @@ pub use load::{Incoming, Loader, Position, clear_incoming};
 #[cfg(any(test, fuzzing))]
 pub(crate) use model::run::{agree as agree_with_model, survive as survive_power_cut};
 pub use reseal::{Next, Resealing};
-pub use store::{CheckpointDone, CheckpointJob, Reader, Store, SyncJob, View};
+pub use store::{Attempt, CheckpointDone, CheckpointJob, Reader, Store, SyncJob, View};
 pub use view::Root;
 pub use write::Write;
 
@@ -165,6 +165,8 @@ pub struct Stats {
     pub dirty_bytes: u64,
     /// Published states older than the newest that some view still holds.
     pub views: u64,
+    /// The disk is too full to promise that everything dirty can be written.
+    pub is_short: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

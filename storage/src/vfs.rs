@@ -6,7 +6,11 @@
 //! 2. Before that, a power cut may keep any subset of the unsynced 512-byte blocks.
 //! 3. A new length is durable after `sync_data` of that file.
 //! 4. A created, renamed or removed name is durable only after `sync_dir` of its directory.
-//! 5. A failed write or sync leaves the file in an unknown state; it is never retried.
+//! 5. A failed write or sync leaves the file in an unknown state; it is never retried. The one
+//!    exception is a full disk: what a write, a growth or a reservation that answered "no space"
+//!    covered is unknown until it is written again, and everything else stands. Not so for a sync.
+//! 6. What was reserved, or written once, can be written without the disk being too full for it, on
+//!    file systems that write in place.
 
 pub mod os;
 pub mod sim;
@@ -28,6 +32,14 @@ pub enum Open {
     New,
 }
 
+/// How full a file system is, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    pub total: u64,
+    /// For this process: what is set aside for the administrator does not count.
+    pub available: u64,
+}
+
 /// A file system. Paths are as the caller gives them; `sim` keeps its own name space.
 pub trait Vfs: fmt::Debug + Send + Sync {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>>;
@@ -42,6 +54,14 @@ pub trait Vfs: fmt::Debug + Send + Sync {
     /// Takes an exclusive lock on `path` (created when missing) that is held until the value is
     /// dropped; `WouldBlock` when another process or handle holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
+    /// Of the file system that `dir` lies in.
+    fn space(&self, dir: &Path) -> io::Result<DiskSpace>;
+}
+
+/// Whether something failed for want of space on the disk, or of what the owner may use of it.
+pub fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
 /// An open file; offsets are in bytes.
@@ -56,6 +76,9 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Writes all of `buf`, growing the file when needed.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Has the disk set space aside for the bytes `from..to`. The length stays: who shortens the
+    /// file gives back what is reserved behind its end. Never shortens, whatever runs beside it.
+    fn reserve(&self, from: u64, to: u64) -> io::Result<()>;
     fn sync_data(&self) -> io::Result<()>;
     /// A read-only window on the first `len` bytes. `len` may exceed the file's length: bytes
     /// beyond its end become readable when the file has grown over them.

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::seal::{CLEAR, Purpose, Scope, Seal, TAG_BYTES};
-use crate::vfs::{File, Vfs};
+use crate::vfs::{File, Vfs, is_full};
 use crate::{Error, Result};
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzz::recover_anything;
@@ -412,7 +412,7 @@ impl Wal {
                 let source = match current.source.take() {
                     Some(spare) => spare,
                     // No helper was fast enough.
-                    None => self.spares.make(current.segment.bytes)?,
+                    None => current.make_file(&self.spares, &self.dir)?,
                 };
                 current.file = Some(self.spares.install(&source, &current.segment.path)?);
             }
@@ -531,6 +531,25 @@ impl OpenSegment {
             sealer: None,
             resumed: true,
         }
+    }
+
+    /// A file for it; on a disk that is nearly full a shorter one, with room for what is there.
+    fn make_file(&mut self, spares: &Spares, dir: &Path) -> Result<Spare> {
+        let least = sector::file_bytes(self.framer.len()).max(SEGMENT_BYTES_MIN);
+        let least = least.next_multiple_of(SEGMENT_BYTES_STEP);
+        let mut bytes = self.segment.bytes;
+        let made = loop {
+            match spares.make(bytes) {
+                Err(error) if error.is_full() && bytes > least => {
+                    bytes = (bytes / 2).next_multiple_of(SEGMENT_BYTES_STEP).max(least);
+                }
+                made => break made?,
+            }
+        };
+        let sequence = self.segment.sequence;
+        self.segment.bytes = bytes;
+        self.segment.path = Name::Segment { sequence, bytes }.path(dir);
+        Ok(made)
     }
 
     fn room(&self) -> u64 {
@@ -678,7 +697,11 @@ fn touch_ahead(file: &dyn File, path: &Path, from: u64, file_bytes: u64) -> Resu
     while at < to {
         let next = to.min((at + 1).next_multiple_of(PAGE_BYTES));
         let zeros = &ZEROS[..(next - at) as usize];
-        file.write_at(zeros, at).map_err(Error::io("write", path))?;
+        match file.write_at(zeros, at) {
+            // The record itself has its place. What comes next will tell.
+            Err(error) if is_full(&error) => return Ok(at),
+            done => done.map_err(Error::io("write", path))?,
+        }
         at = next;
     }
     Ok(to)

@@ -516,8 +516,8 @@ impl Process {
     pub(crate) fn run_job(&mut self) -> Result<bool, Fatal> {
         match self.jobs.pop_front() {
             Some(Job::Checkpoint(job)) => {
-                let done = Box::new(job.run());
-                self.to_apply.push(ApplyEvent::CheckpointDone(done));
+                let ran = Box::new(job.attempt());
+                self.to_apply.push(ApplyEvent::CheckpointRan(ran));
                 return Ok(true);
             }
             Some(Job::Sync(job)) => job.run()?,

@@ -68,6 +68,7 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
             bytes if bytes < 0 => None,
             bytes => Some(bytes as u64),
         },
+        auto_disarm_nospace: values.bool("auto-disarm-nospace"),
         max_txn_ops: whole(values, "max-txn-ops") as usize,
         max_request_bytes: whole(values, "max-request-bytes") as usize,
         max_concurrent_streams: whole(values, "max-concurrent-streams") as u32,

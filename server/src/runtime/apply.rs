@@ -11,7 +11,7 @@ use crate::event::{ApplyEvent, LogEvent, MemberEvent, Proposal};
 use crate::inbox::Inbox;
 use crate::logging::json;
 use crate::state::ChangeContext;
-use storage::mvcc::{Next, Resealing};
+use storage::mvcc::{Attempt, Next, Resealing};
 
 pub(super) fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links: Links) {
     let (mut events, mut effects) = (Vec::new(), ApplyEffects::default());
@@ -66,6 +66,22 @@ fn tell_resealing(progress: &Resealing, links: &Links) {
     }
 }
 
+/// What handlers ask before they send a change on its way.
+fn note_space(stats: &storage::mvcc::Stats, applier: &Applier, links: &Links) {
+    let shared = &links.shared;
+    shared
+        .store_is_short
+        .store(stats.is_short, Ordering::Relaxed);
+    let raised = applier.has_space_alarm(links.member_id);
+    if shared.nospace.swap(raised, Ordering::AcqRel) != raised {
+        shared.nospace_asked.store(false, Ordering::Release);
+        if !raised {
+            shared.nospace_own.store(false, Ordering::Relaxed);
+            shared.refused_bytes.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 fn carry_out(
     effects: &mut ApplyEffects,
     applier: &Applier,
@@ -81,6 +97,7 @@ fn carry_out(
         .shared
         .db_bytes_in_use
         .store(stats.in_use_bytes + stats.dirty_bytes, Ordering::Relaxed);
+    note_space(&stats, applier, links);
     if let Some(progress) = effects.resealing.take() {
         tell_resealing(&progress, links);
     }
@@ -144,9 +161,14 @@ fn carry_out(
         let metrics = Arc::clone(&links.metrics);
         spawn("checkpoint", move || {
             let began = clock.now();
-            let done = Box::new(job.run());
-            metrics.backend_commit.observe(clock.now() - began);
-            let _ = apply.send(ApplyEvent::CheckpointDone(done));
+            let ran = Box::new(job.attempt());
+            match &*ran {
+                Ok(Attempt::Full(_, error)) => {
+                    tracing::warn!(%error, "a checkpoint waits for space on the disk");
+                }
+                _ => metrics.backend_commit.observe(clock.now() - began),
+            }
+            let _ = apply.send(ApplyEvent::CheckpointRan(ran));
         });
     }
 }

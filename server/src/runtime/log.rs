@@ -1,5 +1,8 @@
 //! The thread of the log, and the way past it.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use parking_lot::Mutex;
 use raft::durable::LogWriter;
 
@@ -57,10 +60,17 @@ fn append_log(log: &mut LogWriter, write: &raft::Write, links: &Links) {
 
 /// Makes what was appended durable, and sees to the log's next file.
 fn sync_log(log: &mut LogWriter, links: &Links) {
-    if let Some(job) = log.prepare_next() {
-        spawn("log-segment", move || {
-            job.run()
-                .unwrap_or_else(|error| fatal("failed to prepare the log", &error));
+    let is_short = links.shared.log_is_short.load(Ordering::Relaxed);
+    if let Some(job) = (!is_short).then(|| log.prepare_next()).flatten() {
+        let shared = Arc::clone(&links.shared);
+        spawn("log-segment", move || match job.run() {
+            Ok(()) => {}
+            // The log does without, in what space there is.
+            Err(error) if error.is_full() => {
+                tracing::warn!(%error, "no space for another file of the log");
+                shared.log_is_short.store(true, Ordering::Relaxed);
+            }
+            Err(error) => fatal("failed to prepare the log", &error),
         });
     }
     let began = links.clock.now();
@@ -69,6 +79,12 @@ fn sync_log(log: &mut LogWriter, links: &Links) {
     links.metrics.wal_fsync.observe(links.clock.now() - began);
 }
 
-fn unwritten(error: &dyn std::fmt::Display) -> ! {
+fn unwritten(error: &storage::Error) -> ! {
+    if error.is_full() {
+        let text = format!(
+            "{error}: the disk is full. Make room there and start again: all that was acknowledged is in the log"
+        );
+        fatal("failed to write the log", &text);
+    }
     fatal("failed to write the log", error)
 }

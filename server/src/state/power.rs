@@ -10,7 +10,7 @@ use etcd_api::etcdserverpb as pb;
 use pb::request_op::Request as Op;
 use raft::durable::{LogWriter, Options};
 use raft::{Entry, HardState, Position, Write};
-use storage::mvcc::{Applied, Change, Item, KeyRange, Store, Want};
+use storage::mvcc::{Applied, Attempt, Change, CheckpointJob, Item, KeyRange, Store, Want};
 use storage::seal::{KeyFile, Seal};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
@@ -217,9 +217,21 @@ pub(super) fn work(vfs: &SimVfs, through: u64, synced: &mut u64) -> storage::Res
         let store = &mut machine.state.store;
         store.publish();
         store.compact_step(5)?;
-        if let Some(done) = job.take().map(storage::mvcc::CheckpointJob::run) {
-            let behind = store.finish_checkpoint(done?);
-            machine.log.drop_before(behind)?;
+        store.reserve(first.is_multiple_of(4))?;
+        if let Some(sync) = store.spill()? {
+            sync.run()?;
+        }
+        if let Some(attempt) = job.take().map(CheckpointJob::attempt) {
+            match attempt? {
+                Attempt::Done(done) => {
+                    let behind = store.finish_checkpoint(*done);
+                    machine.log.drop_before(behind)?;
+                }
+                Attempt::Full(waiting, _) => {
+                    store.ran_out();
+                    job = Some(*waiting);
+                }
+            }
         } else if first % 5 < 3 {
             job = store.begin_checkpoint();
         }
@@ -271,5 +283,48 @@ fn power_cut_at_any_call_of_log_and_store_loses_nothing_synced() {
         work(&image, ENTRIES, &mut synced)
             .unwrap_or_else(|error| panic!("after call {call}: {error}"));
         assert!(seen(&open(&image).unwrap().state) == without_cut[ENTRIES as usize]);
+    }
+}
+
+#[test]
+fn a_disk_full_at_any_call_of_log_and_store_loses_nothing_synced() {
+    let mut untroubled = vec![String::new()];
+    let mut reference = open(&SimVfs::new(1)).unwrap();
+    for index in 1..=ENTRIES {
+        apply(&mut reference.state, &entry(index));
+        untroubled.push(seen(&reference.state));
+    }
+    for call in 0.. {
+        let vfs = SimVfs::new(call);
+        // For one call, for some, or for good.
+        vfs.full_after(call, [1, 5, u64::MAX][call as usize % 3]);
+        let mut synced = 0;
+        if let Err(error) = work(&vfs, ENTRIES, &mut synced) {
+            assert!(error.is_full(), "call {call}: {error}");
+        }
+        let times = vfs.times_full();
+        // Killed, or without power; and with space again.
+        for image in [vfs.process_killed(), vfs.power_cut(call)] {
+            let machine = open(&image).unwrap_or_else(|error| panic!("call {call}: {error}"));
+            assert!(
+                machine.last >= synced,
+                "call {call}: {} < {synced}",
+                machine.last
+            );
+            let expected = &untroubled[machine.last as usize];
+            assert!(
+                machine.last == 0 || seen(&machine.state) == *expected,
+                "call {call}: another state"
+            );
+            let checked = machine.state.store.check();
+            checked.unwrap_or_else(|error| panic!("call {call}: {error}"));
+            drop(machine);
+            work(&image, ENTRIES, &mut 0).unwrap();
+            assert!(seen(&open(&image).unwrap().state) == untroubled[ENTRIES as usize]);
+        }
+        if times == 0 {
+            assert!(call > 200, "few calls prove little: {call}");
+            return;
+        }
     }
 }

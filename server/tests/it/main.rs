@@ -17,6 +17,7 @@ mod crash;
 mod differential;
 mod five;
 mod fleet;
+mod full_disk;
 mod inspect;
 mod join_etcd;
 mod local;

@@ -237,7 +237,7 @@ async fn gauges(server: &Server, streams: f64, watches: f64) {
 }
 
 /// Every sample by its name and labels.
-fn samples(server: &Server) -> BTreeMap<String, f64> {
+pub(crate) fn samples(server: &Server) -> BTreeMap<String, f64> {
     let (status, page) = get(server, "/metrics");
     assert_eq!(status, 200);
     page.lines()
@@ -250,7 +250,7 @@ fn samples(server: &Server) -> BTreeMap<String, f64> {
 }
 
 /// Status and body of a page.
-fn get(server: &Server, page: &str) -> (u16, String) {
+pub(crate) fn get(server: &Server, page: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", server.client_port())).unwrap();
     write!(
         stream,

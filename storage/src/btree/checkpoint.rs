@@ -5,6 +5,10 @@
 //! 2. The lists of free space get a place; all is synced.
 //! 3. Only then the meta page is written over the older of the two, and synced. A power cut before
 //!    the end of that leaves the newer one, and everything it refers to, untouched.
+//!
+//! A disk that is full ends an attempt, not the checkpoint: no meta refers to what it wrote. The same
+//! job goes on later where it stopped. Nodes that have a place keep it: their bytes are in the file
+//! or still in the job's buffer.
 
 use std::sync::Arc;
 
@@ -18,7 +22,7 @@ use super::space::Space;
 use super::tree::Tree;
 use super::wipe::Wipe;
 use crate::seal::CLEAR;
-use crate::vfs::File;
+use crate::vfs::{File, is_full};
 use crate::{Error, Result};
 
 /// Bytes written at once. Small, because the page cache keeps what a large write brought in one
@@ -47,6 +51,18 @@ pub(crate) struct CheckpointJob {
     pub(super) wipe: Option<Wipe>,
     /// Leftovers of the last checkpoint, to be dropped here.
     pub(super) retired: Option<Retired>,
+    pub(super) out: Output,
+    /// What earlier attempts have come to: space is settled, the lists have a place.
+    pub(super) settled: bool,
+    pub(super) list: Option<PageRef>,
+}
+
+/// What came of running a checkpoint.
+#[derive(Debug)]
+pub(crate) enum Attempt {
+    Done(Box<CheckpointDone>),
+    /// The disk is full, as the error says: to be run again when it is not.
+    Full(Box<CheckpointJob>, Error),
 }
 
 /// Proof that a checkpoint is durable.
@@ -57,6 +73,8 @@ pub(crate) struct CheckpointDone {
     pub(super) trees: Vec<Tree>,
     pub(super) written: u64,
     pub(super) wipe: Option<Wipe>,
+    /// The file was shortened: nothing is reserved behind its end any more.
+    pub(super) was_cut: bool,
 }
 
 /// Memory that a checkpoint made superfluous; dropping it may take milliseconds.
@@ -73,57 +91,101 @@ impl CheckpointDone {
 }
 
 impl CheckpointJob {
-    /// Writes and syncs. An error is final: the page file must be opened again.
-    pub(crate) fn run(mut self) -> Result<CheckpointDone> {
+    /// Writes and syncs. An error is final, a full disk's included: the page file must be opened
+    /// again.
+    pub(crate) fn run(self) -> Result<CheckpointDone> {
+        match self.attempt()? {
+            Attempt::Done(done) => Ok(*done),
+            Attempt::Full(_, error) => Err(error),
+        }
+    }
+
+    /// Writes and syncs, as far as there is space. An error is final.
+    pub(crate) fn attempt(mut self) -> Result<Attempt> {
         drop(self.retired.take());
-        self.space
-            .settle(self.generation, &self.freed, self.oldest_view);
-        let mut out = Output::new(self.file.clone(), self.shared.clone());
+        match self.write() {
+            Ok(meta) => Ok(Attempt::Done(Box::new(self.end(meta)?))),
+            Err(error) if error.is_full() => Ok(Attempt::Full(Box::new(self), error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// May be called again after it failed for want of space.
+    fn write(&mut self) -> Result<Meta> {
+        if !self.settled {
+            self.space
+                .settle(self.generation, &self.freed, self.oldest_view);
+            self.settled = true;
+        }
+        let (space, out) = (&mut self.space, &mut self.out);
         let mut roots = Vec::with_capacity(self.trees.len());
         for tree in &self.trees {
-            roots.push(save_root(tree, &mut self.space, &mut out)?);
+            roots.push(save_root(tree, space, out)?);
         }
-        let (start, bytes) = self.space.save();
-        let list = out.put(start, &bytes)?;
+        let list = match self.list {
+            Some(list) => list,
+            // Nothing is allocated after this: the lists stay right through all attempts.
+            None => *self.list.insert(save_lists(space, out)?),
+        };
         out.flush()?;
-        if let Some(wipe) = &mut self.wipe {
-            out.wipe(wipe, &self.space)?;
+        if let Some(mut wipe) = self.wipe {
+            out.wipe(&mut wipe, space)?;
+            self.wipe = Some(wipe);
         }
         out.sync()?;
-        self.shared.map_through(self.space.units())?;
+        self.shared.map_through(space.units())?;
         let meta = Meta {
             generation: self.generation,
-            units: self.space.units(),
+            units: space.units(),
             free_list: Some(list),
             key: self.shared.sealing().map_or(CLEAR, |s| s.seal.active()),
             roots,
-            user: self.user,
+            user: self.user.clone(),
         };
         // Everything that the meta names is durable: it may take effect.
         out.write_at(&meta.encode(), Meta::offset(self.generation))?;
         out.sync()?;
-        truncate(&*self.file, &self.shared, meta.units.max(self.units_before))?;
+        Ok(meta)
+    }
+
+    fn end(self, meta: Meta) -> Result<CheckpointDone> {
+        let units = meta.units.max(self.units_before);
+        let was_cut = truncate(&*self.file, &self.shared, units)?;
         Ok(CheckpointDone {
             meta,
             space: self.space,
             trees: self.trees,
-            written: out.written,
+            written: self.out.written,
             wipe: self.wipe,
+            was_cut,
         })
     }
 }
 
 /// Gives the end of the file back that neither of the two metas counts in.
-fn truncate(file: &dyn File, shared: &Shared, units: u64) -> Result<()> {
+fn truncate(file: &dyn File, shared: &Shared, units: u64) -> Result<bool> {
     let needed = units * UNIT as u64;
     let len = file
         .len()
         .map_err(Error::io("read the length of", shared.path()))?;
-    if len > needed {
-        file.set_len(needed)
-            .map_err(Error::io("truncate", shared.path()))?;
+    if len <= needed {
+        return Ok(false);
     }
-    Ok(())
+    match file.set_len(needed) {
+        // Some file systems need space to give space back. The next checkpoint tries again.
+        Err(error) if is_full(&error) => {}
+        done => done.map_err(Error::io("truncate", shared.path()))?,
+    }
+    Ok(true)
+}
+
+fn save_lists(space: &mut Space, out: &mut Output) -> Result<PageRef> {
+    let (start, bytes) = space.save();
+    let put = out.put(start, &bytes);
+    if put.is_err() {
+        space.give_back(start, (bytes.len() / UNIT) as u32);
+    }
+    put
 }
 
 fn save_root(tree: &Tree, space: &mut Space, out: &mut Output) -> Result<Root> {
@@ -159,7 +221,11 @@ pub(super) fn save(node: &Node, space: &mut Space, out: &mut Output) -> Result<P
     }
     let bytes = patched.as_ref().unwrap_or(&node.image).bytes();
     let start = space.allocate((tight / UNIT) as u32);
-    let page = out.put_node(start, bytes)?;
+    let put = out.put_node(start, bytes);
+    if put.is_err() {
+        space.give_back(start, (tight / UNIT) as u32);
+    }
+    let page = put?;
     assert!(node.saved.set(page).is_ok(), "one checkpoint at a time");
     Ok(page)
 }
@@ -207,6 +273,10 @@ impl Output {
         sealer.seal(start, &mut sealed);
         let page = self.put(start, &sealed);
         self.sealed = sealed;
+        if page.is_err() {
+            // The unit may be given to another node, and no scope seals a unit twice.
+            self.sealer = None;
+        }
         page
     }
 
@@ -256,11 +326,13 @@ impl Output {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let mut buffer = std::mem::take(&mut self.buffer);
+        // Kept when it cannot be written now: nodes count on it.
+        let buffer = std::mem::take(&mut self.buffer);
         let written = self.write_at(&buffer, self.start * UNIT as u64);
-        buffer.clear();
         self.buffer = buffer;
-        written
+        written?;
+        self.buffer.clear();
+        Ok(())
     }
 
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
@@ -280,6 +352,6 @@ impl Output {
         self.unsynced = 0;
         self.file
             .sync_data()
-            .map_err(Error::io("sync", self.shared.path()))
+            .map_err(Error::unsynced(self.shared.path()))
     }
 }

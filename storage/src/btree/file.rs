@@ -9,6 +9,7 @@ use super::meta::Meta;
 use super::page::UNIT;
 use super::pages::Shared;
 use super::presence::Watch;
+use super::room::Room;
 use super::space::Space;
 use super::spill::{self, SyncJob};
 use super::wipe::Wipe;
@@ -53,6 +54,7 @@ pub(crate) struct PageFile {
     pub(super) saved_bytes: usize,
     /// Free space is being wiped, checkpoint by checkpoint.
     pub(super) wipe: Option<Wipe>,
+    pub(super) room: Room,
 }
 
 /// What [`PageFile::open`] found.
@@ -78,6 +80,8 @@ pub(crate) struct Stats {
     pub memory_bytes: u64,
     /// Sealed pages kept as they were opened.
     pub opened_bytes: u64,
+    /// The disk is too full to promise that all changed nodes can be written.
+    pub is_short: bool,
 }
 
 impl PageFile {
@@ -112,6 +116,7 @@ impl PageFile {
         );
         let space = self.space.take().expect("one checkpoint at a time");
         self.used_before = space.used_units();
+        self.room.note(&space);
         self.generations.retain(|(_, readers)| !readers.is_gone());
         let oldest_view = self.generations.first().expect("the writer's own").0;
         let mut freed = std::mem::take(&mut self.writer.freed);
@@ -136,6 +141,9 @@ impl PageFile {
             units_before: self.meta.units,
             wipe: self.wipe,
             retired: self.retired.take(),
+            out: Output::new(self.file.clone(), self.shared.clone()),
+            settled: false,
+            list: None,
         }
     }
 
@@ -152,6 +160,9 @@ impl PageFile {
                 .push(*node.saved.get().expect("all of the checkpoint is saved"));
         }
         self.wipe = done.wipe;
+        if done.was_cut {
+            self.room.forget();
+        }
         self.shared.set_units(done.meta.units.max(self.meta.units));
         let older = std::mem::replace(&mut self.meta, done.meta);
         self.older_user = older.user;
@@ -193,15 +204,18 @@ impl PageFile {
     }
 
     /// Writes about `budget` bytes of full leaves of the tree, the one of the file that grows at its
-    /// end; nothing while a checkpoint runs. After an error the file must be opened again.
+    /// end; nothing while a checkpoint runs or the disk is full. After an error the file must be opened again.
     /// The job, when there is one, is to be run soon.
     pub(crate) fn spill(&mut self, tree: &mut Tree, budget: usize) -> Result<Option<SyncJob>> {
-        let Some(space) = &mut self.space else {
+        let Some(space) = self.space.as_mut().filter(|_| !self.room.is_short()) else {
             return Ok(None);
         };
         let mut out = Output::new(self.file.clone(), self.shared.clone());
         let (writer, from) = (&mut self.writer, &mut self.spilled_to);
-        spill::spill(tree, writer, space, &mut out, from, budget)?;
+        if !spill::spill(tree, writer, space, &mut out, from, budget)? {
+            self.room.ran_out();
+            return Ok(None);
+        }
         if out.written > 0 {
             self.shared.map_through(space.units())?;
             self.shared
@@ -216,6 +230,29 @@ impl PageFile {
                 shared: self.shared.clone(),
             }
         }))
+    }
+
+    /// Has the disk set aside what a checkpoint of all changed nodes would take, and some more, so
+    /// that what frees space can be written when there is none. Once the disk was too full for it,
+    /// only when told to try `again`.
+    pub(crate) fn reserve(&mut self, again: bool) -> Result<()> {
+        let dirty = self.writer.dirty_bytes + self.saving_bytes;
+        if let Some(space) = &self.space {
+            self.room.note(space);
+        }
+        let path = self.shared.path();
+        self.room.reserve(&*self.file, path, dirty as u64, again)
+    }
+
+    /// An attempt at a checkpoint found the disk full.
+    pub(crate) fn ran_out(&mut self) {
+        self.room.ran_out();
+    }
+
+    /// Whether a checkpoint begun now will find the space it takes; only while none runs.
+    pub(crate) fn has_room(&self) -> bool {
+        let space = self.space.as_ref().expect("no checkpoint under way");
+        self.room.holds(space, self.writer.dirty_bytes as u64)
     }
 
     /// Units of the file when it is as short as it can well be; only while no checkpoint runs.
@@ -292,6 +329,7 @@ impl PageFile {
             dirty_bytes: dirty as u64,
             memory_bytes: (dirty + self.saved_bytes) as u64,
             opened_bytes: self.shared.sealing().map_or(0, |s| s.opened.bytes()) as u64,
+            is_short: self.room.is_short(),
         }
     }
 

@@ -19,6 +19,7 @@ use super::file::{Opened, PageFile};
 use super::meta::Meta;
 use super::page::UNIT;
 use super::pages::{FIRST_UNIT, Pages, Shared};
+use super::room::Room;
 use super::space::Space;
 use super::tree::{Tree, TreeKind};
 use crate::seal::{CLEAR, Seal};
@@ -204,6 +205,7 @@ fn assemble(
         saving_bytes: 0,
         saved_bytes: 0,
         wipe: None,
+        room: Room::default(),
     };
     (file, opened)
 }

@@ -57,6 +57,8 @@ pub(super) struct Space {
     free: BTreeMap<u64, u64>,
     /// Sum of what is free and pending.
     free_units: u64,
+    /// Of those, what is pending.
+    pending_units: u64,
     /// Rising generations; the extents of each are sorted.
     pending: VecDeque<(u64, Vec<Extent>)>,
     /// Where no free run of `index` units begins before. Allocation only shrinks what is free, so
@@ -70,6 +72,7 @@ impl Space {
             units: FIRST_UNIT,
             free: BTreeMap::new(),
             free_units: 0,
+            pending_units: 0,
             pending: VecDeque::new(),
             search_from: [0; HINTS],
         }
@@ -82,6 +85,11 @@ impl Space {
     /// Units that are free now, or will be.
     pub(super) fn free_units(&self) -> u64 {
         self.free_units
+    }
+
+    /// Units that can be written now.
+    pub(super) fn free_now(&self) -> u64 {
+        self.free_units - self.pending_units
     }
 
     /// The other ones.
@@ -103,7 +111,9 @@ impl Space {
         let mut extents: Vec<Extent> = freed.iter().map(|page| (*page).into()).collect();
         extents.sort_unstable();
         join_adjacent(&mut extents);
-        self.free_units += extents.iter().map(|e| u64::from(e.units)).sum::<u64>();
+        let given_up = extents.iter().map(|e| u64::from(e.units)).sum::<u64>();
+        self.free_units += given_up;
+        self.pending_units += given_up;
         if !extents.is_empty() {
             self.pending.push_back((generation, extents));
         }
@@ -113,6 +123,7 @@ impl Space {
         {
             let (_, extents) = self.pending.pop_front().expect("looked at above");
             for extent in extents {
+                self.pending_units -= u64::from(extent.units);
                 self.release(extent.start, extent.units as u64);
             }
         }
@@ -181,6 +192,13 @@ impl Space {
         start
     }
 
+    /// Takes a run back that was allocated and that nothing refers to.
+    pub(super) fn give_back(&mut self, start: u64, units: u32) {
+        self.release(start, units.into());
+        self.free_units += u64::from(units);
+        self.search_from = [0; HINTS];
+    }
+
     /// Cuts a long free end off the file.
     fn shrink(&mut self) {
         if let Some((&start, &len)) = self.free.last_key_value()
@@ -191,6 +209,13 @@ impl Space {
             self.free_units -= len;
             self.units = start;
         }
+    }
+
+    /// Units that the lists will take, about.
+    pub(super) fn list_units(&self) -> u64 {
+        let pending: usize = self.pending.iter().map(|(_, extents)| extents.len()).sum();
+        let len = HEADER + self.free.len() * FREE_BYTES + pending * PENDING_BYTES;
+        (len / UNIT) as u64 + 1
     }
 
     /// Allocates the run for these lists and fills it. The last thing before the meta page.
@@ -271,6 +296,7 @@ impl Space {
             let extent = extent(offset)?;
             let generation = u64_at(bytes, offset + FREE_BYTES);
             space.free_units += extent.units as u64;
+            space.pending_units += extent.units as u64;
             match space.pending.back_mut() {
                 Some((last, _)) if *last > generation => {
                     return Err((offset, "pending extents out of order"));

@@ -28,13 +28,14 @@ impl SyncJob {
     pub(crate) fn run(self) -> Result<()> {
         self.file
             .sync_data()
-            .map_err(Error::io("sync", self.shared.path()))
+            .map_err(Error::unsynced(self.shared.path()))
     }
 }
 
 /// Writes about `budget` bytes of leaves changed since the last checkpoint began, but not the last
 /// one of the tree, from the one with the key `from` on; moves `from` to where it came to. Only
-/// while no checkpoint runs. After an error the page file must be opened again.
+/// while no checkpoint runs. After an error the page file must be opened again. False: the disk is
+/// full, and all is as it was.
 pub(super) fn spill(
     tree: &mut Tree,
     w: &mut Writer,
@@ -42,16 +43,16 @@ pub(super) fn spill(
     out: &mut Output,
     from: &mut Vec<u8>,
     budget: usize,
-) -> Result<()> {
+) -> Result<bool> {
     let Some(Link::Memory(root)) = &mut tree.root else {
-        return Ok(());
+        return Ok(true);
     };
     let Some(last) = last_leaf(root) else {
-        return Ok(());
+        return Ok(true);
     };
     let end = last.page().key(0);
     if end == from.as_slice() {
-        return Ok(());
+        return Ok(true);
     }
     let end = end.to_vec();
     let mut spilling = Spilling {
@@ -60,9 +61,19 @@ pub(super) fn spill(
         space,
         out,
         budget,
+        spilled: Vec::new(),
     };
-    *from = spilling.below(root, from, true)?.unwrap_or(end);
-    out.flush()
+    let rest = spilling.below(root, from, true);
+    let rest = rest.and_then(|rest| spilling.out.flush().map(|()| rest));
+    match rest {
+        Ok(rest) => *from = rest.unwrap_or(end),
+        Err(error) if error.is_full() => {
+            spilling.take_back(root);
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(true)
 }
 
 /// The last leaf, when it is in memory and has entries.
@@ -80,6 +91,8 @@ struct Spilling<'a> {
     space: &'a mut Space,
     out: &'a mut Output,
     budget: usize,
+    /// Leaves taken out of the tree whose bytes may not have reached the file yet.
+    spilled: Vec<Arc<Node>>,
 }
 
 impl Spilling<'_> {
@@ -123,11 +136,32 @@ impl Spilling<'_> {
 
     /// Writes leaf `i` of `parent`, and has it read from the file from now on.
     fn leaf(&mut self, parent: &mut Node, i: usize) -> Result<()> {
-        let leaf = parent.children[i].take().expect("looked at by the caller");
+        let leaf = parent.children[i].clone().expect("looked at by the caller");
         let page = save(&leaf, self.space, self.out)?;
         parent.image.set_child(i, page);
+        parent.children[i] = None;
         self.w.dirty_bytes -= leaf.image.len();
         self.budget = self.budget.saturating_sub(leaf.image.len());
+        self.spilled.push(leaf);
         Ok(())
+    }
+
+    /// Puts what was spilled back into memory: nobody has seen the tree without it.
+    fn take_back(&mut self, root: &mut Arc<Node>) {
+        for leaf in std::mem::take(&mut self.spilled) {
+            let page = *leaf.saved.get().expect("it was spilled");
+            self.space.give_back(page.id, page.units);
+            let mut link = &mut *root;
+            loop {
+                let node = self.w.own(link);
+                let i = node.page().child_for(self.order, leaf.page().key(0));
+                if node.page().level() == 1 {
+                    // Without the place that it has lost.
+                    node.children[i] = Some(self.w.node(leaf.image.clone(), Vec::new()));
+                    break;
+                }
+                link = node.children[i].as_mut().expect("owned on the way down");
+            }
+        }
     }
 }

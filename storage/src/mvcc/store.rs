@@ -193,10 +193,22 @@ impl Store {
         Ok(job.map(|job| SyncJob { job }))
     }
 
+    /// Has the disk set aside what the next checkpoint will take, and more. Once that failed, which
+    /// [`Stats::is_short`] tells, only a call with `again` tries it.
+    pub fn reserve(&mut self, again: bool) -> Result<()> {
+        self.file.reserve(again)
+    }
+
+    /// A checkpoint found the disk full, and waits.
+    pub fn ran_out(&mut self) {
+        self.file.ran_out();
+    }
+
     /// The newest state as a job that makes it durable, to be run on any thread. `None` when the
-    /// last checkpoint has it all already, or one is under way.
+    /// last checkpoint has it all already, one is under way, or the disk is too full for it: deletes
+    /// and compactions go on, and may well make it smaller.
     pub fn begin_checkpoint(&mut self) -> Option<CheckpointJob> {
-        if !self.dirty || self.file.checkpoint_running() {
+        if !self.dirty || self.file.checkpoint_running() || !self.file.has_room() {
             return None;
         }
         let meta = Meta {
@@ -259,6 +271,7 @@ impl Store {
             in_use_bytes: stats.used_bytes,
             dirty_bytes: stats.dirty_bytes,
             views: roots.saturating_sub(2),
+            is_short: stats.is_short,
         }
     }
 
@@ -325,7 +338,27 @@ pub struct CheckpointJob {
     job: btree::CheckpointJob,
 }
 
+/// What came of running a checkpoint.
+#[derive(Debug)]
+pub enum Attempt {
+    Done(Box<CheckpointDone>),
+    /// The disk is full, as the error says. The store is told by [`Store::ran_out`], and the job run
+    /// again later.
+    Full(Box<CheckpointJob>, Error),
+}
+
 impl CheckpointJob {
+    /// Writes and syncs, as far as there is space. An error is final: the process must not go on
+    /// with this store.
+    pub fn attempt(self) -> Result<Attempt> {
+        Ok(match self.job.attempt()? {
+            btree::Attempt::Done(done) => Attempt::Done(Box::new(CheckpointDone { done: *done })),
+            btree::Attempt::Full(job, error) => {
+                Attempt::Full(Box::new(CheckpointJob { job: *job }), error)
+            }
+        })
+    }
+
     /// Writes and syncs. An error is final: the process must not go on with this store.
     pub fn run(self) -> Result<CheckpointDone> {
         let done = self.job.run()?;

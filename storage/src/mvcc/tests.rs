@@ -7,6 +7,7 @@ use super::meta::Meta;
 use super::model::run::{self, DIR, Input, Runner, agree, found_after};
 use super::model::{Row, Version};
 use super::*;
+use crate::vfs::Vfs;
 use crate::vfs::sim::SimVfs;
 
 /// Bytes that are the same in every run.
@@ -517,4 +518,109 @@ fn the_end_of_the_file_is_given_back_after_most_was_deleted() {
         .root()
         .get(b"key-00010", 0, |item| item.value == value);
     assert_eq!(kept.unwrap(), Some(true));
+}
+
+#[test]
+fn a_disk_full_at_any_call_does_no_harm() {
+    let bytes = noise(2000, 3000);
+    for calls in 0.. {
+        let vfs = SimVfs::new(calls);
+        // Made beforehand: what cannot be made is no store.
+        drop(run::open(&vfs).unwrap());
+        vfs.full_after(calls, 1 + calls % 4);
+        let mut runner = Runner::new(vfs.clone(), false);
+        runner
+            .run(&mut Input(&bytes))
+            .unwrap_or_else(|e| panic!("full at call {calls}: {e}"));
+        let times = vfs.times_full();
+        found_after(&vfs.power_cut(calls), &runner, calls);
+        found_after(&vfs.process_killed(), &runner, calls);
+        vfs.full_after(0, 0);
+        runner.finish();
+        if times == 0 {
+            assert!(calls > 20, "the program wrote next to nothing");
+            break;
+        }
+    }
+}
+
+fn nth_key(root: &Root, n: usize) -> Vec<u8> {
+    let (mut found, mut left) = (Vec::new(), n);
+    root.range(KeyRange::ALL, 0, Want::KeysOnly, &mut |item| {
+        found = item.key.to_vec();
+        left -= 1;
+        match left {
+            0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    })
+    .unwrap();
+    found
+}
+
+/// Deletes what was put and has it compacted away, on a disk without a free byte.
+#[test]
+fn a_disk_filled_to_the_last_byte_still_takes_deletes_compactions_and_checkpoints() {
+    let mut fixture = Fixture::new();
+    fixture.vfs.set_capacity(32 << 20);
+    let value = noise(3, 900);
+    let mut keys = 0..;
+    fixture.store.reserve(true).unwrap();
+    while !fixture.store.stats().is_short {
+        for i in keys.by_ref().take(100) {
+            let key = format!("key-{:06}", (i as u32).wrapping_mul(7919) % 1_000_000);
+            fixture.write().put(key.as_bytes(), &value, 0).unwrap();
+        }
+        fixture.store.spill().unwrap();
+        fixture.store.reserve(false).unwrap();
+        if fixture.store.stats().dirty_bytes > 2 << 20 {
+            fixture.checkpoint();
+            fixture.store.publish();
+            while !fixture.store.release_step(usize::MAX) {}
+        }
+    }
+    let (full, put) = (fixture.store.stats(), keys.next().unwrap());
+    assert!(put > 10_000, "{put} keys fill the disk");
+    // Somebody else takes the rest.
+    let space = fixture.vfs.space(Path::new(DIR)).unwrap();
+    fixture.vfs.set_capacity(space.total - space.available);
+    while fixture.store.root().count(KeyRange::ALL, 0).unwrap() > 500 {
+        let end = nth_key(fixture.store.root(), 500);
+        let range = KeyRange::from_wire(b"key", &end);
+        fixture.write().delete_range(range).unwrap();
+        let revision = fixture.store.root().revision();
+        fixture.write().compact(revision).unwrap();
+        loop {
+            let done = fixture.store.compact_step(16).unwrap().done;
+            if done || fixture.store.stats().dirty_bytes > 1 << 20 {
+                let job = fixture.store.begin_checkpoint();
+                let done = job.expect("what was set aside will do").run().unwrap();
+                fixture.store.finish_checkpoint(done);
+                fixture.store.publish();
+                while !fixture.store.release_step(usize::MAX) {}
+            }
+            if done {
+                break;
+            }
+        }
+    }
+    for _ in 0..3 {
+        while !fixture.store.relocate_step().unwrap() {}
+        for _ in 0..4 {
+            fixture.store.settle_space();
+            fixture.checkpoint();
+            fixture.store.publish();
+            while !fixture.store.release_step(usize::MAX) {}
+        }
+    }
+    fixture.store.reserve(true).unwrap();
+    let now = fixture.store.stats();
+    assert!(
+        !now.is_short && now.file_bytes < full.file_bytes / 4,
+        "{now:?}"
+    );
+    fixture.store.check().unwrap();
+    fixture.reopen();
+    let left = fixture.store.root().count(KeyRange::ALL, 0).unwrap();
+    assert!((1..=500).contains(&left), "{left}");
 }

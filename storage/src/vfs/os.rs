@@ -20,7 +20,7 @@ use memmap2::{Advice, Mmap, MmapOptions};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{File, Lock, Map, Open, Vfs};
+use super::{DiskSpace, File, Lock, Map, Open, Vfs};
 
 /// Files hold users' secrets: nobody but the owner reads them.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -101,6 +101,14 @@ impl Vfs for OsVfs {
         rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Box::new(OsLock { _fd: fd }))
     }
+
+    fn space(&self, dir: &Path) -> io::Result<DiskSpace> {
+        let found = rustix::fs::statvfs(dir)?;
+        Ok(DiskSpace {
+            total: found.f_blocks.saturating_mul(found.f_frsize),
+            available: found.f_bavail.saturating_mul(found.f_frsize),
+        })
+    }
 }
 
 fn parent_of(path: &Path) -> PathBuf {
@@ -165,6 +173,14 @@ impl File for OsFile {
             Err(e) => return Err(e.into()),
         }
         self.refresh_len().map(drop)
+    }
+
+    fn reserve(&self, from: u64, to: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, from, to - from) {
+            // A file system that cannot: a write will tell.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
     }
 
     fn sync_data(&self) -> io::Result<()> {

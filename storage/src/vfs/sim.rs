@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{File, Lock, Map, Open, Vfs};
+use super::{DiskSpace, File, Lock, Map, Open, Vfs};
 use disk::{Disk, InodeId};
 
 /// A power cut keeps or loses each unsynced piece of this size as a whole.
@@ -59,6 +59,17 @@ impl SimVfs {
     /// From now on the files together hold at most this many bytes; growing further is ENOSPC.
     pub fn set_capacity(&self, bytes: u64) {
         self.disk.lock().set_capacity(bytes);
+    }
+
+    /// The next `calls` calls find space; of those after them that write, grow, reserve or create,
+    /// the first `times` answer ENOSPC. Half of such a write may be found in the file.
+    pub fn full_after(&self, calls: u64, times: u64) {
+        self.disk.lock().full_after(calls, times);
+    }
+
+    /// How often a call answered ENOSPC because of `full_after`.
+    pub fn times_full(&self) -> u64 {
+        self.disk.lock().times_full()
     }
 
     /// Flips one bit of a file behind everybody's back: bit rot.
@@ -135,6 +146,10 @@ impl Vfs for SimVfs {
             path: path.to_owned(),
         }))
     }
+
+    fn space(&self, _dir: &Path) -> io::Result<DiskSpace> {
+        self.disk.lock().space()
+    }
 }
 
 #[derive(Debug)]
@@ -176,6 +191,10 @@ impl File for SimFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.vfs.disk.lock().set_len(self.id, len)
+    }
+
+    fn reserve(&self, _from: u64, to: u64) -> io::Result<()> {
+        self.vfs.disk.lock().reserve(self.id, to)
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{File, Lock, Map, Open, Vfs};
+use super::{DiskSpace, File, Lock, Map, Open, Vfs};
 
 /// Another file system, and nothing done to it.
 #[derive(Clone, Debug)]
@@ -49,6 +49,10 @@ impl Vfs for Untouched {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         self.0.lock(path)
     }
+
+    fn space(&self, dir: &Path) -> io::Result<DiskSpace> {
+        self.0.space(dir)
+    }
 }
 
 /// `None`: a new one, which nobody will ever see.
@@ -76,6 +80,10 @@ impl File for UntouchedFile {
     }
 
     fn set_len(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn reserve(&self, _from: u64, _to: u64) -> io::Result<()> {
         Ok(())
     }
 

@@ -464,3 +464,54 @@ fn carried_state_lost_at_the_head_of_a_segment_is_repeated_before_older_ones_go(
     assert_eq!(seen.appended, [(ENTRY, 4, b"again".to_vec())]);
     assert_eq!(seen.state, Some((STATE, 1, b"who I am".to_vec())));
 }
+
+#[test]
+fn a_disk_full_at_any_call_stops_the_log_at_most_and_loses_nothing_synced() {
+    for calls in 0.. {
+        let vfs = disk(calls, false);
+        vfs.full_after(calls, 1 + calls % 3);
+        let mut model = Model::default();
+        let done = workload(&vfs, &mut model, 40);
+        if let Err(error) = &done {
+            assert!(error.is_full(), "full at call {calls}: {error}");
+        }
+        let times = vfs.times_full();
+        check_and_go_on(&vfs.power_cut(calls), &mut model.copy());
+        check_and_go_on(&vfs.process_killed(), &mut model.copy());
+        if times == 0 {
+            done.unwrap();
+            assert!(calls > 100);
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_disk_without_space_for_a_whole_segment_gets_a_shorter_one() {
+    let vfs = SimVfs::new(1);
+    let options = || Options {
+        segment_bytes: 64 << 10,
+        ..Options::default()
+    };
+    let dir = Path::new(DIR);
+    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let (mut wal, _) = Wal::open(shared.clone(), dir, options(), &mut |_| Ok(())).unwrap();
+    let mut write = |n: u64| {
+        wal.append(ENTRY, n, &[&[7; 1000]]);
+        wal.write()?;
+        wal.sync()
+    };
+    // One segment and less than half of another.
+    vfs.set_capacity(90 << 10);
+    let last = (1..).find(|n| write(*n).is_err()).unwrap() - 1;
+    assert!(last > 50, "{last}");
+    let image = vfs.process_killed();
+    image.set_capacity(u64::MAX);
+    let mut seen = 0;
+    Wal::open(Arc::new(image), dir, options(), &mut |record| {
+        seen = seen.max(record.index);
+        Ok(())
+    })
+    .unwrap();
+    assert!(seen >= last, "{seen} of {last}");
+}

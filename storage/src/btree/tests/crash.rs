@@ -15,11 +15,14 @@ struct Workload {
     held: Vec<Rows>,
     /// Checkpoints whose job came to its end.
     completed: usize,
+    /// Waits for space instead of giving up.
+    patient: bool,
 }
 
 impl Workload {
     fn new() -> Workload {
         Workload {
+            patient: false,
             rng: Rng(11),
             held: vec![vec![Vec::new(); KINDS.len()]],
             completed: 0,
@@ -34,11 +37,12 @@ impl Workload {
             self.held.push(rows(&bench)?);
             let job = bench.begin(&[self.held.len() as u8 - 1]);
             self.edit(&mut bench, 15)?;
-            let done = job.run()?;
+            let done = self.finish(job)?;
             self.completed += 1;
             self.edit(&mut bench, 5)?;
             bench.file.finish_checkpoint(done);
             bench.spill(20_000)?;
+            bench.file.reserve(true)?;
             bench.relocate(self.rng.below(3) as usize, 128, b"")?;
             if self.rng.below(2) == 0 {
                 bench.release(10);
@@ -46,6 +50,16 @@ impl Workload {
             bench.check()?;
         }
         Ok(())
+    }
+
+    fn finish(&self, mut job: CheckpointJob) -> Result<CheckpointDone> {
+        loop {
+            job = match job.attempt()? {
+                Attempt::Done(done) => return Ok(*done),
+                Attempt::Full(job, _) if self.patient => *job,
+                Attempt::Full(_, error) => return Err(error),
+            };
+        }
     }
 
     fn edit(&mut self, bench: &mut Bench, count: u64) -> Result<()> {
@@ -259,10 +273,43 @@ fn full_disk_fails_the_checkpoint_and_leaves_the_last_one() {
     let len = vfs.contents(Path::new(PATH)).unwrap().len() as u64;
     vfs.set_capacity(len + 4096);
     let (mut bench, _) = Bench::open(&vfs).unwrap();
-    for i in 0..200u32 {
+    // More than was set aside.
+    for i in 0..8000u32 {
         bench.insert(1, &i.to_be_bytes(), &[0; 2000]);
     }
     let error = bench.checkpoint(b"x").unwrap_err();
     assert!(matches!(error, Error::Io { .. }), "{error}");
     assert_eq!(found(&vfs.process_killed(), &work.held).unwrap(), 2);
+}
+
+#[test]
+fn a_disk_full_at_any_call_delays_a_checkpoint_and_does_no_harm() {
+    for disk in [disk, sealed_disk] {
+        let plain = disk();
+        let mut expected = Workload::new();
+        expected.run(&plain, 8).unwrap();
+        for calls in 0.. {
+            let vfs = disk();
+            // The file itself has to be made first.
+            drop(Bench::open(&vfs).unwrap());
+            vfs.full_after(calls, 1 + calls % 3);
+            let mut work = Workload::new();
+            work.patient = true;
+            work.run(&vfs, 8)
+                .unwrap_or_else(|e| panic!("full at call {calls}: {e}"));
+            assert!(
+                work.held == expected.held,
+                "full at call {calls}: other data"
+            );
+            for image in [vfs.process_killed(), vfs.power_cut(calls)] {
+                let number = found(&image, &work.held);
+                let number = number.unwrap_or_else(|e| panic!("full at call {calls}: {e}"));
+                assert_eq!(number, 8, "full at call {calls}");
+            }
+            if vfs.times_full() == 0 {
+                assert!(calls > 60, "few calls prove little: {calls}");
+                break;
+            }
+        }
+    }
 }

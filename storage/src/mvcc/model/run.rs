@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::{
-    Applied, Bucket, CheckpointDone, CheckpointJob, KeyRange, LonePut, Options, Root, Store, View,
-    Want,
+    Applied, Attempt, Bucket, CheckpointDone, CheckpointJob, KeyRange, LonePut, Options, Root,
+    Store, View, Want,
 };
 use super::{Model, Row, Version};
 use crate::Result;
@@ -203,7 +203,7 @@ impl Runner {
         Ok(())
     }
 
-    fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         for at in [self.model.compacted().max(1), self.model.revision()] {
             let input = &mut Input(&[0x5a, 0xc3, 0x17, 0x88, 0x21, 0xee]);
             let store = self.store.as_ref().expect(OPENED);
@@ -266,6 +266,7 @@ impl Runner {
                 }
                 2 => self.store().settle_space(),
                 _ => {
+                    self.store().reserve(true)?;
                     if let Some(job) = self.store().spill()? {
                         job.run()?;
                     }
@@ -393,8 +394,16 @@ impl Runner {
 
     fn run_checkpoint(&mut self) -> Result<()> {
         if let Some((index, job)) = self.job.take() {
-            self.done = Some((index, job.run()?));
-            self.durable = [self.durable[1], index];
+            match job.attempt()? {
+                Attempt::Done(done) => {
+                    self.done = Some((index, *done));
+                    self.durable = [self.durable[1], index];
+                }
+                Attempt::Full(job, _) => {
+                    self.store().ran_out();
+                    self.job = Some((index, *job));
+                }
+            }
         }
         Ok(())
     }
@@ -412,7 +421,9 @@ impl Runner {
     fn checkpoint_to_its_end(&mut self) -> Result<()> {
         for _ in 0..2 {
             self.begin_checkpoint();
-            self.run_checkpoint()?;
+            while self.job.is_some() {
+                self.run_checkpoint()?;
+            }
             self.finish_checkpoint();
         }
         Ok(())
@@ -420,11 +431,16 @@ impl Runner {
 
     /// As after a kill: what came after the newest durable checkpoint is for the log to bring back.
     fn reopen(&mut self) -> Result<()> {
-        (self.job, self.done, self.store) = (None, None, None);
+        // One that ran into a full disk may have written its meta page, or half of it.
+        let waiting = self.job.take().map(|(index, _)| index);
+        (self.done, self.store) = (None, None);
         self.views.clear();
         let store = open(&self.vfs)?;
-        let index = self.durable[1];
-        assert_eq!(store.root().applied().index, index);
+        let index = store.root().applied().index;
+        if index != self.durable[1] {
+            assert_eq!(Some(index), waiting);
+            self.durable = [self.durable[1], index];
+        }
         self.applied = store.root().applied();
         self.model = self.saved[&index].clone();
         self.store = Some(store);

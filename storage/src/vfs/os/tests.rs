@@ -42,6 +42,19 @@ fn growing_reads_as_zeros_and_shrinking_is_seen_by_maps() {
 }
 
 #[test]
+fn what_is_reserved_does_not_count_as_length_and_is_never_cut_off() {
+    let dir = dir();
+    let file = OsVfs.open(&dir.path().join("a"), Open::New).unwrap();
+    file.reserve(0, 1 << 20).unwrap();
+    assert_eq!(file.len().unwrap(), 0);
+    file.write_at(b"hello", 0).unwrap();
+    file.reserve(0, 2).unwrap();
+    assert_eq!(file.len().unwrap(), 5);
+    let space = OsVfs.space(dir.path()).unwrap();
+    assert!(space.total > space.available, "{space:?}");
+}
+
+#[test]
 fn files_and_directories_are_the_owners_alone() {
     let dir = dir();
     let inner = dir.path().join("x/y");

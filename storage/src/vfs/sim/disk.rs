@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::BLOCK_BYTES;
+use super::{BLOCK_BYTES, DiskSpace};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const EIO: i32 = 5;
@@ -24,6 +24,8 @@ struct Inode {
     durable: Vec<u8>,
     /// Blocks written since the last sync, each with states it had in between.
     dirty: BTreeMap<u64, Vec<Vec<u8>>>,
+    /// The file may grow to this length whatever else the disk holds.
+    reserved: u64,
 }
 
 /// A change of names that no `sync_dir` has made durable yet.
@@ -52,6 +54,10 @@ pub(super) struct Disk {
     fails_at: Option<u64>,
     dead: bool,
     capacity: u64,
+    /// From this call on the disk is full for those who ask, so many times.
+    full_from: u64,
+    full_times: u64,
+    was_full: u64,
     inodes: Vec<Inode>,
     names: BTreeMap<PathBuf, InodeId>,
     durable_names: BTreeMap<PathBuf, InodeId>,
@@ -69,6 +75,9 @@ impl Disk {
             fails_at: None,
             dead: false,
             capacity: u64::MAX,
+            full_from: 0,
+            full_times: 0,
+            was_full: 0,
             inodes: Vec::new(),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
@@ -88,6 +97,22 @@ impl Disk {
 
     pub(super) fn set_capacity(&mut self, bytes: u64) {
         self.capacity = bytes;
+    }
+
+    pub(super) fn full_after(&mut self, calls: u64, times: u64) {
+        self.full_from = self.calls.saturating_add(calls);
+        self.full_times = times;
+    }
+
+    pub(super) fn times_full(&self) -> u64 {
+        self.was_full
+    }
+
+    pub(super) fn space(&self) -> io::Result<DiskSpace> {
+        self.alive()?;
+        let total = self.capacity;
+        let available = total.saturating_sub(self.used_without(None));
+        Ok(DiskSpace { total, available })
     }
 
     pub(super) fn alive(&self) -> io::Result<()> {
@@ -148,6 +173,9 @@ impl Disk {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let cut = self.begin_call()?;
+        if self.is_full_now() {
+            return Err(enospc());
+        }
         let id = InodeId(self.inodes.len());
         self.inodes.push(Inode::default());
         self.names.insert(path.to_owned(), id);
@@ -210,7 +238,12 @@ impl Disk {
         let cut = self.begin_call()?;
         let end = offset + buf.len() as u64;
         // What fits is written even when not all does, as the kernel does it.
-        let fits = end.min(self.room_for(id)).max(offset);
+        let mut fits = end.min(self.room_for(id)).max(offset);
+        if self.is_full_now() {
+            // A kernel stops where a block of the disk ends, if anywhere.
+            let half = offset + (fits - offset) / 2;
+            fits = (half / BLOCK * BLOCK).max(offset);
+        }
         let part = &buf[..(fits - offset) as usize];
         self.inodes[id.0].write(part, offset);
         end_call(cut)?;
@@ -219,10 +252,21 @@ impl Disk {
 
     pub(super) fn set_len(&mut self, id: InodeId, len: u64) -> io::Result<()> {
         let cut = self.begin_call()?;
-        if len > self.room_for(id) {
+        let grows = len > self.bytes(id).len() as u64;
+        if len > self.room_for(id) || (grows && self.is_full_now()) {
             return Err(enospc());
         }
         self.inodes[id.0].set_len(len);
+        end_call(cut)
+    }
+
+    pub(super) fn reserve(&mut self, id: InodeId, len: u64) -> io::Result<()> {
+        let cut = self.begin_call()?;
+        if len > self.room_for(id) || self.is_full_now() {
+            return Err(enospc());
+        }
+        let inode = &mut self.inodes[id.0];
+        inode.reserved = inode.reserved.max(len);
         end_call(cut)
     }
 
@@ -256,6 +300,7 @@ impl Disk {
         Disk {
             fails_at: None,
             dead: false,
+            full_times: 0,
             locks: BTreeSet::new(),
             ..self.clone()
         }
@@ -301,10 +346,24 @@ impl Disk {
 
     /// The length to which this file can grow.
     fn room_for(&self, id: InodeId) -> u64 {
-        let others = self.names.values().filter(|other| **other != id);
-        let used: u64 = others.map(|o| self.bytes(*o).len() as u64).sum();
-        let own = self.bytes(id).len() as u64;
+        let used = self.used_without(Some(id));
+        let own = self.inodes[id.0].taken();
         self.capacity.saturating_sub(used).max(own)
+    }
+
+    fn used_without(&self, id: Option<InodeId>) -> u64 {
+        let others = self.names.values().filter(|other| Some(**other) != id);
+        others.map(|other| self.inodes[other.0].taken()).sum()
+    }
+
+    /// Asked by the call under way when it takes space.
+    fn is_full_now(&mut self) -> bool {
+        let full = self.calls > self.full_from && self.full_times > 0;
+        if full {
+            self.full_times -= 1;
+            self.was_full += 1;
+        }
+        full
     }
 }
 
@@ -347,7 +406,13 @@ impl Inode {
             durable: bytes.clone(),
             bytes,
             dirty: BTreeMap::new(),
+            reserved: 0,
         }
+    }
+
+    /// What the file takes of the disk.
+    fn taken(&self) -> u64 {
+        self.reserved.max(self.bytes.len() as u64)
     }
 
     fn write(&mut self, buf: &[u8], offset: u64) {
@@ -366,6 +431,9 @@ impl Inode {
         let old = self.bytes.len() as u64;
         self.touch(len.min(old), len.max(old));
         self.bytes.resize(len as usize, 0);
+        if len < old {
+            self.reserved = len;
+        }
     }
 
     fn sync(&mut self) {

@@ -1,0 +1,90 @@
+//! Space on the disk for the next checkpoint. Copy-on-write needs space to free space: so what the
+//! changed nodes will take is set aside before they are many, and some more for the deletes and
+//! compactions that are to make room when the disk is full. The first time that this fails is early
+//! enough to refuse what only grows.
+//!
+//! The reservation lies behind the end of the file and does not change its length. Writing there is
+//! no growth to the disk, and needs nothing of it.
+
+use std::path::Path;
+
+use super::page::UNIT;
+use super::space::Space;
+use crate::vfs::{File, is_full};
+use crate::{Error, Result};
+
+/// Beyond what the changed nodes take: for entries in flight when the disk is found full, and for
+/// those that free space.
+const RESERVE_UNITS: u64 = (4 << 20) / UNIT as u64;
+/// Reservations grow in steps of this size.
+const STEP_UNITS: u64 = (4 << 20) / UNIT as u64;
+
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    /// The disk holds space for so many units of the file.
+    reserved: u64,
+    /// The last reservation failed.
+    short: bool,
+    /// End of the file and free units in it, as they were when last seen: a checkpoint under way has
+    /// them for itself, and what it writes was counted before.
+    end: u64,
+    free: u64,
+}
+
+impl Room {
+    pub(super) fn is_short(&self) -> bool {
+        self.short
+    }
+
+    pub(super) fn ran_out(&mut self) {
+        self.short = true;
+    }
+
+    /// The file was cut, and with it what was reserved behind its end.
+    pub(super) fn forget(&mut self) {
+        self.reserved = 0;
+    }
+
+    pub(super) fn note(&mut self, space: &Space) {
+        self.end = space.units();
+        self.free = space.free_now();
+    }
+
+    /// Free units count only in part for what is dirty: runs of several may not fit into them.
+    pub(super) fn reserve(
+        &mut self,
+        file: &dyn File,
+        path: &Path,
+        dirty_bytes: u64,
+        again: bool,
+    ) -> Result<()> {
+        if self.short && !again {
+            return Ok(());
+        }
+        let dirty = dirty_bytes / UNIT as u64;
+        let needed = self.end + dirty.saturating_sub(self.free / 2) + RESERVE_UNITS;
+        if needed > self.reserved {
+            let from = self.reserved.max(self.end);
+            for units in [needed + STEP_UNITS, needed] {
+                match file.reserve(from * UNIT as u64, units * UNIT as u64) {
+                    Ok(()) => {
+                        self.reserved = units;
+                        break;
+                    }
+                    Err(error) if is_full(&error) => {}
+                    Err(error) => return Err(Error::io("reserve", path)(error)),
+                }
+            }
+        }
+        self.short = needed > self.reserved;
+        Ok(())
+    }
+
+    /// Whether so many bytes of changed nodes can be written for sure, or as good as: free space may
+    /// lie in pieces too small.
+    pub(super) fn holds(&self, space: &Space, dirty_bytes: u64) -> bool {
+        let behind = self.reserved.saturating_sub(space.units());
+        let needed = dirty_bytes / UNIT as u64 + space.list_units();
+        !self.short || needed <= behind + space.free_now()
+    }
+}
