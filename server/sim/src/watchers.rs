@@ -137,7 +137,14 @@ impl World {
         let watcher = &mut self.watchers.watchers[number];
         let host = &self.hosts[watcher.host];
         let Some(process) = host.process.as_ref().filter(|_| !host.paused) else {
-            watcher.host = self.watchers.rng.below(self.watchers.hosts as u64) as usize;
+            // Of many machines few may be left: a client does not look for them for ever.
+            let up = (0..self.hosts.len()).filter(|host| self.hosts[*host].is_up());
+            let up: Vec<usize> = up.collect();
+            let rng = &mut self.watchers.rng;
+            watcher.host = match up.is_empty() || rng.chance(500) {
+                true => rng.below(self.watchers.hosts as u64) as usize,
+                false => *rng.pick(&up),
+            };
             return;
         };
         let late = i64::from(self.canary == Some(Canary::LateResume));

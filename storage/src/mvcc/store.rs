@@ -85,6 +85,10 @@ impl Store {
             vfs.sync_dir(parent)
                 .map_err(Error::io("sync directory", parent))?;
         }
+        // A run that was killed between renaming the file and syncing that leaves a name that a power
+        // cut may still take back; from here on the log relies on it.
+        vfs.sync_dir(dir)
+            .map_err(Error::io("sync directory", dir))?;
         if options.seal.as_ref().is_some_and(|seal| seal.is_mixed()) {
             // Left half-made, and perhaps under no key or one that is to be forgotten.
             let left = dir.join(load::FILE_NAME);

@@ -210,3 +210,25 @@ fn a_power_cut_leaves_the_old_store_or_the_new_one_whole() {
         }
     }
 }
+
+#[test]
+fn what_is_found_after_a_kill_is_there_after_a_power_cut() {
+    let source = SimVfs::new(1);
+    let sample = sample(&source);
+    for calls in 0.. {
+        let vfs = SimVfs::new(2);
+        drop(run::open(&vfs).unwrap());
+        let incoming = load(&vfs, sample.root()).unwrap();
+        vfs.fail_after(calls);
+        let done = incoming.install().is_ok();
+        let killed = vfs.process_killed();
+        let found = run::open(&killed).unwrap().root().applied();
+        for survival in 0..8 {
+            let opened = run::open(&killed.power_cut(survival)).unwrap();
+            assert_eq!(opened.root().applied(), found, "at call {calls}");
+        }
+        if done {
+            break;
+        }
+    }
+}
