@@ -70,9 +70,11 @@ impl Oracle {
         Ok(())
     }
 
-    /// A process begins: it shows again what it replays.
-    pub fn restarts(&mut self, host: usize, root: &Root) {
-        self.read[host] = root.revision();
+    /// A process begins: it shows again what it replays. What is new came from its log alone: it was
+    /// committed before the crash, and applied nowhere.
+    pub fn restarts(&mut self, host: usize, root: &Root) -> Verdict {
+        self.read[host] = root.revision().min(self.revision());
+        self.reads(host, root)
     }
 
     pub fn revision(&self) -> i64 {

@@ -60,7 +60,10 @@ impl World {
         }
         this.clock.start(self.now);
         let view = process.view();
-        self.checks.oracle.restarts(host, &view);
+        if !this.disk_has_failed() {
+            let judged = self.checks.oracle.restarts(host, &view);
+            judged.of("agreement")?;
+        }
         this.process = Some(process);
         let (term, last) = (found.hard_state.term, this.shadow.newest.last());
         let text = format!(
