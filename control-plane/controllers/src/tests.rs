@@ -1,5 +1,6 @@
 //! All loops together over a world in memory: late watches, crashes between any two writes.
 
+mod canary;
 pub(crate) mod fixtures;
 mod scenario;
 mod simulation;

@@ -36,6 +36,13 @@ pub(crate) const STORIES: [Story; 4] = [
     },
 ];
 
+/// Nothing but the namespaces that every story begins with.
+pub(crate) const BEGINNING: Story = Story {
+    name: "namespaces",
+    writes_min: 3,
+    tell: Simulation::settle,
+};
+
 impl Story {
     pub(crate) fn play(&self, simulation: &mut Simulation) {
         for name in ["kube-system", "kube-node-lease", "shop"] {

@@ -11,6 +11,7 @@ use machinery::world::memory::{Change, Event, World};
 use machinery::world::{Call, DeleteOptions, PatchForm, kind_of};
 use serde_json::{Value, json};
 
+use crate::loops::Loop;
 use crate::manager::{Manager, Moment, Outcome, Work};
 use crate::sources;
 
@@ -20,9 +21,13 @@ const TURNS_MAX: usize = 200_000;
 const QUIET: Duration = Duration::from_secs(150);
 const RENEW: Duration = Duration::from_secs(10);
 
+/// What makes the loops of a manager, each time it starts.
+pub(crate) type Loops = fn() -> Vec<Box<dyn Loop>>;
+
 pub(crate) struct Simulation {
     pub(crate) world: World,
     manager: Manager,
+    loops: Loops,
     random: u64,
     now: Moment,
     /// What each informer has yet to tell, by its place among the sources.
@@ -46,6 +51,12 @@ struct Node {
 
 impl Simulation {
     pub(crate) fn new(seed: u64, crash_after: Option<usize>) -> Simulation {
+        let loops = || crate::all_loops("the certificate");
+        Simulation::of(loops, seed, crash_after)
+    }
+
+    /// One whose manager runs these loops.
+    pub(crate) fn of(loops: Loops, seed: u64, crash_after: Option<usize>) -> Simulation {
         let wall = Timestamp::parse("2026-01-02T03:04:05Z").unwrap();
         let now = Moment {
             since_start: Duration::ZERO,
@@ -53,7 +64,8 @@ impl Simulation {
         };
         let mut simulation = Simulation {
             world: World::new(wall),
-            manager: manager(),
+            manager: Manager::new(loops()),
+            loops,
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             now,
             untold: Vec::new(),
@@ -169,7 +181,7 @@ impl Simulation {
 
     /// A new manager that knows nothing but what its informers find.
     fn start(&mut self) {
-        self.manager = manager();
+        self.manager = Manager::new((self.loops)());
         self.untold = vec![VecDeque::new(); sources().len()];
         self.seen = self.world.revision();
         for (informer, feed) in sources() {
@@ -378,10 +390,6 @@ impl Simulation {
 
 pub(crate) fn kind(group: &str, name: &str) -> &'static Kind {
     schema::kind(group, "v1", name).unwrap()
-}
-
-fn manager() -> Manager {
-    Manager::new(crate::all_loops("the certificate"))
 }
 
 fn selected(fields: &str, object: &Object) -> bool {
