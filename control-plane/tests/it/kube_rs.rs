@@ -17,9 +17,12 @@ use crate::cluster::{Cluster, WITHIN};
 
 const POLL: Duration = Duration::from_millis(20);
 
-fn client(cluster: &Cluster) -> Client {
+/// One that tries again what was refused for now, as it does by default, or one that does not.
+fn client(cluster: &Cluster, patient: bool) -> Client {
     let address = format!("http://{}", cluster.address);
-    Client::try_from(Config::new(address.parse().unwrap())).unwrap()
+    let mut config = Config::new(address.parse().unwrap());
+    config.default_retry = patient;
+    Client::try_from(config).unwrap()
 }
 
 fn typed<K: serde::de::DeserializeOwned>(object: Value) -> K {
@@ -63,7 +66,8 @@ fn replicas(deployment: Option<&Deployment>) -> Option<i32> {
 #[tokio::test]
 async fn kube_rs_makes_follows_changes_evicts_and_outlives_a_restart() {
     let mut cluster = Cluster::start();
-    let client = client(&cluster);
+    let impatient = client(&cluster, false);
+    let client = client(&cluster, true);
     let (listing, first) = follow(&client, watcher::Config::default());
     let (streaming, second) = follow(&client, watcher::Config::default().streaming_lists());
     let stores = [listing, streaming];
@@ -96,7 +100,7 @@ async fn kube_rs_makes_follows_changes_evicts_and_outlives_a_restart() {
     let scale = deployments.get_scale("web").await.unwrap();
     assert_eq!(scale.status.unwrap().selector.as_deref(), Some("app=web"));
     until(&stores, |one| replicas(one) == Some(3)).await;
-    evict(&client).await;
+    evict(&impatient).await;
 
     cluster.restart_apiserver_in_place();
     let scale = json!({"spec": {"replicas": 5}});
