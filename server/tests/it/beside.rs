@@ -299,7 +299,9 @@ impl Asked {
                 "http://x:1",
             ],
         );
-        self.ask(2, &["member", "add", "m4", "--peer-urls", &url]);
+        // Not those of the learner: ids are made of the second, too, and may be the same then.
+        let taken = self.members[1].peer_url.clone();
+        self.ask(2, &["member", "add", "m4", "--peer-urls", &taken]);
         let id = self.id_of(&url);
         // The leader asks it to be in sync.
         self.ask(0, &["member", "promote", &id]);
