@@ -8,7 +8,6 @@
 
 mod bad_disk;
 mod bad_input;
-mod beside;
 mod catch_up;
 mod chaos;
 mod clients;
