@@ -120,6 +120,20 @@ async fn promote(server: &Server, id: u64) {
     );
 }
 
+/// Until then it refuses what learners do not serve: others may know sooner that it votes.
+async fn know_to_vote(server: &Server) {
+    let client = client(server).await;
+    until_ok("a read of the new voter", || {
+        let mut kv = client.kv();
+        let request = pb::RangeRequest {
+            key: b"key"[..].into(),
+            ..Default::default()
+        };
+        async move { kv.range(request).await }
+    })
+    .await;
+}
+
 async fn move_leader(server: &Server, target_id: u64) {
     let client = client(server).await;
     until_ok("move-leader", || {
@@ -337,6 +351,7 @@ async fn stele_joins_etcd_by_its_state_leads_it_and_brings_up_another() {
     run.go_on(ops, &mut sides, &[(&stele, s1)]).await;
 
     promote(&sides[0].server, stele_id).await;
+    know_to_vote(&stele).await;
     sides.push(Side::new(stele).await);
     run.go_on(ops, &mut sides, &[]).await;
 
@@ -355,6 +370,7 @@ async fn stele_joins_etcd_by_its_state_leads_it_and_brings_up_another() {
     assert!(sent, "{}", sides[1].server.log());
     run.go_on(ops / 10, &mut sides, &[(&other, e2)]).await;
     promote(&sides[1].server, second).await;
+    know_to_vote(&other).await;
     sides.push(Side::new(other).await);
     run.go_on(ops, &mut sides, &[]).await;
 
