@@ -26,7 +26,7 @@ use crate::config::{CLUSTER_VERSION, ClusterState, Config, Url};
 use crate::error::Error;
 use crate::keys::KeySource;
 use crate::replay::{self, Replayed, Threads};
-use crate::space;
+use crate::space_alarm;
 use crate::state::{self, MemberInfo, State};
 
 /// Why a server cannot start on a directory. The text says what to do about it.
@@ -288,7 +288,7 @@ fn log_options(vfs: &dyn Vfs, config: &Config, seed: u64) -> raft::durable::Opti
         seed,
         kept_entries: config.kept_entries(),
         segment_bytes: disk.map_or(usual.segment_bytes, |disk| {
-            space::segment_bytes(disk, usual.segment_bytes)
+            space_alarm::segment_bytes(disk, usual.segment_bytes)
         }),
         ..usual
     }

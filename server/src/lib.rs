@@ -33,7 +33,7 @@ pub mod runtime;
 pub mod serve;
 pub mod signals;
 pub mod snapshot;
-mod space;
+mod space_alarm;
 pub mod state;
 pub mod watch;
 pub mod workers;

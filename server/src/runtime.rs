@@ -18,7 +18,7 @@ mod apply;
 mod deliveries;
 mod log;
 mod member;
-mod space;
+mod space_alarm;
 mod watch;
 
 use std::sync::Arc;
@@ -43,7 +43,7 @@ use crate::metrics::Metrics;
 use crate::node::{Identity, Inner, Limits, Node, RequestIds, Shared};
 use crate::peer::{Introduction, Peers};
 use crate::snapshot::Receiver;
-use crate::space::Guard;
+use crate::space_alarm::Guard;
 use crate::state;
 use crate::watch::{Hub, HubHandle};
 use crate::workers::Workers;
@@ -75,7 +75,7 @@ pub struct Running {
     pub peers: Peers,
     member: Sender<MemberEvent>,
     apply: Sender<ApplyEvent>,
-    space: Sender<space::Stop>,
+    space: Sender<space_alarm::Stop>,
     threads: Vec<JoinHandle<()>>,
     _lock: Box<dyn Lock>,
 }
@@ -123,7 +123,7 @@ pub fn start(
         cluster_id: data.cluster_id,
         peer_urls: texts(&config.initial_advertise_peer_urls),
     };
-    let disk = space::Disk {
+    let disk = space_alarm::Disk {
         vfs: Arc::clone(&data.vfs),
         dir: data.store_dir.clone(),
     };
@@ -179,7 +179,7 @@ pub fn start(
     let for_space = links.clone();
     let mut threads = actors.start(links);
     threads.push(spawn("space", move || {
-        space::run_space(guard, disk, space_rx, for_space);
+        space_alarm::run_space_alarm(guard, disk, space_rx, for_space);
     }));
     let node = Node::new(Inner {
         reader,
@@ -305,7 +305,7 @@ impl Running {
     /// proposals, then the log, then a last checkpoint. Blocks until all threads have ended.
     pub fn stop(self) {
         // A closed inbox means that its actor has ended already.
-        let _ = self.space.send(space::Stop);
+        let _ = self.space.send(space_alarm::Stop);
         let _ = self.member.send(MemberEvent::Stop);
         let _ = self.apply.send(ApplyEvent::Stop);
         self.node.hub().stop();

@@ -13,7 +13,7 @@ use super::Links;
 use crate::event::{ApplyEvent, MemberEvent, Proposal};
 use crate::inbox::Inbox;
 use crate::request::Request;
-use crate::space::{self, Alarm, Guard, Reading};
+use crate::space_alarm::{self, Alarm, Guard, Reading};
 
 /// Between two looks. What fills the disk faster is told by the store, which cannot set space aside
 /// any more.
@@ -28,7 +28,7 @@ pub(super) struct Disk {
     pub(super) dir: PathBuf,
 }
 
-pub(super) fn run_space(mut guard: Guard, disk: Disk, inbox: Inbox<Stop>, links: Links) {
+pub(super) fn run_space_alarm(mut guard: Guard, disk: Disk, inbox: Inbox<Stop>, links: Links) {
     let (mut stop, mut was_low, mut failed) = (Vec::new(), false, false);
     while stop.is_empty() {
         let found = disk.vfs.space(&disk.dir);
@@ -45,7 +45,7 @@ fn look(guard: &mut Guard, disk: Option<DiskSpace>, links: &Links, was_low: bool
     let shared = &links.shared;
     if let Some(disk) = disk {
         links.metrics.disk_available.set(disk.available as i64);
-        if space::has_plenty(disk) {
+        if space_alarm::has_plenty(disk) {
             shared.log_is_short.store(false, Relaxed);
         }
     }
