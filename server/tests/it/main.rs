@@ -8,6 +8,7 @@
 
 mod bad_disk;
 mod bad_input;
+mod beside;
 mod catch_up;
 mod chaos;
 mod clients;
