@@ -16,6 +16,7 @@
 
 mod apply;
 mod deliveries;
+mod lateness;
 mod log;
 mod member;
 mod space_alarm;
@@ -48,6 +49,7 @@ use crate::state;
 use crate::watch::{Hub, HubHandle};
 use crate::workers::Workers;
 use deliveries::Deliveries;
+use lateness::Lateness;
 
 /// Time since the process began to care.
 #[derive(Clone, Copy)]
@@ -171,6 +173,7 @@ pub fn start(
         log: data.log,
         to_log: log_rx,
         raft,
+        lateness: Lateness::new(config.heartbeat_interval),
         member: member_rx,
     };
     let (space_tx, space_rx) = inbox();
@@ -222,6 +225,7 @@ struct Actors {
     log: LogWriter,
     to_log: Inbox<LogEvent>,
     raft: Raft,
+    lateness: Lateness,
     member: Inbox<MemberEvent>,
 }
 
@@ -242,7 +246,7 @@ impl Actors {
             spawn("member", move || {
                 let first_read = unix_time().as_nanos() as u64;
                 let member = Member::new(self.raft, first_read);
-                member::run_member(member, self.member, log_of_member, links)
+                member::run_member(member, self.lateness, self.member, log_of_member, links)
             }),
         ]
     }

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use raft::durable::LogWriter;
-use raft::{RoleChange, RoleKind};
+use raft::{Message, RoleChange, RoleKind};
 
+use super::lateness::Lateness;
 use super::{Links, log};
 use crate::event::{ApplyEvent, LogEvent, MemberEvent};
 use crate::inbox::Inbox;
@@ -14,6 +15,7 @@ use crate::member::{Member, MemberEffects};
 
 pub(super) fn run_member(
     mut member: Member,
+    mut lateness: Lateness,
     inbox: Inbox<MemberEvent>,
     log: Arc<Mutex<LogWriter>>,
     links: Links,
@@ -24,10 +26,12 @@ pub(super) fn run_member(
     loop {
         let now = links.clock.now();
         for event in &events {
-            if let MemberEvent::Durable { ticket } = event
-                && Some(*ticket) >= handed_over
-            {
-                handed_over = None;
+            match event {
+                MemberEvent::Durable { ticket } if Some(*ticket) >= handed_over => {
+                    handed_over = None;
+                }
+                MemberEvent::ConfChanged { .. } => lateness.clear(),
+                _ => {}
             }
         }
         member.turn(now, &mut events, &mut effects);
@@ -45,6 +49,7 @@ pub(super) fn run_member(
                 let _ = links.log.send(LogEvent::Write(write));
             }
         }
+        note_late(&links, &mut lateness, &effects.messages);
         links.peers.send(&mut effects.messages);
         let status = member.status();
         links
@@ -55,6 +60,7 @@ pub(super) fn run_member(
             let leads = (change.role == RoleKind::Leader).then_some(change.term);
             let _ = links.apply.send(ApplyEvent::Leading(leads));
             note_role(&links, &change);
+            lateness.clear();
         }
         if !effects.committed.is_empty() {
             let _ = links.apply.send(ApplyEvent::Committed(std::mem::take(
@@ -87,6 +93,22 @@ pub(super) fn run_member(
                 .map(|at| at.saturating_sub(links.clock.now()));
             inbox.receive(wait, &mut events);
         }
+    }
+}
+
+/// In etcd's words: what it names first is what it nearly always is.
+fn note_late(links: &Links, lateness: &mut Lateness, messages: &[Message]) {
+    if messages.is_empty() {
+        return;
+    }
+    for (to, over) in lateness.send(links.clock.now(), messages) {
+        links.metrics.heartbeat_send_failures.inc();
+        tracing::warn!(
+            "to" = format!("{to:x}"),
+            "heartbeat-interval" = ?lateness.interval(),
+            "exceeded-duration" = ?over,
+            "leader failed to send out heartbeat on time; took too long, leader is overloaded likely from slow disk"
+        );
     }
 }
 

@@ -10,7 +10,7 @@ use crate::fleet::Process;
 pub(super) type Samples = BTreeMap<String, bool>;
 
 /// Not compared, and why.
-const APART: [(&str, &str); 21] = [
+const APART: [(&str, &str); 22] = [
     ("go_", "of Go"),
     ("process_", "of the machine"),
     ("promhttp_", "of the scrape"),
@@ -36,6 +36,10 @@ const APART: [(&str, &str); 21] = [
     ("index_compaction", "etcd's index, which is not here"),
     ("heartbeat_send_failures", "of time"),
     ("slow_", "of time"),
+    (
+        "disconnected_peers",
+        "of who is first to see a removed member go",
+    ),
     ("=Alarm", "a list of alarms is a read here"),
     ("MoveLeader", "as often as needed, to begin with"),
     ("Canceled", "of who is first to end a stream"),
