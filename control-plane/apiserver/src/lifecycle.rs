@@ -141,7 +141,9 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
         // What is asked for was looked at by whoever approves it.
         keep(old, new, "spec");
     }
-    if resource.has_generation() && differs_in_substance(old, new) {
+    // A deployment's replica sets inherit its annotations: its loop has to see those too.
+    let annotated = resource.kind.kind == "Deployment" && annotations(old) != annotations(new);
+    if resource.has_generation() && (annotated || differs_in_substance(old, new)) {
         let next = object::generation(old) + 1;
         metadata_mut(new).insert("generation".into(), next.into());
     }
@@ -198,6 +200,12 @@ fn keep(old: &Value, new: &mut Value, key: &str) {
         Some(value) => map_mut(new).insert(key.into(), value.clone()),
         None => map_mut(new).remove(key),
     };
+}
+
+/// The annotations; none and an empty list of them are the same.
+fn annotations(object: &Value) -> Option<&Map<String, Value>> {
+    let annotations = object::metadata(object)?.get("annotations")?.as_object()?;
+    (!annotations.is_empty()).then_some(annotations)
 }
 
 /// Whether anything but metadata and status differs.

@@ -169,6 +169,22 @@ fn status_and_the_rest_are_written_apart() {
         (&3.into(), &2.into())
     );
     assert_eq!(put["metadata"]["generation"], 2);
+    // Its replica sets inherit a deployment's annotations: only a loop's own, by the status, are
+    // no new state of it.
+    let mut annotated = put;
+    annotated["metadata"]["annotations"]["revision"] = "1".into();
+    let annotated = cluster
+        .call("PUT", &format!("{path}/status"))
+        .json(&annotated)
+        .send()
+        .expect(200);
+    assert_eq!(annotated["metadata"]["annotations"]["revision"], "1");
+    assert_eq!(annotated["metadata"]["generation"], 2);
+    let note = cluster.call("PATCH", &path).body(
+        "application/merge-patch+json",
+        r#"{"metadata":{"annotations":{"note":"a"}}}"#,
+    );
+    assert_eq!(note.send().expect(200)["metadata"]["generation"], 3);
     let scale = cluster.get(&format!("{path}/scale")).expect(200);
     assert_eq!(scale["status"], json!({"replicas": 2, "selector": "a=b"}));
     let scaled = cluster.call("PATCH", &format!("{path}/scale"));

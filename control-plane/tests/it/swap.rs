@@ -37,11 +37,15 @@ const KUBERNETES: Mix = Mix {
     loops: true,
     scheduler: true,
 };
-const MIXES: [Mix; 3] = [
+const MIXES: [Mix; 4] = [
     KUBERNETES,
     Mix {
         apiserver: false,
         ..KUBERNETES
+    },
+    Mix {
+        apiserver: true,
+        ..OURS
     },
     Mix {
         scheduler: true,

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::time::Timestamp;
 use serde_json::json;
 
 use super::replicas::wanted;
-use super::status::Told;
+use super::status::{NOT_CREATED, Told};
 use super::{DESIRED, HASH, MOST, REVISION, View, rollout};
 use crate::cache::Shared;
 use crate::decision::{Decision, Note, change, create, delete};
@@ -90,19 +90,8 @@ pub(super) fn keep_up(
         into.push(change(new.as_ref(), patch));
         return None;
     }
-    let current = meta::annotation(&new.metadata, REVISION);
-    if let Some(current) = current
-        && meta::annotation(&view.deployment.metadata, REVISION) != Some(current)
-    {
-        set_number(view.deployment, current, into);
-        return None;
-    }
+    told.revision = meta::annotation(&new.metadata, REVISION).map(str::to_owned);
     Some(new.clone())
-}
-
-fn set_number(deployment: &Deployment, number: &str, into: &mut Decision) {
-    let patch = json!({"metadata": {"annotations": {REVISION: number}}});
-    into.push(change(deployment, patch));
 }
 
 fn make_new(view: &View<'_>, number: i64, told: &mut Told, into: &mut Decision) {
@@ -158,12 +147,18 @@ fn make_new(view: &View<'_>, number: i64, told: &mut Told, into: &mut Decision) 
     if let Some(spec) = &mut set.spec {
         spec.replicas = i32::try_from(size).ok();
     }
-    let text = format!("Scaled up replica set {name} from 0 to {size}");
-    let step = into.push(create(&set));
+    let failed = format!("Failed to create new replica set \"{name}\": {{}}");
+    let failed = Note::new(view.deployment, NOT_CREATED, failed).warning();
+    let step = into.push(create(&set)).tell_failure(failed);
     if size > 0 {
+        let text = format!("Scaled up replica set {name} from 0 to {size}");
         step.tell(Note::new(view.deployment, "ScalingReplicaSet", text));
     }
-    told.created(view, &name);
+    told.revision = Some(number.to_string());
+    match view.context.failure.filter(|failure| failure.creating) {
+        Some(failure) => told.not_created(view, &name, &failure.message),
+        None => told.created(view, &name),
+    }
 }
 
 /// What has to change in the annotations of the new set.

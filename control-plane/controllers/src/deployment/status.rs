@@ -3,18 +3,24 @@
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet};
 use machinery::time::Timestamp;
 
-use super::View;
 use super::replicas::{available, sum};
+use super::{REVISION, View};
 use crate::decision::{Decision, update_status};
 use crate::meta;
 
 const PROGRESSING: &str = "Progressing";
 const AVAILABLE: &str = "Available";
 const FAILURE: &str = "ReplicaFailure";
+pub(super) const NOT_CREATED: &str = "ReplicaSetCreateError";
 
 /// The status as it is to be.
 pub(super) struct Told {
     pub(super) status: DeploymentStatus,
+    /// The number of the template in the history, as an annotation. It is written together with
+    /// the status, for an annotation written by itself would be a new generation.
+    pub(super) revision: Option<String>,
+    /// The other calls have failed before: were the status last, it would never be told.
+    first: bool,
     now: Timestamp,
 }
 
@@ -22,6 +28,8 @@ impl Told {
     pub(super) fn of(view: &View<'_>) -> Told {
         Told {
             status: view.deployment.status.clone().unwrap_or_default(),
+            revision: None,
+            first: false,
             now: view.context.now,
         }
     }
@@ -70,6 +78,15 @@ impl Told {
         }
     }
 
+    /// The replica set of the template could not be made, and is tried again.
+    pub(super) fn not_created(&mut self, view: &View<'_>, name: &str, error: &str) {
+        if deadline(view).is_some() {
+            let text = format!("Failed to create new replica set \"{name}\": {error}");
+            self.set(PROGRESSING, "False", NOT_CREATED, &text);
+            self.first = true;
+        }
+    }
+
     /// Counts, judges, and writes the status if it changed.
     pub(super) fn finish(mut self, view: &View<'_>, into: &mut Decision) {
         let old = view.deployment.status.clone().unwrap_or_default();
@@ -79,19 +96,20 @@ impl Told {
             self.judge_progress(view, &old, into);
         }
         self.copy_failure(view);
-        if same(&old, &self.status) {
+        let has = meta::annotation(&view.deployment.metadata, REVISION);
+        let revision = self.revision.filter(|number| has != Some(number));
+        if revision.is_none() && same(&old, &self.status) {
             return;
         }
         let mut told: Deployment = view.deployment.clone();
         told.status = Some(self.status);
-        // A step before may change the deployment itself, and the version with it: that step's
-        // answer wakes the loop, and the status is told then.
-        let changes_itself = into
-            .steps
-            .iter()
-            .any(|step| std::ptr::eq(step.call.kind(), crate::cache::kind_of::<Deployment>()));
-        if !changes_itself {
-            into.push(update_status(&told));
+        if let Some(number) = revision {
+            let annotations = told.metadata.annotations.get_or_insert_default();
+            annotations.insert(REVISION.into(), number);
+        }
+        into.push(update_status(&told));
+        if self.first {
+            into.steps.rotate_right(1);
         }
     }
 

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tests::fixtures::{ago, bodies, caches, decide, lines, owner};
+use crate::tests::fixtures::{ago, bodies, caches, decide, decide_after, lines, owner};
 
 const KEY: (&str, &str) = ("n", "web");
 
@@ -179,6 +179,17 @@ fn an_earlier_template_is_taken_up_with_a_new_number() {
 }
 
 #[test]
+fn the_number_of_the_template_is_told_with_the_status() {
+    // By itself it would be a change of annotations, and so a new generation to observe.
+    let objects = [deployment(1, "two"), set("two", 3, 1, 1, 1)];
+    let decision = decide(&Deployments, &caches(&objects), KEY);
+    assert_eq!(lines(&decision), ["update status of deployments n/web"]);
+    let told = &bodies(&decision)[0];
+    assert_eq!(told["metadata"]["annotations"][REVISION], "3");
+    assert_eq!(told["status"]["availableReplicas"], 1);
+}
+
+#[test]
 fn a_name_that_is_taken_changes_the_hash() {
     let objects = [deployment(1, "two")];
     let decision = decide(&Deployments, &caches(&objects), KEY);
@@ -190,6 +201,31 @@ fn a_name_that_is_taken_changes_the_hash() {
     let decision = decide(&Deployments, &caches(&[deployment(1, "two"), other]), KEY);
     assert_eq!(lines(&decision), ["update status of deployments n/web"]);
     assert_eq!(bodies(&decision)[0]["status"]["collisionCount"], 1);
+}
+
+#[test]
+fn a_set_that_cannot_be_made_is_told_before_it_is_tried_again() {
+    let failure = crate::loops::Failure {
+        creating: true,
+        deleting: false,
+        message: "forbidden".into(),
+    };
+    let caches = caches(&[deployment(1, "two")]);
+    let decision = decide_after(&Deployments, &caches, KEY, Some(&failure));
+    let [status, create] = &lines(&decision)[..] else {
+        panic!("{:?}", lines(&decision));
+    };
+    assert_eq!(status, "update status of deployments n/web");
+    assert!(create.starts_with("create replicasets"), "{create}");
+    let conditions = bodies(&decision)[0]["status"]["conditions"].clone();
+    let conditions = conditions.as_array().unwrap();
+    let progress = conditions
+        .iter()
+        .find(|c| c["type"] == "Progressing")
+        .unwrap();
+    assert_eq!(progress["reason"], "ReplicaSetCreateError");
+    let message = progress["message"].as_str().unwrap();
+    assert!(message.ends_with(": forbidden"), "{message}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(super) const STEPS: [Step; 10] = [
     (
         "a deployment with a service, and a pod that fits nowhere",
         |world| {
-            world.create(MANIFEST);
+            world.create(&format!("{DEPLOYMENT}{OTHERS}"));
         },
     ),
     ("another image", |world| {
@@ -92,28 +92,8 @@ spec:
         resources: {requests: {cpu: 100m, memory: 64Mi}}
 ";
 
-const MANIFEST: &str = "
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: web
-  namespace: swap
-  labels: {app: web}
-  annotations: {note: hello}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata:
-      labels: {app: web}
-      annotations: {template: note}
-    spec:
-      terminationGracePeriodSeconds: 1
-      containers:
-      - name: main
-        image: nginx:1
-        ports: [{name: http, containerPort: 80}]
-        resources: {requests: {cpu: 100m, memory: 64Mi}}
+/// What comes with the deployment.
+const OTHERS: &str = "
 ---
 apiVersion: v1
 kind: Service

@@ -75,7 +75,10 @@ impl State {
             return Err(Status::conflict(kind.group, kind.plural, &name, why));
         }
         let object = match subresource {
-            "status" => with_part(old.clone(), &new, &["status"]),
+            "status" => {
+                let object = with_part(old.clone(), &new, &["status"]);
+                with_part(object, &new, &["metadata", "annotations"])
+            }
             "finalize" => with_part(old.clone(), &new, &["spec", "finalizers"]),
             _ => replaced(kind, &old, new),
         };
