@@ -15,6 +15,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use machinery::object::{self, Object};
 use machinery::schema::{self, Kind};
 use machinery::time::Timestamp;
@@ -99,6 +100,7 @@ macro_rules! caches {
 }
 
 caches! {
+    budgets: PodDisruptionBudget,
     config_maps: ConfigMap,
     deployments: Deployment,
     endpoint_slices: EndpointSlice,

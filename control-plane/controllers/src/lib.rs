@@ -8,6 +8,7 @@
 mod cache;
 mod decision;
 mod deployment;
+mod disruption;
 mod endpoint_slice;
 mod garbage;
 mod graph;
@@ -45,6 +46,7 @@ fn all_loops(root_ca: &str) -> Vec<Box<dyn Loop>> {
         Box::new(node_lifecycle::NodeLifecycle),
         Box::new(taint_eviction::TaintEviction),
         Box::new(pod_gc::PodGc),
+        Box::new(disruption::Disruption),
     ];
     if !root_ca.is_empty() {
         loops.push(Box::new(root_ca::RootCa(root_ca.to_owned())));

@@ -269,7 +269,7 @@ macro_rules! known {
     ($($type:ty),* $(,)?) => { $(impl Known for $type {})* };
 }
 
-use k8s_openapi::api::{apps, coordination, core, discovery};
+use k8s_openapi::api::{apps, coordination, core, discovery, policy};
 known![
     apps::v1::Deployment,
     apps::v1::ReplicaSet,
@@ -280,6 +280,7 @@ known![
     core::v1::Service,
     core::v1::ServiceAccount,
     discovery::v1::EndpointSlice,
+    policy::v1::PodDisruptionBudget,
 ];
 
 impl Known for core::v1::Pod {

@@ -79,6 +79,14 @@ fn service(name: &str) -> Value {
     })
 }
 
+fn budget(name: &str) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": "shop", "name": name},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": name}}},
+    })
+}
+
 fn running(simulation: &Simulation, image: &str) -> usize {
     let pods = simulation.items(kind("", "Pod"));
     let has_image = |pod: &&Value| pod["spec"]["containers"][0]["image"] == image;
@@ -94,6 +102,7 @@ fn set_image(simulation: &Simulation, name: &str, image: &str) {
 
 fn rollout(simulation: &mut Simulation) {
     simulation.create(service("web"));
+    simulation.create(budget("web"));
     simulation.create(deployment("web", 2, "one:1"));
     simulation.settle();
     assert_eq!(running(simulation, "one:1"), 2);
@@ -123,6 +132,9 @@ fn rollout(simulation: &mut Simulation) {
     let slices = simulation.items(kind("discovery.k8s.io", "EndpointSlice"));
     assert_eq!(slices.len(), 1);
     assert_eq!(slices[0]["endpoints"].as_array().unwrap().len(), 4);
+    let budget = &simulation.items(kind("policy", "PodDisruptionBudget"))[0]["status"];
+    assert_eq!(budget["desiredHealthy"], 3);
+    assert_eq!(budget["disruptionsAllowed"], 1);
     // A strategy without overlap.
     simulation.patch(
         deployments,

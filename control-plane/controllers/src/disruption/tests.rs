@@ -1,0 +1,121 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::tests::fixtures::{ago, bodies, caches, decide, lines, owned, owner, pod, replica_set};
+
+const KEY: (&str, &str) = ("n", "web");
+
+fn budget(spec: Value) -> Value {
+    let mut budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": "n", "name": "web", "generation": 1},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        budget["spec"][key] = value.clone();
+    }
+    budget
+}
+
+/// A deployment of four with all its pods, the first `ready` of them ready.
+fn four(ready: usize) -> Vec<Value> {
+    let mut set = replica_set("web-1", 3);
+    set["metadata"]["ownerReferences"] = json!([owner("apps/v1", "Deployment", "web")]);
+    let mut objects = vec![
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": "n", "name": "web"},
+            "spec": {"replicas": 4, "selector": {"matchLabels": {"app": "web"}}},
+        }),
+        set,
+    ];
+    let pods = ["a", "b", "c", "d"].iter().enumerate();
+    objects.extend(pods.map(|(at, name)| owned(pod(name, "node", at < ready), "web-1")));
+    objects
+}
+
+/// What is allowed, healthy, desired and expected.
+fn told(budget: Value, others: Vec<Value>) -> [i64; 4] {
+    let mut objects = others;
+    objects.push(budget);
+    let decision = decide(&Disruption, &caches(&objects), KEY);
+    assert_eq!(
+        lines(&decision),
+        ["update status of poddisruptionbudgets n/web"]
+    );
+    let status = &bodies(&decision)[0]["status"];
+    let keys = [
+        "disruptionsAllowed",
+        "currentHealthy",
+        "desiredHealthy",
+        "expectedPods",
+    ];
+    keys.map(|key| status[key].as_i64().unwrap())
+}
+
+#[test]
+fn a_budget_allows_what_is_healthy_beyond_what_it_asks_for() {
+    let least = |least: Value| budget(json!({"minAvailable": least}));
+    assert_eq!(told(least(3.into()), four(4)), [1, 4, 3, 4]);
+    assert_eq!(told(least(3.into()), four(3)), [0, 3, 3, 4]);
+    // Shares are of what the deployment wants, rounded up, however many pods there are.
+    assert_eq!(told(least("30%".into()), four(4)), [2, 4, 2, 4]);
+    let most = |most: Value| budget(json!({"maxUnavailable": most}));
+    assert_eq!(told(most(1.into()), four(4)), [1, 4, 3, 4]);
+    assert_eq!(told(most("30%".into()), four(3)), [1, 3, 2, 4]);
+    assert_eq!(told(most(9.into()), four(4)), [4, 4, 0, 4]);
+}
+
+#[test]
+fn a_budget_that_covers_nothing_allows_nothing() {
+    assert_eq!(told(budget(json!({"maxUnavailable": 1})), vec![]), [0; 4]);
+    let objects = [budget(json!({"maxUnavailable": 1}))];
+    let decision = decide(&Disruption, &caches(&objects), KEY);
+    assert_eq!(decision.steps[0].done.as_ref().unwrap().reason, "NoPods");
+}
+
+#[test]
+fn an_evicted_pod_counts_as_gone_until_it_is_or_stayed_for_long() {
+    let evicted = |seconds: i64| {
+        let mut budget = budget(json!({"minAvailable": 2}));
+        budget["status"] = json!({"disruptedPods": {"a": ago(seconds), "gone": ago(seconds)}});
+        let mut objects = four(4);
+        objects.push(budget);
+        decide(&Disruption, &caches(&objects), KEY)
+    };
+    let waits = evicted(20);
+    let status = &bodies(&waits)[0]["status"];
+    assert_eq!(status["disruptedPods"], json!({"a": ago(20)}));
+    assert_eq!(status["disruptionsAllowed"], 1);
+    assert_eq!(waits.after, Some(Duration::from_secs(100)));
+    let stayed = evicted(121);
+    let status = &bodies(&stayed)[0]["status"];
+    assert_eq!(status["disruptedPods"], Value::Null);
+    assert_eq!(status["disruptionsAllowed"], 2);
+}
+
+#[test]
+fn pods_of_unknown_controllers_allow_nothing() {
+    let mut stray = pod("a", "node", true);
+    stray["metadata"]["ownerReferences"] = json!([owner("batch/v1", "Job", "j")]);
+    let objects = [stray, budget(json!({"maxUnavailable": 1}))];
+    let decision = decide(&Disruption, &caches(&objects), KEY);
+    let status = &bodies(&decision)[0]["status"];
+    assert_eq!(status["disruptionsAllowed"], 0);
+    let condition = &status["conditions"][0];
+    assert_eq!(condition["reason"], "SyncFailed");
+    assert_eq!(condition["message"], "found no controllers for pod \"a\"");
+}
+
+#[test]
+fn a_status_that_is_true_is_not_written_again() {
+    let mut objects = four(4);
+    objects.push(budget(json!({"minAvailable": 3})));
+    let first = decide(&Disruption, &caches(&objects), KEY);
+    let mut again = bodies(&first)[0].clone();
+    // The apiserver leaves out what is empty.
+    again["status"]["disruptedPods"] = Value::Null;
+    *objects.last_mut().unwrap() = again;
+    let second = decide(&Disruption, &caches(&objects), KEY);
+    assert_eq!(lines(&second), Vec::<String>::new());
+}
