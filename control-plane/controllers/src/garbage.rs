@@ -13,7 +13,7 @@ use machinery::world::{Call, DeleteOptions, PatchForm, Propagation};
 use serde_json::json;
 
 use crate::cache::{Caches, Changed, Key};
-use crate::decision::{Decision, merge};
+use crate::decision::{Decision, Note, merge};
 use crate::graph::{FOREGROUND, ORPHAN, Owner, Vertex};
 use crate::loops::{Context, Loop};
 
@@ -107,8 +107,11 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
     if dependent.owners.is_empty() || firm > 0 && loose.is_empty() {
         return Decision::nothing();
     }
+    let mut decision = Decision::nothing();
     if firm > 0 {
-        return Decision::of(without_owners(dependent, &loose));
+        let step = decision.push(without_owners(dependent, &loose));
+        step.done = misplaced(caches, dependent);
+        return decision;
     }
     let waited_for = of(Held::UntilGone).next().is_some();
     let owns = caches.graph.dependents(&dependent.uid).next().is_some();
@@ -116,7 +119,7 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
         true => Propagation::Foreground,
         false => Propagation::Background,
     };
-    Decision::of(Call::Delete {
+    let step = decision.push(Call::Delete {
         kind: dependent.kind,
         namespace: dependent.namespace.clone(),
         name: dependent.name.clone(),
@@ -125,14 +128,46 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
             propagation: Some(propagation),
             ..DeleteOptions::of(&dependent.uid)
         },
+    });
+    step.done = misplaced(caches, dependent);
+    decision
+}
+
+/// What people are told when an owner is in another namespace, where it owns nothing here.
+fn misplaced(caches: &Caches, dependent: &Vertex) -> Option<Note> {
+    let elsewhere = |owner: &&Owner| {
+        let found = caches.graph.get(&owner.uid);
+        found.is_some_and(|found| !reaches(found, dependent))
+    };
+    let owner = dependent.owners.iter().find(elsewhere)?;
+    let namespace = &dependent.namespace;
+    let kind = owner.kind.map(|kind| kind.0);
+    let kind = kind.map(|kind| format!("{}/{}", kind.api_version(), kind.kind));
+    Some(Note {
+        about: json!({
+            "apiVersion": dependent.kind.api_version(), "kind": dependent.kind.kind,
+            "namespace": namespace, "name": dependent.name, "uid": dependent.uid,
+        }),
+        warning: true,
+        reason: "OwnerRefInvalidNamespace",
+        message: format!(
+            "ownerRef [{}, namespace: {namespace}, name: {}, uid: {}] does not exist in \
+             namespace \"{namespace}\"",
+            kind.unwrap_or_default(),
+            owner.name,
+            owner.uid,
+        ),
     })
+}
+
+/// Whether an object can own another as far as namespaces go.
+fn reaches(owner: &Vertex, dependent: &Vertex) -> bool {
+    owner.namespace.is_empty() || owner.namespace == dependent.namespace
 }
 
 fn hold(caches: &Caches, dependent: &Vertex, owner: &Owner) -> Held {
     if let Some(found) = caches.graph.get(&owner.uid) {
-        // An owner in another namespace owns nothing here.
-        let reachable = found.namespace.is_empty() || found.namespace == dependent.namespace;
-        return match (reachable, found.waits_for(FOREGROUND)) {
+        return match (reaches(found, dependent), found.waits_for(FOREGROUND)) {
             (false, _) => Held::No,
             (true, true) => Held::UntilGone,
             (true, false) => Held::Firmly,

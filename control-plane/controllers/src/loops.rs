@@ -5,7 +5,7 @@ use std::time::Duration;
 use machinery::time::Timestamp;
 
 use crate::cache::{Caches, Changed, Key};
-use crate::decision::Decision;
+use crate::decision::{Decision, Note};
 
 /// A loop: brings one kind of thing to what is wanted, key by key. It keeps nothing between
 /// decisions, so that one that starts anew goes on where the last one was stopped.
@@ -18,6 +18,11 @@ pub(crate) trait Loop: Send + Sync {
 
     /// Whether a touched place of the graph concerns it.
     fn touched(&self, _: &Caches, _: &str, _: &mut dyn FnMut(Key)) {}
+
+    /// What to tell people of a change, whatever is decided about it.
+    fn note(&self, _: &Changed) -> Option<Note> {
+        None
+    }
 
     /// A key of its own that is wanted again and again: one without name.
     fn period(&self) -> Option<Duration> {

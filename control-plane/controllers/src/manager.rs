@@ -20,13 +20,18 @@ use machinery::world::Call;
 use serde_json::json;
 
 use crate::cache::{Caches, Effects, Feed, Key};
-use crate::decision::{Decision, Step};
+use crate::decision::{Decision, Note, Step};
 use crate::loops::{Context, Failure, Loop, turn};
+
+/// How many notes of changes may wait to be taken; more are dropped, for they are only for people.
+const NOTES_MAX: usize = 1024;
 
 /// The loops and what they know.
 pub(crate) struct Manager {
     pub(crate) caches: Caches,
     loops: Vec<Running>,
+    /// What is to be told of changes, and by which loop.
+    notes: Vec<(&'static str, Note)>,
     /// The loop to ask first next time, so that a busy one does not keep others waiting.
     next: usize,
 }
@@ -71,6 +76,7 @@ impl Manager {
         Manager {
             caches: Caches::default(),
             loops: running.collect(),
+            notes: Vec::new(),
             next: 0,
         }
     }
@@ -157,6 +163,11 @@ impl Manager {
         times.min()
     }
 
+    /// What is to be told of the changes since the last time, and by which loop.
+    pub(crate) fn take_notes(&mut self) -> Vec<(&'static str, Note)> {
+        std::mem::take(&mut self.notes)
+    }
+
     /// Which loop decided.
     pub(crate) fn name(&self, work: &Work) -> &'static str {
         self.loops[work.at].works.name()
@@ -213,6 +224,10 @@ impl Manager {
             let Running { works, queue, .. } = one;
             let mut wake = |key: Key| queue.add(key);
             for changed in &effects.changed {
+                if self.notes.len() < NOTES_MAX {
+                    self.notes
+                        .extend(works.note(changed).map(|note| (works.name(), note)));
+                }
                 works.wakes(&self.caches, changed, &mut wake);
             }
             for uid in &effects.touched {

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, NamespaceStatus};
 use machinery::schema::{self, Kind};
 use machinery::time::Timestamp;
@@ -11,7 +13,7 @@ use machinery::world::{Call, DeleteOptions, Propagation};
 use crate::cache::{Caches, Changed, Key, kind_of, to_object};
 use crate::decision::{Decision, cluster_key, update_status};
 use crate::graph::Vertex;
-use crate::loops::{Context, Loop};
+use crate::loops::{Context, Failure, Loop};
 use crate::meta;
 
 const FINALIZER: &str = "kubernetes";
@@ -65,7 +67,8 @@ impl Loop for Namespaces {
         }
         let contents: Vec<&Vertex> = caches.graph.in_namespace(&key.1).collect();
         let mut decision = Decision::nothing();
-        let conditions = conditions(namespace, &contents, context.now);
+        let failure = context.failure.filter(|failure| failure.deleting);
+        let conditions = conditions(namespace, &contents, failure, context.now);
         let told = namespace
             .status
             .as_ref()
@@ -153,17 +156,44 @@ pub(crate) fn is_event(kind: &Kind) -> bool {
     kind.kind == "Event"
 }
 
+/// What is left, by kind, as people are told.
+fn kinds_left(contents: &[&Vertex]) -> Option<String> {
+    let kinds = contents.iter().map(|vertex| {
+        let (plural, group) = (vertex.kind.plural, vertex.kind.group);
+        format!("{plural}.{group} has")
+    });
+    let counts = counted(kinds);
+    let counts = counts.map(|(kind, count)| format!("{kind} {count} resource instances"));
+    join(counts)
+}
+
+/// What holds it, as people are told.
+fn finalizers_left(contents: &[&Vertex]) -> Option<String> {
+    let finalizers = contents.iter().flat_map(|vertex| vertex.finalizers.iter());
+    let counts = counted(finalizers.cloned());
+    let counts = counts.map(|(one, count)| format!("{one} in {count} resource instances"));
+    join(counts)
+}
+
+fn counted(texts: impl Iterator<Item = String>) -> impl Iterator<Item = (String, usize)> {
+    let mut counts = BTreeMap::new();
+    for text in texts {
+        *counts.entry(text).or_default() += 1;
+    }
+    counts.into_iter()
+}
+
+fn join(texts: impl Iterator<Item = String>) -> Option<String> {
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
 fn conditions(
     namespace: &Namespace,
     contents: &[&Vertex],
+    failure: Option<&Failure>,
     now: Timestamp,
 ) -> Vec<NamespaceCondition> {
-    let held = contents
-        .iter()
-        .filter(|vertex| !vertex.finalizers.is_empty())
-        .count();
-    let left = contents.len();
-    let list = |what: &str, count: usize| format!("{what}: {count} object instances");
     let rows = [
         (
             "NamespaceDeletionDiscoveryFailure",
@@ -177,41 +207,49 @@ fn conditions(
             "ParsedGroupVersions",
             "All legacy kube types successfully parsed".to_owned(),
         ),
-        (
-            "NamespaceDeletionContentFailure",
-            false,
-            "ContentDeleted",
-            "All content successfully deleted, may be waiting on finalization".to_owned(),
-        ),
-        match left {
-            0 => (
+        match failure {
+            None => (
+                "NamespaceDeletionContentFailure",
+                false,
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization".to_owned(),
+            ),
+            Some(failure) => (
+                "NamespaceDeletionContentFailure",
+                true,
+                "ContentDeletionFailed",
+                format!(
+                    "Failed to delete all resource types, 1 remaining: {}",
+                    failure.message
+                ),
+            ),
+        },
+        match kinds_left(contents) {
+            None => (
                 "NamespaceContentRemaining",
                 false,
                 "ContentRemoved",
                 "All content successfully removed".to_owned(),
             ),
-            _ => (
+            Some(left) => (
                 "NamespaceContentRemaining",
                 true,
                 "SomeResourcesRemain",
-                list("Some resources are remaining", left),
+                format!("Some resources are remaining: {left}"),
             ),
         },
-        match held {
-            0 => (
+        match finalizers_left(contents) {
+            None => (
                 "NamespaceFinalizersRemaining",
                 false,
                 "ContentHasNoFinalizers",
                 "All content-preserving finalizers finished".to_owned(),
             ),
-            _ => (
+            Some(left) => (
                 "NamespaceFinalizersRemaining",
                 true,
                 "SomeFinalizersRemain",
-                list(
-                    "Some content in the namespace has finalizers remaining",
-                    held,
-                ),
+                format!("Some content in the namespace has finalizers remaining: {left}"),
             ),
         },
     ];

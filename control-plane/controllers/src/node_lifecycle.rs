@@ -46,6 +46,26 @@ impl Loop for NodeLifecycle {
         }
     }
 
+    /// Every manager tells which nodes it looks after.
+    fn note(&self, changed: &Changed) -> Option<Note> {
+        let Changed::Node(diff) = changed else {
+            return None;
+        };
+        match (&diff.old, &diff.new) {
+            (None, Some(node)) => {
+                let name = meta::name(&node.metadata);
+                let text = format!("Node {name} event: Registered Node {name} in Controller");
+                Some(Note::new(node.as_ref(), "RegisteredNode", text))
+            }
+            (Some(node), None) => {
+                let name = meta::name(&node.metadata);
+                let text = format!("Node {name} event: Removing Node {name} from Controller");
+                Some(Note::new(node.as_ref(), "RemovingNode", text))
+            }
+            _ => None,
+        }
+    }
+
     fn decide(&self, context: &Context<'_>, key: &Key) -> Decision {
         let Some(node) = context.caches.nodes.at(key) else {
             return Decision::nothing();
@@ -133,7 +153,9 @@ fn unready_pods(context: &Context<'_>, node: &Node, into: &mut Decision) {
             "type": "Ready", "status": "False",
             "lastTransitionTime": context.now.to_seconds(),
         });
-        into.push(patch_status(pod, json!({"conditions": [condition]})));
+        let note = Note::new(pod.as_ref(), "NodeNotReady", "Node is not ready".into());
+        into.push(patch_status(pod, json!({"conditions": [condition]})))
+            .tell(note.warning());
     }
 }
 

@@ -66,9 +66,42 @@ impl Loop for RootCa {
                 ..ConfigMap::default()
             }));
         };
+        let mut wanted = json!({FIELD: self.0});
+        let others = known.data.iter().flatten().map(|(key, _)| key);
+        for other in others.filter(|key| *key != FIELD) {
+            // Whatever else is in it, pods would take for the cluster's.
+            wanted[other] = serde_json::Value::Null;
+        }
         match known.data.as_ref() == Some(&data) {
             true => Decision::nothing(),
-            false => Decision::of(change(known.as_ref(), json!({"data": {FIELD: self.0}}))),
+            false => Decision::of(change(known.as_ref(), json!({"data": wanted}))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::tests::fixtures::{bodies, caches, decide};
+
+    #[test]
+    fn the_config_map_has_the_certificate_and_nothing_else() {
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"},
+        });
+        let decided = |objects: &[Value]| {
+            let works = RootCa("PEM".into());
+            bodies(&decide(&works, &caches(objects), ("", "n")))
+        };
+        let made = decided(std::slice::from_ref(&namespace));
+        assert_eq!(made[0]["data"], json!({"ca.crt": "PEM"}));
+        assert_eq!(made[0]["metadata"]["name"], NAME);
+        let mut changed = made[0].clone();
+        changed["data"] = json!({"ca.crt": "other", "more": "x"});
+        let patch = decided(&[namespace.clone(), changed]);
+        assert_eq!(patch[0]["data"], json!({"ca.crt": "PEM", "more": null}));
+        assert_eq!(decided(&[namespace, made[0].clone()]), Vec::<Value>::new());
     }
 }

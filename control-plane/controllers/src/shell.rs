@@ -7,10 +7,12 @@ use std::time::Duration;
 use api_client::{Client, LostLease, Mandate, Notice};
 use futures::StreamExt;
 use machinery::schema::{self, Kind};
+use machinery::world::Call;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::decision::Note;
 use crate::manager::{Manager, Moment};
 use crate::recorder::Recorder;
 use crate::{all_loops, sources};
@@ -72,7 +74,7 @@ struct Inboxes {
     notices: mpsc::Receiver<(usize, Notice)>,
     reports: mpsc::Receiver<Report>,
     report: mpsc::Sender<Report>,
-    events: mpsc::Sender<machinery::world::Call>,
+    events: mpsc::Sender<Call>,
     /// Everything that ends with the loops.
     tasks: JoinSet<()>,
 }
@@ -98,6 +100,9 @@ impl Shell {
         let mut busy = 0;
         loop {
             busy += self.start_work(&inboxes, WORKERS - busy);
+            for (by, note) in self.manager.take_notes() {
+                self.tell(&inboxes.events, by, &note, "");
+            }
             let wake = match busy < WORKERS {
                 true => self.manager.wake_at(),
                 false => None,
@@ -240,10 +245,8 @@ impl Shell {
                     Err(error) => (&step.failed, error.message.clone()),
                 };
                 if let Some(note) = note {
-                    let component = format!("{}-controller", self.manager.name(&work));
-                    let call = self.recorder.record(&component, note, &detail, now.wall);
-                    // When the inbox is full the Event is lost, which harms nobody.
-                    let _ = inboxes.events.try_send(call);
+                    let by = self.manager.name(&work);
+                    self.tell(&inboxes.events, by, note, &detail);
                 }
                 self.manager.answered(step, &answer, now);
                 0
@@ -262,6 +265,14 @@ impl Shell {
                 1
             }
         }
+    }
+
+    /// Tells people of a note. When the inbox is full the Event is lost, which harms nobody.
+    fn tell(&mut self, events: &mpsc::Sender<Call>, by: &str, note: &Note, detail: &str) {
+        let component = format!("{by}-controller");
+        let now = self.moment().wall;
+        let call = self.recorder.record(&component, note, detail, now);
+        let _ = events.try_send(call);
     }
 
     /// Waits for what is under way, then ends everything else.

@@ -46,7 +46,15 @@ fn an_owner_in_another_namespace_owns_nothing() {
     let mut elsewhere = replica_set("web", 1);
     elsewhere["metadata"]["namespace"] = "other".into();
     let caches = caches(&[elsewhere, owned(pod("p", "a", true), "web")]);
-    assert_eq!(lines(&decide(&Garbage, &caches, KEY)), ["delete pods n/p"]);
+    let decision = decide(&Garbage, &caches, KEY);
+    assert_eq!(lines(&decision), ["delete pods n/p"]);
+    let told = decision.steps[0].done.as_ref().unwrap();
+    assert_eq!(told.reason, "OwnerRefInvalidNamespace");
+    assert_eq!(
+        told.message,
+        "ownerRef [apps/v1/ReplicaSet, namespace: n, name: web, uid: replicasets/web] does not \
+         exist in namespace \"n\""
+    );
 }
 
 #[test]

@@ -1,9 +1,10 @@
 use super::*;
 use crate::cache::kind_of;
 use crate::namespace::Namespaces;
+use crate::node_lifecycle::NodeLifecycle;
 use crate::service_account::ServiceAccounts;
 use crate::tests::fixtures;
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -97,6 +98,32 @@ fn a_deletion_that_answers_with_a_status_is_known_too() {
     ));
     manager.answered(&decision.steps[0], &answer, at(SECOND));
     assert!(manager.next(at(SECOND)).is_some());
+}
+
+#[test]
+fn nodes_that_come_and_go_are_told_of() {
+    let mut manager = Manager::new(vec![Box::new(NodeLifecycle)]);
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "a", "uid": "u", "resourceVersion": "7"},
+    });
+    let nodes = kind_of::<Node>();
+    let mut tell = |notice| {
+        manager.observe(nodes, Feed::Both, notice, at(Duration::ZERO));
+        let notes = manager.take_notes().into_iter();
+        notes
+            .map(|(by, note)| format!("{by}: {} {}", note.reason, note.message))
+            .collect::<Vec<String>>()
+    };
+    assert_eq!(
+        tell(Notice::Applied(node.clone())),
+        ["node-lifecycle: RegisteredNode Node a event: Registered Node a in Controller"]
+    );
+    assert_eq!(tell(Notice::Applied(node.clone())), Vec::<String>::new());
+    assert_eq!(
+        tell(Notice::Deleted(node)),
+        ["node-lifecycle: RemovingNode Node a event: Removing Node a from Controller"]
+    );
 }
 
 #[test]

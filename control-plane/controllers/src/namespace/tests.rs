@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tests::fixtures::{ago, bodies, caches, decide, lines, pod, replica_set};
+use crate::tests::fixtures::{ago, bodies, caches, decide, decide_after, lines, pod, replica_set};
 
 const KEY: (&str, &str) = ("", "n");
 
@@ -31,8 +31,51 @@ fn pods_go_before_everything_else() {
     let conditions = bodies(&decision)[0]["status"]["conditions"].clone();
     assert_eq!(conditions[3]["type"], "NamespaceContentRemaining");
     assert_eq!(conditions[3]["status"], "True");
+    assert_eq!(
+        conditions[3]["message"],
+        "Some resources are remaining: pods. has 2 resource instances, \
+         replicasets.apps has 1 resource instances"
+    );
     let decision = decide(&Namespaces, &caches(&objects[..2]), KEY);
     assert_eq!(lines(&decision)[1..], ["delete replicasets n/web"]);
+}
+
+#[test]
+fn people_are_told_what_holds_a_namespace() {
+    let mut held = pod("p", "a", true);
+    held["metadata"]["deletionTimestamp"] = ago(1).into();
+    held["metadata"]["finalizers"] = json!(["example.com/one", "example.com/two"]);
+    let failure = Failure {
+        creating: false,
+        deleting: true,
+        message: "the disk is full".into(),
+    };
+    let caches = caches(&[namespace(), held]);
+    let decision = decide_after(&Namespaces, &caches, KEY, Some(&failure));
+    let conditions = bodies(&decision)[0]["status"]["conditions"].clone();
+    let said = |at: usize| {
+        (
+            conditions[at]["reason"].as_str(),
+            conditions[at]["message"].as_str(),
+        )
+    };
+    assert_eq!(
+        said(2),
+        (
+            Some("ContentDeletionFailed"),
+            Some("Failed to delete all resource types, 1 remaining: the disk is full")
+        )
+    );
+    assert_eq!(
+        said(4),
+        (
+            Some("SomeFinalizersRemain"),
+            Some(
+                "Some content in the namespace has finalizers remaining: \
+                 example.com/one in 1 resource instances, example.com/two in 1 resource instances"
+            )
+        )
+    );
 }
 
 #[test]
