@@ -7,12 +7,12 @@ use super::world::World;
 pub(super) const NAMESPACE: &str = "swap";
 /// What is looked at in the namespace.
 const WITHIN: &str = "deployments,replicasets,pods,services,endpointslices,configmaps,secrets,\
-     serviceaccounts,events";
+     serviceaccounts,poddisruptionbudgets,events";
 
 /// A step: what it is called, and what it does.
 pub(super) type Step = (&'static str, fn(&World));
 
-pub(super) const STEPS: [Step; 10] = [
+pub(super) const STEPS: [Step; 11] = [
     ("a namespace", |world| {
         world.run(&["create", "namespace", NAMESPACE]);
     }),
@@ -31,7 +31,12 @@ pub(super) const STEPS: [Step; 10] = [
     ("five replicas", |world| {
         in_namespace(world, &["scale", "deployment/web", "--replicas=5"]);
     }),
+    ("a budget for its pods", |world| {
+        world.create(BUDGET);
+    }),
     ("the deployment paused, its template changed", |world| {
+        // From here on its pods change owners, and in between nobody knows how many there should be.
+        in_namespace(world, &["delete", "poddisruptionbudget", "web"]);
         in_namespace(world, &["rollout", "pause", "deployment/web"]);
         in_namespace(world, &["set", "image", "deployment/web", "main=nginx:2"]);
     }),
@@ -90,6 +95,15 @@ spec:
         image: nginx:1
         ports: [{name: http, containerPort: 80}]
         resources: {requests: {cpu: 100m, memory: 64Mi}}
+";
+
+const BUDGET: &str = "
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: swap}
+spec:
+  maxUnavailable: 30%
+  selector: {matchLabels: {app: web}}
 ";
 
 /// What comes with the deployment.
