@@ -19,6 +19,7 @@ use machinery::world::{Call, PatchForm};
 use serde_json::json;
 
 use crate::address::Pool;
+use crate::events;
 use crate::host::{self, Host};
 use crate::pod::{self, Place};
 
@@ -44,6 +45,8 @@ pub enum Job {
 pub struct Work {
     pub job: Job,
     pub calls: Vec<Call>,
+    /// What to tell people when they went well.
+    pub events: Vec<Call>,
 }
 
 /// How often nodes speak up.
@@ -212,15 +215,16 @@ impl Fleet {
     pub fn next(&mut self, now: Now) -> Option<Work> {
         loop {
             let job = self.queue.next(now.elapsed)?;
+            let mut events = Vec::new();
             let calls = match &job {
                 Job::Node(at) => self.node_calls(*at, now),
                 Job::Lease(at) => self.lease_calls(*at, now),
                 Job::Pod(namespace, name) => {
-                    self.pod_calls(&(namespace.clone(), name.clone()), now)
+                    self.pod_calls(&(namespace.clone(), name.clone()), now, &mut events)
                 }
             };
             if !calls.is_empty() {
-                return Some(Work { job, calls });
+                return Some(Work { job, calls, events });
             }
             self.queue.done(&job);
         }
@@ -362,7 +366,7 @@ impl Fleet {
         }]
     }
 
-    fn pod_calls(&mut self, key: &(String, String), now: Now) -> Vec<Call> {
+    fn pod_calls(&mut self, key: &(String, String), now: Now, events: &mut Vec<Call>) -> Vec<Call> {
         let Some(held) = self.pods.get(key) else {
             return Vec::new();
         };
@@ -376,6 +380,8 @@ impl Fleet {
             pod: &member.pool.of_pod(object::uid(&held.object), has),
         };
         let decision = pod::decide(&held.object, now.wall, place);
+        let node = &member.host.name;
+        *events = events::of(&held.object, &decision.calls, node, now.wall);
         if let Some(again) = decision.again {
             let at = now.elapsed + again.since(now.wall);
             self.queue

@@ -24,6 +24,7 @@
 
 pub mod address;
 pub mod container;
+pub mod events;
 pub mod fleet;
 pub mod hints;
 pub mod host;

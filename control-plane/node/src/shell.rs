@@ -4,12 +4,13 @@ use std::future::Future;
 use std::time::Duration;
 
 use api_client::{Client, Informer, Notice};
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::stream::{self, FuturesUnordered, StreamExt};
 use machinery::object::Object;
 use machinery::schema;
 use machinery::status::Status;
-use machinery::world::Api;
+use machinery::world::{Api, Call};
 use serde_json::Value;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::address::PODS_MAX;
@@ -18,6 +19,10 @@ use crate::host::{Host, Size};
 
 /// How many jobs make calls at the same time, all nodes together.
 const CALLS_AT_ONCE: usize = 32;
+/// How many Events may wait to be sent; more are dropped, for they are only for people.
+const EVENTS_MAX: usize = 1024;
+/// How many of them are sent at the same time.
+const EVENTS_AT_ONCE: usize = 4;
 
 /// Which nodes to run.
 #[derive(Debug, Clone)]
@@ -69,6 +74,8 @@ pub async fn run(kube: kube::Client, config: Config, stop: impl Future<Output = 
     let pods = Informer::of(kind("Pod")).with_fields("spec.nodeName!=");
     let mut pods = std::pin::pin!(pods.run(&client));
     let mut nodes = std::pin::pin!(Informer::of(kind("Node")).run(&client));
+    let (events, waiting) = mpsc::channel(EVENTS_MAX);
+    let mut telling = std::pin::pin!(tell(&client, waiting));
     let mut calls = FuturesUnordered::new();
     let mut stop = std::pin::pin!(stop);
     let start = Instant::now();
@@ -76,7 +83,7 @@ pub async fn run(kube: kube::Client, config: Config, stop: impl Future<Output = 
         while calls.len() < CALLS_AT_ONCE
             && let Some(work) = fleet.next(now(start))
         {
-            calls.push(make(client.clone(), work));
+            calls.push(make(client.clone(), work, events.clone()));
         }
         // With as many calls under way as may be, the next one that ends is what there is to
         // wait for; time alone brings nothing.
@@ -101,17 +108,39 @@ pub async fn run(kube: kube::Client, config: Config, stop: impl Future<Output = 
                 Notice::Applied(node) => fleet.node_applied(node),
                 Notice::Deleted(node) => fleet.node_deleted(&node),
             },
+            () = &mut telling => {}
             () = wait => {}
         }
     }
 }
 
-async fn make(client: Client, work: Work) -> (Job, Result<Object, Status>) {
+/// Sends Events. One that fails is lost.
+async fn tell(client: &Client, mut waiting: mpsc::Receiver<Call>) {
+    let waiting = stream::poll_fn(move |context| waiting.poll_recv(context));
+    let sent = waiting.for_each_concurrent(EVENTS_AT_ONCE, async |event| {
+        if let Err(error) = client.call(event).await {
+            tracing::debug!(%error, "an Event was lost");
+        }
+    });
+    sent.await;
+}
+
+async fn make(
+    client: Client,
+    work: Work,
+    events: mpsc::Sender<Call>,
+) -> (Job, Result<Object, Status>) {
     let mut answer = Ok(Value::Null);
     for call in work.calls {
         answer = client.call(call).await;
         if answer.is_err() {
             break;
+        }
+    }
+    if answer.is_ok() {
+        for event in work.events {
+            // A full inbox loses it.
+            let _ = events.try_send(event);
         }
     }
     (work.job, answer)

@@ -36,6 +36,9 @@ fn pods_from_kubectl_get_a_node_run_end_and_go() {
     parts.until("the event is there", |parts| {
         parts.notes("Scheduled") == format!("Successfully assigned default/x to {node}")
     });
+    parts.until("its node tells of it too", |parts| {
+        parts.notes("Started") == "Container started"
+    });
 
     let once = [
         "run",

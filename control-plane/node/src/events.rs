@@ -1,0 +1,143 @@
+//! What a node tells people about its pods: the Events of a kubelet, read off the status that is
+//! about to be written.
+
+#[cfg(test)]
+mod tests;
+
+use machinery::object::{self, Object};
+use machinery::schema;
+use machinery::time::Timestamp;
+use machinery::world::Call;
+use serde_json::{Value, json};
+
+/// Who says it.
+const COMPONENT: &str = "kubelet";
+
+/// A line about a container.
+struct Line {
+    warning: bool,
+    reason: &'static str,
+    message: String,
+}
+
+/// The Events that go with the calls that were decided about a pod.
+pub fn of(pod: &Object, calls: &[Call], node: &str, now: Timestamp) -> Vec<Call> {
+    let written = calls.iter().find_map(|call| match call {
+        Call::Patch {
+            subresource: "status",
+            patch,
+            ..
+        } => patch.get("status"),
+        _ => None,
+    });
+    let Some(new) = written else {
+        return Vec::new();
+    };
+    let lists = [
+        ("initContainerStatuses", "initContainers"),
+        ("containerStatuses", "containers"),
+    ];
+    let mut events = Vec::new();
+    for (statuses, specs) in lists {
+        let old = object::items(pod, &["status", statuses]);
+        for status in object::items(new, &[statuses]) {
+            let name = object::text(status, &["name"]);
+            let old = old
+                .iter()
+                .find(|one| object::text(one, &["name"]) == name)
+                .unwrap_or(&Value::Null);
+            for line in lines(pod, old, status) {
+                let field = format!("spec.{specs}{{{name}}}");
+                events.push(event(pod, node, &field, &line, events.len(), now));
+            }
+        }
+    }
+    events
+}
+
+/// What is to be said of a container that came from one status to another.
+fn lines(pod: &Object, old: &Value, new: &Value) -> Vec<Line> {
+    let normal = |reason, message: String| Line {
+        warning: false,
+        reason,
+        message,
+    };
+    let name = object::text(new, &["name"]);
+    let mut lines = Vec::new();
+    if run(new).is_some() && run(new) != run(old) {
+        let image = object::text(new, &["image"]);
+        let there = "already present on machine and can be accessed by the pod";
+        lines.push(normal(
+            "Pulled",
+            format!("Container image {image:?} {there}"),
+        ));
+        lines.push(normal("Created", "Container created".into()));
+        lines.push(normal("Started", "Container started".into()));
+    }
+    if object::is_deleting(pod) && is_running(old) && !is_running(new) {
+        lines.push(normal("Killing", format!("Stopping container {name}")));
+    }
+    if rests(new) && !rests(old) {
+        let (namespace, uid) = (object::namespace(pod), object::uid(pod));
+        let pod = format!("{}_{namespace}({uid})", object::name(pod));
+        lines.push(Line {
+            warning: true,
+            reason: "BackOff",
+            message: format!("Back-off restarting failed container {name} in pod {pod}"),
+        });
+    }
+    lines
+}
+
+/// The run that the container is in, or the last one: it may have ended by the next look.
+fn run(status: &Value) -> Option<&str> {
+    let path: &[&str] = match object::at(status, &["state", "waiting"]) {
+        Some(_) => &["lastState", "terminated", "containerID"],
+        None => &["containerID"],
+    };
+    Some(object::text(status, path)).filter(|run| !run.is_empty())
+}
+
+fn is_running(status: &Value) -> bool {
+    object::at(status, &["state", "running"]).is_some()
+}
+
+/// Whether it waits before it is started again.
+fn rests(status: &Value) -> bool {
+    object::text(status, &["state", "waiting", "reason"]) == "CrashLoopBackOff"
+}
+
+/// `number` tells apart what is said at the same time.
+fn event(
+    pod: &Object,
+    node: &str,
+    field: &str,
+    line: &Line,
+    number: usize,
+    now: Timestamp,
+) -> Call {
+    let nanos = i128::from(now.seconds) * 1_000_000_000 + i128::from(now.nanos) + number as i128;
+    let (namespace, name) = (object::namespace(pod), object::name(pod));
+    Call::Create {
+        kind: schema::kind("", "v1", "Event").expect("the table has events"),
+        object: json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"namespace": namespace, "name": format!("{name}.{nanos:x}")},
+            "involvedObject": {
+                "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name,
+                "uid": object::uid(pod), "resourceVersion": object::resource_version(pod),
+                "fieldPath": field,
+            },
+            "reason": line.reason,
+            "message": line.message,
+            "type": if line.warning { "Warning" } else { "Normal" },
+            "count": 1,
+            "firstTimestamp": now.to_seconds(),
+            "lastTimestamp": now.to_seconds(),
+            "source": {"component": COMPONENT, "host": node},
+            "reportingComponent": COMPONENT,
+            "reportingInstance": node,
+        }),
+    }
+}
