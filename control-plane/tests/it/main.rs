@@ -10,6 +10,7 @@ mod auth;
 mod bad_input;
 mod clients;
 mod cluster;
+mod election;
 mod go_scheduler;
 mod http;
 mod kube_rs;
