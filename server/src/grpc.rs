@@ -1,6 +1,7 @@
 //! The services, one file each: check the request, hand it on, give the answer its header.
 
 pub mod auth;
+pub mod budget;
 pub mod check;
 pub mod cluster;
 pub mod health;

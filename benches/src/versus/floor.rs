@@ -136,7 +136,7 @@ impl Kv for Empty {
     async fn range(&self, _: Request<RangeRequest>) -> Reply<RangeResponse> {
         Ok(Response::new(RangeResponse {
             header: header(),
-            kvs: vec![self.key_value.clone()],
+            kvs: [self.key_value.clone()].into_iter().collect(),
             more: false,
             count: 1,
         }))

@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod codec;
+mod range;
 
 pub use client::Client;
 
@@ -49,9 +50,12 @@ generated!(
     /// gRPC's health service.
     health, "grpc.health.v1"
 );
-generated!(
-    /// `KV` and `Watch` for a server that holds key-values and events already encoded:
-    /// `RangeResponse.kvs` and `WatchResponse.events` are bytes here, the same on the wire.
-    /// Messages without those are the ones of [`crate::etcdserverpb`].
-    raw, "raw"
-);
+/// `KV` and `Watch` for a server that holds key-values and events already encoded:
+/// `WatchResponse.events` are bytes here, `RangeResponse` is a message of our own, the same on the
+/// wire. Messages without those are the ones of [`crate::etcdserverpb`].
+#[allow(clippy::all, clippy::unwrap_used, unreachable_pub)]
+pub mod raw {
+    pub use crate::range::{RangeResponse, Rows};
+
+    include!("generated/raw.rs");
+}

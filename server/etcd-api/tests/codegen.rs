@@ -1,8 +1,8 @@
 //! The committed Rust under `src/generated` is what `proto/` says. `UPDATE=1` rewrites it.
 //!
 //! Needs neither protoc nor a build script: protox parses, tonic-prost-build prints. The `raw`
-//! module is not a second set of .proto files but the same descriptors with two fields retyped,
-//! so that the two can never disagree about the wire.
+//! module is not a second set of .proto files but the same descriptors with one field retyped and
+//! one message left out, so that the two can never disagree about the wire.
 
 #![expect(
     clippy::disallowed_methods,
@@ -28,9 +28,12 @@ const FILES: [&str; 8] = [
     "rpc.proto",
 ];
 
-/// Fields that `raw` holds as encoded bytes: an embedded message and a bytes field look the same
-/// on the wire.
-const RAW_FIELDS: [(&str, &str); 2] = [("RangeResponse", "kvs"), ("WatchResponse", "events")];
+/// What `raw` holds as encoded bytes: an embedded message and a bytes field look the same on the
+/// wire.
+const RAW_FIELD: (&str, &str) = ("WatchResponse", "events");
+
+/// The message of which `raw` has one of its own, and where that is.
+const RAW_MESSAGE: (&str, &str) = ("RangeResponse", "crate::range::RangeResponse");
 
 /// The file these are in, and what it imports.
 const RAW_FILES: [&str; 3] = ["auth.proto", "mvcc.proto", "rpc.proto"];
@@ -85,7 +88,8 @@ fn generate(out: &Path, set: &FileDescriptorSet) -> io::Result<()> {
 
     let raw = raw_set(set);
     let mut builder = configure(&raw_dir).build_client(false);
-    let affected = affected_by(&raw, &RAW_FIELDS.map(|(message, _)| message));
+    let affected = affected_by(&raw, &[RAW_FIELD.0, RAW_MESSAGE.0]);
+    builder = builder.extern_path(format!(".{PACKAGE}.{}", RAW_MESSAGE.0), RAW_MESSAGE.1);
     for file in &raw.file {
         if file.package() != PACKAGE {
             let rust = format!("crate::{}", file.package());
@@ -112,7 +116,7 @@ fn configure(out: &Path) -> tonic_prost_build::Builder {
         .out_dir(out)
 }
 
-/// The file with the client API, the two fields retyped, and of the services only the hot ones.
+/// The file with the client API, the field retyped, and of the services only the hot ones.
 fn raw_set(set: &FileDescriptorSet) -> FileDescriptorSet {
     let mut raw = set.clone();
     raw.file.retain(|file| RAW_FILES.contains(&file.name()));
@@ -123,7 +127,7 @@ fn raw_set(set: &FileDescriptorSet) -> FileDescriptorSet {
         for message in &mut file.message_type {
             let owner = message.name().to_owned();
             for field in &mut message.field {
-                if RAW_FIELDS.contains(&(owner.as_str(), field.name())) {
+                if RAW_FIELD == (owner.as_str(), field.name()) {
                     field.set_type(Type::Bytes);
                     field.type_name = None;
                 }

@@ -248,7 +248,9 @@ fn range_responses_are_the_same_bytes_raw_and_typed_also_inside_a_transaction() 
     };
     let raw = raw::RangeResponse {
         header: header(),
-        kvs: vec![key_value().encode_to_vec().into(), Bytes::new()],
+        kvs: [key_value().encode_to_vec().into(), Bytes::new()]
+            .into_iter()
+            .collect(),
         more: true,
         count: 7,
     };

@@ -1,42 +1,101 @@
 //! `etcdserverpb.KV`: reads from a view, changes through the log.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::raw;
-use storage::mvcc::KeyRange;
+use storage::mvcc::{KeyRange, View};
+use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request as Call, Response, Status};
 
+use super::budget::{BUDGET_BYTES, Budget, Growing, SMALL_BYTES, check_size};
 use super::check;
 use crate::error::Error;
 use crate::event::Outcome;
 use crate::node::{Node, run_blocking};
 use crate::request::Request;
 use crate::serve::ReadonlyTxn;
+use crate::state::kv::{Reading, Step};
 use crate::state::{Tally, kv, txn};
 
 /// A range of more keys than this runs off the runtime's threads, so that it, and the pages it
 /// may have to fetch, hold up nobody else.
 const MAX_INLINE_ROWS: u64 = 256;
 
+/// What is read of a range at a time.
+const STEP: Step = Step {
+    rows: 16 << 10,
+    bytes: SMALL_BYTES,
+};
+
 /// Keys in the first part of a range stream; later parts follow the size of the data.
 const STREAM_FIRST_ROWS: i64 = 10;
+/// Bytes of a part, whatever the largest request is. Of these, one waits, one is being sent and
+/// one is being read.
+const STREAM_PART_BYTES_MAX: usize = 2 << 20;
 /// Parts of a range stream that may wait for a slow client.
-const STREAM_QUEUE: usize = 2;
+const STREAM_QUEUE: usize = 1;
+/// A client gets this long to take a part: a stream reads one view to its end, and a view keeps
+/// pages from being used again.
+const STREAM_PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct KvService {
     node: Node,
+    budget: Budget,
 }
 
 impl KvService {
     pub fn new(node: Node) -> KvService {
-        KvService { node }
+        KvService {
+            node,
+            budget: Budget::new(BUDGET_BYTES),
+        }
     }
 
     async fn change(&self, request: Request) -> Result<Outcome, Status> {
         Ok(self.node.propose(request).await?.outcome)
+    }
+
+    /// Reads the rest of a range off the runtime's threads, in steps, within the budget.
+    async fn read_large(
+        &self,
+        mut view: View,
+        mut reading: Reading,
+    ) -> Result<Response<raw::RangeResponse>, Status> {
+        let mut turn: Option<Growing> = None;
+        loop {
+            let stepped = run_blocking(move || {
+                Ok(match reading.step(&view, STEP)? {
+                    true => Stepped::Done(reading.finish(&view)?),
+                    false => Stepped::Further(view, reading),
+                })
+            });
+            match stepped.await? {
+                Stepped::Further(same, further) => (view, reading) = (same, further),
+                Stepped::Done(mut response) => {
+                    self.node.complete(&mut response.header);
+                    let Some(growing) = turn else {
+                        return Ok(Response::new(response));
+                    };
+                    let large = growing.done(response.into_pieces())?;
+                    let mut response = Response::new(raw::RangeResponse::default());
+                    response.extensions_mut().insert(large);
+                    return Ok(response);
+                }
+            }
+            let held = reading.held_bytes();
+            check_size(held)?;
+            if held >= SMALL_BYTES {
+                let growing = match &mut turn {
+                    Some(growing) => growing,
+                    None => turn.insert(self.budget.turn().await),
+                };
+                growing.to(held + STEP.bytes).await;
+            }
+        }
     }
 
     async fn read_txn(&self, request: pb::TxnRequest) -> Result<raw::TxnResponse, Error> {
@@ -72,11 +131,12 @@ impl raw::kv_server::Kv for KvService {
         }
         let view = self.node.view();
         self.node.metrics().range_total.inc();
-        let mut response = if is_large(&view, &request)? {
-            run_blocking(move || kv::range(&view, &request)).await?
-        } else {
-            kv::range(&view, &request)?
-        };
+        let is_large = is_large(&view, &request)?;
+        let mut reading = Reading::new(&view, request)?;
+        if is_large || !reading.step(&view, STEP)? {
+            return self.read_large(view, reading).await;
+        }
+        let mut response = reading.finish(&view)?;
         self.node.complete(&mut response.header);
         Ok(Response::new(response))
     }
@@ -94,15 +154,10 @@ impl raw::kv_server::Kv for KvService {
         if !request.serializable {
             self.node.linearizable().await?;
         }
-        let (parts, stream) = tokio::sync::mpsc::channel(STREAM_QUEUE);
-        let node = self.node.clone();
-        tokio::task::spawn_blocking(move || {
-            // A client that has gone closes the channel, and the walk ends at the next part.
-            let mut send = |part| parts.blocking_send(part).is_ok();
-            if let Err(error) = stream_range(&node, request, &mut send) {
-                send(Err(error.into()));
-            }
-        });
+        // One more place for the word that the client has been given up on.
+        let (parts, stream) = mpsc::channel(STREAM_QUEUE + 1);
+        let streaming = Streaming::new(&self.node, request)?;
+        tokio::spawn(streaming.run(parts));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 
@@ -178,68 +233,107 @@ fn is_large(root: &storage::mvcc::Root, request: &pb::RangeRequest) -> Result<bo
     Ok(root.count(keys, 0)? > MAX_INLINE_ROWS || !current)
 }
 
-/// Sends a range part by part, all of one view. Parts start small, so that the first one comes at
-/// once, and grow or shrink towards the size of the largest request.
-fn stream_range(
-    node: &Node,
-    request: pb::RangeRequest,
-    send: &mut dyn FnMut(Result<raw::RangeStreamResponse, Status>) -> bool,
-) -> Result<(), Error> {
-    let view = node.view();
-    let at = kv::revision_to_read(&view, request.revision)?;
-    let target = node.limits().max_request_bytes;
-    let part_of = |response| {
-        Ok(raw::RangeStreamResponse {
-            range_response: Some(response),
-        })
-    };
+enum Stepped {
+    Further(View, Reading),
+    Done(raw::RangeResponse),
+}
 
-    let limit = if request.limit == 0 {
-        i64::MAX
-    } else {
-        request.limit
-    };
-    let mut part_request = pb::RangeRequest {
-        revision: at,
-        ..request
-    };
-    part_request.limit = STREAM_FIRST_ROWS.min(limit);
-    let mut sent = 0;
-    loop {
-        let part = kv::part(&view, &part_request)?;
-        sent += part.rows.len() as i64;
-        let more = part.more;
-        let bytes: usize = part.rows.iter().map(|row| row.len()).sum();
+type StreamPart = Result<raw::RangeStreamResponse, Status>;
+
+/// A range sent part by part, all of one view. Parts start small, so that the first one comes at
+/// once, and grow or shrink towards the size of the largest request.
+struct Streaming {
+    node: Node,
+    view: View,
+    /// Of the next part.
+    request: pb::RangeRequest,
+    /// Rows of all parts.
+    limit: i64,
+    sent: i64,
+    part_bytes: usize,
+}
+
+impl Streaming {
+    fn new(node: &Node, mut request: pb::RangeRequest) -> Result<Streaming, Error> {
+        let view = node.view();
+        request.revision = kv::revision_to_read(&view, request.revision)?;
+        let limit = match request.limit {
+            0 => i64::MAX,
+            limit => limit,
+        };
+        request.limit = STREAM_FIRST_ROWS.min(limit);
+        Ok(Streaming {
+            node: node.clone(),
+            view,
+            request,
+            limit,
+            sent: 0,
+            part_bytes: node.limits().max_request_bytes.min(STREAM_PART_BYTES_MAX),
+        })
+    }
+
+    async fn run(mut self, parts: mpsc::Sender<StreamPart>) {
+        let Ok(last_word) = parts.clone().reserve_owned().await else {
+            return;
+        };
+        loop {
+            // Only when there is room for it the next part is read.
+            let room = match tokio::time::timeout(STREAM_PATIENCE, parts.reserve()).await {
+                Ok(Ok(room)) => room,
+                // The client has gone.
+                Ok(Err(_)) => return,
+                Err(_) => {
+                    let text = "the client takes nothing any more";
+                    last_word.send(Err(Status::unavailable(text)));
+                    return;
+                }
+            };
+            let part = run_blocking(move || {
+                let (part, is_last) = self.next()?;
+                Ok((self, part, is_last))
+            });
+            match part.await {
+                Ok((same, part, is_last)) => {
+                    room.send(Ok(part));
+                    if is_last {
+                        return;
+                    }
+                    self = same;
+                }
+                Err(error) => return room.send(Err(error.into())),
+            }
+        }
+    }
+
+    /// The next part, and whether it is the last.
+    fn next(&mut self) -> Result<(raw::RangeStreamResponse, bool), Error> {
+        let part = kv::part(&self.view, &self.request, self.part_bytes)?;
+        self.sent += part.rows.len() as i64;
+        let bytes = part.rows.bytes();
         let mut response = raw::RangeResponse {
             kvs: part.rows,
             ..Default::default()
         };
-        part_request.key = if more {
-            part.next_key
-        } else {
-            part_request.key
-        };
-        let last = !more || sent == limit;
-        if last {
-            response.header = Some(node.header(view.revision()));
-            response.more = more;
-            let rest = KeyRange::from_wire(&part_request.key, &part_request.range_end);
-            let left = more || part_request.count_only;
-            response.count = sent
-                + if left {
-                    view.count(rest, at)? as i64
-                } else {
-                    0
-                };
+        if part.more {
+            self.request.key = part.next_key;
         }
-        if !send(part_of(response)) || last {
-            return Ok(());
+        let is_last = !part.more || self.sent == self.limit;
+        if is_last {
+            response.header = Some(self.node.header(self.view.revision()));
+            response.more = part.more;
+            response.count = self.sent;
+            if part.more || self.request.count_only {
+                let rest = KeyRange::from_wire(&self.request.key, &self.request.range_end);
+                response.count += self.view.count(rest, self.request.revision)? as i64;
+            }
         }
-        if bytes < target / 2 {
-            part_request.limit *= 2;
-        } else if bytes > target * 2 {
-            part_request.limit = (part_request.limit / 2).max(1);
+        if bytes < self.part_bytes / 2 {
+            self.request.limit *= 2;
+        } else if bytes > self.part_bytes * 2 {
+            self.request.limit = (self.request.limit / 2).max(1);
         }
-        part_request.limit = part_request.limit.min(limit - sent);
+        self.request.limit = self.request.limit.min(self.limit - self.sent);
+        let range_response = Some(response);
+        Ok((raw::RangeStreamResponse { range_response }, is_last))
     }
 }

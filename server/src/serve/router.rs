@@ -14,6 +14,7 @@ use super::body::{RequestBody, ResponseBody, status_code};
 use super::call::{self, CallLimits, Ended, ReadonlyTxn};
 use crate::config::Config;
 use crate::grpc::auth::AuthService;
+use crate::grpc::budget::LargeReply;
 use crate::grpc::cluster::ClusterService;
 use crate::grpc::health::HealthService;
 use crate::grpc::kv::KvService;
@@ -125,6 +126,9 @@ impl Router {
             }
             Ok(_) => dispatched.await,
         };
+        if let Some(large) = response.extensions_mut().remove::<LargeReply>() {
+            *response.body_mut() = tonic::body::Body::new(large);
+        }
         if response.extensions().get::<ReadonlyTxn>().is_some() {
             ended.readonly();
         }

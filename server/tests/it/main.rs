@@ -20,6 +20,7 @@ mod fleet;
 mod full_disk;
 mod inspect;
 mod join_etcd;
+mod large_replies;
 mod local;
 mod members;
 mod pages;

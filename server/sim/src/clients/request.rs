@@ -146,9 +146,10 @@ pub(super) fn outcome(operation: &Operation, outcome: &Outcome) -> history::Outc
 fn result(response: &raw::ResponseOp) -> Value {
     use raw::response_op::Response;
     match &response.response {
-        Some(Response::ResponseRange(range)) => match range.kvs.first() {
-            Some(kv) => etcd_api::mvccpb::KeyValue::decode(kv.clone())
-                .map_or(Value::MAX, |kv| decode(&kv.value)),
+        Some(Response::ResponseRange(range)) => match range.kvs.iter().next() {
+            Some(kv) => {
+                etcd_api::mvccpb::KeyValue::decode(kv).map_or(Value::MAX, |kv| decode(&kv.value))
+            }
             None => 0,
         },
         Some(Response::ResponseDeleteRange(deleted)) => deleted.deleted as Value,

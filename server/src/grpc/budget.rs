@@ -1,0 +1,280 @@
+//! What large replies may hold in memory, all of them together.
+//!
+//! A reply up to [`SMALL_BYTES`] never waits. One that grows beyond takes its turn: one reply grows
+//! at a time, in the order of asking, and waits for the bytes of its next step before it reads
+//! them. As nothing that has been read waits for anything but its client, the one that grows is
+//! the only one that can wait for bytes, and what it waits for comes back: as clients take their
+//! replies, piece by piece, as they go away, and, from clients that take nothing, by force. A reply
+//! that is larger than all there is goes on when no other is left.
+//!
+//! By force: while one waits, a reply of which nothing has been taken for [`PATIENCE`] is cut off,
+//! its call fails. So a client that reads nothing delays others for so long; one that takes a
+//! piece now and then, for as many times as it has pieces. While nobody waits, nobody is cut off.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body, Frame};
+use tokio::sync::{Notify, OwnedMutexGuard};
+use tokio::time::{Instant, timeout};
+use tonic::{Code, Status};
+
+use crate::error::Error;
+
+/// Of all large replies together. A list of all of a large Kubernetes cluster's pods fits.
+pub const BUDGET_BYTES: usize = 256 << 20;
+/// A reply up to this size is not counted.
+pub const SMALL_BYTES: usize = 1 << 20;
+
+/// A client gets this long to take a piece of its reply, if another reply waits.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often one that waits looks for such clients.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Budget(Arc<Inner>);
+
+struct Inner {
+    total: usize,
+    patience: Duration,
+    look: Duration,
+    held: Mutex<Held>,
+    /// Wakes the one that waits for bytes.
+    freed: Notify,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+#[derive(Default)]
+struct Held {
+    bytes: usize,
+    sending: Vec<Weak<Mutex<Sending>>>,
+}
+
+impl Budget {
+    pub fn new(total: usize) -> Budget {
+        Budget::with_patience(total, PATIENCE, LOOK)
+    }
+
+    fn with_patience(total: usize, patience: Duration, look: Duration) -> Budget {
+        Budget(Arc::new(Inner {
+            total,
+            patience,
+            look,
+            held: Mutex::default(),
+            freed: Notify::new(),
+            turn: Arc::default(),
+        }))
+    }
+
+    /// Waits for the turn of a reply that is to grow.
+    pub async fn turn(&self) -> Growing {
+        let turn = Arc::clone(&self.0.turn).lock_owned().await;
+        Growing {
+            share: Share {
+                inner: Arc::clone(&self.0),
+                bytes: 0,
+            },
+            _turn: turn,
+        }
+    }
+}
+
+/// A reply whose turn it is.
+pub struct Growing {
+    share: Share,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl Growing {
+    /// Waits until the reply may hold so many bytes.
+    pub async fn to(&mut self, bytes: usize) {
+        let inner = Arc::clone(&self.share.inner);
+        while !self.share.grow(bytes) {
+            if timeout(inner.look, inner.freed.notified()).await.is_err() {
+                inner.cut_off_idle();
+            }
+        }
+    }
+
+    /// Ends the turn. The reply, as it is, is to be sent.
+    pub fn done(self, pieces: Vec<Bytes>) -> Result<LargeReply, Status> {
+        LargeReply::new(pieces, self.share)
+    }
+}
+
+/// Bytes of the budget; they go back when this is dropped.
+struct Share {
+    inner: Arc<Inner>,
+    bytes: usize,
+}
+
+impl Share {
+    /// False when there is no room now.
+    fn grow(&mut self, bytes: usize) -> bool {
+        let mut held = lock(&self.inner.held);
+        let others = held.bytes - self.bytes;
+        if others > 0 && others.saturating_add(bytes) > self.inner.total {
+            return false;
+        }
+        held.bytes = others + bytes.max(self.bytes);
+        self.bytes = self.bytes.max(bytes);
+        true
+    }
+
+    fn shrink(&mut self, bytes: usize) {
+        let less = self.bytes.saturating_sub(bytes);
+        self.bytes -= less;
+        lock(&self.inner.held).bytes -= less;
+        self.inner.freed.notify_one();
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shrink(0);
+    }
+}
+
+impl Inner {
+    /// Cuts off the client that has taken nothing for longest, if that is too long.
+    fn cut_off_idle(&self) {
+        let sending: Vec<_> = {
+            let mut held = lock(&self.held);
+            held.sending.retain(|reply| reply.strong_count() > 0);
+            held.sending.iter().filter_map(Weak::upgrade).collect()
+        };
+        let idle = sending.iter().min_by_key(|reply| lock(reply).taken_at);
+        if let Some(reply) = idle {
+            lock(reply).cut_off_if_idle(self.patience);
+        }
+    }
+}
+
+/// The body of a large reply: one gRPC message, in the pieces it was written to. A handler puts it
+/// beside an empty response; whoever sends that takes this in its place.
+#[derive(Clone)]
+pub struct LargeReply(Arc<Mutex<Sending>>);
+
+struct Sending {
+    /// Stands before the message and is not counted.
+    prefix: Option<Bytes>,
+    pieces: VecDeque<Bytes>,
+    share: Option<Share>,
+    taken_at: Instant,
+    state: State,
+}
+
+#[derive(PartialEq)]
+enum State {
+    Message,
+    CutOff,
+    Over,
+}
+
+impl LargeReply {
+    fn new(message: Vec<Bytes>, mut share: Share) -> Result<LargeReply, Status> {
+        let bytes = message.iter().map(Bytes::len).sum();
+        let prefix = Some(prefix(bytes)?);
+        share.shrink(bytes);
+        let inner = Arc::clone(&share.inner);
+        let reply = Arc::new(Mutex::new(Sending {
+            prefix,
+            pieces: message.into(),
+            share: Some(share),
+            taken_at: Instant::now(),
+            state: State::Message,
+        }));
+        let mut held = lock(&inner.held);
+        held.sending.retain(|reply| reply.strong_count() > 0);
+        held.sending.push(Arc::downgrade(&reply));
+        Ok(LargeReply(reply))
+    }
+}
+
+/// What stands before a gRPC message.
+fn prefix(bytes: usize) -> Result<Bytes, Status> {
+    check_size(bytes)?;
+    let mut prefix = BytesMut::with_capacity(5);
+    prefix.put_u8(0);
+    prefix.put_u32(bytes as u32);
+    Ok(prefix.freeze())
+}
+
+/// Refuses what etcd would not send.
+pub fn check_size(bytes: usize) -> Result<(), Error> {
+    const MAX: usize = i32::MAX as usize;
+    match bytes <= MAX {
+        true => Ok(()),
+        false => Err(Error::Other(
+            Code::ResourceExhausted,
+            format!("grpc: trying to send message larger than max ({bytes} vs. {MAX})"),
+        )),
+    }
+}
+
+impl Sending {
+    fn next(&mut self) -> Option<Result<Frame<Bytes>, Status>> {
+        self.taken_at = Instant::now();
+        match self.state {
+            State::Message => {}
+            State::CutOff => {
+                self.state = State::Over;
+                let text = "the reply was not read while others waited for memory";
+                return Some(Err(Status::resource_exhausted(text)));
+            }
+            State::Over => return None,
+        }
+        if let Some(prefix) = self.prefix.take() {
+            return Some(Ok(Frame::data(prefix)));
+        }
+        let Some(piece) = self.pieces.pop_front() else {
+            self.state = State::Over;
+            self.share = None;
+            let mut trailers = HeaderMap::new();
+            let ended = Status::ok("").add_header(&mut trailers);
+            return Some(ended.map(|()| Frame::trailers(trailers)));
+        };
+        if let Some(share) = &mut self.share {
+            share.shrink(share.bytes - piece.len());
+        }
+        Some(Ok(Frame::data(piece)))
+    }
+
+    fn cut_off_if_idle(&mut self, patience: Duration) {
+        if self.state == State::Message && self.taken_at.elapsed() >= patience {
+            tracing::warn!(
+                bytes = self.share.as_ref().map_or(0, |share| share.bytes),
+                "a client does not read its reply while others wait for memory: cut off"
+            );
+            self.state = State::CutOff;
+            self.pieces.clear();
+            self.share = None;
+        }
+    }
+}
+
+impl Body for LargeReply {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Poll::Ready(lock(&self.0).next())
+    }
+}
+
+/// What is behind these locks is whole whenever they are not held.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;
