@@ -3,6 +3,8 @@
 //! of its own.
 
 mod space;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -72,7 +74,12 @@ pub struct Applier {
     lessor: Lessor,
     hub: HubHandle,
     /// The term that this member leads.
+    elected: Option<raft::Term>,
+    /// ..once all that earlier leaders wrote is applied: before that, the store may not know of a
+    /// renewal that took a checkpoint back, and leases taken over from it would end too early.
     leading: Option<raft::Term>,
+    /// Questions about leases that wait for that.
+    waiting_leases: Vec<(LeaseCall, ReplySlot)>,
     /// Entries through here were in the log when this run began. Their compactions leave no
     /// digest: etcd's do not survive a restart either.
     replayed_through: u64,
@@ -179,7 +186,9 @@ impl Applier {
             state,
             lessor,
             hub,
+            elected: None,
             leading: None,
+            waiting_leases: Vec::new(),
             replayed_through,
             installing: None,
             pace: Pace::default(),
@@ -256,7 +265,7 @@ impl Applier {
         for event in events.drain(..) {
             match event {
                 ApplyEvent::Committed(entries) => self.backlog.extend(entries),
-                ApplyEvent::Lease(call, slot) => self.answer_lease(now, call, slot, effects),
+                ApplyEvent::Lease(call, slot) => self.waiting_leases.push((call, slot)),
                 ApplyEvent::CheckpointRan(attempt) => match (*attempt)? {
                     Attempt::Done(done) => {
                         self.checkpoint_running = false;
@@ -275,11 +284,10 @@ impl Applier {
                     effects.checkpoint = waiting.or(effects.checkpoint.take());
                 }
                 ApplyEvent::Reads { index, slots } => self.waiting_reads.push((index, slots)),
-                ApplyEvent::Leading(leading) => {
-                    if leading.is_some() && leading != self.leading {
-                        self.take_over_leases(now)?;
-                    }
-                    self.leading = leading;
+                ApplyEvent::Leading(term) if term == self.elected => {}
+                ApplyEvent::Leading(term) => {
+                    self.elected = term;
+                    self.leading = None;
                 }
                 ApplyEvent::Defragment(slot) => self.space.ask(slot),
                 ApplyEvent::Install(received) => self.installing = Some(received),
@@ -292,7 +300,19 @@ impl Applier {
             let Some(committed) = self.backlog.pop_front() else {
                 break;
             };
+            // Whatever an earlier leader wrote lies before the first entry of this one's term.
+            let begins_to_lead =
+                self.leading.is_none() && self.elected == Some(committed.entry.term);
             self.apply(now, committed, effects)?;
+            if begins_to_lead {
+                self.take_over_leases(now)?;
+                self.leading = self.elected;
+            }
+        }
+        if self.leading == self.elected {
+            for (call, slot) in std::mem::take(&mut self.waiting_leases) {
+                self.answer_lease(now, call, slot, effects);
+            }
         }
         self.compact(now, effects)?;
         if !self.stopping {
@@ -543,7 +563,11 @@ impl Applier {
                 })
             }
             LeaseCall::CheckpointAll => {
-                let checkpoints = self.lessor.checkpoint_all(now);
+                // Whoever only follows does not know of renewals.
+                let checkpoints = match self.leading {
+                    Some(_) => self.lessor.checkpoint_all(now),
+                    None => Vec::new(),
+                };
                 Ok(LeaseAnswer {
                     checkpoints,
                     ..Default::default()
@@ -586,11 +610,6 @@ impl Applier {
         let Request::LeaseCheckpoint(request) = request else {
             return;
         };
-        // Of our own that is known already. But an entry of an earlier term may be applied after
-        // this member began to lead, and took the leases over from a store without it.
-        for checkpoint in request.checkpoints.iter().filter(|c| c.remaining_ttl > 0) {
-            self.lessor.note_checkpoint(checkpoint.id);
-        }
         for checkpoint in request.checkpoints.iter().filter(|c| c.remaining_ttl == 0) {
             for (slot, ttl) in self
                 .waiting_renewals

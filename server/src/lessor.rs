@@ -147,14 +147,6 @@ impl Lessor {
         }
     }
 
-    /// A remaining time of this lease was applied to the store, whoever asked for it: the next
-    /// renewal has to take it back.
-    pub fn note_checkpoint(&mut self, id: i64) {
-        if let Some(lease) = self.leases.get_mut(&id) {
-            lease.checkpointed = true;
-        }
-    }
-
     /// Gives the lease its whole TTL again. `None` when there is no such lease or it has expired:
     /// its revoke may be in the log already, so there is no way back.
     pub fn renew(&mut self, id: i64, now: Duration) -> Option<Renewal> {

@@ -273,15 +273,3 @@ fn leases_agree_with_a_model_over_random_renewals_time_jumps_and_restarts() {
         panic!("{} leases never ended", lessor.len());
     });
 }
-
-#[test]
-fn a_remaining_time_that_another_leader_had_written_is_taken_back_by_a_renewal() {
-    let mut lessor = Lessor::new(ELECTION);
-    lessor.restore([(7, 10, 0)], at(0));
-    // Its entry was in the log when this leader began, and is applied only now.
-    lessor.note_checkpoint(7);
-    lessor.note_checkpoint(8);
-    let renewed = |lessor: &mut Lessor| lessor.renew(7, at(1_000)).unwrap().checkpointed;
-    assert!(renewed(&mut lessor));
-    assert!(!renewed(&mut lessor), "once is enough");
-}

@@ -1,0 +1,148 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use etcd_api::etcdserverpb as pb;
+use storage::mvcc::{Options, Store};
+use storage::vfs::sim::SimVfs;
+use tokio::sync::oneshot::Receiver;
+
+use super::*;
+use crate::event::Admission;
+use crate::watch::Hub;
+
+const ELECTION: Now = Now::from_secs(1);
+const LEASE: i64 = 7;
+const TTL: i64 = 5;
+
+struct Stage {
+    applier: Applier,
+    next_index: u64,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let vfs = Arc::new(SimVfs::new(1));
+        let store = Store::open(vfs, Path::new("/store"), Options::default()).unwrap();
+        let (_, hub) = Hub::new(store.reader());
+        let state = State::new(store, 1).unwrap();
+        let lessor = Lessor::new(ELECTION);
+        Stage {
+            applier: Applier::new(state, lessor, hub, 0, ELECTION, Now::ZERO).unwrap(),
+            next_index: 1,
+        }
+    }
+
+    /// An entry; `None` is the one that a leader begins with.
+    fn entry(&mut self, term: raft::Term, request: Option<Request>) -> Committed {
+        let index = self.next_index;
+        self.next_index += 1;
+        Committed {
+            entry: raft::Entry {
+                term,
+                index,
+                kind: raft::EntryKind::Normal,
+                data: request
+                    .as_ref()
+                    .map_or_else(Default::default, |r| r.encode(index)),
+            },
+            request,
+            reply: None,
+        }
+    }
+
+    fn apply(&mut self, at: Now, entries: Vec<Committed>) -> ApplyEffects {
+        self.turn(at, ApplyEvent::Committed(entries))
+    }
+
+    fn turn(&mut self, at: Now, event: ApplyEvent) -> ApplyEffects {
+        let mut effects = ApplyEffects::default();
+        let turned = self.applier.turn(at, &mut vec![event], &mut effects);
+        turned.unwrap();
+        effects
+    }
+
+    fn ask(&mut self, at: Now, call: LeaseCall) -> (ApplyEffects, Receiver<Reply>) {
+        let permit = Admission::new(1).admit().unwrap();
+        let (slot, reply) = ReplySlot::new(permit);
+        (self.turn(at, ApplyEvent::Lease(call, slot)), reply)
+    }
+}
+
+fn grant() -> Request {
+    let (id, ttl) = (LEASE, TTL);
+    Request::LeaseGrant(pb::LeaseGrantRequest { id, ttl })
+}
+
+fn remaining(seconds: i64) -> Request {
+    checkpoint_request(vec![(LEASE, seconds)])
+}
+
+fn is_revoke(request: &Request) -> bool {
+    matches!(request, Request::LeaseRevoke(_))
+}
+
+#[test]
+fn a_leader_takes_leases_over_as_earlier_ones_left_them() {
+    let at = Now::from_secs;
+    let mut stage = Stage::new();
+    // A renewal under the leader of term 1 took back what was written before it, and this member
+    // was elected when it had applied the one, and not yet the other.
+    let before = vec![
+        stage.entry(1, Some(grant())),
+        stage.entry(1, Some(remaining(2))),
+    ];
+    stage.apply(at(0), before);
+    stage.turn(at(10), ApplyEvent::Leading(Some(2)));
+    let (effects, _reply) = stage.ask(
+        at(10),
+        LeaseCall::TimeToLive {
+            id: LEASE,
+            keys: false,
+        },
+    );
+    assert!(
+        effects.replies.is_empty(),
+        "answered by who does not lead yet"
+    );
+    let back = vec![stage.entry(1, Some(remaining(0)))];
+    let effects = stage.apply(at(10), back);
+    assert!(effects.replies.is_empty() && effects.proposals.is_empty());
+    let own = vec![stage.entry(2, None)];
+    let effects = stage.apply(at(10), own);
+    let (_, told) = &effects.replies[0];
+    let Ok(Applied {
+        outcome: Outcome::Lease(answer),
+        ..
+    }) = told
+    else {
+        panic!("{told:?}");
+    };
+    assert_eq!(answer.ttl, TTL + ELECTION.as_secs() as i64);
+    // With two seconds left and an election's time it would be gone.
+    let effects = stage.apply(at(14), Vec::new());
+    assert!(
+        !effects.proposals.iter().any(is_revoke),
+        "{:?}",
+        effects.proposals
+    );
+    let effects = stage.apply(at(17), Vec::new());
+    assert!(effects.proposals.iter().any(is_revoke));
+    assert_eq!(effects.term, 2);
+}
+
+#[test]
+fn who_is_no_leader_any_more_revokes_nothing_and_keeps_nobody_waiting() {
+    let at = Now::from_secs;
+    let mut stage = Stage::new();
+    let entries = vec![stage.entry(1, Some(grant()))];
+    stage.apply(at(0), entries);
+    stage.turn(at(1), ApplyEvent::Leading(Some(2)));
+    let (effects, _reply) = stage.ask(at(1), LeaseCall::Leases);
+    assert!(effects.replies.is_empty());
+    let effects = stage.turn(at(2), ApplyEvent::Leading(None));
+    assert_eq!(effects.replies.len(), 1);
+    let entries = vec![stage.entry(3, None)];
+    let effects = stage.apply(at(60), entries);
+    assert!(effects.proposals.is_empty(), "{:?}", effects.proposals);
+    assert_eq!(stage.applier.wake_at(at(60)), None);
+}
