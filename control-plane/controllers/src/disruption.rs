@@ -33,6 +33,10 @@ impl Loop for Disruption {
         "disruption"
     }
 
+    fn component(&self) -> String {
+        "controllermanager".into()
+    }
+
     fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
         let namespace = match changed {
             Changed::PodDisruptionBudget(Diff { new, .. }) => {

@@ -13,6 +13,11 @@ pub(crate) trait Loop: Send + Sync {
     /// What Kubernetes calls it.
     fn name(&self) -> &'static str;
 
+    /// What its Events say they come from.
+    fn component(&self) -> String {
+        format!("{}-controller", self.name())
+    }
+
     /// Which keys a change concerns.
     fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key));
 

@@ -30,8 +30,8 @@ const NOTES_MAX: usize = 1024;
 pub(crate) struct Manager {
     pub(crate) caches: Caches,
     loops: Vec<Running>,
-    /// What is to be told of changes, and by which loop.
-    notes: Vec<(&'static str, Note)>,
+    /// What is to be told of changes, and by whom.
+    notes: Vec<(String, Note)>,
     /// The loop to ask first next time, so that a busy one does not keep others waiting.
     next: usize,
 }
@@ -163,9 +163,14 @@ impl Manager {
         times.min()
     }
 
-    /// What is to be told of the changes since the last time, and by which loop.
-    pub(crate) fn take_notes(&mut self) -> Vec<(&'static str, Note)> {
+    /// What is to be told of the changes since the last time, and by whom.
+    pub(crate) fn take_notes(&mut self) -> Vec<(String, Note)> {
         std::mem::take(&mut self.notes)
+    }
+
+    /// Who tells people of a decision.
+    pub(crate) fn component(&self, work: &Work) -> String {
+        self.loops[work.at].works.component()
     }
 
     /// Which loop decided.
@@ -225,8 +230,9 @@ impl Manager {
             let mut wake = |key: Key| queue.add(key);
             for changed in &effects.changed {
                 if self.notes.len() < NOTES_MAX {
+                    let note = works.note(changed);
                     self.notes
-                        .extend(works.note(changed).map(|note| (works.name(), note)));
+                        .extend(note.map(|note| (works.component(), note)));
                 }
                 works.wakes(&self.caches, changed, &mut wake);
             }

@@ -35,6 +35,10 @@ impl Loop for NodeLifecycle {
         "node-lifecycle"
     }
 
+    fn component(&self) -> String {
+        "node-controller".into()
+    }
+
     fn wakes(&self, _: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
         match changed {
             // Leases do not wake: a node that comes back says so in its status.

@@ -101,7 +101,7 @@ impl Shell {
         loop {
             busy += self.start_work(&inboxes, WORKERS - busy);
             for (by, note) in self.manager.take_notes() {
-                self.tell(&inboxes.events, by, &note, "");
+                self.tell(&inboxes.events, &by, &note, "");
             }
             let wake = match busy < WORKERS {
                 true => self.manager.wake_at(),
@@ -245,8 +245,8 @@ impl Shell {
                     Err(error) => (&step.failed, error.message.clone()),
                 };
                 if let Some(note) = note {
-                    let by = self.manager.name(&work);
-                    self.tell(&inboxes.events, by, note, &detail);
+                    let by = self.manager.component(&work);
+                    self.tell(&inboxes.events, &by, note, &detail);
                 }
                 self.manager.answered(step, &answer, now);
                 0
@@ -269,9 +269,8 @@ impl Shell {
 
     /// Tells people of a note. When the inbox is full the Event is lost, which harms nobody.
     fn tell(&mut self, events: &mpsc::Sender<Call>, by: &str, note: &Note, detail: &str) {
-        let component = format!("{by}-controller");
         let now = self.moment().wall;
-        let call = self.recorder.record(&component, note, detail, now);
+        let call = self.recorder.record(by, note, detail, now);
         let _ = events.try_send(call);
     }
 

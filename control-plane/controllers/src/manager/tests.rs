@@ -117,12 +117,12 @@ fn nodes_that_come_and_go_are_told_of() {
     };
     assert_eq!(
         tell(Notice::Applied(node.clone())),
-        ["node-lifecycle: RegisteredNode Node a event: Registered Node a in Controller"]
+        ["node-controller: RegisteredNode Node a event: Registered Node a in Controller"]
     );
     assert_eq!(tell(Notice::Applied(node.clone())), Vec::<String>::new());
     assert_eq!(
         tell(Notice::Deleted(node)),
-        ["node-lifecycle: RemovingNode Node a event: Removing Node a from Controller"]
+        ["node-controller: RemovingNode Node a event: Removing Node a from Controller"]
     );
 }
 
