@@ -163,6 +163,7 @@ fn of_answer(answer: &response::Status) -> Status {
             uid: details.uid.clone(),
             causes: Vec::new(),
             retry_after_seconds: details.retry_after_seconds,
+            ..Details::default()
         };
     }
     status

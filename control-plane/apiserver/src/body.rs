@@ -7,12 +7,15 @@ use machinery::schema::Message;
 use machinery::status::{Cause, Status};
 use machinery::{object, protobuf, schema, strict};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::media::{self, Encoding};
+use crate::yaml;
 
 /// The most bytes of a body.
 pub(crate) const BODY_BYTES_MAX: usize = 3 << 20;
+/// What Go reads a body's type into.
+const NAMED_IN_GO: &str = r#"Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 /// How much of a body that cannot be read is shown in the answer.
 const SHOWN_BYTES_MAX: usize = 30;
 
@@ -48,20 +51,19 @@ struct Named {
 
 impl Validation {
     /// Reads `fieldValidation`.
-    pub(crate) fn parse(text: &str) -> Result<Validation, Status> {
+    pub(crate) fn parse(text: &str, causes: &mut Vec<Cause>) -> Validation {
         match text {
-            "" | "Warn" => Ok(Validation::Warn),
-            "Ignore" => Ok(Validation::Ignore),
-            "Strict" => Ok(Validation::Strict),
+            "Ignore" => Validation::Ignore,
+            "Strict" => Validation::Strict,
+            "" | "Warn" => Validation::Warn,
             other => {
                 let known = ["", "Ignore", "Strict", "Warn"];
-                let cause = Cause::not_supported("fieldValidation", &other.into(), &known);
-                Err(Status::invalid(
-                    "meta.k8s.io",
-                    "CreateOptions",
-                    "",
-                    vec![cause],
-                ))
+                causes.push(Cause::not_supported(
+                    "fieldValidation",
+                    &other.into(),
+                    &known,
+                ));
+                Validation::Warn
             }
         }
     }
@@ -86,9 +88,20 @@ pub(crate) fn decode(
     validation: Validation,
 ) -> Result<Decoded, Status> {
     let encoding = media::body_encoding(media_type)?;
+    let text;
+    let bytes = match encoding {
+        Encoding::Yaml => {
+            text = yaml::to_json(bytes, validation == Validation::Strict)
+                .map_err(|why| yaml_error(bytes, expected, why))?;
+            &text
+        }
+        _ => bytes,
+    };
     let named = match encoding {
         // What is no JSON is told of below, with the place.
-        Encoding::Json => serde_json::from_slice::<Named>(bytes).unwrap_or_default(),
+        Encoding::Json | Encoding::Yaml => {
+            serde_json::from_slice::<Named>(bytes).unwrap_or_default()
+        }
         Encoding::Protobuf => protobuf::decode_type(bytes)
             .map(|(version, kind)| Named {
                 api_version: Some(version),
@@ -98,7 +111,11 @@ pub(crate) fn decode(
     };
     check_type(&named, expected)?;
     let (mut object, problems) = match encoding {
-        Encoding::Json => {
+        // Nothing at all is an object that says nothing.
+        Encoding::Json | Encoding::Yaml if bytes.trim_ascii() == b"null" => {
+            (Value::Object(Map::new()), Vec::new())
+        }
+        Encoding::Json | Encoding::Yaml => {
             let decoded = strict::decode(bytes, expected.message)
                 .map_err(|error| cannot_handle(bytes, &named, expected, &error.to_string()))?;
             (decoded.object, decoded.problems)
@@ -153,7 +170,7 @@ fn check_type(named: &Named, expected: &Expected) -> Result<(), Status> {
     let (group, number) = schema::split_api_version(version);
     let message = schema::body(group, number, kind);
     let Some(message) = message else {
-        let text = format!("no kind {kind:?} is registered for version {version:?}");
+        let text = unregistered(kind, version);
         return Err(Status::bad_request(format!(
             "{kind} in version {number:?} cannot be handled as a {}: {text}",
             expected.kind
@@ -190,7 +207,37 @@ fn cannot_handle(bytes: &[u8], named: &Named, expected: &Expected, why: &str) ->
                 expected.kind
             ))
         }
-        _ => unrecognized(bytes, expected, why),
+        _ => {
+            let first = bytes.trim_ascii_start().first();
+            // Go looks for the type first, in anything.
+            let why = match first {
+                Some(b'[') => format!("json: cannot unmarshal array into {NAMED_IN_GO}"),
+                Some(b'"') => format!("json: cannot unmarshal string into {NAMED_IN_GO}"),
+                _ => why.to_owned(),
+            };
+            let why = format!("couldn't get version/kind; json parse error: {why}");
+            unrecognized(bytes, expected, &why)
+        }
+    }
+}
+
+/// There is no such kind.
+pub(crate) fn unregistered(kind: &str, version: &str) -> String {
+    format!(
+        "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+    )
+}
+
+fn yaml_error(bytes: &[u8], expected: &Expected, why: yaml::Error) -> Status {
+    match why {
+        yaml::Error::Malformed(why) => unrecognized(bytes, expected, &format!("yaml: {why}")),
+        yaml::Error::Twice(why) => {
+            let (kind, version) = (expected.kind, expected.version);
+            Status::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {}",
+                strict::strict_error(&[format!("yaml: {why}")])
+            ))
+        }
     }
 }
 

@@ -98,6 +98,14 @@ pub(crate) fn serves_version(group: &str, version: &str) -> bool {
     all.any(|one| one.kind.group == group && one.kind.version == version)
 }
 
+/// Whether a group is served in any version.
+pub(crate) fn serves_group(group: &str) -> bool {
+    CATALOGUE
+        .resources
+        .iter()
+        .any(|one| one.kind.group == group)
+}
+
 impl Storage {
     /// The key of an object.
     pub(crate) fn key(&self, namespace: &str, name: &str) -> String {

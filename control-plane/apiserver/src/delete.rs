@@ -49,7 +49,7 @@ impl Options {
                 grace: query.integer("gracePeriodSeconds")?,
                 propagation: propagation(query.given("propagationPolicy"))?
                     .or_else(|| query.given("orphanDependents").map(orphaning)),
-                dry: query.dry_run()?,
+                dry: query.options("DeleteOptions")?.dry,
                 ..Options::default()
             };
             return Ok(options);
@@ -77,12 +77,17 @@ impl Options {
             return Err(invalid(Cause::invalid("propagationPolicy", &value, why)));
         }
         let values = object::items(options, &["dryRun"]).iter();
+        let mut causes = Vec::new();
+        let dry = dry_run(values.filter_map(Value::as_str), &mut causes);
+        if let Some(cause) = causes.pop() {
+            return Err(invalid(cause));
+        }
         Ok(Options {
             grace: object::integer(options, &["gracePeriodSeconds"]),
             uid: text(&["preconditions", "uid"]),
             version: text(&["preconditions", "resourceVersion"]),
             propagation: given.or_else(|| orphan.map(|orphan| orphaning(&orphan.to_string()))),
-            dry: dry_run(values.filter_map(Value::as_str))?,
+            dry,
         })
     }
 }
@@ -94,7 +99,7 @@ fn propagation(text: Option<&str>) -> Result<Option<Propagation>, Status> {
         Some("Background") => Some(Propagation::Background),
         Some("Foreground") => Some(Propagation::Foreground),
         Some(other) => {
-            let known = ["Background", "Foreground", "Orphan"];
+            let known = ["Foreground", "Background", "Orphan", "nil"];
             let cause = Cause::not_supported("propagationPolicy", &other.into(), &known);
             return Err(invalid(cause));
         }
@@ -192,7 +197,7 @@ impl Deletion<'_> {
 
     fn preconditions(&self, current: &Value) -> Result<(), Status> {
         let kind = self.resource.kind;
-        let fail = |why: String| Err(Status::conflict(kind.group, kind.plural, self.name, &why));
+        let fail = |why: String| Err(Status::conflict(kind.group, kind.kind, self.name, &why));
         let (uid, version) = (object::uid(current), object::resource_version(current));
         match (&self.options.uid, &self.options.version) {
             (Some(asked), _) if asked != uid => fail(format!(

@@ -19,9 +19,13 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Takes an object whose `resourceVersion` is set to this revision.
+    /// Takes an object whose `resourceVersion` is set to this revision; 0 is for one that is not
+    /// stored, and has none.
     pub(crate) fn new(key: Arc<str>, revision: i64, mut object: Value) -> Entry {
-        object::set_resource_version(&mut object, revision);
+        match revision {
+            0 => drop(object::metadata_mut(&mut object).remove("resourceVersion")),
+            revision => object::set_resource_version(&mut object, revision),
+        }
         Entry {
             key,
             revision,

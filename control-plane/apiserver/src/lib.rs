@@ -37,6 +37,7 @@ mod ttl;
 mod validate;
 mod watch;
 mod write;
+mod yaml;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

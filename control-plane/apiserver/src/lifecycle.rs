@@ -37,6 +37,11 @@ pub(crate) fn match_namespace(
 /// Whether the object is called as the path says.
 pub(crate) fn match_name(name: &str, object: &Value) -> Result<(), Status> {
     let given = object::name(object);
+    if given.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
     if given != name {
         return Err(Status::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({name})"

@@ -42,10 +42,11 @@ enum From {
 /// Where a list goes on; clients take it as it is.
 #[derive(Serialize, Deserialize)]
 struct Token {
-    #[serde(rename = "v")]
+    #[serde(rename = "v", default)]
     version: String,
-    #[serde(rename = "rv")]
+    #[serde(rename = "rv", default)]
     revision: i64,
+    #[serde(default)]
     start: String,
 }
 
@@ -58,8 +59,11 @@ impl Listing {
     ) -> Result<Listing, Status> {
         check(query)?;
         let limit = query.integer("limit")?.unwrap_or(0);
+        query.integer("timeoutSeconds")?;
         let selectors = query.selectors(resource)?;
-        let version = version(query.text("resourceVersion"))?;
+        let version = version(query.text("resourceVersion")).map_err(|error| {
+            Status::bad_request(format!("invalid resource version: {}", error.message))
+        })?;
         let exact = query.text("resourceVersionMatch") == "Exact";
         let at_least = query.text("resourceVersionMatch") == "NotOlderThan";
         let from = match (query.text("continue"), version) {
@@ -219,11 +223,10 @@ pub(crate) fn version(text: &str) -> Result<Option<i64>, Status> {
         None => {
             let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
             let cause = Cause::invalid("resourceVersion", &text.into(), &why);
-            Err(Status::invalid(
-                "meta.k8s.io",
-                "ListOptions",
+            Err(Status::new(
+                500,
                 "",
-                vec![cause],
+                format!("resourceVersion: {}", cause.message),
             ))
         }
     }
@@ -281,15 +284,19 @@ fn write_token(revision: i64, start: &str, folder: &str) -> String {
 
 /// Where to go on. The place is always below the folder, whatever the client made of the token.
 fn read_token(text: &str, folder: &str) -> Result<(i64, String), Status> {
-    let wrong = |why: String| Status::bad_request(format!("continue key is not valid: {why}"));
+    let wrong = |why: String| {
+        let text = format!("invalid continue token: continue key is not valid: {why}");
+        Status::bad_request(text)
+    };
     let bytes = URL_SAFE_NO_PAD
         .decode(text)
         .map_err(|error| wrong(error.to_string()))?;
     let token: Token = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
     if token.version != "meta.k8s.io/v1" {
-        return Err(wrong(
-            "server does not recognize this encoded version".into(),
-        ));
+        return Err(wrong(format!(
+            "server does not recognize this encoded version {}",
+            token.version
+        )));
     }
     if token.revision == 0 || token.revision < INCONSISTENT || token.start.is_empty() {
         return Err(wrong(

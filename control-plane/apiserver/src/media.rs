@@ -9,6 +9,7 @@ use machinery::status::Status;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
+    Yaml,
     Protobuf,
 }
 
@@ -37,18 +38,24 @@ struct MediaType<'a> {
 }
 
 pub(crate) const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+/// What objects are written in.
+const ALL: [&str; 3] = [JSON, YAML, protobuf::MEDIA_TYPE];
+/// What watches are written in.
+const STREAMS: [&str; 2] = ["application/json;stream=watch", protobuf::WATCH_MEDIA_TYPE];
 
 impl Encoding {
     pub(crate) fn media_type(self) -> &'static str {
         match self {
             Encoding::Json => JSON,
+            Encoding::Yaml => YAML,
             Encoding::Protobuf => protobuf::MEDIA_TYPE,
         }
     }
 
     pub(crate) fn watch_media_type(self) -> &'static str {
         match self {
-            Encoding::Json => JSON,
+            Encoding::Json | Encoding::Yaml => JSON,
             Encoding::Protobuf => protobuf::WATCH_MEDIA_TYPE,
         }
     }
@@ -63,14 +70,16 @@ impl Accept {
 
     /// The first of the wanted forms that can be made; `tables` says whether those two can.
     pub(crate) fn negotiate(headers: &HeaderMap, tables: bool) -> Result<Accept, Status> {
-        let mut any = false;
+        let (mut any, mut known) = (false, false);
         for one in accepted(headers) {
             any = true;
             let encoding = match one.name {
-                "application/json" | "*/*" | "application/*" | "text/*" => Encoding::Json,
+                "application/json" | "*/*" | "application/*" => Encoding::Json,
+                YAML => Encoding::Yaml,
                 protobuf::MEDIA_TYPE => Encoding::Protobuf,
                 _ => continue,
             };
+            known = true;
             let form = match one.parameter("as") {
                 None => Form::Object,
                 Some("Table") if one.is_meta_v1() => Form::Table,
@@ -89,9 +98,24 @@ impl Accept {
                 return Ok(Accept { encoding, form });
             }
         }
-        match any {
-            false => Ok(Accept::PLAIN),
-            true => Err(Status::not_acceptable(&[JSON, protobuf::MEDIA_TYPE])),
+        match (any, known) {
+            (false, _) => Ok(Accept::PLAIN),
+            (true, true) => Err(Status::not_acceptable(&ALL)),
+            (true, false) => Err(Status::none_acceptable(&ALL)),
+        }
+    }
+
+    /// The same for a watch, which is no YAML.
+    pub(crate) fn negotiate_stream(headers: &HeaderMap) -> Result<Accept, Status> {
+        match Accept::negotiate(headers, true) {
+            Ok(accept) if accept.encoding == Encoding::Yaml => {
+                Err(Status::not_acceptable(&STREAMS))
+            }
+            Err(error) if error.details.shown => {
+                let both: Vec<&str> = ALL.into_iter().chain(STREAMS).collect();
+                Err(Status::none_acceptable(&both))
+            }
+            other => other,
         }
     }
 }
@@ -120,11 +144,9 @@ pub(crate) fn content_type(headers: &HeaderMap) -> String {
 pub(crate) fn body_encoding(media_type: &str) -> Result<Encoding, Status> {
     match media_type {
         "" | JSON => Ok(Encoding::Json),
+        YAML => Ok(Encoding::Yaml),
         protobuf::MEDIA_TYPE => Ok(Encoding::Protobuf),
-        _ => Err(Status::unsupported_media_type(&[
-            JSON,
-            protobuf::MEDIA_TYPE,
-        ])),
+        _ => Err(Status::unsupported_media_type(&ALL)),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use machinery::schema::Message;
 use machinery::status::{Cause, Status};
-use machinery::{object, patch, strict};
+use machinery::{object, patch, schema, strict};
 use serde_json::Value;
 
-use crate::body::Validation;
+use crate::body::{self, Validation};
 use crate::catalogue::Resource;
 
 /// The media types that are taken.
@@ -33,6 +33,14 @@ pub(crate) struct Patch {
 }
 
 impl Patch {
+    /// Whether a body of this media type is taken.
+    pub(crate) fn takes(media_type: &str) -> Result<(), Status> {
+        match MEDIA_TYPES.contains(&media_type) {
+            true => Ok(()),
+            false => Err(Status::unsupported_patch()),
+        }
+    }
+
     /// Reads a body of one of the media types.
     pub(crate) fn read(
         media_type: &str,
@@ -43,10 +51,28 @@ impl Patch {
             "application/json-patch+json" => Kind::Json,
             "application/merge-patch+json" => Kind::Merge,
             "application/strategic-merge-patch+json" => Kind::Strategic,
-            _ => return Err(Status::unsupported_media_type(&MEDIA_TYPES)),
+            _ => return Err(Status::unsupported_patch()),
         };
-        let (document, problems) = strict::parse(body)
-            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+        let malformed = |why: &dyn std::fmt::Display| {
+            Status::bad_request(format!("error decoding patch: {why}"))
+        };
+        let (document, problems) = strict::parse(body).map_err(|error| malformed(&error))?;
+        let expected = match kind {
+            Kind::Json => "[]handlers.jsonPatchOp",
+            Kind::Merge | Kind::Strategic => "map[string]interface {}",
+        };
+        let fits = match kind {
+            Kind::Json => document.is_array(),
+            Kind::Merge | Kind::Strategic => document.is_object(),
+        };
+        if !fits {
+            let found = strict::kind_of(&document);
+            let why = format!("json: cannot unmarshal {found} into Go value of type {expected}");
+            return Err(match kind {
+                Kind::Strategic => Status::bad_request(why),
+                _ => malformed(&why),
+            });
+        }
         Ok(Patch {
             kind,
             document,
@@ -71,19 +97,22 @@ impl Patch {
         old: &Value,
     ) -> Result<(Value, Vec<String>), Status> {
         let patched = match self.kind {
-            Kind::Json => patch::json(old, &self.document).map_err(status)?,
-            Kind::Merge if self.document.is_object() => patch::merge(old, &self.document),
-            Kind::Merge => {
-                return Err(Status::bad_request(
-                    "error decoding patch: it is no JSON object",
-                ));
-            }
+            // Go keeps to itself why operations do not apply.
+            Kind::Json => patch::json(old, &self.document).map_err(|error| match error {
+                patch::Error::Malformed(text) => Status::bad_request(text),
+                patch::Error::Unprocessable(_) => Status::unprocessable(),
+            })?,
+            Kind::Merge => patch::merge(old, &self.document),
             Kind::Strategic => patch::strategic(old, &self.document, message).map_err(status)?,
         };
         let (version, kind) = (object::api_version(old), object::kind(old));
         if object::api_version(&patched) != version || object::kind(&patched) != kind {
-            let text = "the patch must not change apiVersion or kind";
-            return Err(Status::bad_request(text));
+            let (kind, version) = (object::kind(&patched), object::api_version(&patched));
+            let why = match schema_knows(version, kind) {
+                true => "the patch must not change apiVersion or kind".to_owned(),
+                false => body::unregistered(kind, version),
+            };
+            return Err(self.invalid(&why));
         }
         let decoded =
             strict::conform(patched, message).map_err(|error| self.invalid(&error.to_string()))?;
@@ -102,6 +131,11 @@ impl Patch {
         let shown = Value::String(self.document.to_string());
         Status::invalid("", "", "", vec![Cause::invalid("patch", &shown, why)])
     }
+}
+
+fn schema_knows(version: &str, kind: &str) -> bool {
+    let (group, version) = schema::split_api_version(version);
+    schema::body(group, version, kind).is_some()
 }
 
 fn status(error: patch::Error) -> Status {

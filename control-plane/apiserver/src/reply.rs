@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::catalogue::Resource;
 use crate::entry::{Entry, to_json};
 use crate::media::{Accept, Encoding, Form, JSON};
-use crate::{clock, convert, table};
+use crate::{clock, convert, table, yaml};
 
 /// The most letters of a warning.
 const WARNING_BYTES_MAX: usize = 256;
@@ -37,8 +37,10 @@ impl Include {
             "None" => Ok(Include::None),
             "Object" => Ok(Include::Object),
             other => {
-                let text = format!("unrecognized includeObject value: {other:?}");
-                Err(Status::bad_request(text))
+                let value = Value::from(other);
+                Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {value}: must be 'Metadata', 'Object', 'None', or empty"
+                )))
             }
         }
     }
@@ -93,7 +95,7 @@ impl Shown {
                 let meta = json!({"resourceVersion": version});
                 let rows = std::slice::from_ref(object);
                 let table = table::of(self.resource, rows, self.include, meta, clock::now());
-                Ok(to_json(&table))
+                encode(&table, self.accept.encoding)
             }
         }
     }
@@ -151,6 +153,7 @@ impl Shown {
 pub(crate) fn encode(value: &Value, encoding: Encoding) -> Result<Bytes, Status> {
     match encoding {
         Encoding::Json => Ok(to_json(value)),
+        Encoding::Yaml => Ok(yaml::write(value).into()),
         Encoding::Protobuf => protobuf::encode(value)
             .map(Bytes::from)
             .map_err(|error| Status::internal(&error.to_string())),

@@ -2,8 +2,9 @@
 
 use http::Method;
 use machinery::selector::{FieldSelector, LabelSelector};
-use machinery::status::Status;
+use machinery::status::{Cause, Status};
 
+use crate::body::Validation;
 use crate::catalogue::{self, Resource};
 
 /// What a path names.
@@ -23,6 +24,17 @@ pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) subresource: String,
 }
+
+/// What a write is asked beside its object.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    /// Nothing is to be stored.
+    pub(crate) dry: bool,
+    pub(crate) validation: Validation,
+}
+
+/// The most letters of the name of who manages fields.
+const MANAGER_BYTES_MAX: usize = 128;
 
 /// The path of a request, decoded and split; `None` when it cannot be.
 pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
@@ -45,7 +57,13 @@ pub(crate) fn route(segments: &[String]) -> Result<Route, Status> {
         ["apis", group, version, rest @ ..] => (*group, *version, rest),
         _ => return Ok(Route::Path),
     };
-    if rest.is_empty() || !catalogue::serves_version(group, version) {
+    if !catalogue::serves_version(group, version) && !rest.is_empty() {
+        return match catalogue::serves_group(group) {
+            true => Err(Status::unknown_path()),
+            false => Ok(Route::Path),
+        };
+    }
+    if rest.is_empty() {
         return Ok(Route::Path);
     }
     let (namespace, rest) = match rest {
@@ -83,10 +101,13 @@ pub(crate) fn route(segments: &[String]) -> Result<Route, Status> {
 /// What is asked of a target, in the words of authorization.
 pub(crate) fn verb(method: &Method, target: &Target, query: &Query) -> Option<&'static str> {
     let named = !target.name.is_empty();
+    let everywhere = target.resource.kind.namespaced() && target.namespace.is_empty();
     Some(match *method {
         Method::GET | Method::HEAD if named => "get",
         Method::GET | Method::HEAD if query.flag("watch") => "watch",
         Method::GET | Method::HEAD => "list",
+        // All namespaces at once can only be looked at.
+        _ if everywhere => return None,
         Method::POST => "create",
         Method::PUT if named => "update",
         Method::PATCH if named => "patch",
@@ -153,23 +174,30 @@ impl Query {
         Ok(Some(number))
     }
 
-    /// Whether nothing is to be stored.
-    pub(crate) fn dry_run(&self) -> Result<bool, Status> {
-        dry_run(self.all("dryRun"))
+    /// What a write is asked; `kind` is what Kubernetes calls the options of such a write.
+    pub(crate) fn options(&self, kind: &str) -> Result<Options, Status> {
+        let mut causes = Vec::new();
+        if kind == "PatchOptions" && self.given("force").is_some() {
+            let why = "may not be specified for non-apply patch";
+            causes.push(Cause::forbidden("force", why));
+        }
+        causes.extend(bad_manager(self.text("fieldManager")));
+        let dry = dry_run(self.all("dryRun"), &mut causes);
+        let validation = Validation::parse(self.text("fieldValidation"), &mut causes);
+        match causes.is_empty() {
+            true => Ok(Options { dry, validation }),
+            false => Err(Status::invalid("meta.k8s.io", kind, "", causes)),
+        }
     }
 
     /// The selectors of lists, watches and deletions.
     pub(crate) fn selectors(&self, resource: &Resource) -> Result<Selectors, Status> {
-        let wrong = |what: &str, text: &str, why: String| {
-            let text = format!("unable to parse requirement: {why}; {what} {text:?}");
-            Status::bad_request(text)
-        };
         let labels = self.text("labelSelector");
-        let labels = LabelSelector::parse(labels)
-            .map_err(|why| Status::bad_request(format!("unable to parse requirement: {why}")))?;
+        let labels =
+            LabelSelector::parse(labels).map_err(|why| Status::bad_request(why.to_string()))?;
         let text = self.text("fieldSelector");
-        let fields = FieldSelector::parse(text)
-            .map_err(|why| wrong("fieldSelector", text, why.to_string()))?;
+        let fields =
+            FieldSelector::parse(text).map_err(|why| Status::bad_request(why.to_string()))?;
         for one in &fields.requirements {
             let known = matches!(one.field.as_str(), "metadata.name" | "metadata.namespace")
                 || resource.selectable(&one.field).is_some();
@@ -182,27 +210,44 @@ impl Query {
 }
 
 /// Reads `dryRun`, in a query or in options.
-pub(crate) fn dry_run<'a>(values: impl Iterator<Item = &'a str>) -> Result<bool, Status> {
-    let mut dry = false;
-    for value in values {
-        if value != "All" {
-            let cause = machinery::status::Cause::not_supported("dryRun", &value.into(), &["All"]);
-            return Err(Status::invalid(
-                "meta.k8s.io",
-                "CreateOptions",
-                "",
-                vec![cause],
-            ));
-        }
-        dry = true;
+pub(crate) fn dry_run<'a>(values: impl Iterator<Item = &'a str>, causes: &mut Vec<Cause>) -> bool {
+    let values: Vec<&str> = values.collect();
+    if values.iter().any(|value| *value != "All") {
+        let shown = values.as_slice().into();
+        causes.push(Cause::not_supported("dryRun", &shown, &["All"]));
     }
-    Ok(dry)
+    !values.is_empty()
+}
+
+/// What is wrong with the name of who manages fields.
+fn bad_manager(name: &str) -> Option<Cause> {
+    if name.len() > MANAGER_BYTES_MAX {
+        return Some(Cause::too_long("fieldManager", MANAGER_BYTES_MAX));
+    }
+    let (at, letter) = name.char_indices().find(|(_, c)| c.is_control())?;
+    let code = u32::from(letter);
+    let why = format!("invalid character U+{code:04X} (at position {at})");
+    // Go's quotes, not those of JSON.
+    let quoted: String = name
+        .chars()
+        .map(|c| match c.is_control() {
+            true => format!("\\x{:02x}", u32::from(c)),
+            false => c.to_string(),
+        })
+        .collect();
+    Some(Cause {
+        reason: "FieldValueInvalid",
+        message: format!("Invalid value: \"{quoted}\": {why}"),
+        field: "fieldManager".into(),
+    })
 }
 
 fn unknown_field(resource: &Resource, field: &str) -> Status {
     let text = match (resource.kind.group, resource.kind.kind) {
-        ("", "Pod") => format!("field label not supported: {field}"),
-        ("", "Event") => format!("field label not supported: {field}"),
+        ("batch", "Job") => format!("field label {field:?} not supported for Job"),
+        ("", "Pod" | "Event" | "Node" | "Namespace" | "Secret" | "Service") => {
+            format!("field label not supported: {field}")
+        }
         _ if resource.storage.is_some() => format!(
             "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
         ),

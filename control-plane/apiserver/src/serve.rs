@@ -17,14 +17,14 @@ use crate::body::{self, Expected, Validation};
 use crate::delete::Options;
 use crate::edit::Edited;
 use crate::entry::Entry;
-use crate::list::Listing;
+use crate::list::{self, Listing};
 use crate::media::{self, Accept, Encoding};
 use crate::patch::Patch;
 use crate::reply::{self, Include, ListMeta, Shown};
 use crate::request::{self, Query, Route, Target};
 use crate::watch::Watching;
 use crate::write::{Change, Writer};
-use crate::{clock, convert, documents, sub};
+use crate::{clock, convert, documents, sub, validate};
 
 /// Kinds whose deletion answers with the object instead of a status.
 const ANSWERED_BY_OBJECT: [&str; 16] = [
@@ -84,6 +84,7 @@ pub(crate) struct Call<'a> {
     pub(crate) user: &'a User,
     pub(crate) target: &'a Target,
     pub(crate) query: &'a Query,
+    pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
 }
 
@@ -162,6 +163,7 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
         user: &attributes.user,
         target: &target,
         query: &query,
+        method: &parts.method,
         headers: &parts.headers,
     };
     call.run(verb, body).await
@@ -236,21 +238,20 @@ impl<'a> Call<'a> {
         }
     }
 
-    pub(crate) fn validation(&self) -> Result<Validation, Status> {
-        Validation::parse(self.query.text("fieldValidation"))
+    /// What a write is asked beside its object.
+    pub(crate) fn options(&self) -> Result<request::Options, Status> {
+        self.query.options(match *self.method {
+            Method::PUT => "UpdateOptions",
+            Method::PATCH => "PatchOptions",
+            Method::DELETE => "DeleteOptions",
+            _ => "CreateOptions",
+        })
     }
 
-    pub(crate) fn show(
-        &self,
-        code: StatusCode,
-        entry: &Entry,
-        warnings: &[String],
-    ) -> Result<Response<Body>, Status> {
+    pub(crate) fn show(&self, code: StatusCode, entry: &Entry) -> Result<Response<Body>, Status> {
         let shown = self.shown()?;
         let body = shown.entry(entry)?;
-        let mut response = reply::bytes(code, shown.accept.encoding.media_type(), body);
-        reply::warn(&mut response, warnings);
-        Ok(response)
+        Ok(reply::bytes(code, shown.accept.encoding.media_type(), body))
     }
 
     async fn get(&self) -> Result<Response<Body>, Status> {
@@ -260,17 +261,25 @@ impl<'a> Call<'a> {
             name,
             ..
         } = self.target;
+        let version = match list::version(self.query.text("resourceVersion")) {
+            Ok(version) => version,
+            Err(error) => return Err(Status::new(500, "", error.message)),
+        };
+        // The store is never behind; but it may be asked for what is still to come.
+        if let Some(version) = version.filter(|version| *version > self.api.0.feed.revision()) {
+            self.api.0.feed.reach(version).await?;
+        }
         // Any state will do: the cache's.
-        if self.query.text("resourceVersion") == "0"
+        if version == Some(0)
             && let Some(storage) = resource.storage
         {
             let cache = self.api.0.feed.cache(storage);
             if let Some(entry) = cache.get(&storage.key(namespace, name)) {
-                return self.show(StatusCode::OK, &entry, &[]);
+                return self.show(StatusCode::OK, &entry);
             }
         }
         let entry = self.api.read(resource, namespace, name).await?;
-        self.show(StatusCode::OK, &entry, &[])
+        self.show(StatusCode::OK, &entry)
     }
 
     async fn list(&self) -> Result<Response<Body>, Status> {
@@ -305,11 +314,19 @@ impl<'a> Call<'a> {
             ..
         } = self.target;
         let watching = Watching::read(resource, namespace, self.query)?;
-        watching.run(self.api, self.shown()?).await
+        let shown = Shown {
+            accept: Accept::negotiate_stream(self.headers)?,
+            ..self.shown()?
+        };
+        watching.run(self.api, shown).await
     }
 
     /// Reads the body as an object of the target's kind.
-    pub(crate) async fn object(&self, body: Body) -> Result<body::Decoded, Status> {
+    pub(crate) async fn object(
+        &self,
+        body: Body,
+        validation: Validation,
+    ) -> Result<body::Decoded, Status> {
         let kind = self.target.resource.kind;
         let expected = Expected {
             group: kind.group,
@@ -317,7 +334,6 @@ impl<'a> Call<'a> {
             kind: kind.kind,
             message: kind.message(),
         };
-        let validation = self.validation()?;
         let media_type = media::content_type(self.headers);
         media::body_encoding(&media_type)?;
         let bytes = body::read(body).await?;
@@ -325,10 +341,14 @@ impl<'a> Call<'a> {
     }
 
     async fn create(&self, body: Body) -> Result<Response<Body>, Status> {
-        let dry = self.query.dry_run()?;
-        let decoded = self.object(body).await?;
-        let entry = self.writer(dry).create(decoded.object).await?;
-        self.show(StatusCode::CREATED, &entry, &decoded.warnings)
+        let asked = self.options()?;
+        let decoded = self.object(body, asked.validation).await?;
+        let mut warnings = decoded.warnings;
+        warnings.extend(validate::warnings(self.target.resource, &decoded.object));
+        let made = self.writer(asked.dry).create(decoded.object).await;
+        self.warned(made, &warnings, |entry| {
+            self.show(StatusCode::CREATED, &entry)
+        })
     }
 
     pub(crate) async fn replace(
@@ -336,14 +356,16 @@ impl<'a> Call<'a> {
         body: Body,
         subresource: &str,
     ) -> Result<Response<Body>, Status> {
-        let dry = self.query.dry_run()?;
-        let decoded = self.object(body).await?;
+        let asked = self.options()?;
+        let decoded = self.object(body, asked.validation).await?;
         let change = Change::Replace(decoded.object);
-        let (edited, _) = self
-            .writer(dry)
+        let updated = self
+            .writer(asked.dry)
             .update(&self.target.name, subresource, change)
-            .await?;
-        self.show_edited(edited, &decoded.warnings)
+            .await;
+        self.warned(updated, &decoded.warnings, |(edited, _)| {
+            self.show_edited(edited)
+        })
     }
 
     pub(crate) async fn patch(
@@ -351,40 +373,62 @@ impl<'a> Call<'a> {
         body: Body,
         subresource: &str,
     ) -> Result<Response<Body>, Status> {
-        let dry = self.query.dry_run()?;
         let patch = self.read_patch(body).await?;
+        let dry = self.options()?.dry;
         let change = Change::Patch(patch);
         let updated = self
             .writer(dry)
             .update(&self.target.name, subresource, change)
             .await?;
         let (edited, warnings) = updated;
-        self.show_edited(edited, &warnings)
+        let mut response = self.show_edited(edited)?;
+        reply::warn(&mut response, &warnings);
+        Ok(response)
+    }
+
+    /// The answer to a write, good or bad, with what there is to warn of.
+    fn warned<T>(
+        &self,
+        written: Result<T, Status>,
+        warnings: &[String],
+        show: impl FnOnce(T) -> Result<Response<Body>, Status>,
+    ) -> Result<Response<Body>, Status> {
+        let mut response = match written {
+            Ok(written) => show(written)?,
+            Err(error) if warnings.is_empty() => return Err(error),
+            Err(error) => {
+                let accept = Accept::negotiate(self.headers, true);
+                reply::error(&error, accept.unwrap_or(Accept::PLAIN).encoding)
+            }
+        };
+        reply::warn(&mut response, warnings);
+        Ok(response)
     }
 
     pub(crate) async fn read_patch(&self, body: Body) -> Result<Patch, Status> {
-        let validation = self.validation()?;
         let media_type = media::content_type(self.headers);
+        Patch::takes(&media_type)?;
+        let validation = self.options()?.validation;
         let bytes = body::read(body).await?;
         Patch::read(&media_type, &bytes, validation)
     }
 
-    fn show_edited(&self, edited: Edited, warnings: &[String]) -> Result<Response<Body>, Status> {
+    fn show_edited(&self, edited: Edited) -> Result<Response<Body>, Status> {
         let code = match &edited {
             Edited::Created(_) => StatusCode::CREATED,
             _ => StatusCode::OK,
         };
-        self.show(code, &edited.entry(), warnings)
+        self.show(code, &edited.entry())
     }
 
-    async fn options(&self, body: Body) -> Result<Options, Status> {
+    async fn delete_options(&self, body: Body) -> Result<Options, Status> {
         let bytes: Bytes = body::read(body).await?;
         Options::read(self.query, &media::content_type(self.headers), &bytes)
     }
 
     async fn delete(&self, body: Body) -> Result<Response<Body>, Status> {
-        let options = self.options(body).await?;
-        let dry = options.dry || self.query.dry_run()?;
+        let options = self.delete_options(body).await?;
+        let dry = options.dry || self.options()?.dry;
         let edited = self.writer(dry).delete(&self.target.name, options).await?;
         let kind = self.target.resource.kind;
         match edited {
@@ -394,12 +438,12 @@ impl<'a> Call<'a> {
                 let success = status::success(kind.group, kind.plural, name, uid);
                 self.value(StatusCode::OK, &success)
             }
-            edited => self.show(StatusCode::OK, &edited.entry(), &[]),
+            edited => self.show(StatusCode::OK, &edited.entry()),
         }
     }
 
     async fn delete_collection(&self, body: Body) -> Result<Response<Body>, Status> {
-        let options = self.options(body).await?;
+        let options = self.delete_options(body).await?;
         let Target {
             resource,
             namespace,
@@ -407,7 +451,7 @@ impl<'a> Call<'a> {
         } = self.target;
         let listing = Listing::read(resource, namespace, self.query)?;
         let (entries, meta) = listing.run(self.api, resource).await?;
-        let dry = options.dry || self.query.dry_run()?;
+        let dry = options.dry || self.options()?.dry;
         for entry in &entries {
             let namespace = object::namespace(&entry.object);
             let writer = Writer {
@@ -435,7 +479,8 @@ impl<'a> Call<'a> {
         if (resource.kind.group, resource.kind.plural) == ("", "bindings") {
             return sub::bind(self, body).await;
         }
-        let decoded = self.object(body).await?;
+        let validation = self.options()?.validation;
+        let decoded = self.object(body, validation).await?;
         let gate = &self.api.0.config.gate;
         let answer = gate
             .review(

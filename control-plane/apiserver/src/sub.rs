@@ -17,7 +17,7 @@ use crate::entry::Entry;
 use crate::media;
 use crate::serve::Call;
 use crate::write::{Change, Writer};
-use crate::{clock, evict};
+use crate::{clock, evict, lifecycle};
 
 /// Answers a request about a subresource.
 pub(crate) async fn answer(
@@ -50,7 +50,7 @@ pub(crate) async fn answer(
                     &call.target.name,
                 )
                 .await?;
-            call.show(StatusCode::OK, &entry, &[])
+            call.show(StatusCode::OK, &entry)
         }
         ("status" | "approval", "update") => call.replace(body, "status").await,
         ("status" | "approval", "patch") => call.patch(body, "status").await,
@@ -81,7 +81,7 @@ async fn read(call: &Call<'_>, body: Body) -> Result<Value, Status> {
             message: resource.kind.message(),
         },
     };
-    let validation = call.validation()?;
+    let validation = call.options()?.validation;
     let media_type = media::content_type(call.headers);
     let bytes = body::read(body).await?;
     Ok(body::decode(&bytes, &media_type, &expected, validation)?.object)
@@ -89,7 +89,7 @@ async fn read(call: &Call<'_>, body: Body) -> Result<Value, Status> {
 
 /// The number of an object's replicas as an object of its own.
 async fn scale(call: &Call<'_>, verb: &str, body: Body) -> Result<Response<Body>, Status> {
-    let dry = call.query.dry_run()?;
+    let dry = call.options()?.dry;
     let change = match verb {
         "get" => {
             let object = call.stored().await?;
@@ -142,6 +142,7 @@ impl Scaling<'_> {
                 patch.apply_to(message.message(), &old)?.0
             }
         };
+        lifecycle::match_name(self.name, &new)?;
         let asked = object::resource_version(&new);
         if !asked.is_empty() && asked != object::resource_version(current) {
             return Err(Status::stale(kind.group, kind.plural, self.name));
@@ -215,7 +216,7 @@ fn scale_of(object: &Value) -> Value {
 
 /// Assigns a pod to a node.
 pub(crate) async fn bind(call: &Call<'_>, body: Body) -> Result<Response<Body>, Status> {
-    let dry = call.query.dry_run()?;
+    let dry = call.options()?.dry;
     let binding = read(call, body).await?;
     let name = match call.target.name.is_empty() {
         true => object::name(&binding).to_owned(),
@@ -335,7 +336,7 @@ async fn eviction(call: &Call<'_>, body: Body) -> Result<Response<Body>, Status>
         Some(options) => Options::of(options)?,
         None => Options::default(),
     };
-    options.dry |= call.query.dry_run()?;
+    options.dry |= call.options()?.dry;
     evict::evict(call, options).await?;
     call.value(
         StatusCode::CREATED,
@@ -353,10 +354,10 @@ async fn token(call: &Call<'_>, body: Body) -> Result<Response<Body>, Status> {
 
 /// Replaces the finalizers of a namespace's spec; with the last one it goes.
 async fn finalize(call: &Call<'_>, body: Body) -> Result<Response<Body>, Status> {
-    let dry = call.query.dry_run()?;
-    let decoded = call.object(body).await?;
-    let writer: Writer<'_> = call.writer(dry);
+    let asked = call.options()?;
+    let decoded = call.object(body, asked.validation).await?;
+    let writer: Writer<'_> = call.writer(asked.dry);
     let change = Change::Replace(decoded.object);
     let (edited, _) = writer.update(&call.target.name, "finalize", change).await?;
-    call.show(StatusCode::OK, &edited.entry(), &[])
+    call.show(StatusCode::OK, &edited.entry())
 }

@@ -22,6 +22,26 @@ pub(crate) fn create(resource: &Resource, object: &Value) -> Causes {
     causes
 }
 
+/// What to warn of when an object is made, though it keeps the rules.
+pub(crate) fn warnings(resource: &Resource, object: &Value) -> Option<String> {
+    match (resource.kind.group, resource.kind.kind) {
+        ("", "Pod") => {
+            let wrong = machinery::name::dns1123_label(machinery::object::name(object));
+            (!wrong.is_empty()).then(|| {
+                format!(
+                    "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
+                    wrong.join(" ")
+                )
+            })
+        }
+        ("", "Endpoints") => Some(
+            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into(),
+        ),
+        ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+".into()),
+        _ => None,
+    }
+}
+
 /// Checks a new state of an object.
 pub(crate) fn update(resource: &Resource, old: &Value, new: &Value) -> Causes {
     let mut causes = meta::check_update(resource, old, new);

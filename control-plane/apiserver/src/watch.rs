@@ -128,7 +128,10 @@ impl Watching {
             shown,
             storage,
             folder,
-            bookmark_due: matches!(self.begin, Begin::StateThenBookmark(_)).then_some(revision),
+            bookmark_due: match self.begin {
+                Begin::StateThenBookmark(_) if self.bookmarks => Some(revision),
+                _ => None,
+            },
             seen_after: match self.begin {
                 Begin::After(asked) => asked,
                 _ => 0,
@@ -376,7 +379,7 @@ impl Watch {
         }
         self.columns_told = true;
         match encoding {
-            Encoding::Json => json_frame(verb, &body),
+            Encoding::Json | Encoding::Yaml => json_frame(verb, &body),
             Encoding::Protobuf => protobuf::watch_frame(verb, &body).into(),
         }
     }

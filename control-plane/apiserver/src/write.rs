@@ -12,7 +12,7 @@ use crate::catalogue::Resource;
 use crate::edit::{Edit, Edited, Step};
 use crate::entry::{self, Entry};
 use crate::patch::Patch;
-use crate::{admission, allocate, clock, convert, lifecycle, validate};
+use crate::{admission, allocate, clock, convert, lifecycle, list, validate};
 
 /// How often another name is tried when a generated one is taken.
 const NAMES_TRIED_MAX: usize = 8;
@@ -218,11 +218,7 @@ impl Update<'_, '_> {
         let mut object = object.clone();
         lifecycle::match_name(self.name, &object)?;
         if !object::uid(&object).is_empty() {
-            let why = format!(
-                "Precondition failed: UID in precondition: {}, UID in object meta: ",
-                object::uid(&object)
-            );
-            return Err(self.conflict(&why));
+            return Err(self.another(object::uid(&object), ""));
         }
         self.writer.complete(&mut object).await?;
         if allocate::concerns(resource) {
@@ -276,12 +272,23 @@ impl Update<'_, '_> {
         let resource = self.writer.resource;
         let (uid, old_uid) = (object::uid(new), object::uid(old));
         if !uid.is_empty() && uid != old_uid {
-            let why = format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}"
-            );
-            return Err(self.conflict(&why));
+            let (group, kind) = (resource.kind.group, resource.kind.kind);
+            return Err(match &self.change {
+                Change::Replace(_) => self.another(uid, old_uid),
+                Change::Patch(_) => {
+                    let why = "field is immutable";
+                    let cause = Cause::invalid("metadata.uid", &uid.into(), why);
+                    Status::invalid(group, kind, self.name, vec![cause])
+                }
+            });
         }
         let version = object::resource_version(new);
+        if !version.is_empty() {
+            list::version(version).map_err(|_| {
+                let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+                Status::new(500, "", why)
+            })?;
+        }
         if version.is_empty() || version == "0" {
             if !resource.needs_version() {
                 return Ok(());
@@ -298,9 +305,23 @@ impl Update<'_, '_> {
         Ok(())
     }
 
-    fn conflict(&self, why: &str) -> Status {
-        let kind = self.writer.resource.kind;
-        Status::conflict(kind.group, kind.plural, self.name, why)
+    /// The caller speaks of an object of another uid.
+    fn another(&self, asked: &str, has: &str) -> Status {
+        let Writer {
+            resource,
+            namespace,
+            ..
+        } = self.writer;
+        let key = resource
+            .storage
+            .map(|storage| storage.key(namespace, self.name))
+            .unwrap_or_default();
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
+             AdditionalErrorMsg: Precondition failed: UID in precondition: {asked}, \
+             UID in object meta: {has}"
+        );
+        Status::conflict(resource.kind.group, resource.kind.plural, self.name, &why)
     }
 }
 

@@ -38,10 +38,9 @@ impl std::error::Error for Error {}
 
 /// Applies a list of operations (RFC 6902).
 pub fn json(object: &Value, patch: &Value) -> Result<Value, Error> {
-    let operations: Vec<PatchOperation> = serde::Deserialize::deserialize(patch)
-        .map_err(|error: serde_json::Error| Error::Malformed(error.to_string()))?;
-    if operations.len() > OPERATIONS_MAX {
-        let count = operations.len();
+    let list = patch.as_array().map(Vec::as_slice).unwrap_or_default();
+    if list.len() > OPERATIONS_MAX {
+        let count = list.len();
         let text = format!(
             "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {count}"
         );
@@ -49,7 +48,8 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, Error> {
     }
     let mut object = object.clone();
     let mut copied = 0;
-    for operation in operations {
+    for operation in list {
+        let operation = read(operation)?;
         if let PatchOperation::Copy(copy) = &operation {
             let from: &jsonptr::Pointer = &copy.from;
             copied += from
@@ -64,6 +64,19 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, Error> {
             .map_err(|error| Error::Unprocessable(error.to_string()))?;
     }
     Ok(object)
+}
+
+/// Reads an operation. One that needs a value and has none gets null, as by Go.
+fn read(operation: &Value) -> Result<PatchOperation, Error> {
+    let unfit = |error: serde_json::Error| Error::Unprocessable(error.to_string());
+    let needs = ["add", "replace", "test"].map(Value::from);
+    let mut operation = operation.clone();
+    if let Value::Object(fields) = &mut operation
+        && fields.get("op").is_some_and(|op| needs.contains(op))
+    {
+        fields.entry("value").or_insert(Value::Null);
+    }
+    serde_json::from_value(operation).map_err(unfit)
 }
 
 /// Lays a document over the object; null takes away (RFC 7386).

@@ -37,6 +37,8 @@ pub struct Details {
     pub causes: Vec<Cause>,
     /// When to try again; 0 says nothing.
     pub retry_after_seconds: u32,
+    /// Written even when they say nothing, as in the answers of Go's HTTP layer.
+    pub shown: bool,
 }
 
 /// One mistake.
@@ -164,6 +166,7 @@ impl Status {
             "NotFound",
             "the server could not find the requested resource",
         )
+        .generic()
     }
 
     /// An object of this name exists.
@@ -204,7 +207,9 @@ impl Status {
             (_, "") => format!("{subject} is forbidden: {why}"),
             _ => format!("{subject} {name:?} is forbidden: {why}"),
         };
-        Status::new(403, "Forbidden", message).about(group, resource, name)
+        let mut status = Status::new(403, "Forbidden", message).about(group, resource, name);
+        status.details.shown = true;
+        status
     }
 
     /// The namespace of a new object is going away.
@@ -236,6 +241,7 @@ impl Status {
         let message = format!("{kind_in_group} {name:?} is invalid: {errors}");
         let mut status = Status::new(422, "Invalid", message).about(group, kind, name);
         status.details.causes = causes;
+        status.details.shown = true;
         status
     }
 
@@ -287,7 +293,26 @@ impl Status {
         Status::new(415, "UnsupportedMediaType", message)
     }
 
-    /// No answer in a media type the client takes.
+    /// The media type of a patch is none.
+    pub fn unsupported_patch() -> Status {
+        let text = "415: Unsupported Media Type";
+        Status::new(415, "UnsupportedMediaType", text).generic()
+    }
+
+    /// A patch does not fit the object: Go does not tell why.
+    pub fn unprocessable() -> Status {
+        let message = "the server rejected our request due to an error in our request";
+        Status::new(422, "Invalid", message).generic()
+    }
+
+    /// None of the media types there are is what the client takes.
+    pub fn none_acceptable(there_are: &[&str]) -> Status {
+        let list = there_are.join(", ");
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {list}");
+        Status::new(406, "NotAcceptable", message).generic()
+    }
+
+    /// The answer has a fitting media type, but not in the form the client takes.
     pub fn not_acceptable(accepted: &[&str]) -> Status {
         let message = format!(
             "only the following media types are accepted: {}",
@@ -299,7 +324,7 @@ impl Status {
     /// The resource has no such verb.
     pub fn method_not_allowed() -> Status {
         let message = "the server does not allow this method on the requested resource";
-        Status::new(405, "MethodNotAllowed", message)
+        Status::new(405, "MethodNotAllowed", message).generic()
     }
 
     /// The body is larger than the server takes.
@@ -328,6 +353,12 @@ impl Status {
         Status::new(503, "ServiceUnavailable", why)
     }
 
+    /// An answer of Go's HTTP layer, which knows nothing of objects.
+    fn generic(mut self) -> Status {
+        self.details.shown = true;
+        self
+    }
+
     fn about(mut self, group: &str, kind: &str, name: &str) -> Status {
         self.details.group = group.into();
         self.details.kind = kind.into();
@@ -343,6 +374,16 @@ impl Cause {
         Cause {
             reason: "FieldValueInvalid",
             message: format!("Invalid value: {value}: {why}"),
+            field: field.into(),
+        }
+    }
+
+    /// A value that is not allowed, shown by a text of its own: Go shows a struct with its fields
+    /// in the order of their declaration.
+    pub fn invalid_shown(field: &str, shown: &str, why: &str) -> Cause {
+        Cause {
+            reason: "FieldValueInvalid",
+            message: format!("Invalid value: {shown}: {why}"),
             field: field.into(),
         }
     }

@@ -45,6 +45,18 @@ pub fn parse(body: &[u8]) -> Result<(Value, Vec<String>), Error> {
     Ok((decoded.object, decoded.problems))
 }
 
+/// What Go's decoder calls a value of this sort.
+pub fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// Reads a body as this message.
 pub fn decode(body: &[u8], message: &'static Message) -> Result<Decoded, Error> {
     from_text(body, Place::Message(message))
@@ -59,7 +71,7 @@ pub fn conform(value: Value, message: &'static Message) -> Result<Decoded, Error
         place: Place::Message(message),
     };
     let result = seed.deserialize(value);
-    finish(result, context)
+    finish(result, context, &[])
 }
 
 /// `strict decoding error: a, b`, as `fieldValidation=Strict` answers.
@@ -76,22 +88,40 @@ fn from_text(body: &[u8], place: Place) -> Result<Decoded, Error> {
     };
     let result = seed.deserialize(&mut text);
     let result = result.and_then(|object| text.end().map(|()| object));
-    finish(result, context)
+    finish(result, context, body)
 }
 
-fn finish(result: Result<Value, serde_json::Error>, context: Context) -> Result<Decoded, Error> {
+/// `body` is the text that was read, if it was one.
+fn finish(
+    result: Result<Value, serde_json::Error>,
+    context: Context,
+    body: &[u8],
+) -> Result<Decoded, Error> {
     let (problems, failure) = context.finish();
     match (result, failure) {
         (_, Some(text)) => Err(Error(text)),
         (Ok(object), None) => Ok(Decoded { object, problems }),
         (Err(error), None) => {
-            let text = match error.is_eof() {
+            let text = error.to_string();
+            Err(Error(match error.is_eof() {
                 true => "unexpected end of JSON input".to_owned(),
-                false => error.to_string(),
-            };
-            Err(Error(format!(
-                "couldn't get version/kind; json parse error: {text}"
-            )))
+                false if text.starts_with("trailing characters") => {
+                    format!(
+                        "invalid character {} after top-level value",
+                        at(body, &error)
+                    )
+                }
+                false => text,
+            }))
         }
     }
+}
+
+/// The letter an error points to, in Go's quotes.
+fn at(body: &[u8], error: &serde_json::Error) -> String {
+    let line = body
+        .split(|byte| *byte == b'\n')
+        .nth(error.line().saturating_sub(1));
+    let byte = line.and_then(|line| line.get(error.column().saturating_sub(1)));
+    format!("{:?}", char::from(byte.copied().unwrap_or_default()))
 }

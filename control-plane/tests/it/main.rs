@@ -20,6 +20,7 @@ mod objects;
 mod parts;
 mod pods;
 mod rows;
+mod surface;
 mod swap;
 mod up;
 mod watches;

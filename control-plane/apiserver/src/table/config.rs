@@ -9,14 +9,14 @@ use super::{Layout, NONE, UNKNOWN, age, number, since, text_or};
 pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
     let aged = |columns, cells| Some(Layout { columns, cells });
     match (group, plural) {
-        ("", "secrets") => aged(&["Type", "Data#", "Age"], |object, now| {
+        ("", "secrets") => aged(&["Type", "Data", "Age"], |object, now| {
             vec![
                 text_or(object, &["type"], ""),
                 entries(object, &["data"]),
                 age(object, now),
             ]
         }),
-        ("", "configmaps") => aged(&["Data#", "Age"], |object, now| {
+        ("", "configmaps") => aged(&["Data", "Age"], |object, now| {
             let count = |key| {
                 object
                     .get(key)

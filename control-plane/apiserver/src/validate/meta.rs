@@ -8,10 +8,23 @@ use serde_json::{Map, Value};
 use super::{Causes, named};
 use crate::catalogue::Resource;
 
+/// How many owners an error shows.
+const OWNERS_SHOWN: usize = 64;
+
 /// Checks the metadata of a new object.
 pub(super) fn check(resource: &Resource, object: &Value) -> Causes {
     let mut causes = Causes::default();
     let name = object::name(object);
+    let prefix = object::generate_name(object);
+    if !prefix.is_empty() {
+        // Something follows it, so that it may end with a dash.
+        let begun = match prefix.strip_suffix('-') {
+            Some(begun) => format!("{begun}a"),
+            None => prefix.to_owned(),
+        };
+        let wrong = name_rule(resource)(&begun);
+        causes.extend(named("metadata.generateName", prefix, wrong));
+    }
     if name.is_empty() {
         let why = "name or generateName is required";
         causes.push(Cause::required("metadata.name", why));
@@ -94,31 +107,70 @@ fn label(field: &str, key: &str, value: &Value) -> Causes {
 }
 
 fn owners(object: &Value) -> Causes {
+    const FIELD: &str = "metadata.ownerReferences";
     let mut causes = Causes::default();
-    let mut controllers = 0;
-    for (at, owner) in object::owner_references(object).iter().enumerate() {
+    let mut controller: Option<String> = None;
+    let owners = object::owner_references(object);
+    for owner in owners {
         if causes.is_full() {
             break;
         }
-        let field = |key: &str| format!("metadata.ownerReferences[{at}].{key}");
+        let text = |key| object::text(owner, &[key]);
         for (key, why) in [
             ("apiVersion", "version must not be empty"),
             ("kind", "must not be empty"),
             ("name", "must not be empty"),
             ("uid", "must not be empty"),
         ] {
-            if object::text(owner, &[key]).is_empty() {
-                causes.push(Cause::invalid(&field(key), &"".into(), why));
+            if text(key).is_empty() {
+                causes.push(Cause::invalid(&format!("{FIELD}.{key}"), &"".into(), why));
             }
         }
-        controllers += usize::from(owner["controller"] == true);
-    }
-    if controllers > 1 {
-        let list = Value::from(object::owner_references(object).to_vec());
-        let why = "Only one reference can have Controller set to true";
-        causes.push(Cause::invalid("metadata.ownerReferences", &list, why));
+        if (text("apiVersion"), text("kind")) == ("v1", "Event") {
+            let why = "/v1, Kind=Event is disallowed from being an owner";
+            causes.push(Cause::invalid_shown(FIELD, &owner_shown(owner), why));
+        }
+        if owner["controller"] != true {
+            continue;
+        }
+        let its_name = format!("{}/{}", text("kind"), text("name"));
+        let Some(first) = &controller else {
+            controller = Some(its_name);
+            continue;
+        };
+        let shown: Vec<String> = owners.iter().take(OWNERS_SHOWN).map(owner_shown).collect();
+        let why = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {its_name}"
+        );
+        let shown = format!("[{}]", shown.join(","));
+        causes.push(Cause::invalid_shown(FIELD, &shown, &why));
     }
     causes
+}
+
+/// An owner in the order of Go's fields.
+fn owner_shown(owner: &Value) -> String {
+    let keys = [
+        "apiVersion",
+        "kind",
+        "name",
+        "uid",
+        "controller",
+        "blockOwnerDeletion",
+    ];
+    let fields = keys.iter().filter_map(|key| {
+        let value = owner.get(key)?;
+        Some(format!("{key:?}:{value}"))
+    });
+    format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+}
+
+/// A finalizer is one of a few, or says in front of a slash whose it is.
+pub(super) fn standard_finalizer(field: &str, finalizer: &str) -> Option<Cause> {
+    let plain = ["orphan", "foregroundDeletion", "kubernetes"];
+    let why = "name is neither a standard finalizer name nor is it fully qualified";
+    let good = finalizer.contains('/') || plain.contains(&finalizer);
+    (!good).then(|| Cause::invalid(field, &finalizer.into(), why))
 }
 
 fn finalizers(object: &Value) -> Causes {
@@ -126,11 +178,10 @@ fn finalizers(object: &Value) -> Causes {
     for finalizer in object::finalizers(object) {
         let field = "metadata.finalizers";
         causes.extend(named(field, finalizer, name::qualified_name(finalizer)));
-        let plain = ["orphan", "foregroundDeletion", "kubernetes"];
-        if !finalizer.contains('/') && !plain.contains(&finalizer) {
-            let why = "name is neither a standard finalizer name nor is it fully qualified";
-            causes.push(Cause::invalid(field, &finalizer.into(), why));
-        }
+    }
+    for (at, finalizer) in object::finalizers(object).enumerate() {
+        let field = format!("metadata.finalizers[{at}]");
+        causes.extend(standard_finalizer(&field, finalizer));
     }
     let has = |one: &str| object::has_finalizer(object, one);
     if has("orphan") && has("foregroundDeletion") {

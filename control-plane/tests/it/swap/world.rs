@@ -2,6 +2,7 @@
 //! of their own, gone when dropped. The nodes are always hollow ones.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -47,7 +48,7 @@ impl Mix {
     }
 }
 
-pub(super) struct World {
+pub(crate) struct World {
     home: TempDir,
     children: Vec<(&'static str, Child)>,
     _store: testkit::Server,
@@ -90,6 +91,43 @@ impl World {
             nodes.matches(" Ready ").count() == NODES
         });
         world
+    }
+
+    /// A store and an apiserver alone, and where it is reached as its owner without TLS.
+    pub(crate) fn apiserver_alone(go: bool) -> (World, String) {
+        let launch = Launch::program(BINARY).subcommand("store");
+        let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
+        let url = store.url();
+        let mut world = World {
+            home: tempfile::tempdir().unwrap(),
+            children: Vec::new(),
+            _store: store,
+        };
+        match go {
+            true => world.begin_go_apiserver(&url),
+            false => world.begin_apiserver(&url),
+        }
+        world.until("the apiserver is ready", |world| {
+            world.kubectl(&["get", "--raw", "/readyz"]).status.success()
+        });
+        let address = world.begin_proxy();
+        (world, address)
+    }
+
+    fn begin_proxy(&mut self) -> String {
+        let mut child = Command::new("kubectl")
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .args(["proxy", "--port=0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut told = BufReader::new(child.stdout.take().unwrap());
+        told.read_line(&mut line).unwrap();
+        self.children.push(("proxy", child));
+        let (_, address) = line.rsplit_once(' ').unwrap();
+        address.trim().to_owned()
     }
 
     fn begin_apiserver(&mut self, store: &str) {

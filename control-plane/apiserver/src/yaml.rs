@@ -1,0 +1,108 @@
+//! YAML at the door: bodies become JSON before anything looks at them, and answers are written in
+//! it for whoever asks. What a body may cost is bounded by the reader's own budget.
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+use serde_saphyr::options::{DuplicateKeyPolicy, Options};
+
+/// Why a body cannot be read.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// It is no YAML.
+    Malformed(String),
+    /// A key is written twice, which `strict` forbids.
+    Twice(String),
+}
+
+/// A body as JSON. The last of what is written twice counts, unless `strict`.
+pub(crate) fn to_json(bytes: &[u8], strict: bool) -> Result<Vec<u8>, Error> {
+    let text = std::str::from_utf8(bytes).map_err(|error| Error::Malformed(error.to_string()))?;
+    let read = |duplicate_keys| {
+        let mut options = Options::default();
+        options.duplicate_keys = duplicate_keys;
+        options.with_snippet = false;
+        serde_saphyr::from_str_with_options::<Value>(text, options)
+    };
+    let value = read(DuplicateKeyPolicy::LastWins);
+    let value = value.map_err(|error| Error::Malformed(error.to_string()))?;
+    if strict && let Err(error) = read(DuplicateKeyPolicy::Error) {
+        return Err(Error::Twice(error.to_string()));
+    }
+    Ok(value.to_string().into_bytes())
+}
+
+/// A value as YAML, in the layout of Go's writer.
+pub(crate) fn write(value: &Value) -> String {
+    let mut out = String::new();
+    block(&mut out, value, 0);
+    out
+}
+
+/// Writes a value at the beginning of a line.
+fn block(out: &mut String, value: &Value, indent: usize) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (at, (key, value)) in map.iter().enumerate() {
+                if at > 0 {
+                    margin(out, indent);
+                }
+                out.push_str(&scalar(key));
+                out.push(':');
+                below(out, value, indent);
+            }
+        }
+        Value::Array(list) if !list.is_empty() => {
+            for (at, value) in list.iter().enumerate() {
+                if at > 0 {
+                    margin(out, indent);
+                }
+                out.push_str("- ");
+                block(out, value, indent + 2);
+            }
+        }
+        value => {
+            out.push_str(&flat(value));
+            out.push('\n');
+        }
+    }
+}
+
+/// Writes the value of a key: lists stand as far left as the key.
+fn below(out: &mut String, value: &Value, indent: usize) {
+    let indent = match value {
+        Value::Object(map) if !map.is_empty() => indent + 2,
+        Value::Array(list) if !list.is_empty() => indent,
+        value => {
+            out.push(' ');
+            return block(out, value, indent);
+        }
+    };
+    out.push('\n');
+    margin(out, indent);
+    block(out, value, indent);
+}
+
+fn margin(out: &mut String, indent: usize) {
+    out.extend(std::iter::repeat_n(' ', indent));
+}
+
+fn flat(value: &Value) -> String {
+    match value {
+        Value::String(text) => scalar(text),
+        other => other.to_string(),
+    }
+}
+
+/// A text without quotes where nothing else could be meant, else with those of JSON.
+fn scalar(text: &str) -> String {
+    const WORDS: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/');
+    let word = WORDS.contains(&text.to_ascii_lowercase().as_str());
+    match begins && text.chars().all(plain) && !word {
+        true => text.to_owned(),
+        false => Value::from(text).to_string(),
+    }
+}

@@ -1,0 +1,36 @@
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn what_is_written_reads_the_same_again() {
+    let value = json!({
+        "apiVersion": "v1", "kind": "List", "empty": {}, "none": [], "null": null,
+        "items": [{"a": [1, 2.5, true], "b": {"c": {"d": "x: y"}}}, [["deep"], []], "- no", {}],
+        "texts": {"on": "yes", "true": "12", "": "two\nlines\n", "tilde": "~", "hash": "a #b",
+            "time": "2001-01-01T00:00:00Z", "quotes": "'\"\\", "ü": "\u{1}\u{2028}", "n": "0x1f"},
+    });
+    let text = write(&value);
+    let again: Value = serde_json::from_slice(&to_json(text.as_bytes(), true).unwrap()).unwrap();
+    assert_eq!(again, value, "{text}");
+    let head = "apiVersion: v1\nempty: {}\nitems:\n- a:\n  - 1\n  - 2.5\n";
+    assert!(text.starts_with(head), "{text}");
+}
+
+#[test]
+fn aliases_that_multiply_are_refused() {
+    let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for at in 1..12 {
+        let list = vec![format!("*a{}", at - 1); 10].join(", ");
+        text += &format!("a{at}: &a{at} [{list}]\n");
+    }
+    assert!(matches!(
+        to_json(text.as_bytes(), false),
+        Err(Error::Malformed(_))
+    ));
+    let deep = "[".repeat(100_000);
+    assert!(matches!(
+        to_json(deep.as_bytes(), false),
+        Err(Error::Malformed(_))
+    ));
+}
