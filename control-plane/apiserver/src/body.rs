@@ -209,13 +209,15 @@ fn cannot_handle(bytes: &[u8], named: &Named, expected: &Expected, why: &str) ->
         }
         _ => {
             let first = bytes.trim_ascii_start().first();
-            // Go looks for the type first, in anything.
-            let why = match first {
-                Some(b'[') => format!("json: cannot unmarshal array into {NAMED_IN_GO}"),
-                Some(b'"') => format!("json: cannot unmarshal string into {NAMED_IN_GO}"),
-                _ => why.to_owned(),
+            let found = match first {
+                Some(b'[') => "array",
+                Some(b'"') => "string",
+                _ => return unrecognized(bytes, expected, why),
             };
-            let why = format!("couldn't get version/kind; json parse error: {why}");
+            // Go looks for the type first, in anything.
+            let why = format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into {NAMED_IN_GO}"
+            );
             unrecognized(bytes, expected, &why)
         }
     }

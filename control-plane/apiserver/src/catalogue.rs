@@ -68,6 +68,11 @@ static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
     }
 });
 
+/// Every resource that is served.
+pub(crate) fn all() -> &'static [Resource] {
+    &CATALOGUE.resources
+}
+
 /// Every collection of the store.
 pub(crate) fn storages() -> &'static [Storage] {
     &STORAGES

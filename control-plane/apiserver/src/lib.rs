@@ -22,6 +22,8 @@ mod edit;
 mod entry;
 mod evict;
 mod feed;
+pub mod fuzzing;
+mod keep_alive;
 mod lifecycle;
 mod list;
 mod media;
@@ -146,11 +148,13 @@ impl Server {
 
     /// Answers requests on a listener until [`Server::stop`].
     pub async fn serve(&self, listener: TcpListener) -> std::io::Result<()> {
+        keep_alive::set(&listener)?;
         self.serve_on(listener).await
     }
 
     /// Answers requests over encrypted connections until [`Server::stop`].
     pub async fn serve_tls(&self, listener: TcpListener, tls: Tls) -> std::io::Result<()> {
+        keep_alive::set(&listener)?;
         self.serve_on(TlsListener::new(listener, tls)?).await
     }
 

@@ -85,11 +85,9 @@ pub(crate) fn created(resource: &Resource, object: &mut Value) {
 
 /// Writes and leaves out what is empty as Go does.
 pub(crate) fn conform(resource: &Resource, object: &mut Value) {
-    let taken = std::mem::take(object);
     // It was read by the same table before, so it still has its types.
-    match strict::conform(taken.clone(), resource.kind.message()) {
-        Ok(decoded) => *object = decoded.object,
-        Err(_) => *object = taken,
+    if let Ok(decoded) = strict::conform(object, resource.kind.message()) {
+        *object = decoded.object;
     }
 }
 

@@ -115,7 +115,7 @@ impl Patch {
             return Err(self.invalid(&why));
         }
         let decoded =
-            strict::conform(patched, message).map_err(|error| self.invalid(&error.to_string()))?;
+            strict::conform(&patched, message).map_err(|error| self.invalid(&error.to_string()))?;
         let mut problems = self.problems.clone();
         problems.extend(decoded.problems);
         match self.validation {

@@ -326,7 +326,7 @@ impl Update<'_, '_> {
 }
 
 /// Fills in what is left out. The rules are those of the version that is stored.
-fn fill_in(resource: &Resource, object: &mut Value) {
+pub(crate) fn fill_in(resource: &Resource, object: &mut Value) {
     if convert::is_same(resource) {
         return defaults::apply(resource.kind.group, resource.kind.kind, object);
     }

@@ -6,6 +6,7 @@
 //! no store, network, clock or thread: a time that is needed is passed in.
 #![forbid(unsafe_code)]
 
+mod budget;
 pub mod defaults;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

@@ -38,7 +38,11 @@ impl std::error::Error for Error {}
 
 /// Applies a list of operations (RFC 6902).
 pub fn json(object: &Value, patch: &Value) -> Result<Value, Error> {
-    let list = patch.as_array().map(Vec::as_slice).unwrap_or_default();
+    let Some(list) = patch.as_array() else {
+        return Err(Error::Malformed(
+            "the patch is no list of operations".into(),
+        ));
+    };
     if list.len() > OPERATIONS_MAX {
         let count = list.len();
         let text = format!(

@@ -17,6 +17,9 @@ use read::{Context, Place, Seed};
 /// The most problems that are told of one body.
 const PROBLEMS_MAX: usize = 100;
 
+/// Go looks for the type of a body before anything else, and tells so of what is no JSON.
+const NO_TYPE: &str = "couldn't get version/kind; json parse error: ";
+
 /// A body that was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {
@@ -41,7 +44,12 @@ impl std::error::Error for Error {}
 
 /// Reads any JSON, with what was written twice (the last one wins).
 pub fn parse(body: &[u8]) -> Result<(Value, Vec<String>), Error> {
-    let decoded = from_text(body, Place::Any)?;
+    // A type is what nobody looks for here.
+    let decoded =
+        from_text(body, Place::Any).map_err(|Error(text)| match text.strip_prefix(NO_TYPE) {
+            Some(rest) => Error(rest.to_owned()),
+            None => Error(text),
+        })?;
     Ok((decoded.object, decoded.problems))
 }
 
@@ -64,7 +72,7 @@ pub fn decode(body: &[u8], message: &'static Message) -> Result<Decoded, Error> 
 
 /// Brings a value into the form its message has: checks types, drops unknown fields, and writes
 /// or leaves out empty ones as Go would.
-pub fn conform(value: Value, message: &'static Message) -> Result<Decoded, Error> {
+pub fn conform(value: &Value, message: &'static Message) -> Result<Decoded, Error> {
     let context = Context::default();
     let seed = Seed {
         context: &context,
@@ -103,7 +111,7 @@ fn finish(
         (Ok(object), None) => Ok(Decoded { object, problems }),
         (Err(error), None) => {
             let text = error.to_string();
-            Err(Error(match error.is_eof() {
+            let text = match error.is_eof() {
                 true => "unexpected end of JSON input".to_owned(),
                 false if text.starts_with("trailing characters") => {
                     format!(
@@ -112,7 +120,8 @@ fn finish(
                     )
                 }
                 false => text,
-            }))
+            };
+            Err(Error(format!("{NO_TYPE}{text}")))
         }
     }
 }

@@ -22,6 +22,9 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ELEMENT_ORDER: &str = "$setElementOrder/";
 
+/// How many pairs of items are compared for one list: a list of 5,000 items may be sent whole.
+const COMPARISONS_MAX: usize = 25_000_000;
+
 type Object = Map<String, Value>;
 
 /// What is known of the map that is merged.
@@ -146,6 +149,7 @@ fn merge_list(
     if original.is_empty() && patch.is_empty() {
         return Ok(original);
     }
+    comparable(&original, &patch)?;
     let key = field.patch.merge_key;
     let maps = holds_maps(&original, &patch)?;
     if !maps && delete {
@@ -187,6 +191,16 @@ fn merge_list(
         }
     }
     arrange(merged, &order, &original, key)
+}
+
+/// Items are looked for one by one, which two long lists make slow.
+fn comparable(left: &[Value], right: &[Value]) -> Result<(), Error> {
+    let longer = left.len().max(right.len());
+    let text = "the lists of the patch and the object are too long to be merged";
+    match longer * right.len() > COMPARISONS_MAX {
+        true => Err(Error::Malformed(text.into())),
+        false => Ok(()),
+    }
 }
 
 /// Takes the items with directives out of a patch and does what they say.
@@ -233,6 +247,10 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Error> {
     let Value::Array(retain) = retain else {
         return Err(malformed());
     };
+    let keys = original.len() + patch.len();
+    if keys * retain.len() > COMPARISONS_MAX {
+        return Err(malformed());
+    }
     let retained = |key: &str| retain.iter().any(|one| one == key);
     let other = |key: &str| key.starts_with(DELETE_FROM) || key.starts_with(ELEMENT_ORDER);
     if patch
@@ -262,6 +280,7 @@ fn order_lists(
         let merge_key = field.patch.merge_key;
         same_order(theirs.as_deref().unwrap_or_default(), &order, merge_key)?;
         let mut server = ours.clone().unwrap_or_default();
+        comparable(&server, theirs.as_deref().unwrap_or_default())?;
         if !merge_key.is_empty() {
             refill(
                 &mut server,
@@ -349,6 +368,8 @@ fn arrange(
     server: &[Value],
     key: &str,
 ) -> Result<Vec<Value>, Error> {
+    comparable(&merged, order)?;
+    comparable(&merged, server)?;
     let index = |list: &[Value], item: &Value| -> Result<Option<usize>, Error> {
         match key {
             "" => Ok(list.iter().position(|one| one == item)),

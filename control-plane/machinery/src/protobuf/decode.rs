@@ -9,37 +9,35 @@ use serde_json::{Map, Number, Value, json};
 
 use super::wire::{Fields, Raw, malformed, utf8};
 use super::{Error, MAGIC};
+use crate::budget::Budget;
+use crate::quantity::Quantity;
 use crate::schema::{self, Message, Type};
 use crate::time::{Timestamp, go_duration};
 use crate::zero;
 
 /// 100: Kubernetes' deepest kind, a pod in a cron job, has about 20; a JSON schema may nest.
 const DEPTH_MAX: usize = 100;
-/// A body of the largest size taken could otherwise name a million and a half empty messages,
-/// each of which becomes hundreds of bytes.
-const MESSAGES_MAX: usize = 250_000;
 
 pub(super) struct Decoder {
     depth: usize,
-    messages: usize,
+    budget: Budget,
 }
 
 impl Decoder {
     pub(super) fn new() -> Decoder {
         Decoder {
             depth: 0,
-            messages: 0,
+            budget: Budget::default(),
         }
     }
 
     pub(super) fn message(&mut self, of: &'static Message, bytes: &[u8]) -> Result<Value, Error> {
         self.depth += 1;
-        self.messages += 1;
         if self.depth > DEPTH_MAX {
             return Err(Error::new("the message nests too deeply"));
         }
-        if self.messages > MESSAGES_MAX {
-            return Err(Error::new("the message has too many parts"));
+        if !self.budget.object() {
+            return Err(too_many());
         }
         let mut map = Map::new();
         self.fill(of, bytes, &mut map)?;
@@ -106,10 +104,14 @@ impl Decoder {
             Raw::Bytes(bytes) if packed => {
                 let mut numbers = Fields::new(bytes);
                 while let Some(number) = numbers.next_varint()? {
+                    if !self.budget.item() {
+                        return Err(too_many());
+                    }
                     list.push(self.value(item, Raw::Varint(number))?);
                 }
             }
-            raw => list.push(self.value(item, raw)?),
+            raw if self.budget.item() => list.push(self.value(item, raw)?),
+            _ => return Err(too_many()),
         }
         Ok(())
     }
@@ -183,7 +185,10 @@ impl Decoder {
             Type::Duration => go_duration(numbers[1] as i64).into(),
             Type::Quantity => match texts[1] {
                 None | Some(b"") => "0".into(),
-                Some(text) => utf8(text)?.into(),
+                Some(text) => match Quantity::parse(utf8(text)?) {
+                    Ok(quantity) => quantity.to_string().into(),
+                    Err(error) => return Err(Error::new(error.to_string())),
+                },
             },
             Type::IntOrString if numbers[1] == 0 => (numbers[2] as i32).into(),
             Type::IntOrString => utf8(texts[3].unwrap_or_default())?.into(),
@@ -233,6 +238,10 @@ impl Decoder {
         let list: Result<Vec<Value>, Error> = many.iter().map(|one| self.schema(one)).collect();
         list.map(Value::Array)
     }
+}
+
+fn too_many() -> Error {
+    Error::new("the message has too many parts")
 }
 
 /// The years that RFC 3339 can write.

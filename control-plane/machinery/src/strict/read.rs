@@ -10,6 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Value};
 
 use super::PROBLEMS_MAX;
+use crate::budget::Budget;
 use crate::quantity::Quantity;
 use crate::schema::{Message, Type};
 use crate::time::{Timestamp, go_duration, parse_go_duration};
@@ -44,6 +45,7 @@ struct Inner {
     owners: Vec<&'static str>,
     problems: Vec<String>,
     failure: Option<String>,
+    budget: Budget,
 }
 
 impl Context {
@@ -62,6 +64,15 @@ impl Context {
             if !inner.problems.contains(&text) {
                 inner.problems.push(text);
             }
+        }
+    }
+
+    /// Counts what is about to be made.
+    fn spend<E: serde::de::Error>(&self, spend: fn(&mut Budget) -> bool) -> Result<(), E> {
+        let there_is = spend(&mut self.inner.borrow_mut().budget);
+        match there_is {
+            true => Ok(()),
+            false => Err(self.fail("the object has too many parts".into())),
         }
     }
 
@@ -221,7 +232,9 @@ impl Seed<'_> {
 
     fn list<'de, A: SeqAccess<'de>>(&self, mut list: A, item: Place) -> Result<Value, A::Error> {
         let mut values = Vec::new();
+        self.context.spend(Budget::object)?;
         loop {
+            self.context.spend(Budget::item)?;
             let part = format!("[{}]", values.len());
             let seed = Seed {
                 context: self.context,
@@ -244,6 +257,7 @@ impl Seed<'_> {
 
     fn map<'de, A: MapAccess<'de>>(&self, mut map: A, item: Place) -> Result<Value, A::Error> {
         let mut values = Map::new();
+        self.context.spend(Budget::object)?;
         while let Some(key) = map.next_key::<String>()? {
             if values.contains_key(&key) && !matches!(item, Place::Foreign) {
                 self.context.problem("duplicate", &key);
@@ -269,6 +283,7 @@ impl Seed<'_> {
         message: &'static Message,
     ) -> Result<Value, A::Error> {
         let mut values = Map::new();
+        self.context.spend(Budget::object)?;
         // Null counts as written, though it leaves nothing behind.
         let mut seen: Vec<String> = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
@@ -301,7 +316,9 @@ impl Seed<'_> {
                     values.insert(key.clone(), value);
                 }
             }
-            seen.push(key);
+            if !seen.contains(&key) {
+                seen.push(key);
+            }
         }
         for key in ["kind", "apiVersion"] {
             if message.typed && values.get(key).is_some_and(|value| value == "") {

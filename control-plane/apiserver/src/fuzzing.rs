@@ -1,0 +1,102 @@
+//! The body of the fuzz target `decode_default_validate`; it panics when something is wrong.
+
+use machinery::{protobuf, strict};
+use serde_json::Value;
+
+use crate::body::{self, Expected, Validation};
+use crate::catalogue::{self, Resource, Storage};
+use crate::{convert, entry, lifecycle, validate, write};
+
+/// Bytes as a body: the first says how it is written, the second of which kind it is. What is
+/// read is filled in, checked and written in both forms, and reads the same again from both.
+pub fn decode_default_validate(data: &[u8]) {
+    let [encoding, kind, body @ ..] = data else {
+        return;
+    };
+    let all = catalogue::all();
+    let resource = &all[usize::from(*kind) % all.len()];
+    let media_type = match encoding % 2 {
+        0 => "application/json",
+        _ => protobuf::MEDIA_TYPE,
+    };
+    let expected = Expected {
+        group: resource.kind.group,
+        version: resource.kind.version,
+        kind: resource.kind.kind,
+        message: resource.kind.message(),
+    };
+    let read = body::decode(body, media_type, &expected, Validation::Warn);
+    if let (Ok(read), Some(storage)) = (read, resource.storage) {
+        stored(resource, storage, read.object);
+    }
+}
+
+fn stored(resource: &'static Resource, storage: &'static Storage, mut object: Value) {
+    write::fill_in(resource, &mut object);
+    lifecycle::created(resource, &mut object);
+    let causes: Vec<_> = validate::create(resource, &object).into();
+    drop(causes);
+    drop(validate::update(resource, &object, &object));
+    let stored = convert::to_stored(resource, object);
+    let written = entry::encode(storage, &stored).expect("what was read can be written");
+    let again = entry::Entry::decode(storage, "", &written, 0).expect("what was written reads");
+    let twice = entry::encode(storage, &again.object).expect("what was read can be written");
+    assert_eq!(written, twice, "the second time it is written as the first");
+    if !convert::is_same(resource) {
+        // What became another version is brought into its form when it is read.
+        return;
+    }
+    let text = entry::to_json(&stored);
+    let read = strict::decode(&text, storage.kind.message()).expect("JSON reads again");
+    assert!(read.problems.is_empty(), "{:?}", read.problems);
+    assert_eq!(
+        entry::to_json(&read.object),
+        text,
+        "JSON reads the same again"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+
+    use super::*;
+
+    /// A body of the second byte that names its kind.
+    fn framed(encoding: u8, object: &Value, body: &[u8]) -> Option<Vec<u8>> {
+        let (version, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
+        let (group, version) = machinery::schema::split_api_version(version);
+        let is = |one: &Resource| {
+            (one.kind.group, one.kind.version, one.kind.kind) == (group, version, kind)
+        };
+        let at = u8::try_from(catalogue::all().iter().position(is)?).ok()?;
+        Some([&[encoding, at], body].concat())
+    }
+
+    #[test]
+    fn every_kind_reads_the_same_again_whole_and_damaged() {
+        let mut count = 0;
+        for line in include_str!("../../machinery/testdata/objects.jsonl").lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let text = line["json"].to_string();
+            let wire = line["protobuf"].as_str().unwrap();
+            let wire = base64::engine::general_purpose::STANDARD
+                .decode(wire)
+                .unwrap();
+            let forms = [(0, text.as_bytes()), (1, wire.as_slice())];
+            for (encoding, body) in forms {
+                let Some(whole) = framed(encoding, &line["json"], body) else {
+                    continue;
+                };
+                decode_default_validate(&whole);
+                count += 1;
+                for at in (2..whole.len()).step_by(whole.len() / 8 + 1) {
+                    let mut damaged = whole.clone();
+                    damaged[at] ^= 1 << (at % 8);
+                    decode_default_validate(&damaged);
+                }
+            }
+        }
+        assert!(count > 50, "{count}");
+    }
+}
