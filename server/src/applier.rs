@@ -2,6 +2,7 @@
 //! checkpointed and compacted in between. Plain values in and out; the shell runs it on a thread
 //! of its own.
 
+mod pace;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -24,43 +25,13 @@ use crate::resealer::Resealer;
 use crate::snapshot::Received;
 use crate::state::{self, Effects, State, Tally};
 use crate::watch::HubHandle;
+pub(crate) use pace::DIRTY_BYTES_TO_CHECKPOINT;
+pub use pace::Pace;
 use space::Space;
-
-/// See [`Pace::dirty_bytes_to_checkpoint`].
-pub(crate) const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
-
-/// When background work begins, and in what portions. A simulation makes all of it small.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// Bytes of changed pages in memory that start a checkpoint: of the key tree, in the main, as
-    /// history is written while it grows. Over a million keys all of that tree is less, and the
-    /// length of the log decides, which costs some 80 B a put; over more keys this bounds memory.
-    pub dirty_bytes_to_checkpoint: u64,
-    /// Bytes of changed pages at which entries wait until a checkpoint under way is done.
-    pub dirty_bytes_max: u64,
-    /// Bytes of log entries since the last checkpoint that start another: bounds replay at start.
-    pub log_bytes_to_checkpoint: u64,
-    /// Rows that one step of a compaction removes; entries are applied between steps.
-    pub compact_step_rows: usize,
-}
-
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace {
-            dirty_bytes_to_checkpoint: DIRTY_BYTES_TO_CHECKPOINT,
-            dirty_bytes_max: 160 << 20,
-            log_bytes_to_checkpoint: 192 << 20,
-            compact_step_rows: 256,
-        }
-    }
-}
 
 /// How long the removal of compacted rows waits before it looks again whether the hub has read
 /// them; usually it has within some microseconds.
 const HUB_PATIENCE: Now = Now::from_millis(1);
-/// While space on the disk is low, so many bytes of log, or of changed pages, start a checkpoint: each
-/// gives files of the log back, and fits into what the store has set aside.
-const BYTES_TO_CHECKPOINT_WHEN_LOW: u64 = 1 << 20;
 /// Each row may change a page of its own.
 const COMPACT_STEP_ROWS_WHEN_LOW: usize = 16;
 /// Revokes of expired leases under way: what a client asks meanwhile waits for no more of them.
@@ -681,7 +652,7 @@ impl Applier {
     /// checkpoint can save, waits for the one under way.
     fn holds_too_much(&self) -> bool {
         let dirty = self.state.store.stats().dirty_bytes;
-        let most = self.unless_low(self.pace.dirty_bytes_to_checkpoint);
+        let most = self.pace().dirty_bytes_to_checkpoint;
         self.checkpoint_running && self.waiting_checkpoint.is_none() && dirty >= most * 5 / 4
     }
 
@@ -689,10 +660,10 @@ impl Applier {
         self.checkpoint_running && self.state.store.stats().dirty_bytes >= self.pace.dirty_bytes_max
     }
 
-    fn unless_low(&self, usual: u64) -> u64 {
+    fn pace(&self) -> Pace {
         match self.is_short() {
-            true => usual.min(BYTES_TO_CHECKPOINT_WHEN_LOW),
-            false => usual,
+            true => self.pace.when_low(),
+            false => self.pace,
         }
     }
 
@@ -705,9 +676,9 @@ impl Applier {
         let due = self.stopping
             || self.resealer.takes_checkpoint()
             || wanted
-            || self.log_bytes >= self.unless_low(self.pace.log_bytes_to_checkpoint)
-            || self.state.store.stats().dirty_bytes
-                >= self.unless_low(self.pace.dirty_bytes_to_checkpoint);
+            || self
+                .pace()
+                .checkpoint_is_due(self.log_bytes, &self.state.store.stats());
         if due {
             effects.checkpoint = self.state.store.begin_checkpoint();
             self.checkpoint_running = effects.checkpoint.is_some();

@@ -148,8 +148,11 @@ impl CheckpointJob {
         Ok(meta)
     }
 
-    fn end(self, meta: Meta) -> Result<CheckpointDone> {
+    fn end(mut self, meta: Meta) -> Result<CheckpointDone> {
         let units = meta.units.max(self.units_before);
+        // What only the meta page knew that is overwritten now.
+        self.space
+            .free_before(self.generation + 1, self.oldest_view);
         let was_cut = truncate(&*self.file, &self.shared, units)?;
         Ok(CheckpointDone {
             meta,

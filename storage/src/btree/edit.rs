@@ -23,6 +23,8 @@ pub(crate) struct Writer {
     pub(super) running: bool,
     /// Runs that the trees used at the last `begin_checkpoint` or later, and no longer use.
     pub(super) freed: Vec<PageRef>,
+    /// Their length.
+    pub(super) freed_units: u64,
     /// Nodes that the running checkpoint holds and the trees no longer do. It may be giving them a
     /// place in the file right now, or has, or will: only its end tells which run to free.
     pub(super) replaced: Vec<Arc<Node>>,
@@ -67,9 +69,14 @@ impl Writer {
         } else if self.running {
             self.replaced.push(node);
         } else {
-            let saved = node.saved.get().expect("saved by the last checkpoint");
-            self.freed.push(*saved);
+            let saved = *node.saved.get().expect("saved by the last checkpoint");
+            self.give_up(saved);
         }
+    }
+
+    pub(super) fn give_up(&mut self, page: PageRef) {
+        self.freed_units += u64::from(page.units);
+        self.freed.push(page);
     }
 
     /// Brings a page into memory in order to change it.
@@ -77,7 +84,7 @@ impl Writer {
         let pages = self.pages.clone();
         let image = Image::from_disk(pages.read(page, kind, level)?.to_vec());
         let count = if level > 0 { image.page().count() } else { 0 };
-        self.freed.push(page);
+        self.give_up(page);
         Ok(self.node(image, vec![None; count]))
     }
 

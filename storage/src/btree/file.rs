@@ -74,6 +74,9 @@ pub(crate) struct Stats {
     /// Of a file without what is free now, or will be once older checkpoints and views are gone.
     /// While a checkpoint runs: as it was before.
     pub used_bytes: u64,
+    /// Free once another checkpoint or two are made; without what only waits for views. While a
+    /// checkpoint runs: without what was given up before it began.
+    pub waiting_bytes: u64,
     /// Changed nodes in memory that no finished checkpoint holds yet.
     pub dirty_bytes: u64,
     /// All nodes that the writer keeps in memory.
@@ -120,6 +123,7 @@ impl PageFile {
         self.generations.retain(|(_, readers)| !readers.is_gone());
         let oldest_view = self.generations.first().expect("the writer's own").0;
         let mut freed = std::mem::take(&mut self.writer.freed);
+        self.writer.freed_units = 0;
         freed.extend(self.meta.free_list);
         self.writer.counter += 1;
         self.writer.running = true;
@@ -154,10 +158,9 @@ impl PageFile {
         // 2. The writer replaced N, which had no place in the file then.
         // 3. The checkpoint gave N a place, and the meta that is now the newest refers to it.
         // So that place is given up by the trees after this checkpoint began, like any other.
-        for node in self.writer.replaced.drain(..) {
-            self.writer
-                .freed
-                .push(*node.saved.get().expect("all of the checkpoint is saved"));
+        for node in std::mem::take(&mut self.writer.replaced) {
+            let saved = node.saved.get().expect("all of the checkpoint is saved");
+            self.writer.give_up(*saved);
         }
         self.wipe = done.wipe;
         if done.was_cut {
@@ -323,9 +326,11 @@ impl PageFile {
             .space
             .as_ref()
             .map_or(self.used_before, Space::used_units);
+        let pending = self.space.as_ref().map_or(0, Space::waiting_units);
         Stats {
             file_bytes: self.shared.units() * UNIT as u64,
             used_bytes: used_units * UNIT as u64,
+            waiting_bytes: (pending + self.writer.freed_units) * UNIT as u64,
             dirty_bytes: dirty as u64,
             memory_bytes: (dirty + self.saved_bytes) as u64,
             opened_bytes: self.shared.sealing().map_or(0, |s| s.opened.bytes()) as u64,

@@ -191,6 +191,7 @@ fn assemble(
             counter: meta.generation,
             running: false,
             freed: Vec::new(),
+            freed_units: 0,
             replaced: Vec::new(),
             dirty_bytes: 0,
         },

@@ -1,9 +1,9 @@
 //! Which units of the page file are free. Owned by the checkpoint that runs, else by the file.
 //!
 //! A run that the trees gave up between the beginnings of checkpoints g-1 and g is *pending of g*:
-//! checkpoint g-1 still refers to it. It may be written again by checkpoint g+2 at the earliest:
-//! until then, one of the two metas on disk is g-1 or is being overwritten by g+1. And not before
-//! every `Pages` of the generations up to g-1 is gone, for their views may read it.
+//! checkpoint g-1 still refers to it. It may be written again for checkpoint g+2 at the earliest,
+//! from the end of g+1 on: until then, one of the two metas on disk is g-1 or is being overwritten
+//! by g+1. And not before every `Pages` of the generations up to g-1 is gone, for their views may read it.
 //!
 //! The lists are kept in the file, in a run of their own named by the meta page:
 //!
@@ -59,6 +59,8 @@ pub(super) struct Space {
     free_units: u64,
     /// Of those, what is pending.
     pending_units: u64,
+    /// Of those, what waits for nothing but views.
+    viewed_units: u64,
     /// Rising generations; the extents of each are sorted.
     pending: VecDeque<(u64, Vec<Extent>)>,
     /// Where no free run of `index` units begins before. Allocation only shrinks what is free, so
@@ -73,6 +75,7 @@ impl Space {
             free: BTreeMap::new(),
             free_units: 0,
             pending_units: 0,
+            viewed_units: 0,
             pending: VecDeque::new(),
             search_from: [0; HINTS],
         }
@@ -92,6 +95,11 @@ impl Space {
         self.free_units - self.pending_units
     }
 
+    /// Units that another checkpoint makes free.
+    pub(super) fn waiting_units(&self) -> u64 {
+        self.pending_units - self.viewed_units
+    }
+
     /// The other ones.
     pub(super) fn used_units(&self) -> u64 {
         self.units.saturating_sub(self.free_units)
@@ -108,6 +116,11 @@ impl Space {
     /// free what nobody can need any more. `oldest_view` is the oldest generation that any view
     /// was taken in.
     pub(super) fn settle(&mut self, generation: u64, freed: &[PageRef], oldest_view: u64) {
+        self.take(generation, freed);
+        self.free_before(generation, oldest_view);
+    }
+
+    fn take(&mut self, generation: u64, freed: &[PageRef]) {
         let mut extents: Vec<Extent> = freed.iter().map(|page| (*page).into()).collect();
         extents.sort_unstable();
         join_adjacent(&mut extents);
@@ -117,6 +130,11 @@ impl Space {
         if !extents.is_empty() {
             self.pending.push_back((generation, extents));
         }
+    }
+
+    /// Makes free what checkpoint `generation` may write to. Right after the end of the one before,
+    /// too: what is written between the two is part of the next.
+    pub(super) fn free_before(&mut self, generation: u64, oldest_view: u64) {
         while let Some((of, _)) = self.pending.front()
             && of + 2 <= generation
             && oldest_view >= *of
@@ -127,6 +145,9 @@ impl Space {
                 self.release(extent.start, extent.units as u64);
             }
         }
+        let viewed = self.pending.iter().filter(|(of, _)| of + 2 <= generation);
+        let viewed = viewed.flat_map(|(_, extents)| extents);
+        self.viewed_units = viewed.map(|e| u64::from(e.units)).sum();
         self.search_from = [0; HINTS];
     }
 

@@ -7,15 +7,25 @@
 //! before it; and the change itself when it is a tombstone below C. Each change superseded exactly
 //! one version that is still there: the older ones went with the changes before it.
 //!
-//! The place the walk has come to moves together with the trees in each checkpoint. A compaction
-//! that comes before the walk is over moves its end; when the walk was past the old end, which
-//! only spared tombstones at exactly the old C, it goes back to there.
+//! Found that way, the versions lie anywhere in the history. They are gathered first, and removed
+//! from the oldest to the newest: so each page is changed once, and a checkpoint on the way writes
+//! none that will change again.
+//!
+//! The place the walk has come to moves together with the trees in each checkpoint, with a whole
+//! batch at a time. A batch that a crash cut short is gathered again, which finds what was not yet
+//! removed of it: of two versions of a key the older one always went first. A compaction that comes
+//! before the walk is over moves its end, but not that of the batch; when the walk was past the old
+//! end, which only spared tombstones at exactly the old C, it goes back to there.
 
 use std::ops::ControlFlow;
+use std::vec;
 
 use super::key::{self, VersionKey};
 use super::{CompactProgress, Revision, Root, Store};
 use crate::Result;
+
+/// Versions removed in one batch: some megabytes of memory.
+const BATCH_MAX: usize = 1 << 18;
 
 /// How far the removal has come.
 ///
@@ -41,87 +51,139 @@ impl Compaction {
     }
 }
 
+/// What is being removed, between two places of the walk.
+#[derive(Debug)]
+pub(super) enum Batch {
+    Gathering(Gathering),
+    Removing {
+        /// Rising.
+        rows: vec::IntoIter<Revision>,
+        /// Where the walk goes on.
+        then: Revision,
+        /// It is over, unless there was another compaction meanwhile.
+        is_last: bool,
+        bound: i64,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Gathering {
+    /// `None` at the end of the walk.
+    from: Option<Revision>,
+    /// The compacted revision when the batch was begun.
+    bound: i64,
+    rows: Vec<Revision>,
+}
+
 impl Store {
     pub(super) fn remove_superseded(&mut self, budget: usize) -> Result<CompactProgress> {
-        if self.compaction.done {
-            return Ok(CompactProgress {
-                done: true,
-                removed: 0,
-            });
-        }
-        let found = superseded(&self.root, self.compaction.next, budget.max(1))?;
+        let mut left = budget.max(1);
         let mut removed = 0;
-        let mut start = 0;
-        for &(end, revision) in &found.rows {
-            let version_key = VersionKey::new(&found.bytes[start..end], revision);
-            start = end;
-            let writer = self.file.writer();
-            let was_there = self.root.keys.remove(writer, &version_key)?;
-            self.root
-                .revisions
-                .remove(writer, &key::revision_key(revision))?;
-            removed += usize::from(was_there);
-        }
-        self.dirty = true;
-        self.compaction = match found.next {
-            Some(next) => Compaction { next, done: false },
-            None => {
-                let main = self.root.compacted;
-                Compaction {
-                    next: Revision { main, sub: 0 },
-                    done: true,
+        while left > 0 && !self.compaction.done {
+            let begin = Batch::Gathering(Gathering {
+                from: Some(self.compaction.next),
+                bound: self.root.compacted,
+                rows: Vec::new(),
+            });
+            self.batch = match self.batch.take().unwrap_or(begin) {
+                Batch::Gathering(mut gathering) => {
+                    gathering.step(&self.root, &mut left)?;
+                    Some(gathering.next())
                 }
-            }
-        };
-        self.root.settled = self.compaction.done;
+                Batch::Removing {
+                    mut rows,
+                    then,
+                    is_last,
+                    bound,
+                } => {
+                    self.dirty = true;
+                    for revision in rows.by_ref().take(left) {
+                        removed += usize::from(self.remove_version(revision)?);
+                        left -= 1;
+                    }
+                    let is_over = rows.len() == 0;
+                    if is_over {
+                        let done = is_last && bound == self.root.compacted;
+                        self.compaction = Compaction { next: then, done };
+                        self.root.settled = done;
+                    }
+                    (!is_over).then_some(Batch::Removing {
+                        rows,
+                        then,
+                        is_last,
+                        bound,
+                    })
+                }
+            };
+        }
         Ok(CompactProgress {
             done: self.compaction.done,
             removed,
         })
     }
-}
 
-/// Versions to remove: their keys one behind the other, the end of each and its revision.
-#[derive(Default)]
-struct Superseded {
-    bytes: Vec<u8>,
-    rows: Vec<(usize, Revision)>,
-    /// Where to go on; `None` at the end of the walk.
-    next: Option<Revision>,
-}
-
-impl Superseded {
-    fn push(&mut self, key: &[u8], revision: Revision) {
-        self.bytes.extend_from_slice(key);
-        self.rows.push((self.bytes.len(), revision));
+    fn remove_version(&mut self, revision: Revision) -> Result<bool> {
+        let revision_key = key::revision_key(revision);
+        let root = &mut self.root;
+        let version_key = match root.revisions.get(&root.pages, &revision_key)? {
+            None => return Ok(false),
+            Some(found) => VersionKey::new(root.row(&found, revision)?.key, revision),
+        };
+        let writer = self.file.writer();
+        root.keys.remove(writer, &version_key)?;
+        root.revisions.remove(writer, &revision_key)
     }
 }
 
-/// What the next `budget` changes from `first` on superseded.
-fn superseded(root: &Root, first: Revision, budget: usize) -> Result<Superseded> {
-    let mut found = Superseded::default();
-    let mut left = budget;
-    let mut versions = root.keys.cursor(&root.pages);
-    root.rows_from(first, root.compacted, &mut |revision, row| {
-        if left == 0 {
-            found.next = Some(revision);
-            return Ok(ControlFlow::Break(()));
-        }
-        left -= 1;
-        let itself = VersionKey::new(row.key, revision);
-        if !versions.seek(&itself)? || versions.key() != &*itself {
-            return Err(root.damaged(format!("row {revision:?} is not in the key tree")));
-        }
-        if row.stamp.is_tombstone() && revision.main < root.compacted {
-            found.push(row.key, revision);
-        }
-        if versions.next()? {
-            let (key, older) = root.split(versions.key())?;
-            if key == row.key {
-                found.push(key, older);
+impl Gathering {
+    /// Adds what the next `left` changes superseded.
+    fn step(&mut self, root: &Root, left: &mut usize) -> Result<()> {
+        let Some(first) = self.from.take() else {
+            return Ok(());
+        };
+        let (bound, rows, from) = (self.bound, &mut self.rows, &mut self.from);
+        let mut versions = root.keys.cursor(&root.pages);
+        root.rows_from(first, bound, &mut |revision, row| {
+            if *left == 0 || rows.len() >= BATCH_MAX {
+                *from = Some(revision);
+                return Ok(ControlFlow::Break(()));
             }
+            *left -= 1;
+            let itself = VersionKey::new(row.key, revision);
+            if !versions.seek(&itself)? || versions.key() != &*itself {
+                return Err(root.damaged(format!("row {revision:?} is not in the key tree")));
+            }
+            if row.stamp.is_tombstone() && revision.main < bound {
+                rows.push(revision);
+            }
+            if versions.next()? {
+                let (key, older) = root.split(versions.key())?;
+                if key == row.key {
+                    rows.push(older);
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Goes on gathering, or begins to remove.
+    fn next(mut self) -> Batch {
+        let is_last = self.from.is_none();
+        if !is_last && self.rows.len() < BATCH_MAX {
+            return Batch::Gathering(self);
         }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(found)
+        // A tombstone is found by itself, and by the change after it.
+        self.rows.sort_unstable();
+        self.rows.dedup();
+        let end = Revision {
+            main: self.bound,
+            sub: 0,
+        };
+        Batch::Removing {
+            rows: self.rows.into_iter(),
+            then: self.from.unwrap_or(end),
+            is_last,
+            bound: self.bound,
+        }
+    }
 }

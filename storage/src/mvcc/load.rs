@@ -212,6 +212,7 @@ impl Store {
         std::mem::swap(&mut self.root, &mut store.root);
         std::mem::swap(&mut self.file, &mut store.file);
         self.compaction = store.compaction;
+        self.batch = None;
         self.dirty = store.dirty;
         self.releasing = store.releasing;
         // Where its pages were sealed under another key, that begins anew.

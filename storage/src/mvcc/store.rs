@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::compact::Compaction;
+use super::compact::{Batch, Compaction};
 use super::key;
 use super::meta::Meta;
 use super::publish::{Publisher, Subscriber};
@@ -64,6 +64,7 @@ pub struct Store {
     pub(super) file: PageFile,
     published: Publisher<Root>,
     pub(super) compaction: Compaction,
+    pub(super) batch: Option<Batch>,
     /// Something has changed since the last checkpoint was begun.
     pub(super) dirty: bool,
     /// The last checkpoint's nodes have not all been let go of.
@@ -125,6 +126,7 @@ impl Store {
             root,
             file,
             compaction: meta.compaction,
+            batch: None,
             // An empty store becomes durable with its first checkpoint like any other state.
             dirty: opened.user_meta.is_empty(),
             releasing: false,
@@ -273,6 +275,7 @@ impl Store {
         Stats {
             file_bytes: stats.file_bytes,
             in_use_bytes: stats.used_bytes,
+            waiting_bytes: stats.waiting_bytes,
             dirty_bytes: stats.dirty_bytes,
             views: roots.saturating_sub(2),
             is_short: stats.is_short,

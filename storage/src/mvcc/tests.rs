@@ -318,7 +318,8 @@ fn interrupted_compaction_goes_on_after_a_restart() {
         fixture.put("k", &i.to_string());
     }
     fixture.write().compact(41).unwrap();
-    assert!(!fixture.store.compact_step(10).unwrap().done);
+    // 40 changes are looked at, then some of what they superseded is removed.
+    assert!(!fixture.store.compact_step(50).unwrap().done);
     fixture.checkpoint();
     fixture.reopen();
     let left = fixture.store.root().keys.len();
@@ -343,7 +344,7 @@ fn compaction_does_work_in_proportion_to_the_change_not_to_the_store() {
     fixture.put("k8", "");
     fixture.write().compact(4).unwrap();
     // The 2000 at the old compacted revision are looked at once more for tombstones among them.
-    let step = fixture.store.compact_step(2002).unwrap();
+    let step = fixture.store.compact_step(2002 + 2).unwrap();
     assert_eq!((step.done, step.removed), (true, 2));
 }
 
@@ -623,4 +624,101 @@ fn a_disk_filled_to_the_last_byte_still_takes_deletes_compactions_and_checkpoint
     fixture.reopen();
     let left = fixture.store.root().count(KeyRange::ALL, 0).unwrap();
     assert!((1..=500).contains(&left), "{left}");
+}
+
+/// Keys with a kilobyte each.
+const BIG: usize = 2000;
+
+/// Puts each of the big keys once, in no order, and writes history as a server does.
+fn put_all_big(fixture: &mut Fixture) {
+    let value = noise(1, 1000);
+    for i in 0..BIG {
+        let key = format!("key-{:04}", i * 7919 % BIG);
+        fixture.write().put(key.as_bytes(), &value, 0).unwrap();
+        if i % 64 == 0 {
+            fixture.store.spill().unwrap();
+        }
+    }
+}
+
+fn save(fixture: &mut Fixture) {
+    fixture.checkpoint();
+    fixture.store.publish();
+    while !fixture.store.release_step(usize::MAX) {}
+}
+
+#[test]
+fn places_that_a_great_checkpoint_gave_up_are_written_again_after_a_small_one() {
+    let mut fixture = Fixture::new();
+    let mut longest = Vec::new();
+    for _ in 0..6 {
+        put_all_big(&mut fixture);
+        let revision = fixture.store.root().revision();
+        fixture.write().compact(revision).unwrap();
+        fixture.finish_compaction();
+        save(&mut fixture);
+        let waiting = fixture.store.stats().waiting_bytes;
+        if !longest.is_empty() {
+            assert!(waiting > BIG as u64 * 1000, "{waiting}");
+        }
+        fixture.put("one", "more");
+        save(&mut fixture);
+        let waiting = fixture.store.stats().waiting_bytes;
+        assert!(waiting < BIG as u64 * 100, "{waiting}");
+        fixture.store.check().unwrap();
+        longest.push(fixture.store.stats().file_bytes);
+    }
+    // The old and the new, and no third.
+    let live = BIG as u64 * 1100;
+    assert!(longest.iter().all(|len| *len < 3 * live), "{longest:?}");
+}
+
+#[test]
+fn views_that_hold_places_back_do_not_make_another_checkpoint_look_worthwhile() {
+    let mut fixture = Fixture::new();
+    put_all_big(&mut fixture);
+    save(&mut fixture);
+    let view = fixture.store.reader().view();
+    put_all_big(&mut fixture);
+    let revision = fixture.store.root().revision();
+    fixture.write().compact(revision).unwrap();
+    fixture.finish_compaction();
+    for _ in 0..3 {
+        fixture.put("one", "more");
+        save(&mut fixture);
+    }
+    let held = fixture.store.stats();
+    assert!(held.waiting_bytes < BIG as u64 * 100, "{held:?}");
+    drop(view);
+    fixture.put("one", "more");
+    save(&mut fixture);
+    fixture.store.check().unwrap();
+}
+
+#[test]
+fn a_checkpoint_amid_a_compaction_writes_no_page_of_history_that_changes_again() {
+    let mut fixture = Fixture::new();
+    put_all_big(&mut fixture);
+    put_all_big(&mut fixture);
+    save(&mut fixture);
+    // Every other one of the older versions goes, in no order.
+    let mut write = fixture.write();
+    for i in 0..BIG / 2 {
+        let key = format!("key-{:04}", (i * 3923 % (BIG / 2)) * 2);
+        write.put(key.as_bytes(), b"", 0).unwrap();
+    }
+    drop(write);
+    let revision = fixture.store.root().revision();
+    fixture.write().compact(revision).unwrap();
+    let mut written = 0;
+    while !fixture.store.compact_step(BIG / 4).unwrap().done {
+        let dirty = fixture.store.stats().dirty_bytes;
+        if dirty > 0 {
+            written += dirty;
+            save(&mut fixture);
+        }
+    }
+    let all = 2 * BIG as u64 * 1100;
+    assert!(written < all + all / 4, "{written} of {all}");
+    fixture.store.check().unwrap();
 }

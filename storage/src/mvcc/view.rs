@@ -447,7 +447,7 @@ impl Root {
             .ok_or_else(|| self.damaged(format!("revision {revision:?} in the key tree")))
     }
 
-    fn row<'r>(&self, bytes: &'r [u8], revision: Revision) -> Result<Row<'r>> {
+    pub(super) fn row<'r>(&self, bytes: &'r [u8], revision: Revision) -> Result<Row<'r>> {
         key::row(bytes, revision)
             .ok_or_else(|| self.damaged(format!("row {revision:?} of the revision tree")))
     }

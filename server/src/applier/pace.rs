@@ -1,0 +1,100 @@
+//! When background work of the store begins, and in what portions: bounds, and one rule of cost.
+//! Knows figures only, not the store.
+
+use storage::mvcc::Stats;
+
+/// See [`Pace::dirty_bytes_to_checkpoint`].
+pub(crate) const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
+
+/// A checkpoint that nothing forces writes at most one byte for so many that it brings.
+const WORTH: u64 = 4;
+
+/// While space on the disk is low, so many bytes of log, or of changed pages, start a checkpoint: each
+/// gives files of the log back, and fits into what the store has set aside.
+const BYTES_TO_CHECKPOINT_WHEN_LOW: u64 = 1 << 20;
+
+/// A simulation makes all of it small.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Bytes of log and of places in the page file for which a checkpoint is made that costs little
+    /// beside them.
+    pub gain_bytes_to_checkpoint: u64,
+    /// Bytes of changed pages in memory that start a checkpoint: of the key tree, in the main, as
+    /// history is written while it grows. Over a million keys all of that tree is less, and the
+    /// length of the log decides, which costs some 80 B a put; over more keys this bounds memory.
+    pub dirty_bytes_to_checkpoint: u64,
+    /// Bytes of changed pages at which entries wait until a checkpoint under way is done.
+    pub dirty_bytes_max: u64,
+    /// Bytes of log entries since the last checkpoint that start another: bounds replay at start.
+    pub log_bytes_to_checkpoint: u64,
+    /// Rows that one step of a compaction removes; entries are applied between steps.
+    pub compact_step_rows: usize,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            gain_bytes_to_checkpoint: 16 << 20,
+            dirty_bytes_to_checkpoint: DIRTY_BYTES_TO_CHECKPOINT,
+            dirty_bytes_max: 160 << 20,
+            log_bytes_to_checkpoint: 192 << 20,
+            compact_step_rows: 256,
+        }
+    }
+}
+
+impl Pace {
+    /// As long as space on the disk is low.
+    pub(super) fn when_low(self) -> Pace {
+        let low = |usual: u64| usual.min(BYTES_TO_CHECKPOINT_WHEN_LOW);
+        Pace {
+            dirty_bytes_to_checkpoint: low(self.dirty_bytes_to_checkpoint),
+            log_bytes_to_checkpoint: low(self.log_bytes_to_checkpoint),
+            ..self
+        }
+    }
+
+    /// Whether a checkpoint is due. It writes what is dirty, and brings two things: `log_bytes` less to
+    /// apply after a crash, and places in the page file that can be written again. So it is made
+    /// where it is cheap beside that, and else as late as the bounds allow. What that means for
+    /// the length of log and file stands in `docs/engine.md`.
+    pub(super) fn checkpoint_is_due(&self, log_bytes: u64, stats: &Stats) -> bool {
+        let gain = log_bytes + stats.waiting_bytes;
+        let is_worth_it =
+            gain >= self.gain_bytes_to_checkpoint && gain / WORTH >= stats.dirty_bytes;
+        is_worth_it
+            || log_bytes >= self.log_bytes_to_checkpoint
+            || stats.dirty_bytes >= self.dirty_bytes_to_checkpoint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn is_due(log: u64, dirty: u64, waiting: u64) -> bool {
+        let stats = Stats {
+            file_bytes: 1000 * MIB,
+            in_use_bytes: 500 * MIB,
+            waiting_bytes: waiting * MIB,
+            dirty_bytes: dirty * MIB,
+            views: 0,
+            is_short: false,
+        };
+        Pace::default().checkpoint_is_due(log * MIB, &stats)
+    }
+
+    #[test]
+    fn a_checkpoint_is_made_where_it_costs_little_and_else_at_the_bounds() {
+        assert!(!is_due(15, 0, 0), "nothing much to bring");
+        assert!(is_due(16, 4, 0), "a short log for few pages");
+        assert!(!is_due(16, 5, 0), "pages that more puts will fall into");
+        assert!(!is_due(191, 60, 0));
+        assert!(is_due(192, 60, 0), "the longest log");
+        assert!(is_due(0, 96, 0), "the most memory");
+        assert!(is_due(1, 20, 80), "places are free after it");
+        assert!(!is_due(1, 60, 80), "and would be of what it writes");
+    }
+}
