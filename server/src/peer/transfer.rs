@@ -3,8 +3,8 @@
 //!
 //! The state is etcd's database file unless the peer says, in what it answers to `GET /version`,
 //! that it knows our own form; then the request says so, too. A thread of its own reads the view
-//! and waits for the peer, piece by piece and at a measured pace. A peer that takes nothing for long is given up on: the
-//! view keeps pages from being used again, and the leader keeps its log.
+//! and waits for the peer, piece by piece and at a measured pace. A peer that takes nothing for long
+//! is given up on: the view keeps pages from being used again, and the leader keeps its log.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
@@ -29,10 +29,12 @@ use super::link::Counting;
 use crate::snapshot::{Form, ReceiveError, Received, Receiving, Snapshot, rows};
 
 const PATH: &str = "/raft/snapshot";
-const PIECE_BYTES: usize = 64 << 10;
+/// Small, so that neither end is at one for long.
+const PIECE_BYTES: usize = 32 << 10;
 /// Pieces that wait: enough to keep either end busy, little enough not to matter.
 const PIECES_WAITING: usize = 8;
-/// From one piece to the next: some 30 MB a second leave either end enough to serve its clients.
+/// From one piece to the next: some 15 MB a second leave either end, and the disk that they may share,
+/// enough to serve clients as before.
 const PIECE_PACE: Duration = Duration::from_millis(2);
 /// What takes longer goes on as fast as it can: the log kept for it has an end.
 const PACED_FOR: Duration = Duration::from_secs(30);

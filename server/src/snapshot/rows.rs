@@ -35,7 +35,7 @@ pub const HEADER: &str = "X-Stele-Snapshot";
 pub const FORM: &str = "rows-1";
 
 /// A frame is sent when it has grown to this.
-const FRAME_BYTES: usize = 256 << 10;
+const FRAME_BYTES: usize = 32 << 10;
 /// No frame is longer: a row is not, and a frame of several rows is shorter than two.
 const FRAME_BYTES_MAX: usize = 512 << 20;
 const FRAME_HEAD_BYTES: usize = 8;

@@ -29,8 +29,9 @@ use crate::{Error, Result};
 /// piece, and later writes of a single page in it dirty, and are charged for, all of it.
 const SLICE_BYTES: usize = 16 << 10;
 
-/// Bytes between two syncs, so that a sync of the log never waits for much more than that.
-pub(super) const SYNC_BYTES: usize = 16 << 20;
+/// Bytes between two syncs. A sync of the log may have to wait for all that is written and not synced in
+/// other files: file systems with a journal commit both together.
+pub(super) const SYNC_BYTES: usize = 512 << 10;
 
 /// The work of one checkpoint; runs on any thread.
 #[derive(Debug)]
