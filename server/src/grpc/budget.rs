@@ -13,13 +13,14 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedMutexGuard};
 use tokio::time::{Instant, timeout};
 use tonic::{Code, Status};
@@ -117,7 +118,7 @@ struct Share {
 impl Share {
     /// False when there is no room now.
     fn grow(&mut self, bytes: usize) -> bool {
-        let mut held = lock(&self.inner.held);
+        let mut held = self.inner.held.lock();
         let others = held.bytes - self.bytes;
         if others > 0 && others.saturating_add(bytes) > self.inner.total {
             return false;
@@ -130,7 +131,7 @@ impl Share {
     fn shrink(&mut self, bytes: usize) {
         let less = self.bytes.saturating_sub(bytes);
         self.bytes -= less;
-        lock(&self.inner.held).bytes -= less;
+        self.inner.held.lock().bytes -= less;
         self.inner.freed.notify_one();
     }
 }
@@ -145,13 +146,13 @@ impl Inner {
     /// Cuts off the client that has taken nothing for longest, if that is too long.
     fn cut_off_idle(&self) {
         let sending: Vec<_> = {
-            let mut held = lock(&self.held);
+            let mut held = self.held.lock();
             held.sending.retain(|reply| reply.strong_count() > 0);
             held.sending.iter().filter_map(Weak::upgrade).collect()
         };
-        let idle = sending.iter().min_by_key(|reply| lock(reply).taken_at);
+        let idle = sending.iter().min_by_key(|reply| reply.lock().taken_at);
         if let Some(reply) = idle {
-            lock(reply).cut_off_if_idle(self.patience);
+            reply.lock().cut_off_if_idle(self.patience);
         }
     }
 }
@@ -190,7 +191,7 @@ impl LargeReply {
             taken_at: Instant::now(),
             state: State::Message,
         }));
-        let mut held = lock(&inner.held);
+        let mut held = inner.held.lock();
         held.sending.retain(|reply| reply.strong_count() > 0);
         held.sending.push(Arc::downgrade(&reply));
         Ok(LargeReply(reply))
@@ -267,13 +268,8 @@ impl Body for LargeReply {
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Poll::Ready(lock(&self.0).next())
+        Poll::Ready(self.0.lock().next())
     }
-}
-
-/// What is behind these locks is whole whenever they are not held.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

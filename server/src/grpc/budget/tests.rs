@@ -13,7 +13,7 @@ fn budget() -> Budget {
 
 impl Budget {
     fn held(&self) -> usize {
-        lock(&self.0.held).bytes
+        self.0.held.lock().bytes
     }
 }
 
