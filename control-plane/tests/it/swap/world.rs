@@ -57,21 +57,7 @@ pub(crate) struct World {
 impl World {
     /// Starts all parts; they are up when the nodes are ready.
     pub(super) fn start(mix: Mix) -> World {
-        let launch = Launch::program(BINARY).subcommand("store");
-        let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
-        let url = store.url();
-        let mut world = World {
-            home: tempfile::tempdir().unwrap(),
-            children: Vec::new(),
-            _store: store,
-        };
-        match mix.apiserver {
-            true => world.begin_go_apiserver(&url),
-            false => world.begin_apiserver(&url),
-        }
-        world.until("the apiserver is ready", |world| {
-            world.kubectl(&["get", "--raw", "/readyz"]).status.success()
-        });
+        let mut world = World::with_apiserver(mix.apiserver);
         let count = NODES.to_string();
         world.begin_ours("node", &["--count", &count]);
         match mix.loops {
@@ -95,6 +81,12 @@ impl World {
 
     /// A store and an apiserver alone, and where it is reached as its owner without TLS.
     pub(crate) fn apiserver_alone(go: bool) -> (World, String) {
+        let mut world = World::with_apiserver(go);
+        let address = world.begin_proxy();
+        (world, address)
+    }
+
+    fn with_apiserver(go: bool) -> World {
         let launch = Launch::program(BINARY).subcommand("store");
         let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
         let url = store.url();
@@ -110,8 +102,7 @@ impl World {
         world.until("the apiserver is ready", |world| {
             world.kubectl(&["get", "--raw", "/readyz"]).status.success()
         });
-        let address = world.begin_proxy();
-        (world, address)
+        world
     }
 
     fn begin_proxy(&mut self) -> String {
