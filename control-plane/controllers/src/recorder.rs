@@ -5,11 +5,11 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use machinery::event::{self, Event};
 use machinery::object;
-use machinery::schema;
 use machinery::time::Timestamp;
 use machinery::world::{Call, PatchForm};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::decision::Note;
 
@@ -47,32 +47,31 @@ impl Recorder {
         let mut message = note.message.replace("{}", detail);
         let end = message.floor_char_boundary(MESSAGE_MAX);
         message.truncate(end);
-        let namespace = match object::text(&note.about, &["namespace"]) {
-            "" => "default",
-            namespace => namespace,
-        };
         let uid = object::text(&note.about, &["uid"]).to_owned();
         let same = (uid, note.reason, message.clone());
-        let events = schema::kind("", "v1", "Event").expect("the table has events");
         if let Some(told) = self.told.get_mut(&same) {
             told.count += 1;
             return Call::Patch {
-                kind: events,
-                namespace: namespace.into(),
+                kind: event::kind(),
+                namespace: event::namespace(&note.about).into(),
                 name: told.name.clone(),
                 subresource: "",
                 form: PatchForm::Strategic,
                 patch: json!({"count": told.count, "lastTimestamp": now.to_seconds()}),
             };
         }
-        let nanos = i128::from(now.seconds) * 1_000_000_000 + i128::from(now.nanos);
-        let name = format!("{}.{nanos:x}", object::text(&note.about, &["name"]));
-        let event = event(component, note, namespace, &name, &message, now);
+        let event = Event {
+            about: note.about.clone(),
+            warning: note.warning,
+            reason: note.reason,
+            message: &message,
+            component,
+            host: "",
+        };
+        let name = event.name(now, 0);
+        let call = event.create(&name, now);
         self.remember(same, name);
-        Call::Create {
-            kind: events,
-            object: event,
-        }
+        call
     }
 
     fn remember(&mut self, same: Same, name: String) {
@@ -84,24 +83,4 @@ impl Recorder {
         self.order.push_back(same.clone());
         self.told.insert(same, Told { name, count: 1 });
     }
-}
-
-fn event(
-    component: &str,
-    note: &Note,
-    namespace: &str,
-    name: &str,
-    message: &str,
-    now: Timestamp,
-) -> Value {
-    let kind = if note.warning { "Warning" } else { "Normal" };
-    json!({
-        "apiVersion": "v1", "kind": "Event",
-        "metadata": {"namespace": namespace, "name": name},
-        "involvedObject": note.about, "reason": note.reason, "message": message,
-        "type": kind, "count": 1,
-        "firstTimestamp": now.to_seconds(), "lastTimestamp": now.to_seconds(),
-        "source": {"component": component}, "reportingComponent": component,
-        "reportingInstance": "",
-    })
 }

@@ -8,6 +8,7 @@
 
 mod budget;
 pub mod defaults;
+pub mod event;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod intstr;

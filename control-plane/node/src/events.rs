@@ -4,8 +4,8 @@
 #[cfg(test)]
 mod tests;
 
+use machinery::event::Event;
 use machinery::object::{self, Object};
-use machinery::schema;
 use machinery::time::Timestamp;
 use machinery::world::Call;
 use serde_json::{Value, json};
@@ -47,8 +47,22 @@ pub fn of(pod: &Object, calls: &[Call], node: &str, now: Timestamp) -> Vec<Call>
                 .find(|one| object::text(one, &["name"]) == name)
                 .unwrap_or(&Value::Null);
             for line in lines(pod, old, status) {
-                let field = format!("spec.{specs}{{{name}}}");
-                events.push(event(pod, node, &field, &line, events.len(), now));
+                let event = Event {
+                    about: json!({
+                        "apiVersion": "v1", "kind": "Pod",
+                        "namespace": object::namespace(pod), "name": object::name(pod),
+                        "uid": object::uid(pod),
+                        "resourceVersion": object::resource_version(pod),
+                        "fieldPath": format!("spec.{specs}{{{name}}}"),
+                    }),
+                    warning: line.warning,
+                    reason: line.reason,
+                    message: &line.message,
+                    component: COMPONENT,
+                    host: node,
+                };
+                let name = event.name(now, events.len());
+                events.push(event.create(&name, now));
             }
         }
     }
@@ -105,39 +119,4 @@ fn is_running(status: &Value) -> bool {
 /// Whether it waits before it is started again.
 fn rests(status: &Value) -> bool {
     object::text(status, &["state", "waiting", "reason"]) == "CrashLoopBackOff"
-}
-
-/// `number` tells apart what is said at the same time.
-fn event(
-    pod: &Object,
-    node: &str,
-    field: &str,
-    line: &Line,
-    number: usize,
-    now: Timestamp,
-) -> Call {
-    let nanos = i128::from(now.seconds) * 1_000_000_000 + i128::from(now.nanos) + number as i128;
-    let (namespace, name) = (object::namespace(pod), object::name(pod));
-    Call::Create {
-        kind: schema::kind("", "v1", "Event").expect("the table has events"),
-        object: json!({
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"namespace": namespace, "name": format!("{name}.{nanos:x}")},
-            "involvedObject": {
-                "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name,
-                "uid": object::uid(pod), "resourceVersion": object::resource_version(pod),
-                "fieldPath": field,
-            },
-            "reason": line.reason,
-            "message": line.message,
-            "type": if line.warning { "Warning" } else { "Normal" },
-            "count": 1,
-            "firstTimestamp": now.to_seconds(),
-            "lastTimestamp": now.to_seconds(),
-            "source": {"component": COMPONENT, "host": node},
-            "reportingComponent": COMPONENT,
-            "reportingInstance": node,
-        }),
-    }
 }

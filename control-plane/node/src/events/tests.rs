@@ -1,4 +1,4 @@
-use machinery::patch;
+use machinery::{patch, schema};
 
 use super::*;
 use crate::pod::{self, Place};
