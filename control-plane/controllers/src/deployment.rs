@@ -16,8 +16,8 @@ use machinery::intstr;
 use crate::cache::{Caches, Changed, Diff, Key, Shared};
 use crate::decision::{Decision, controller_key};
 use crate::loops::{Context, Loop};
+use crate::replica_set::wanted;
 use crate::{meta, pods};
-use replicas::wanted;
 
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";

@@ -20,6 +20,7 @@ use machinery::selector::LabelSelector;
 use crate::cache::{Caches, Changed, Diff, Key, Shared};
 use crate::decision::{Decision, Note, controller_key, update_status};
 use crate::loops::{Context, Loop};
+use crate::replica_set::wanted;
 use crate::{meta, pods};
 
 const ALLOWED: &str = "DisruptionAllowed";
@@ -63,7 +64,7 @@ impl Loop for Disruption {
             Changed::ReplicaSet(Diff {
                 old: Some(old),
                 new: Some(new),
-            }) if replicas_of_set(old) != replicas_of_set(new) => meta::namespace(&new.metadata),
+            }) if wanted(old) != wanted(new) => meta::namespace(&new.metadata),
             _ => return,
         };
         let budgets = caches.budgets.in_namespace(namespace);
@@ -225,7 +226,7 @@ fn controller<'a>(caches: &'a Caches, pod: &Pod) -> Option<(&'a str, i64)> {
         return None;
     }
     let Some(of_set) = meta::controller(&set.metadata) else {
-        return Some((meta::uid(&set.metadata), replicas_of_set(set)));
+        return Some((meta::uid(&set.metadata), wanted(set)));
     };
     let deployment = caches
         .deployments
@@ -331,10 +332,5 @@ fn covers(selector: &LabelSelector, pod: &Pod) -> bool {
 
 fn replicas(deployment: &Deployment) -> i64 {
     let spec = deployment.spec.as_ref();
-    i64::from(spec.and_then(|spec| spec.replicas).unwrap_or(1))
-}
-
-fn replicas_of_set(set: &ReplicaSet) -> i64 {
-    let spec = set.spec.as_ref();
     i64::from(spec.and_then(|spec| spec.replicas).unwrap_or(1))
 }

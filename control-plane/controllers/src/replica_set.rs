@@ -85,18 +85,19 @@ fn adopters<'a>(caches: &'a Caches, pod: &'a Pod) -> impl Iterator<Item = Key> +
     .map(|set| meta::key(&set.metadata))
 }
 
-fn wanted(set: &ReplicaSet) -> usize {
-    let replicas = set
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.replicas)
-        .unwrap_or(1);
-    usize::try_from(replicas).unwrap_or(0)
+/// How many pods the set is to have.
+pub(crate) fn wanted(set: &ReplicaSet) -> i64 {
+    let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
+    i64::from(replicas.unwrap_or(1))
+}
+
+fn wanted_pods(set: &ReplicaSet) -> usize {
+    usize::try_from(wanted(set)).unwrap_or(0)
 }
 
 fn scale(caches: &Caches, set: &Shared<ReplicaSet>, claimed: &[Shared<Pod>], into: &mut Decision) {
     let active: Vec<&Shared<Pod>> = claimed.iter().filter(|pod| pods::is_active(pod)).collect();
-    let wanted = wanted(set);
+    let wanted = wanted_pods(set);
     let Some(template) = set.spec.as_ref().and_then(|spec| spec.template.as_ref()) else {
         return;
     };
@@ -200,8 +201,8 @@ fn conditions(
     let failure = context
         .failure
         .filter(|failure| failure.creating || failure.deleting);
-    let Some(failure) = failure.filter(|_| active != wanted(set)) else {
-        conditions.retain(|has| has.type_ != FAILURE || active != wanted(set));
+    let Some(failure) = failure.filter(|_| active != wanted_pods(set)) else {
+        conditions.retain(|has| has.type_ != FAILURE || active != wanted_pods(set));
         return (!conditions.is_empty()).then_some(conditions);
     };
     if !conditions.iter().any(|has| has.type_ == FAILURE) {

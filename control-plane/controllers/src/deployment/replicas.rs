@@ -9,11 +9,7 @@ use super::{DESIRED, MOST, View, revision};
 use crate::cache::Shared;
 use crate::decision::{Decision, Note, change};
 use crate::meta;
-
-pub(super) fn wanted(set: &ReplicaSet) -> i64 {
-    let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
-    i64::from(replicas.unwrap_or(1))
-}
+use crate::replica_set::wanted;
 
 pub(super) fn available(set: &ReplicaSet) -> i64 {
     let available = set

@@ -8,12 +8,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machinery::time::Timestamp;
 use serde_json::json;
 
-use super::replicas::wanted;
 use super::status::{NOT_CREATED, Told};
 use super::{DESIRED, HASH, MOST, REVISION, View, rollout};
 use crate::cache::Shared;
 use crate::decision::{Decision, Note, change, create, delete};
 use crate::meta::{self, Labels};
+use crate::replica_set::wanted;
 
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// The most bytes of past numbers that a set remembers.

@@ -2,11 +2,12 @@
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 
-use super::replicas::{available, scale, sum, wanted};
+use super::replicas::{available, scale, sum};
 use super::status::Told;
 use super::{View, revision};
 use crate::cache::Shared;
 use crate::decision::Decision;
+use crate::replica_set::wanted;
 use crate::{meta, pods};
 
 /// Moves replicas within the leeway: first the new set up, then the old ones down.
