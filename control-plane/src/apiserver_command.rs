@@ -68,6 +68,13 @@ pub(crate) fn command() -> Command {
             "tokens: token,user,uid,\"group,group\" in a line",
         ))
         .arg(
+            with("allow-privileged", "BOOL", "let containers be privileged")
+                .value_parser(["true", "false"])
+                .num_args(0..=1)
+                .default_missing_value("true")
+                .default_value("false"),
+        )
+        .arg(
             with(
                 "anonymous-auth",
                 "BOOL",
@@ -114,6 +121,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         let client = connected(&store).await?;
         let mut config = Config {
             service_cidr: cidr,
+            allow_privileged: text("allow-privileged") == "true",
             ..Config::default()
         };
         let mut tls = None;

@@ -220,6 +220,7 @@ async fn start_api(
             gate: Arc::new(setup.authority),
             service_cidr: settings.service_cidr,
             advertised: Some(reached),
+            allow_privileged: true,
         },
     ));
     let serving = Arc::clone(&server);

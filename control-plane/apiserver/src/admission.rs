@@ -113,10 +113,16 @@ fn priority(api: &Api, pod: &mut Value) -> Result<(), Status> {
         );
         return Err(Status::forbidden("", "pods", object::name(pod), &why));
     }
-    object::set(pod, &["spec", "priority"], value);
-    if object::text(pod, &["spec", "preemptionPolicy"]).is_empty() {
-        object::set(pod, &["spec", "preemptionPolicy"], policy);
+    let given = object::text(pod, &["spec", "preemptionPolicy"]);
+    if !given.is_empty() && policy != given {
+        let policy = policy.as_str().unwrap_or_default();
+        let why = format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+        );
+        return Err(Status::forbidden("", "pods", object::name(pod), &why));
     }
+    object::set(pod, &["spec", "priority"], value);
+    object::set(pod, &["spec", "preemptionPolicy"], policy);
     Ok(())
 }
 

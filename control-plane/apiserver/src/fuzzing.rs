@@ -34,9 +34,14 @@ pub fn decode_default_validate(data: &[u8]) {
 fn stored(resource: &'static Resource, storage: &'static Storage, mut object: Value) {
     write::fill_in(resource, &mut object);
     lifecycle::created(resource, &mut object);
-    let causes: Vec<_> = validate::create(resource, &object).into();
+    let causes: Vec<_> = validate::create(resource, &object, validate::Policy::default()).into();
     drop(causes);
-    drop(validate::update(resource, &object, &object));
+    drop(validate::update(
+        resource,
+        "",
+        (&object, &object),
+        validate::Policy::default(),
+    ));
     let stored = convert::to_stored(resource, object);
     let written = entry::encode(storage, &stored).expect("what was read can be written");
     let again = entry::Entry::decode(storage, "", &written, 0).expect("what was written reads");

@@ -71,6 +71,8 @@ pub struct Config {
     pub service_cidr: String,
     /// Where pods reach this server; without it the service `kubernetes` has no endpoint.
     pub advertised: Option<SocketAddr>,
+    /// Whether containers may be privileged.
+    pub allow_privileged: bool,
 }
 
 impl Default for Config {
@@ -79,6 +81,7 @@ impl Default for Config {
             gate: Arc::new(auth::Open),
             service_cidr: "10.96.0.0/16".into(),
             advertised: None,
+            allow_privileged: false,
         }
     }
 }

@@ -86,7 +86,7 @@ pub(crate) fn created(resource: &Resource, object: &mut Value) {
 /// Writes and leaves out what is empty as Go does.
 pub(crate) fn conform(resource: &Resource, object: &mut Value) {
     // It was read by the same table before, so it still has its types.
-    if let Ok(decoded) = strict::conform(object, resource.kind.message()) {
+    if let Ok(decoded) = strict::as_stored(object, resource.kind.message()) {
         *object = decoded.object;
     }
 }
@@ -113,8 +113,8 @@ pub(crate) fn requested_by(user: &User, resource: &Resource, object: &mut Value)
     }
 }
 
-/// Keeps from a new state what is not the caller's to change. `subresource` is empty, `status`, or
-/// `finalize`.
+/// Keeps from a new state what is not the caller's to change. `subresource` is empty, or the name
+/// of one through which objects are written.
 pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: &mut Value) {
     keep_metadata(old, new);
     if subresource == "finalize" {
@@ -128,6 +128,9 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
     }
     if subresource == "status" {
         return status_updated(resource, old, new);
+    }
+    if ["ephemeralcontainers", "resize"].contains(&subresource) {
+        part_of_pod(subresource, old, new);
     }
     if resource.has_status() {
         keep(old, new, "status");
@@ -170,6 +173,47 @@ fn status_updated(resource: &Resource, old: &Value, new: &mut Value) {
         };
     }
     result["metadata"] = metadata;
+    *new = result;
+}
+
+/// Through these paths only one part of a pod's spec changes.
+fn part_of_pod(subresource: &str, old: &Value, new: &mut Value) {
+    let mut result = old.clone();
+    if subresource == "ephemeralcontainers" {
+        let containers = object::items(new, &["spec", "ephemeralContainers"]).to_vec();
+        match containers.is_empty() {
+            true => drop(object::remove(
+                &mut result,
+                &["spec", "ephemeralContainers"],
+            )),
+            false => object::set(
+                &mut result,
+                &["spec", "ephemeralContainers"],
+                containers.into(),
+            ),
+        }
+        *new = result;
+        return;
+    }
+    for list in ["containers", "initContainers"] {
+        let given = object::items(new, &["spec", list]);
+        let names = |pod: &Value| -> Vec<Value> {
+            let containers = object::items(pod, &["spec", list]).iter();
+            containers.map(|one| one["name"].clone()).collect()
+        };
+        if names(old) != names(new) {
+            // The rules refuse it.
+            object::set(&mut result, &["spec", list], given.to_vec().into());
+            continue;
+        }
+        let containers = result.pointer_mut(&format!("/spec/{list}"));
+        let containers = containers.and_then(Value::as_array_mut);
+        for (container, given) in containers.into_iter().flatten().zip(given) {
+            for key in ["resources", "resizePolicy"] {
+                keep(given, container, key);
+            }
+        }
+    }
     *new = result;
 }
 

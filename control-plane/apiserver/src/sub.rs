@@ -4,7 +4,7 @@ use axum::body::Body;
 use http::{Response, StatusCode};
 use machinery::object::{self, metadata_mut};
 use machinery::selector::LabelSelector;
-use machinery::status::Status;
+use machinery::status::{self, Cause, Status};
 use serde_json::{Map, Value, json};
 
 use crate::api::{Api, not_found};
@@ -16,7 +16,7 @@ use crate::edit::{Edit, Step};
 use crate::entry::Entry;
 use crate::media;
 use crate::serve::Call;
-use crate::write::{Change, Writer};
+use crate::write::{Change, Writer, precondition_failed};
 use crate::{clock, evict, lifecycle};
 
 /// Answers a request about a subresource.
@@ -54,8 +54,8 @@ pub(crate) async fn answer(
         }
         ("status" | "approval", "update") => call.replace(body, "status").await,
         ("status" | "approval", "patch") => call.patch(body, "status").await,
-        ("ephemeralcontainers" | "resize", "update") => call.replace(body, "").await,
-        ("ephemeralcontainers" | "resize", "patch") => call.patch(body, "").await,
+        ("ephemeralcontainers" | "resize", "update") => call.replace(body, name).await,
+        ("ephemeralcontainers" | "resize", "patch") => call.patch(body, name).await,
         _ => Err(Status::new(
             501,
             "NotImplemented",
@@ -155,7 +155,7 @@ impl Scaling<'_> {
         let replicas = object::integer(&new, &["spec", "replicas"]).unwrap_or(0);
         if replicas < 0 {
             let why = "must be greater than or equal to 0";
-            let cause = machinery::status::Cause::invalid("spec.replicas", &replicas.into(), why);
+            let cause = Cause::invalid("spec.replicas", &replicas.into(), why);
             return Err(Status::invalid(
                 "autoscaling",
                 "Scale",
@@ -224,29 +224,48 @@ pub(crate) async fn bind(call: &Call<'_>, body: Body) -> Result<Response<Body>, 
     };
     let pods = catalogue::resource("", "v1", "pods").ok_or_else(Status::unknown_path)?;
     let storage = pods.storage.ok_or_else(Status::method_not_allowed)?;
-    let node = object::text(&binding, &["target", "name"]);
-    let kind = object::text(&binding, &["target", "kind"]);
-    if node.is_empty() || !["", "Node"].contains(&kind) {
-        use machinery::status::Cause;
-        let cause = match node.is_empty() {
-            true => Cause::required("target.name", ""),
-            false => Cause::not_supported("target.kind", &kind.into(), &["Node"]),
-        };
-        return Err(Status::invalid("", "Binding", &name, vec![cause]));
+    if object::name(&binding) != name {
+        let why = "name in URL does not match name in Binding object";
+        return Err(Status::bad_request(why));
+    }
+    let wrong = wrong_target(&binding);
+    if !wrong.is_empty() {
+        // Kubernetes does not call this an invalid object.
+        return Err(Status::new(500, "", status::told_together(&wrong)));
     }
     let key = storage.key(&call.target.namespace, &name);
     let mut edit = Binding {
+        key: &key,
         name: &name,
         binding: &binding,
     };
     call.api.edit(storage, &key, dry, &mut edit).await?;
-    call.value(
-        StatusCode::CREATED,
-        &machinery::status::success("", "", "", ""),
-    )
+    created(call)
+}
+
+/// The answer to a verb that is written as a path.
+fn created(call: &Call<'_>) -> Result<Response<Body>, Status> {
+    let mut success = status::success("", "", "", "");
+    success["code"] = StatusCode::CREATED.as_u16().into();
+    call.value(StatusCode::CREATED, &success)
+}
+
+fn wrong_target(binding: &Value) -> Vec<Cause> {
+    let target = |key| object::text(binding, &["target", key]);
+    let mut wrong = Vec::new();
+    let kind = target("kind");
+    if !["", "Node"].contains(&kind) {
+        let known = ["Node", "<empty>"];
+        wrong.push(Cause::not_supported("target.kind", &kind.into(), &known));
+    }
+    if target("name").is_empty() {
+        wrong.push(Cause::required("target.name", ""));
+    }
+    wrong
 }
 
 struct Binding<'a> {
+    key: &'a str,
     name: &'a str,
     binding: &'a Value,
 }
@@ -268,15 +287,18 @@ impl Binding<'_> {
             status.details.kind = "pods/binding".into();
             Err(status)
         };
-        let (uid, asked) = (object::uid(pod), object::uid(self.binding));
-        if !asked.is_empty() && asked != uid {
-            return refuse(format!(
-                "Precondition failed: UID in precondition: {asked}, UID in object meta: {uid}"
-            ));
-        }
-        let version = object::resource_version(self.binding);
-        if !version.is_empty() && version != object::resource_version(pod) {
-            return Err(Status::stale("", "pods", self.name));
+        for (what, asked, has) in [
+            ("UID", object::uid(self.binding), object::uid(pod)),
+            (
+                "ResourceVersion",
+                object::resource_version(self.binding),
+                object::resource_version(pod),
+            ),
+        ] {
+            if !asked.is_empty() && asked != has {
+                let why = precondition_failed(self.key, what, asked, has);
+                return Err(Status::conflict("", "pods", self.name, &why));
+            }
         }
         if object::is_deleting(pod) {
             return refuse(format!(
@@ -338,10 +360,7 @@ async fn eviction(call: &Call<'_>, body: Body) -> Result<Response<Body>, Status>
     };
     options.dry |= call.options()?.dry;
     evict::evict(call, options).await?;
-    call.value(
-        StatusCode::CREATED,
-        &machinery::status::success("", "", "", ""),
-    )
+    created(call)
 }
 
 async fn token(call: &Call<'_>, body: Body) -> Result<Response<Body>, Status> {

@@ -5,7 +5,10 @@ mod causes;
 mod config;
 mod meta;
 mod network;
+mod place;
 mod pod;
+mod policy;
+mod shown;
 mod workload;
 
 use machinery::status::Cause;
@@ -15,11 +18,34 @@ use crate::catalogue::Resource;
 
 pub(crate) use causes::Causes;
 
+/// What the cluster leaves open to its owner.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Policy {
+    /// Containers may be privileged.
+    pub(crate) privileged: bool,
+}
+
+impl Policy {
+    fn apply(self, causes: &mut Causes) {
+        if self.privileged {
+            causes.allow(pod::PRIVILEGED);
+        }
+    }
+}
+
 /// Checks a new object.
-pub(crate) fn create(resource: &Resource, object: &Value) -> Causes {
+pub(crate) fn create(resource: &Resource, object: &Value, policy: Policy) -> Causes {
     let mut causes = meta::check(resource, object);
     causes.extend(body(resource, object));
+    if is_pod(resource) {
+        causes.extend(pod::created(object));
+    }
+    policy.apply(&mut causes);
     causes
+}
+
+fn is_pod(resource: &Resource) -> bool {
+    (resource.kind.group, resource.kind.kind) == ("", "Pod")
 }
 
 /// What to warn of when an object is made, though it keeps the rules.
@@ -42,17 +68,31 @@ pub(crate) fn warnings(resource: &Resource, object: &Value) -> Option<String> {
     }
 }
 
-/// Checks a new state of an object.
-pub(crate) fn update(resource: &Resource, old: &Value, new: &Value) -> Causes {
-    let mut causes = meta::check_update(resource, old, new);
-    causes.extend(body(resource, new));
-    causes.extend(changes(resource, old, new));
+/// Checks a new state of an object that came through a subresource, or through none.
+pub(crate) fn update(
+    resource: &Resource,
+    subresource: &str,
+    (old, new): (&Value, &Value),
+    policy: Policy,
+) -> Causes {
+    let mut causes = meta::check_update(resource, subresource, old, new);
+    match subresource {
+        "" => {
+            causes.extend(body(resource, new));
+            causes.extend(changes(resource, old, new));
+        }
+        "ephemeralcontainers" => {
+            causes.extend(body(resource, new));
+            causes.extend(pod::visitors(old, new));
+        }
+        "resize" => {
+            causes.extend(body(resource, new));
+            causes.extend(pod::resized(old, new));
+        }
+        _ => {}
+    }
+    policy.apply(&mut causes);
     causes
-}
-
-/// Checks a new status.
-pub(crate) fn status_update(resource: &Resource, old: &Value, new: &Value) -> Causes {
-    meta::check_update(resource, old, new)
 }
 
 fn body(resource: &Resource, object: &Value) -> Causes {
@@ -68,6 +108,7 @@ fn body(resource: &Resource, object: &Value) -> Causes {
         ("", "Event") => config::event(object),
         ("coordination.k8s.io", "Lease") => config::lease(object),
         ("", "Node") => config::node(object),
+        ("policy", "PodDisruptionBudget") => policy::budget(object),
         ("rbac.authorization.k8s.io", _) => config::role(resource.kind.kind, object),
         _ => Causes::default(),
     }

@@ -129,7 +129,11 @@ impl Writer<'_> {
         admission::create(self.api, resource, self.namespace, object).await?;
         let admission = self.admission("CREATE", "", None);
         admission::ask_gate(self.api, admission, object).await?;
-        refuse(resource, object, validate::create(resource, object))
+        refuse(
+            resource,
+            object,
+            validate::create(resource, object, self.policy()),
+        )
     }
 
     /// Stores a whole new state of an object.
@@ -175,6 +179,12 @@ impl Writer<'_> {
             allocate::deleted(self.api, self.resource, &entry.object).await;
         }
         Ok((edited, warnings))
+    }
+
+    fn policy(&self) -> validate::Policy {
+        validate::Policy {
+            privileged: self.api.0.config.allow_privileged,
+        }
     }
 
     pub(crate) fn admission<'b>(
@@ -244,10 +254,8 @@ impl Update<'_, '_> {
         if allocate::concerns(resource) && self.subresource.is_empty() {
             allocate::update(self.writer.api, &old, &mut new, self.writer.dry).await?;
         }
-        let causes = match self.subresource {
-            "" => validate::update(resource, &old, &new),
-            _ => validate::status_update(resource, &old, &new),
-        };
+        let policy = self.writer.policy();
+        let causes = validate::update(resource, self.subresource, (&old, &new), policy);
         refuse(resource, &new, causes)?;
         let stored = convert::to_stored(resource, new);
         Ok(match removed_deletion {
@@ -278,7 +286,8 @@ impl Update<'_, '_> {
                 Change::Patch(_) => {
                     let why = "field is immutable";
                     let cause = Cause::invalid("metadata.uid", &uid.into(), why);
-                    Status::invalid(group, kind, self.name, vec![cause])
+                    // Told by the rules of all kinds, and again by those of each.
+                    Status::invalid(group, kind, self.name, vec![cause.clone(), cause])
                 }
             });
         }
@@ -316,13 +325,18 @@ impl Update<'_, '_> {
             .storage
             .map(|storage| storage.key(namespace, self.name))
             .unwrap_or_default();
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
-             AdditionalErrorMsg: Precondition failed: UID in precondition: {asked}, \
-             UID in object meta: {has}"
-        );
+        let why = precondition_failed(&key, "UID", asked, has);
         Status::conflict(resource.kind.group, resource.kind.plural, self.name, &why)
     }
+}
+
+/// What Kubernetes' store says of an object that is not the one the caller speaks of.
+pub(crate) fn precondition_failed(key: &str, what: &str, asked: &str, has: &str) -> String {
+    format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: {what} in precondition: {asked}, \
+         {what} in object meta: {has}"
+    )
 }
 
 /// Fills in what is left out. The rules are those of the version that is stored.

@@ -14,6 +14,7 @@ pub const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
 
 const LABEL_1123: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const SUBDOMAIN_UNDERSCORE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
@@ -41,6 +42,20 @@ pub fn dns1123_subdomain(name: &str) -> Vec<String> {
     let mut wrong = too_long(name, SUBDOMAIN_BYTES_MAX, "characters");
     if !is_subdomain(name) {
         wrong.push(SUBDOMAIN.into());
+    }
+    wrong
+}
+
+/// A DNS subdomain as it may be searched: underscores too.
+pub fn dns1123_subdomain_with_underscore(name: &str) -> Vec<String> {
+    let mut wrong = too_long(name, SUBDOMAIN_BYTES_MAX, "characters");
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let label = |text: &str| {
+        let text = text.strip_prefix('_').unwrap_or(text);
+        bounded_by(text, plain) && text.chars().all(|c| plain(c) || "-_".contains(c))
+    };
+    if !name.split('.').all(label) {
+        wrong.push(SUBDOMAIN_UNDERSCORE.into());
     }
     wrong
 }

@@ -229,14 +229,7 @@ impl Status {
 
     /// The object breaks rules of its kind.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Status {
-        let mut texts = causes.iter().map(|cause| match cause.field.as_str() {
-            "" => cause.message.clone(),
-            field => format!("{field}: {}", cause.message),
-        });
-        let errors = match causes.len() {
-            1 => texts.next().unwrap_or_default(),
-            _ => format!("[{}]", texts.collect::<Vec<_>>().join(", ")),
-        };
+        let errors = told_together(&causes);
         let kind_in_group = qualified(group, kind);
         let message = format!("{kind_in_group} {name:?} is invalid: {errors}");
         let mut status = Status::new(422, "Invalid", message).about(group, kind, name);
@@ -437,6 +430,15 @@ impl Cause {
         }
     }
 
+    /// A list with too many items.
+    pub fn too_many(field: &str, has: usize, limit: usize) -> Cause {
+        Cause {
+            reason: "FieldValueTooMany",
+            message: format!("Too many: {has}: must have at most {limit} items"),
+            field: field.into(),
+        }
+    }
+
     /// A value that is too long, in bytes.
     pub fn too_long(field: &str, limit: usize) -> Cause {
         Cause {
@@ -444,6 +446,24 @@ impl Cause {
             message: format!("Too long: may not be more than {limit} bytes"),
             field: field.into(),
         }
+    }
+}
+
+/// Mistakes in one text, each told once.
+pub fn told_together(causes: &[Cause]) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for cause in causes {
+        let text = match cause.field.as_str() {
+            "" => cause.message.clone(),
+            field => format!("{field}: {}", cause.message),
+        };
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    match texts.as_slice() {
+        [text] => text.clone(),
+        texts => format!("[{}]", texts.join(", ")),
     }
 }
 

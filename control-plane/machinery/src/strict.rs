@@ -12,6 +12,7 @@ use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 use crate::schema::Message;
+use crate::zero;
 use read::{Context, Place, Seed};
 
 /// The most problems that are told of one body.
@@ -80,6 +81,16 @@ pub fn conform(value: &Value, message: &'static Message) -> Result<Decoded, Erro
     };
     let result = seed.deserialize(value);
     finish(result, context, &[])
+}
+
+/// The same in the form that comes back from Go's store, which does not tell empty lists from
+/// none.
+pub fn as_stored(value: &Value, message: &'static Message) -> Result<Decoded, Error> {
+    let mut decoded = conform(value, message)?;
+    if let Value::Object(map) = &mut decoded.object {
+        zero::forget_empty(message, map);
+    }
+    Ok(decoded)
 }
 
 /// `strict decoding error: a, b`, as `fieldValidation=Strict` answers.

@@ -18,6 +18,37 @@ pub(crate) fn complete(message: &'static Message, map: &mut Map<String, Value>) 
     }
 }
 
+/// Takes away empty lists and maps: the store does not tell them from none.
+pub(crate) fn forget_empty(message: &'static Message, map: &mut Map<String, Value>) {
+    for field in &message.fields {
+        match &field.kind {
+            Type::Message(id) if field.inline => forget_empty(id.get(), map),
+            Type::List(_) | Type::Map(_) if map.get(field.name).is_some_and(is_empty) => {
+                map.remove(field.name);
+            }
+            kind => {
+                if let Some(value) = map.get_mut(field.name) {
+                    forget_inside(kind, value);
+                }
+            }
+        }
+    }
+}
+
+fn forget_inside(kind: &Type, value: &mut Value) {
+    match (kind, value) {
+        (Type::Message(id), Value::Object(map)) => forget_empty(id.get(), map),
+        (Type::List(item), Value::Array(list)) => {
+            list.iter_mut().for_each(|value| forget_inside(item, value));
+        }
+        (Type::Map(item), Value::Object(map)) => {
+            map.values_mut()
+                .for_each(|value| forget_inside(item, value));
+        }
+        _ => {}
+    }
+}
+
 /// What JSON shows for a value that is not there; null for what may be left out.
 pub(crate) fn of(kind: &Type) -> Value {
     match kind {

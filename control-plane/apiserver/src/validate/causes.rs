@@ -22,6 +22,16 @@ impl Causes {
         self.0.extend(causes.into_iter().take(room));
     }
 
+    /// Leaves out what is forbidden for this reason alone.
+    pub(crate) fn allow(&mut self, why: &str) {
+        let text = Cause::forbidden("", why).message;
+        self.0.retain(|cause| cause.message != text);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether nothing more will be told, so that looking for more is vain.
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() == CAUSES_MAX

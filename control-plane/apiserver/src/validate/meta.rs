@@ -1,5 +1,7 @@
 //! Names, labels, annotations, owners and finalizers: the same for every kind.
 
+use std::collections::BTreeSet;
+
 use machinery::name;
 use machinery::object;
 use machinery::status::Cause;
@@ -13,6 +15,49 @@ const OWNERS_SHOWN: usize = 64;
 
 /// Checks the metadata of a new object.
 pub(super) fn check(resource: &Resource, object: &Value) -> Causes {
+    let mut causes = plain(resource, object, name_rule(resource));
+    causes.extend(standard_finalizers(object));
+    causes
+}
+
+/// Checks the metadata of a new state; the server keeps names and identity itself.
+///
+/// Kubernetes asks the rules that all kinds share, and then each kind asks them again, some kinds
+/// even twice. Clients see each mistake as often.
+pub(super) fn check_update(
+    resource: &Resource,
+    subresource: &str,
+    old: &Value,
+    new: &Value,
+) -> Causes {
+    let mut causes = plain(resource, new, name::path_segment);
+    causes.extend(changed(old, new));
+    causes.extend(changed(old, new));
+    causes.extend(standard_finalizers(new));
+    if subresource != "status" && asks_again(resource) {
+        causes.extend(check(resource, new));
+    }
+    causes
+}
+
+/// Whether an update of this kind is also checked like a new object.
+fn asks_again(resource: &Resource) -> bool {
+    match resource.kind.group {
+        "" => [
+            "Pod",
+            "ConfigMap",
+            "Secret",
+            "ServiceAccount",
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+        ]
+        .contains(&resource.kind.kind),
+        group => ["rbac.authorization.k8s.io", "discovery.k8s.io"].contains(&group),
+    }
+}
+
+/// What all kinds have, with a rule for the name.
+fn plain(resource: &Resource, object: &Value, rule: fn(&str) -> Vec<String>) -> Causes {
     let mut causes = Causes::default();
     let name = object::name(object);
     let prefix = object::generate_name(object);
@@ -22,14 +67,13 @@ pub(super) fn check(resource: &Resource, object: &Value) -> Causes {
             Some(begun) => format!("{begun}a"),
             None => prefix.to_owned(),
         };
-        let wrong = name_rule(resource)(&begun);
-        causes.extend(named("metadata.generateName", prefix, wrong));
+        causes.extend(named("metadata.generateName", prefix, rule(&begun)));
     }
     if name.is_empty() {
         let why = "name or generateName is required";
         causes.push(Cause::required("metadata.name", why));
     } else {
-        causes.extend(named("metadata.name", name, name_rule(resource)(name)));
+        causes.extend(named("metadata.name", name, rule(name)));
     }
     let namespace = object::namespace(object);
     if resource.kind.namespaced() {
@@ -42,12 +86,12 @@ pub(super) fn check(resource: &Resource, object: &Value) -> Causes {
     causes
 }
 
-/// Checks the metadata of a new state; the server keeps names and identity itself.
-pub(super) fn check_update(resource: &Resource, old: &Value, new: &Value) -> Causes {
-    let mut causes = check(resource, new);
+/// What a new state is asked beside the old one.
+fn changed(old: &Value, new: &Value) -> Causes {
+    let mut causes = Causes::default();
     if object::is_deleting(old) {
-        let had: Vec<&str> = object::finalizers(old).collect();
-        let added: Vec<&str> = object::finalizers(new)
+        let had: BTreeSet<&str> = object::finalizers(old).collect();
+        let added: BTreeSet<&str> = object::finalizers(new)
             .filter(|one| !had.contains(one))
             .collect();
         if !added.is_empty() {
@@ -59,6 +103,8 @@ pub(super) fn check_update(resource: &Resource, old: &Value, new: &Value) -> Cau
             causes.push(Cause::forbidden("metadata.finalizers", &why));
         }
     }
+    causes.extend(maps(new));
+    causes.extend(owners(new));
     causes
 }
 
@@ -73,21 +119,23 @@ fn name_rule(resource: &Resource) -> fn(&str) -> Vec<String> {
 }
 
 fn maps(object: &Value) -> Causes {
+    let mut causes = labels("metadata.labels", object::labels(object));
+    let map = object::annotations(object);
+    causes.extend(annotations("metadata.annotations", map));
+    causes
+}
+
+/// A map of annotations below any path.
+pub(super) fn annotations(field: &str, map: Option<&Map<String, Value>>) -> Causes {
     let mut causes = Causes::default();
-    for (key, value) in object::labels(object).into_iter().flatten() {
-        causes.extend(label("metadata.labels", key, value));
-    }
     let mut bytes = 0;
-    for (key, value) in object::annotations(object).into_iter().flatten() {
+    for (key, value) in map.into_iter().flatten() {
         bytes += key.len() + value.as_str().map_or(0, str::len);
         let wrong = name::qualified_name(&key.to_ascii_lowercase());
-        causes.extend(named("metadata.annotations", key, wrong));
+        causes.extend(named(field, key, wrong));
     }
     if bytes > name::ANNOTATIONS_BYTES_MAX {
-        causes.push(Cause::too_long(
-            "metadata.annotations",
-            name::ANNOTATIONS_BYTES_MAX,
-        ));
+        causes.push(Cause::too_long(field, name::ANNOTATIONS_BYTES_MAX));
     }
     causes
 }
@@ -173,15 +221,19 @@ pub(super) fn standard_finalizer(field: &str, finalizer: &str) -> Option<Cause> 
     (!good).then(|| Cause::invalid(field, &finalizer.into(), why))
 }
 
+fn standard_finalizers(object: &Value) -> Causes {
+    let all = object::finalizers(object).enumerate();
+    all.filter_map(|(at, finalizer)| {
+        standard_finalizer(&format!("metadata.finalizers[{at}]"), finalizer)
+    })
+    .collect()
+}
+
 fn finalizers(object: &Value) -> Causes {
     let mut causes = Causes::default();
     for finalizer in object::finalizers(object) {
         let field = "metadata.finalizers";
         causes.extend(named(field, finalizer, name::qualified_name(finalizer)));
-    }
-    for (at, finalizer) in object::finalizers(object).enumerate() {
-        let field = format!("metadata.finalizers[{at}]");
-        causes.extend(standard_finalizer(&field, finalizer));
     }
     let has = |one: &str| object::has_finalizer(object, one);
     if has("orphan") && has("foregroundDeletion") {

@@ -1,21 +1,104 @@
-//! Pods and what workloads make them from.
+//! Pods and what workloads make them from: the spec, in the order in which it is told.
+
+mod affinity;
+mod change;
+mod containers;
+mod env;
+mod handlers;
+mod mounts;
+mod resources;
+mod scheduling;
+mod security;
+mod sources;
+mod volumes;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use machinery::name;
 use machinery::object;
-use machinery::quantity::Quantity;
 use machinery::status::Cause;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use super::meta;
-use super::{Causes, named, not_negative, one_of};
+use super::place::Place;
+use super::{Causes, meta};
 
-const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
-const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+pub(super) use change::{resized, update, visitors};
+pub(super) use containers::{port_name, port_number};
+pub(super) use security::PRIVILEGED;
 
+/// The rules of DNS settings, which are those of the C library.
+const NAME_SERVERS_MAX: usize = 3;
+const SEARCH_PATHS_MAX: usize = 32;
+const SEARCH_BYTES_MAX: usize = 2048;
+/// The most bytes of a host name.
+const HOST_NAME_BYTES_MAX: usize = 64;
+
+const POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
+const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+const PREEMPTION: [&str; 2] = ["PreemptLowerPriority", "Never"];
+const NO_HOST_USERS: &str = "when `hostUsers` is false";
+
+/// Where a spec is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Pod,
+    /// Some rules wait until a pod is made from it.
+    Template,
+}
+
+/// What containers need to know of their pod.
+struct Pod<'a> {
+    spec: Place<'a>,
+    kind: Kind,
+    /// The volumes that keep the rules.
+    volumes: volumes::Volumes<'a>,
+    /// The names of the claims to devices.
+    claims: BTreeSet<&'a str>,
+}
+
+impl Pod<'_> {
+    fn host_users(&self) -> bool {
+        self.spec.get("hostUsers") != Some(&Value::Bool(false))
+    }
+
+    fn host_network(&self) -> bool {
+        self.spec.flag("hostNetwork")
+    }
+}
+
+/// What only holds while a pod is made.
+pub(super) fn created(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    causes.forbidden(&spec, "ephemeralContainers", "cannot be set on create");
+    if spec.has("nodeName") && !spec.items("schedulingGates").is_empty() {
+        let why = "cannot be set until all schedulingGates have been cleared";
+        causes.forbidden(&spec, "nodeName", why);
+    }
+    causes
+}
+
+/// A pod, new or changed.
 pub(super) fn pod(object: &Value) -> Causes {
-    spec(object.get("spec").unwrap_or(&Value::Null), "spec")
+    let mut causes = Causes::default();
+    let place = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    spec(&place, Kind::Pod, object::name(object), &mut causes);
+    if place.text("serviceAccountName").is_empty() {
+        causes.each(&place, "volumes", |causes, volume| {
+            let Some(projected) = volume.child("projected") else {
+                return;
+            };
+            causes.each(&projected, "sources", |causes, source| {
+                let why = "must not be specified when serviceAccountName is not set";
+                causes.forbidden(source, "serviceAccountToken", why);
+            });
+        });
+    }
+    for list in ["containers", "initContainers"] {
+        causes.each(&place, list, containers::trimmed_image);
+    }
+    causes
 }
 
 /// A template: labels and a spec.
@@ -24,326 +107,188 @@ pub(super) fn template(object: &Value, path: &str) -> Causes {
         return Causes::from(Cause::required(path, ""));
     };
     let mut causes = meta::labels(&format!("{path}.labels"), object::labels(template));
-    causes.extend(spec(
-        template.get("spec").unwrap_or(&Value::Null),
-        &format!("{path}.spec"),
+    causes.extend(meta::annotations(
+        &format!("{path}.annotations"),
+        object::annotations(template),
     ));
+    let place = Place::new(
+        format!("{path}.spec"),
+        template.get("spec").unwrap_or(&Value::Null),
+    );
+    spec(&place, Kind::Template, "", &mut causes);
+    let why = "ephemeral containers not allowed in pod template";
+    causes.forbidden(&place, "ephemeralContainers", why);
     causes
 }
 
-fn spec(spec: &Value, path: &str) -> Causes {
-    let mut causes = Causes::default();
-    let volumes = volumes(spec, path, &mut causes);
-    let mut names = BTreeSet::new();
-    if object::items(spec, &["containers"]).is_empty() {
-        causes.push(Cause::required(&format!("{path}.containers"), ""));
-    }
-    for key in ["containers", "initContainers", "ephemeralContainers"] {
-        for (at, one) in object::items(spec, &[key]).iter().enumerate() {
-            if causes.is_full() {
-                break;
-            }
-            let path = format!("{path}.{key}[{at}]");
-            container(one, &path, &volumes, &mut causes);
-            let name = object::text(one, &["name"]);
-            if !name.is_empty() && !names.insert(name) {
-                causes.push(Cause::duplicate(&format!("{path}.name"), &name.into()));
-            }
-        }
-    }
-    let field = |key: &str| format!("{path}.{key}");
-    let policies = ["Always", "OnFailure", "Never"];
-    one_of(
-        spec,
-        &["restartPolicy"],
-        &field("restartPolicy"),
-        &policies,
-        &mut causes,
-    );
-    let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-    one_of(
-        spec,
-        &["dnsPolicy"],
-        &field("dnsPolicy"),
-        &policies,
-        &mut causes,
-    );
-    let grace = "terminationGracePeriodSeconds";
-    not_negative(spec, &[grace], &field(grace), &mut causes);
-    if let Some(seconds) = object::integer(spec, &["activeDeadlineSeconds"])
-        && seconds < 1
-    {
-        let why = "must be between 1 and 2147483647, inclusive";
-        causes.push(Cause::invalid(
-            &field("activeDeadlineSeconds"),
-            &seconds.into(),
-            why,
-        ));
-    }
-    let selector = spec.get("nodeSelector").and_then(Value::as_object);
-    causes.extend(meta::labels(&field("nodeSelector"), selector));
-    for key in [
-        "nodeName",
-        "serviceAccountName",
-        "priorityClassName",
-        "schedulerName",
-    ] {
-        let text = object::text(spec, &[key]);
-        if !text.is_empty() {
-            causes.extend(named(&field(key), text, name::dns1123_subdomain(text)));
-        }
-    }
-    for key in ["hostname", "subdomain"] {
-        let text = object::text(spec, &[key]);
-        if !text.is_empty() {
-            causes.extend(named(&field(key), text, name::dns1123_label(text)));
-        }
-    }
-    tolerations(spec, path, &mut causes);
-    causes
-}
-
-/// The names of the volumes.
-fn volumes<'a>(spec: &'a Value, path: &str, causes: &mut Causes) -> BTreeSet<&'a str> {
-    let mut names = BTreeSet::new();
-    for (at, volume) in object::items(spec, &["volumes"]).iter().enumerate() {
-        if causes.is_full() {
-            break;
-        }
-        let field = format!("{path}.volumes[{at}].name");
-        let name = object::text(volume, &["name"]);
-        if name.is_empty() {
-            causes.push(Cause::required(&field, ""));
-            continue;
-        }
-        causes.extend(named(&field, name, name::dns1123_label(name)));
-        if !names.insert(name) {
-            causes.push(Cause::duplicate(&field, &name.into()));
-        }
-        let sources = volume.as_object().map_or(0, |map| map.len() - 1);
-        let field = format!("{path}.volumes[{at}]");
-        if sources == 0 {
-            causes.push(Cause::required(&field, "must specify a volume type"));
-        } else if sources > 1 {
-            let why = "may not specify more than 1 volume type";
-            causes.push(Cause::forbidden(&field, why));
-        }
-    }
-    names
-}
-
-fn container(one: &Value, path: &str, volumes: &BTreeSet<&str>, causes: &mut Causes) {
-    let field = |key: &str| format!("{path}.{key}");
-    let name = object::text(one, &["name"]);
-    match name {
-        "" => causes.push(Cause::required(&field("name"), "")),
-        name => causes.extend(named(&field("name"), name, name::dns1123_label(name))),
-    }
-    let image = object::text(one, &["image"]);
-    if image.is_empty() {
-        causes.push(Cause::required(&field("image"), ""));
-    } else if image.trim() != image {
-        let why = "must not have leading or trailing whitespace";
-        causes.push(Cause::invalid(&field("image"), &image.into(), why));
-    }
-    let policy = "imagePullPolicy";
-    one_of(one, &[policy], &field(policy), &PULL_POLICIES, causes);
-    ports(one, path, causes);
-    for (at, variable) in object::items(one, &["env"]).iter().enumerate() {
-        if causes.is_full() {
-            break;
-        }
-        let field = format!("{path}.env[{at}].name");
-        let name = object::text(variable, &["name"]);
-        if name.is_empty() {
-            causes.push(Cause::required(&field, ""));
-        } else if name.contains('=') || !name.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
-            let why = "a valid environment variable name must consist only of printable ASCII characters other than '='";
-            causes.push(Cause::invalid(&field, &name.into(), why));
-        }
-        let both = !object::text(variable, &["value"]).is_empty();
-        if both && variable.get("valueFrom").is_some() {
-            let why = "may not be specified when `value` is not empty";
-            let field = format!("{path}.env[{at}].valueFrom");
-            causes.push(Cause::invalid(&field, &"".into(), why));
-        }
-    }
-    for (at, mount) in object::items(one, &["volumeMounts"]).iter().enumerate() {
-        if causes.is_full() {
-            break;
-        }
-        let field = |key: &str| format!("{path}.volumeMounts[{at}].{key}");
-        match object::text(mount, &["name"]) {
-            "" => causes.push(Cause::required(&field("name"), "")),
-            name if !volumes.contains(name) => {
-                causes.push(Cause::not_found(&field("name"), &name.into()));
-            }
-            _ => {}
-        }
-        if object::text(mount, &["mountPath"]).is_empty() {
-            causes.push(Cause::required(&field("mountPath"), ""));
-        }
-    }
-    resources(one, path, causes);
-}
-
-fn ports(one: &Value, path: &str, causes: &mut Causes) {
-    let mut names = BTreeSet::new();
-    for (at, port) in object::items(one, &["ports"]).iter().enumerate() {
-        if causes.is_full() {
-            break;
-        }
-        let field = |key: &str| format!("{path}.ports[{at}].{key}");
-        let name = object::text(port, &["name"]);
-        if !name.is_empty() {
-            causes.extend(named(&field("name"), name, port_name(name)));
-            if !names.insert(name) {
-                causes.push(Cause::duplicate(&field("name"), &name.into()));
-            }
-        }
-        match object::integer(port, &["containerPort"]).unwrap_or(0) {
-            0 => causes.push(Cause::required(&field("containerPort"), "")),
-            number => causes.extend(port_number(&field("containerPort"), number)),
-        }
-        if let Some(number) = object::integer(port, &["hostPort"]).filter(|number| *number != 0) {
-            causes.extend(port_number(&field("hostPort"), number));
-        }
-        one_of(port, &["protocol"], &field("protocol"), &PROTOCOLS, causes);
-    }
-}
-
-/// The name of a port: like a label, but at most 15 letters and one of them a letter.
-pub(super) fn port_name(name: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
-    if name.len() > 15 {
-        wrong.push("must be no more than 15 characters".to_owned());
-    }
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if !name.chars().all(plain) {
-        wrong.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".into());
-    }
-    if !name.chars().any(|c| c.is_ascii_lowercase()) {
-        wrong.push("must contain at least one letter (a-z)".into());
-    }
-    if name.contains("--") {
-        wrong.push("must not contain consecutive hyphens".into());
-    }
-    if name.starts_with('-') || name.ends_with('-') {
-        wrong.push("must not begin or end with a hyphen".into());
-    }
-    wrong
-}
-
-pub(super) fn port_number(field: &str, number: i64) -> Option<Cause> {
-    let why = "must be between 1 and 65535, inclusive";
-    let good = (1..=65535).contains(&number);
-    (!good).then(|| Cause::invalid(field, &number.into(), why))
-}
-
-fn resources(one: &Value, path: &str, causes: &mut Causes) {
-    let amount = |which: &str, what: &str| {
-        let text = object::at(one, &["resources", which, what])?.as_str()?;
-        Quantity::parse(text).ok()
+/// The spec of a pod or a template; templates have no name.
+fn spec(spec: &Place, kind: Kind, name: &str, causes: &mut Causes) {
+    let pod = Pod {
+        volumes: volumes::check(spec, name, causes),
+        claims: resources::claims(spec, causes),
+        spec: spec.clone(),
+        kind,
     };
-    for which in ["limits", "requests"] {
-        let map = object::at(one, &["resources", which]).and_then(Value::as_object);
-        for (what, value) in map.into_iter().flatten() {
-            let field = format!("{path}.resources.{which}[{what}]");
-            let negative = amount(which, what).is_some_and(|amount| amount.milli_value() < 0);
-            if negative {
-                let why = "must be greater than or equal to 0";
-                causes.push(Cause::invalid(&field, value, why));
-            }
-            if which == "requests"
-                && let (Some(request), Some(limit)) =
-                    (amount("requests", what), amount("limits", what))
-                && request.minus(limit).milli_value() > 0
-            {
-                let shown = object::text(one, &["resources", "limits", what]);
-                let why = format!("must be less than or equal to {what} limit of {shown}");
-                let field = format!("{path}.resources.requests");
-                causes.push(Cause::invalid(&field, value, &why));
-            }
+    containers::check(&pod, causes);
+    resources::of_pod(spec, causes);
+    containers::host_network(&pod, causes);
+    causes.choice(spec, "restartPolicy", &POLICIES);
+    causes.choice(spec, "dnsPolicy", &DNS_POLICIES);
+    causes.labels(spec, "nodeSelector");
+    security::of_pod(spec, causes);
+    causes.below(spec, "affinity", affinity::check);
+    dns(spec, causes);
+    causes.each(spec, "readinessGates", |causes, gate| {
+        causes.label_name(gate, "conditionType");
+    });
+    scheduling::gates(spec, causes);
+    scheduling::spread(spec, causes);
+    host_users(&pod, causes);
+    host_name(&pod, causes);
+    causes.named(spec, "serviceAccountName", name::dns1123_subdomain);
+    causes.named(spec, "nodeName", name::dns1123_subdomain);
+    causes.within(spec, "activeDeadlineSeconds", 1, i64::from(i32::MAX));
+    causes.named(spec, "hostname", name::dns1123_label);
+    causes.named(spec, "subdomain", name::dns1123_label);
+    scheduling::tolerations(spec, causes);
+    host_aliases(spec, causes);
+    causes.named(spec, "priorityClassName", name::dns1123_subdomain);
+    causes.named(spec, "runtimeClassName", name::dns1123_subdomain);
+    causes.word(spec, "preemptionPolicy", &PREEMPTION);
+    resources::overhead(spec, causes);
+    system(spec, causes);
+    env::file_volumes(&pod, causes);
+}
+
+fn dns(spec: &Place, causes: &mut Causes) {
+    let none = spec.text("dnsPolicy") == "None";
+    let Some(config) = spec.child("dnsConfig") else {
+        if none {
+            let why = "must provide `dnsConfig` when `dnsPolicy` is None";
+            causes.push(Cause::required(&spec.field("dnsConfig"), why));
         }
+        return;
+    };
+    let servers = config.items("nameservers");
+    if none && servers.is_empty() {
+        let why = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+        return causes.push(Cause::required(&config.field("nameservers"), why));
+    }
+    if servers.len() > NAME_SERVERS_MAX {
+        let why = format!("must not have more than {NAME_SERVERS_MAX} nameservers");
+        causes.wrong(&config, "nameservers", &why);
+    }
+    causes.each(&config, "nameservers", address);
+    let searches = config.items("searches");
+    if searches.len() > SEARCH_PATHS_MAX {
+        let why = format!("must not have more than {SEARCH_PATHS_MAX} search paths");
+        causes.wrong(&config, "searches", &why);
+    }
+    let lengths = searches.iter().filter_map(Value::as_str).map(str::len);
+    if lengths.map(|length| length + 1).sum::<usize>() > SEARCH_BYTES_MAX + 1 {
+        let why = format!(
+            "must not have more than {SEARCH_BYTES_MAX} characters (including spaces) in the search list"
+        );
+        causes.wrong(&config, "searches", &why);
+    }
+    causes.each(&config, "searches", |causes, search| {
+        let text = search.value.as_str().unwrap_or_default();
+        if text != "." {
+            let text = text.strip_suffix('.').unwrap_or(text);
+            let wrong = name::dns1123_subdomain_with_underscore(text);
+            causes.extend(super::named(&search.path, text, wrong));
+        }
+    });
+    causes.each(&config, "options", |causes, option| {
+        if option.text("name").is_empty() {
+            causes.push(Cause::required(&option.path, "must not be empty"));
+        }
+    });
+}
+
+/// An address of either family.
+fn address(causes: &mut Causes, place: &Place) {
+    let text = place.value.as_str().unwrap_or_default();
+    if text.parse::<IpAddr>().is_err() {
+        let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+        causes.push(Cause::invalid(&place.path, &text.into(), why));
     }
 }
 
-fn tolerations(spec: &Value, path: &str, causes: &mut Causes) {
-    for (at, one) in object::items(spec, &["tolerations"]).iter().enumerate() {
-        if causes.is_full() {
-            break;
+fn host_aliases(spec: &Place, causes: &mut Causes) {
+    causes.each(spec, "hostAliases", |causes, alias| {
+        let ip = Place::new(alias.field("ip"), alias.get("ip").unwrap_or(&Value::Null));
+        address(causes, &ip);
+        causes.each(alias, "hostnames", |causes, host| {
+            let text = host.value.as_str().unwrap_or_default();
+            causes.extend(super::named(
+                &host.path,
+                text,
+                name::dns1123_subdomain(text),
+            ));
+        });
+    });
+}
+
+/// What does not go with users of the pod's own.
+fn host_users(pod: &Pod, causes: &mut Causes) {
+    if pod.host_users() {
+        return;
+    }
+    let spec = &pod.spec;
+    for (key, shown) in [
+        ("hostNetwork", "hostNetwork"),
+        ("hostPID", "HostPID"),
+        ("hostIPC", "HostIPC"),
+    ] {
+        if spec.flag(key) {
+            causes.push(Cause::forbidden(&spec.field(shown), NO_HOST_USERS));
         }
-        let field = |key: &str| format!("{path}.tolerations[{at}].{key}");
-        let known = ["Equal", "Exists"];
-        one_of(one, &["operator"], &field("operator"), &known, causes);
-        let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-        one_of(one, &["effect"], &field("effect"), &known, causes);
-        let key = object::text(one, &["key"]);
-        if key.is_empty() && object::text(one, &["operator"]) != "Exists" {
-            let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            let operator = object::text(one, &["operator"]);
-            causes.push(Cause::invalid(&field("operator"), &operator.into(), why));
-        }
-        let timed = one.get("tolerationSeconds").is_some();
-        let effect = object::text(one, &["effect"]);
-        if timed && effect != "NoExecute" {
-            let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            causes.push(Cause::invalid(&field("effect"), &effect.into(), why));
-        }
+    }
+    for list in containers::LISTS_AS_VISITED {
+        causes.each(spec, list, |causes, container| {
+            causes.forbidden(container, "volumeDevices", NO_HOST_USERS);
+        });
     }
 }
 
-/// Of a pod's spec only images, deadlines, tolerations (more) and the shortened grace may change.
-pub(super) fn update(old: &Value, new: &Value) -> Causes {
-    let why = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-    let (before, after) = (fixed(old), fixed(new));
-    let kept = object::items(old, &["spec", "tolerations"]);
-    let now = object::items(new, &["spec", "tolerations"]);
-    let mut causes = Causes::default();
-    if kept.iter().any(|one| !now.contains(one)) {
-        causes.push(Cause::forbidden(
-            "spec.tolerations",
-            "existing toleration can not be modified except its tolerationSeconds",
-        ));
+fn host_name(pod: &Pod, causes: &mut Causes) {
+    const KEY: &str = "hostnameOverride";
+    let spec = &pod.spec;
+    if !spec.has(KEY) {
+        return;
     }
-    if before != after {
-        causes.push(Cause::forbidden("spec", why));
+    if spec.flag("setHostnameAsFQDN") {
+        let why = "may not be specified when setHostnameAsFQDN is true";
+        causes.forbidden(spec, KEY, why);
     }
-    causes
+    if pod.host_network() {
+        let why = "may not be specified when hostNetwork is true";
+        causes.forbidden(spec, KEY, why);
+    }
+    let text = spec.text(KEY);
+    if text.len() > HOST_NAME_BYTES_MAX {
+        causes.push(Cause::too_long(&spec.field(KEY), HOST_NAME_BYTES_MAX));
+    }
+    let wrong = name::dns1123_subdomain(text);
+    causes.extend(super::named(&spec.field(KEY), text, wrong));
 }
 
-/// The part of a pod's spec that is fixed when the pod is made.
-fn fixed(pod: &Value) -> Value {
-    let mut spec = pod.get("spec").cloned().unwrap_or_default();
-    if let Some(spec) = spec.as_object_mut() {
-        for key in [
-            "activeDeadlineSeconds",
-            "tolerations",
-            "ephemeralContainers",
-            "schedulingGates",
-        ] {
-            spec.remove(key);
-        }
-        let gated = pod.pointer("/spec/schedulingGates").is_some();
-        if gated {
-            spec.remove("nodeSelector");
-            spec.remove("affinity");
-        }
-        for key in ["containers", "initContainers"] {
-            for container in spec
-                .get_mut(key)
-                .and_then(Value::as_array_mut)
-                .into_iter()
-                .flatten()
-            {
-                let container = container.as_object_mut();
-                let empty = &mut Map::new();
-                let container = container.unwrap_or(empty);
-                container.remove("image");
-                // Resized through the resize path; compared there by nobody yet.
-                container.remove("resources");
-            }
-        }
+/// The operating system, and what it does not know.
+fn system(spec: &Place, causes: &mut Causes) {
+    let Some(os) = spec.child("os") else {
+        return;
+    };
+    if !causes.required(&os, "name") {
+        return;
     }
-    json!(spec)
+    match os.text("name") {
+        "linux" => security::linux(spec, causes),
+        "windows" => security::windows(spec, causes),
+        other => causes.push(Cause::not_supported(
+            &os.path,
+            &other.into(),
+            &["linux", "windows"],
+        )),
+    }
 }

@@ -184,7 +184,20 @@ fn shown(mut value: Value) -> Vec<String> {
         let message = text(&cause["message"]).replace('\n', "\\n");
         lines.push(format!("  {field} {reason}: {message}"));
     }
+    sort_maps(&mut lines);
     lines
+}
+
+/// Go walks its maps in any order, and so tells of resources in any: here they are sorted.
+fn sort_maps(lines: &mut [String]) {
+    let map = |line: &str| {
+        let parts = ["resources.limits", "resources.requests"].into_iter();
+        let mut ends = parts.filter_map(|part| Some(line.find(part)? + part.len()));
+        ends.next().map(|end| line[..end].to_owned())
+    };
+    for run in lines.chunk_by_mut(|a, b| map(a).is_some() && map(a) == map(b)) {
+        run.sort();
+    }
 }
 
 /// Takes away what no two runs have the same, and what we do not mean to copy: descriptions of

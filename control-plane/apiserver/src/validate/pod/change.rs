@@ -1,0 +1,218 @@
+//! What may change of a pod: its images, shorter deadlines, more tolerations, fewer gates; and
+//! through their own paths the containers that look on, and resources.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machinery::object;
+use machinery::status::Cause;
+use serde_json::{Value, json};
+
+use super::super::Causes;
+use super::super::place::Place;
+use super::{containers, scheduling};
+
+const LISTS: [&str; 2] = ["containers", "initContainers"];
+const DEADLINE: &str = "activeDeadlineSeconds";
+const GRACE: &str = "terminationGracePeriodSeconds";
+const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+const ONLY_AMOUNTS: &str = "only cpu and memory resources are mutable";
+
+fn spec(pod: &Value) -> Place<'_> {
+    Place::new("spec", pod.get("spec").unwrap_or(&Value::Null))
+}
+
+/// A change of the pod itself.
+pub(crate) fn update(old: &Value, new: &Value) -> Causes {
+    let (was, is) = (spec(old), spec(new));
+    let mut causes = Causes::default();
+    for list in LISTS {
+        if was.items(list).len() != is.items(list).len() {
+            let why = "pod updates may not add or remove containers";
+            causes.push(Cause::forbidden(&is.field(list), why));
+            return causes;
+        }
+        causes.each(&is, list, |causes, container| {
+            causes.required(container, "image");
+            containers::trimmed_image(causes, container);
+        });
+    }
+    match (was.integer(DEADLINE), is.integer(DEADLINE)) {
+        (Some(before), Some(after)) if after > before => {
+            let why = "must be less than or equal to previous value";
+            causes.wrong(&is, DEADLINE, why);
+            return causes;
+        }
+        (Some(_), None) => {
+            let why = "must not update from a positive integer to nil value";
+            causes.wrong(&is, DEADLINE, why);
+        }
+        _ => {}
+    }
+    tolerations(&was, &is, &mut causes);
+    gates(&was, &is, &mut causes);
+    let gated = !was.items("schedulingGates").is_empty();
+    if gated && was.get("nodeSelector") != is.get("nodeSelector") {
+        selector(&was, &is, &mut causes);
+    }
+    if was.value != &with_what_may_change(&was, &is, gated) {
+        causes.push(Cause::forbidden("spec", FIXED));
+    }
+    causes
+}
+
+/// Tolerations stay, but for how long they tolerate.
+fn tolerations(was: &Place, is: &Place, causes: &mut Causes) {
+    let untimed = |spec: &Place| -> BTreeSet<String> {
+        let all = spec.items("tolerations").iter().cloned();
+        all.map(|mut one| {
+            object::remove(&mut one, &["tolerationSeconds"]);
+            one.to_string()
+        })
+        .collect()
+    };
+    if untimed(was).is_subset(&untimed(is)) {
+        return scheduling::tolerations(is, causes);
+    }
+    let why = "existing toleration can not be modified except its tolerationSeconds";
+    causes.push(Cause::forbidden(&is.field("tolerations"), why));
+}
+
+/// Gates only go.
+fn gates(was: &Place, is: &Place, causes: &mut Causes) {
+    let had: BTreeSet<&str> = names(was, "schedulingGates").collect();
+    causes.each(is, "schedulingGates", |causes, gate| {
+        let name = gate.text("name");
+        if !had.contains(name) {
+            let why = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            causes.forbidden(gate, "name", &why);
+        }
+    });
+}
+
+/// While a pod waits behind a gate, the choice of its nodes may become narrower.
+fn selector(was: &Place, is: &Place, causes: &mut Causes) {
+    let kept = |(key, value): (&String, &Value)| {
+        let now = is.map("nodeSelector").and_then(|map| map.get(key));
+        now == Some(value)
+    };
+    let before = was.map("nodeSelector").into_iter().flatten();
+    if !before.into_iter().all(kept) {
+        let why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        causes.wrong(is, "nodeSelector", why);
+    }
+}
+
+/// The new spec with what may change as it was.
+fn with_what_may_change(was: &Place, is: &Place, gated: bool) -> Value {
+    let mut spec = is.value.clone();
+    let mut keys = vec![DEADLINE, "tolerations", "schedulingGates"];
+    if gated {
+        keys.push("nodeSelector");
+        let old = object::at(was.value, &["affinity", "nodeAffinity"]);
+        as_it_was(&mut spec, &["affinity", "nodeAffinity"], old);
+        if spec.get("affinity") == Some(&json!({})) && !was.has("affinity") {
+            object::remove(&mut spec, &["affinity"]);
+        }
+    }
+    if was.number(GRACE) < 0 && is.number(GRACE) == 1 {
+        keys.push(GRACE);
+    }
+    for key in keys {
+        as_it_was(&mut spec, &[key], was.get(key));
+    }
+    for list in LISTS {
+        let Some(Value::Array(containers)) = spec.get_mut(list) else {
+            continue;
+        };
+        for (container, old) in containers.iter_mut().zip(was.items(list)) {
+            as_it_was(container, &["image"], old.get("image"));
+        }
+    }
+    spec
+}
+
+fn as_it_was(object: &mut Value, path: &[&str], old: Option<&Value>) {
+    match old {
+        Some(value) => object::set(object, path, value.clone()),
+        None => drop(object::remove(object, path)),
+    }
+}
+
+fn names<'a>(spec: &Place<'a>, list: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+    let items = spec.items(list).iter();
+    items.map(|one| object::text(one, &["name"]))
+}
+
+/// A change of the containers that look on: more of them.
+pub(crate) fn visitors(old: &Value, new: &Value) -> Causes {
+    const LIST: &str = "ephemeralContainers";
+    let (was, is) = (spec(old), spec(new));
+    let now: BTreeMap<&str, &Value> = names(&is, LIST).zip(is.items(LIST)).collect();
+    let mut causes = Causes::default();
+    causes.each(&was, LIST, |causes, container| {
+        let name = container.text("name");
+        let what = match now.get(name) {
+            None => "removed",
+            Some(after) if *after != container.value => "changed",
+            Some(_) => return,
+        };
+        let why = format!("existing ephemeral containers {name:?} may not be {what}\n");
+        causes.push(Cause::forbidden(&was.field(LIST), &why));
+    });
+    causes
+}
+
+/// A change of how much the containers may use.
+pub(crate) fn resized(old: &Value, new: &Value) -> Causes {
+    let (was, is) = (spec(old), spec(new));
+    let mut causes = Causes::default();
+    for list in LISTS {
+        if was.items(list).len() != is.items(list).len() {
+            let why = "containers may not be added or removed on resize";
+            causes.push(Cause::forbidden(&is.field(list), why));
+        } else if !names(&was, list).eq(names(&is, list)) {
+            let why = "containers may not be renamed or reordered on resize";
+            causes.push(Cause::forbidden(&is.field(list), why));
+        }
+    }
+    if !causes.is_empty() {
+        return causes;
+    }
+    for list in LISTS {
+        for (before, after) in was.each(list).zip(is.each(list)) {
+            amounts(&before, &after, &mut causes);
+        }
+    }
+    causes
+}
+
+/// Amounts change, but none goes, and no other resource than those of the processor and memory.
+fn amounts(before: &Place, after: &Place, causes: &mut Causes) {
+    let resources = |container: &Place| container.get("resources").cloned().unwrap_or_default();
+    let (mut was, mut is) = (resources(before), resources(after));
+    for which in ["requests", "limits"] {
+        let had = was.get(which).and_then(Value::as_object);
+        let gone = |key: &String| object::at(&is, &[which, key]).is_none();
+        if had.is_some_and(|map| map.keys().any(gone)) {
+            let why = format!("resource {which} cannot be removed");
+            let field = after.field(&format!("resources.{which}"));
+            causes.push(Cause::forbidden(&field, &why));
+        }
+    }
+    for resources in [&mut was, &mut is] {
+        for which in ["requests", "limits"] {
+            for what in ["cpu", "memory"] {
+                object::remove(resources, &[which, what]);
+            }
+            if object::at(resources, &[which]) == Some(&json!({})) {
+                object::remove(resources, &[which]);
+            }
+        }
+    }
+    if was != is {
+        causes.push(Cause::forbidden("spec", ONLY_AMOUNTS));
+    }
+}

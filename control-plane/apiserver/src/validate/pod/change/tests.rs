@@ -1,0 +1,102 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn told(causes: Causes) -> Vec<String> {
+    let causes = Vec::from(causes).into_iter();
+    causes
+        .map(|cause| format!("{}: {}", cause.field, cause.message))
+        .collect()
+}
+
+fn with(mut pod: Value, pointer: &str, value: Value) -> Value {
+    *pod.pointer_mut(pointer).unwrap() = value;
+    pod
+}
+
+#[test]
+fn a_resize_changes_amounts_of_cpu_and_memory_and_nothing_else() {
+    let resources = json!({"limits": {"cpu": "1", "a.b/c": "1"}});
+    let old = json!({"spec": {"containers": [{"name": "c", "resources": resources}]}});
+    let changed = |resources: Value| {
+        let new = with(old.clone(), "/spec/containers/0/resources", resources);
+        told(resized(&old, &new))
+    };
+    let none: Vec<String> = Vec::new();
+    assert_eq!(
+        changed(json!({"limits": {"cpu": "2", "memory": "1Gi", "a.b/c": "1"}})),
+        none
+    );
+    assert_eq!(
+        changed(json!({"limits": {"cpu": "2", "a.b/c": "2"}})),
+        [format!("spec: Forbidden: {ONLY_AMOUNTS}")]
+    );
+    assert_eq!(
+        changed(json!({"limits": {"a.b/c": "1"}})),
+        ["spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed"]
+    );
+    let renamed = with(old.clone(), "/spec/containers/0/name", json!("d"));
+    assert_eq!(
+        told(resized(&old, &renamed)),
+        ["spec.containers: Forbidden: containers may not be renamed or reordered on resize"]
+    );
+}
+
+#[test]
+fn containers_that_look_on_stay_as_they_were_put_in() {
+    let one = json!({"name": "a", "image": "i"});
+    let old = json!({"spec": {"ephemeralContainers": [one]}});
+    let with = |list: Value| {
+        let new = json!({"spec": {"ephemeralContainers": list}});
+        told(visitors(&old, &new))
+    };
+    let none: Vec<String> = Vec::new();
+    assert_eq!(with(json!([{"name": "b", "image": "i"}, one])), none);
+    let what =
+        "spec.ephemeralContainers: Forbidden: existing ephemeral containers \"a\" may not be";
+    assert_eq!(with(json!([])), [format!("{what} removed\n")]);
+    assert_eq!(
+        with(json!([{"name": "a", "image": "j"}])),
+        [format!("{what} changed\n")]
+    );
+}
+
+#[test]
+fn a_pod_behind_a_gate_may_choose_fewer_nodes() {
+    let old = json!({"spec": {
+        "containers": [{"name": "c", "image": "i"}], "nodeSelector": {"a": "b"},
+        "schedulingGates": [{"name": "g"}],
+    }});
+    let changed =
+        |pointer: &str, value: Value| told(update(&old, &with(old.clone(), pointer, value)));
+    let none: Vec<String> = Vec::new();
+    assert_eq!(
+        changed("/spec/nodeSelector", json!({"a": "b", "c": "d"})),
+        none
+    );
+    assert_eq!(changed("/spec/schedulingGates", json!([])), none);
+    assert_eq!(
+        changed("/spec/schedulingGates", json!([{"name": "h"}])),
+        [
+            "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'h'"
+        ]
+    );
+    let only = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+    assert_eq!(
+        changed("/spec/nodeSelector", json!({"a": "c"})),
+        [format!(
+            "spec.nodeSelector: Invalid value: {{\"a\":\"c\"}}: {only}"
+        )]
+    );
+    let mut open = old.clone();
+    object::remove(&mut open, &["spec", "schedulingGates"]);
+    let new = with(
+        open.clone(),
+        "/spec/nodeSelector",
+        json!({"a": "b", "c": "d"}),
+    );
+    assert_eq!(
+        told(update(&open, &new)),
+        [format!("spec: Forbidden: {FIXED}")]
+    );
+}

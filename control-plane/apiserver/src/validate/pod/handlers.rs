@@ -1,0 +1,130 @@
+//! What is called while a container lives: probes, and hooks at its begin and end.
+
+use machinery::status::Cause;
+
+use super::super::Causes;
+use super::super::place::Place;
+use super::Pod;
+use super::containers::{port_name, port_number};
+
+/// The calls in the order in which they are looked for.
+const PROBES: [(&str, Check); 4] = [
+    ("exec", exec),
+    ("httpGet", http_get),
+    ("tcpSocket", port),
+    ("grpc", port),
+];
+const HOOKS: [(&str, Check); 4] = [
+    ("exec", exec),
+    ("httpGet", http_get),
+    ("tcpSocket", port),
+    ("sleep", sleep),
+];
+const SCHEMES: [&str; 2] = ["HTTP", "HTTPS"];
+const COUNTS: [&str; 5] = [
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+];
+const GRACE: &str = "terminationGracePeriodSeconds";
+
+/// Checks a call; also knows the grace of the pod.
+type Check = fn(&Place, Option<i64>, &mut Causes);
+
+pub(super) fn check(pod: &Pod, container: &Place, causes: &mut Causes) {
+    let grace = pod.spec.integer(GRACE);
+    causes.below(container, "lifecycle", |causes, lifecycle| {
+        for hook in ["postStart", "preStop"] {
+            causes.below(lifecycle, hook, |causes, hook| {
+                handler(hook, &HOOKS, grace, causes);
+            });
+        }
+        if lifecycle.has("stopSignal") && !pod.spec.has("os") {
+            let why = "may not be set for containers with empty `spec.os.name`";
+            causes.forbidden(lifecycle, "stopSignal", why);
+        }
+    });
+    for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        causes.below(container, key, |causes, probe| {
+            handler(probe, &PROBES, grace, causes);
+            for count in COUNTS {
+                causes.not_negative(probe, count);
+            }
+            if probe.integer(GRACE).is_some_and(|seconds| seconds <= 0) {
+                causes.wrong(probe, GRACE, "must be greater than 0");
+            }
+            if key == "readinessProbe" {
+                if probe.has(GRACE) {
+                    let why = "must not be set for readinessProbes";
+                    causes.wrong(probe, GRACE, why);
+                }
+            } else if probe.number("successThreshold") != 1 {
+                causes.wrong(probe, "successThreshold", "must be 1");
+            }
+        });
+    }
+}
+
+fn handler(place: &Place, known: &[(&str, Check)], grace: Option<i64>, causes: &mut Causes) {
+    let mut found = false;
+    for (key, check) in known {
+        let Some(call) = place.child(key) else {
+            continue;
+        };
+        if found {
+            let why = "may not specify more than 1 handler type";
+            causes.push(Cause::forbidden(&call.path, why));
+            continue;
+        }
+        found = true;
+        check(&call, grace, causes);
+    }
+    if !found {
+        causes.push(Cause::required(&place.path, "must specify a handler type"));
+    }
+}
+
+fn exec(call: &Place, _: Option<i64>, causes: &mut Causes) {
+    if call.items("command").is_empty() {
+        causes.push(Cause::required(&call.field("command"), ""));
+    }
+}
+
+fn http_get(call: &Place, grace: Option<i64>, causes: &mut Causes) {
+    causes.required(call, "path");
+    port(call, grace, causes);
+    if !SCHEMES.contains(&call.text("scheme")) {
+        causes.unknown(call, "scheme", &SCHEMES);
+    }
+    let field = call.field("httpHeaders");
+    causes.each(call, "httpHeaders", |causes, header| {
+        let name = header.text("name");
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if name.is_empty() || !name.chars().all(plain) {
+            let why = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')";
+            causes.push(Cause::invalid(&field, &name.into(), why));
+        }
+    });
+}
+
+/// A port by its number or its name.
+fn port(call: &Place, _: Option<i64>, causes: &mut Causes) {
+    let field = call.field("port");
+    match call.get("port").and_then(|port| port.as_str()) {
+        Some(name) => causes.extend(super::super::named(&field, name, port_name(name))),
+        None => causes.extend(port_number(&field, call.number("port"))),
+    }
+}
+
+fn sleep(call: &Place, grace: Option<i64>, causes: &mut Causes) {
+    let seconds = call.number("seconds");
+    if let Some(grace) = grace
+        && !(0..=grace).contains(&seconds)
+    {
+        let why =
+            format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
+        causes.push(Cause::invalid(&call.path, &seconds.into(), &why));
+    }
+}

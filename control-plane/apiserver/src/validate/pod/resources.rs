@@ -1,0 +1,289 @@
+//! What containers ask of a node and how much they may use: names, amounts, and what goes with
+//! what.
+
+use std::collections::BTreeSet;
+
+use machinery::name;
+use machinery::quantity::Quantity;
+use machinery::status::Cause;
+use serde_json::{Value, json};
+
+use super::super::place::Place;
+use super::super::{Causes, named, shown};
+use super::Pod;
+
+const HUGE_PAGES: &str = "hugepages-";
+/// What a container can ask for that is no device.
+const OF_CONTAINERS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+/// What has a meaning somewhere, if not for containers.
+const KNOWN: [&str; 17] = [
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "storage",
+    "requests.storage",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+/// What only is there in whole numbers.
+const COUNTED: [&str; 9] = [
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+const CLAIM: [shown::Field; 3] = [
+    ("Name", "name", "\"\""),
+    ("ResourceClaimName", "resourceClaimName", "null"),
+    (
+        "ResourceClaimTemplateName",
+        "resourceClaimTemplateName",
+        "null",
+    ),
+];
+
+/// The claims of a pod to devices; gives their names.
+pub(super) fn claims<'a>(spec: &Place<'a>, causes: &mut Causes) -> BTreeSet<&'a str> {
+    let mut names = BTreeSet::new();
+    causes.each(spec, "resourceClaims", |causes, claim| {
+        let its_name = claim.text("name");
+        if causes.required(claim, "name") {
+            match names.insert(its_name) {
+                true => causes.named(claim, "name", name::dns1123_label),
+                false => causes.push(Cause::duplicate(&claim.field("name"), &its_name.into())),
+            }
+        }
+        let by_name = claim.has("resourceClaimName");
+        let why = match (by_name, claim.has("resourceClaimTemplateName")) {
+            (true, true) => {
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            }
+            (false, false) => {
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            }
+            _ => "",
+        };
+        if !why.is_empty() {
+            let shown = shown::as_go(claim.value, &CLAIM);
+            causes.push(Cause::invalid_shown(&claim.path, &shown, why));
+        }
+        for key in ["resourceClaimName", "resourceClaimTemplateName"] {
+            causes.named(claim, key, name::dns1123_subdomain);
+        }
+    });
+    names
+}
+
+pub(super) fn of_container(pod: &Pod, container: &Place, causes: &mut Causes) {
+    causes.below(container, "resources", |causes, resources| {
+        amounts(resources, of_containers, causes);
+        let mut asked = BTreeSet::new();
+        causes.each(resources, "claims", |causes, claim| {
+            let its_name = claim.text("name");
+            if its_name.is_empty() {
+                causes.push(Cause::required(&claim.path, ""));
+                return;
+            }
+            if !asked.insert((its_name, claim.text("request"))) {
+                causes.push(Cause::duplicate(&claim.path, &its_name.into()));
+            }
+            if !pod.claims.contains(its_name) {
+                let names: Vec<&str> = pod.claims.iter().copied().collect();
+                let list = match names.is_empty() {
+                    true => " which is empty".to_owned(),
+                    false => format!(": {}", names.join(", ")),
+                };
+                let mut cause = Cause::not_found(&claim.path, &its_name.into());
+                cause.message +=
+                    &format!(": must be one of the names in pod.spec.resourceClaims{list}");
+                causes.push(cause);
+            }
+        });
+    });
+}
+
+/// What the pod as a whole asks for.
+pub(super) fn of_pod(spec: &Place, causes: &mut Causes) {
+    causes.below(spec, "resources", |causes, resources| {
+        let why = "claims may not be set for Resources at pod-level";
+        causes.forbidden(resources, "claims", why);
+        amounts(resources, of_pods, causes);
+    });
+}
+
+/// What the pod itself uses besides its containers.
+pub(super) fn overhead(spec: &Place, causes: &mut Causes) {
+    if let Some(overhead) = spec.child("overhead") {
+        let limits = json!({"limits": overhead.value});
+        amounts(&Place::new(overhead.path, &limits), of_containers, causes);
+    }
+}
+
+/// What is wrong with the name of a resource.
+type Naming = fn(&str, &str) -> Causes;
+
+fn amounts(resources: &Place, naming: Naming, causes: &mut Causes) {
+    let mut huge = false;
+    let mut usual = false;
+    for which in ["limits", "requests"] {
+        for (name, value) in resources.map(which).into_iter().flatten() {
+            if causes.is_full() {
+                return;
+            }
+            let field = format!("{}[{name}]", resources.field(which));
+            causes.extend(naming(&field, name));
+            let amount = Quantity::parse(value.as_str().unwrap_or_default());
+            let amount = amount.unwrap_or(Quantity::ZERO);
+            if amount < Quantity::ZERO {
+                let why = "must be greater than or equal to 0";
+                causes.push(Cause::invalid(&field, value, why));
+            }
+            if is_counted(name) && amount.milli_value() % 1000 != 0 {
+                causes.push(Cause::invalid(&field, value, "must be an integer"));
+            }
+            if which == "requests" {
+                against_limit(resources, name, value, amount, causes);
+            }
+            usual |= ["cpu", "memory"].contains(&name.as_str());
+            if let Some(page) = name.strip_prefix(HUGE_PAGES) {
+                huge = true;
+                if !is_multiple(amount, page) {
+                    let why = format!("{amount} is not positive integer multiple of {name}");
+                    causes.push(Cause::invalid(&field, value, &why));
+                }
+            }
+        }
+    }
+    if huge && !usual {
+        let why = "HugePages require cpu or memory";
+        causes.push(Cause::forbidden(&resources.path, why));
+    }
+}
+
+/// A request against the limit of the same resource.
+fn against_limit(
+    resources: &Place,
+    name: &str,
+    value: &Value,
+    amount: Quantity,
+    causes: &mut Causes,
+) {
+    let limit = resources.map("limits").and_then(|limits| limits.get(name));
+    let shared = is_native(name) && !name.starts_with(HUGE_PAGES);
+    let Some(shown) = limit.and_then(Value::as_str) else {
+        if !shared {
+            let why = "Limit must be set for non overcommitable resources";
+            causes.push(Cause::required(&resources.field("limits"), why));
+        }
+        return;
+    };
+    let limit = Quantity::parse(shown).unwrap_or(Quantity::ZERO);
+    let relation = if amount != limit && !shared {
+        "equal to"
+    } else if amount > limit {
+        "less than or equal to"
+    } else {
+        return;
+    };
+    let why = format!("must be {relation} {name} limit of {shown}");
+    causes.push(Cause::invalid(&resources.field("requests"), value, &why));
+}
+
+fn any_name(field: &str, resource: &str) -> Causes {
+    let mut causes = named(field, resource, name::qualified_name(resource));
+    let quota = resource.strip_prefix("requests.").unwrap_or(resource);
+    let known = OF_CONTAINERS.contains(&resource)
+        || KNOWN.contains(&resource)
+        || quota.starts_with(HUGE_PAGES);
+    if causes.is_empty() && !resource.contains('/') && !known {
+        let why = "must be a standard resource type or fully qualified";
+        causes.push(Cause::invalid(field, &resource.into(), why));
+    }
+    causes
+}
+
+fn of_containers(field: &str, resource: &str) -> Causes {
+    let mut causes = any_name(field, resource);
+    let plain = OF_CONTAINERS.contains(&resource) || resource.starts_with(HUGE_PAGES);
+    let why = if !resource.contains('/') && !plain {
+        "must be a standard resource for containers"
+    } else if !is_native(resource) && !is_device(resource) {
+        "doesn't follow extended resource name standard"
+    } else {
+        return causes;
+    };
+    causes.push(Cause::invalid(field, &resource.into(), why));
+    causes
+}
+
+fn of_pods(field: &str, resource: &str) -> Causes {
+    let mut causes = any_name(field, resource);
+    let known = ["cpu", "memory"].contains(&resource) || resource.starts_with(HUGE_PAGES);
+    if causes.is_empty() && !known {
+        let list = ["cpu", HUGE_PAGES, "memory"];
+        causes.push(Cause::not_supported(field, &resource.into(), &list));
+    }
+    causes
+}
+
+fn is_native(resource: &str) -> bool {
+    !resource.contains('/') || resource.contains("kubernetes.io/")
+}
+
+/// Whether it is named as devices are.
+fn is_device(resource: &str) -> bool {
+    let quota = format!("requests.{resource}");
+    !is_native(resource)
+        && !resource.starts_with("requests.")
+        && name::qualified_name(&quota).is_empty()
+}
+
+fn is_counted(resource: &str) -> bool {
+    COUNTED.contains(&resource) || is_device(resource)
+}
+
+fn is_multiple(amount: Quantity, page: &str) -> bool {
+    let page = Quantity::parse(page).map_or(0, Quantity::value);
+    page > 0 && amount.value() % page == 0
+}
+
+/// What changing the resources of a running container needs.
+pub(super) fn resize_policy(pod: &Pod, container: &Place, causes: &mut Causes) {
+    let never = pod.spec.text("restartPolicy") == "Never";
+    let all = container.field("resizePolicy");
+    let mut seen = BTreeSet::new();
+    causes.each(container, "resizePolicy", |causes, policy| {
+        let resource = policy.text("resourceName");
+        if !seen.insert(resource) {
+            causes.push(Cause::duplicate(&policy.path, &resource.into()));
+        }
+        let restart = policy.text("restartPolicy");
+        let known = ["NotRequired", "RestartContainer"];
+        for (text, known) in [(resource, ["cpu", "memory"]), (restart, known)] {
+            if text.is_empty() {
+                causes.push(Cause::required(&all, ""));
+            } else if !known.contains(&text) {
+                causes.push(Cause::not_supported(&all, &text.into(), &known));
+            }
+        }
+        if never && restart != "NotRequired" {
+            let why = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            causes.push(Cause::invalid(&all, &restart.into(), why));
+        }
+    });
+}

@@ -1,0 +1,159 @@
+//! What volumes are filled from: the keys of secrets and config maps, fields of the pod, tokens;
+//! and the paths below which that lies.
+
+use std::collections::BTreeSet;
+
+use machinery::status::Cause;
+
+use super::super::Causes;
+use super::super::place::Place;
+use super::env;
+
+/// The permissions of a file.
+const MODE_MAX: i64 = 0o777;
+const WRONG_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
+const SAME_PATH: &str = "conflicting duplicate paths";
+/// How long a token may live, in seconds.
+const TOKEN_SECONDS_MIN: i64 = 600;
+const TOKEN_SECONDS_MAX: i64 = 1 << 32;
+
+fn mode(place: &Place, key: &str, causes: &mut Causes) {
+    let mode = place.integer(key);
+    if mode.is_some_and(|mode| !(0..=MODE_MAX).contains(&mode)) {
+        causes.wrong(place, key, WRONG_MODE);
+    }
+}
+
+/// A secret or config map as a volume.
+pub(super) fn keys(source: &Place, causes: &mut Causes) {
+    mode(source, "defaultMode", causes);
+    causes.each(source, "items", key_to_path);
+}
+
+fn key_to_path(causes: &mut Causes, item: &Place) {
+    causes.required(item, "key");
+    causes.required(item, "path");
+    inside(item, "path", causes);
+    mode(item, "mode", causes);
+}
+
+/// Fields of the pod as a volume.
+pub(super) fn downward(source: &Place, causes: &mut Causes) {
+    mode(source, "defaultMode", causes);
+    causes.each(source, "items", |causes, item| {
+        // Kubernetes does not say which item is meant.
+        file(&Place::new(source.path.as_str(), item.value), causes);
+    });
+}
+
+fn file(file: &Place, causes: &mut Causes) {
+    causes.required(file, "path");
+    inside(file, "path", causes);
+    match (file.child("fieldRef"), file.child("resourceFieldRef")) {
+        (Some(field), other) => {
+            env::field_ref(&field, &env::VOLUME_FIELDS, causes);
+            if other.is_some() {
+                let why = "fieldRef and resourceFieldRef can not be specified simultaneously";
+                causes.push(Cause::invalid(&file.path, &"resource".into(), why));
+            }
+        }
+        (None, Some(resource)) => env::resource_field_ref(&resource, true, causes),
+        (None, None) => {
+            let why = "one of fieldRef and resourceFieldRef is required";
+            causes.push(Cause::required(&file.path, why));
+        }
+    }
+    mode(file, "mode", causes);
+}
+
+/// Several sources in one volume.
+pub(super) fn projected(volume: &Place, causes: &mut Causes) {
+    mode(volume, "defaultMode", causes);
+    let mut paths = BTreeSet::new();
+    causes.each(volume, "sources", |causes, source| {
+        let mut count = 0;
+        for key in ["secret", "configMap", "downwardAPI"] {
+            let Some(from) = source.child(key) else {
+                continue;
+            };
+            count += 1;
+            if key != "downwardAPI" {
+                causes.required(&from, "name");
+            }
+            for item in from.each("items") {
+                if causes.is_full() {
+                    break;
+                }
+                match key {
+                    "downwardAPI" => file(&Place::new(from.path.as_str(), item.value), causes),
+                    _ => key_to_path(causes, &item),
+                }
+                let path = item.text("path");
+                if !path.is_empty() && !paths.insert(path) {
+                    let shown = match key {
+                        "downwardAPI" => path,
+                        _ => from.text("name"),
+                    };
+                    causes.push(Cause::invalid(&volume.path, &shown.into(), SAME_PATH));
+                }
+            }
+        }
+        if let Some(from) = source.child("serviceAccountToken") {
+            count += 1;
+            token(volume, &from, causes);
+        }
+        for key in ["clusterTrustBundle", "podCertificate"] {
+            count += usize::from(source.has(key));
+        }
+        if count > 1 {
+            let why = "may not specify more than 1 volume type per source";
+            causes.push(Cause::forbidden(&source.path, why));
+        }
+    });
+}
+
+fn token(volume: &Place, token: &Place, causes: &mut Causes) {
+    const SECONDS: &str = "expirationSeconds";
+    let seconds = token.number(SECONDS);
+    if seconds < TOKEN_SECONDS_MIN {
+        let why = "may not specify a duration less than 10 minutes";
+        causes.wrong(token, SECONDS, why);
+    }
+    if seconds > TOKEN_SECONDS_MAX {
+        let why = "may not specify a duration larger than 2^32 seconds";
+        causes.wrong(token, SECONDS, why);
+    }
+    // Kubernetes tells of the volume's path.
+    let told = Place::new(volume.path.as_str(), token.value);
+    if causes.required(&told, "path") {
+        inside(&told, "path", causes);
+    }
+}
+
+/// A path that leads down from where it begins, and to no name that is kept for the node.
+fn inside(place: &Place, key: &str, causes: &mut Causes) {
+    descending(place, key, causes);
+    let path = place.text(key);
+    if path.starts_with("..") && !path.starts_with("../") {
+        causes.wrong(place, key, "must not start with '..'");
+    }
+}
+
+/// A path that leads down from where it begins.
+pub(super) fn descending(place: &Place, key: &str, causes: &mut Causes) {
+    if place.text(key).starts_with('/') {
+        causes.wrong(place, key, "must be a relative path");
+    }
+    no_way_up(place, key, causes);
+}
+
+/// A path that nowhere leads up.
+pub(super) fn no_way_up(place: &Place, key: &str, causes: &mut Causes) {
+    if leads_up(place.text(key)) {
+        causes.wrong(place, key, "must not contain '..'");
+    }
+}
+
+pub(super) fn leads_up(path: &str) -> bool {
+    path.split('/').any(|part| part == "..")
+}
