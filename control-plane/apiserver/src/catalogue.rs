@@ -247,7 +247,7 @@ fn selectable(group: &str, plural: &str, field: &str) -> Option<Vec<&'static str
             "reportingController",
             "type",
         ],
-        (_, "replicationcontrollers" | "replicasets") => &["status.replicas"],
+        ("", "replicationcontrollers") => &["status.replicas"],
         ("batch", "jobs") => &["status.successful"],
         (_, "certificatesigningrequests") => &["spec.signerName"],
         (_, "resourceslices") => &["spec.nodeName", "spec.driver"],

@@ -28,10 +28,10 @@ pub(crate) fn versions_by_group() -> Vec<(&'static str, Vec<&'static str>)> {
 }
 
 /// `GET /api` in the old form.
-pub(crate) fn core_versions() -> Value {
+pub(crate) fn core_versions(address: &str) -> Value {
     json!({
         "kind": "APIVersions", "versions": ["v1"],
-        "serverAddressByClientCIDRs": [],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
     })
 }
 

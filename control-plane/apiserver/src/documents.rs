@@ -37,7 +37,7 @@ pub(crate) fn answer(
         ["apis"] if media::wants_aggregated(&parts.headers) => {
             return Ok(aggregated(&discovery::aggregated(false)));
         }
-        ["api"] => discovery::core_versions(),
+        ["api"] => discovery::core_versions(address(parts)),
         ["apis"] => discovery::groups(),
         ["api", version] if catalogue::serves_version("", version) => {
             discovery::resources("", version)
@@ -58,6 +58,13 @@ pub(crate) fn answer(
         },
     };
     Ok(reply::value(StatusCode::OK, &found))
+}
+
+/// Where the client found the server.
+fn address(parts: &Parts) -> &str {
+    let host = || parts.headers.get(http::header::HOST)?.to_str().ok();
+    let authority = parts.uri.authority().map(|authority| authority.as_str());
+    authority.or_else(host).unwrap_or_default()
 }
 
 fn nowhere() -> Response<Body> {

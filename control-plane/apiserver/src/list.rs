@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_SAFE_NO_PAD};
+use base64::{DecodeError, Engine, alphabet};
 use machinery::status::{Cause, Status};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,14 @@ use crate::request::{Query, Selectors};
 const PAGE_KEYS: i64 = 2000;
 /// What says that a list may go on in another state than it began.
 const INCONSISTENT: i64 = -1;
+
+/// How tokens are read: Go does not mind bits that are left over.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone),
+);
 
 /// What a list asks for.
 pub(crate) struct Listing {
@@ -288,10 +297,22 @@ fn read_token(text: &str, folder: &str) -> Result<(i64, String), Status> {
         let text = format!("invalid continue token: continue key is not valid: {why}");
         Status::bad_request(text)
     };
-    let bytes = URL_SAFE_NO_PAD
-        .decode(text)
-        .map_err(|error| wrong(error.to_string()))?;
-    let token: Token = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let bytes = LENIENT.decode(text).map_err(|error| {
+        let at = match error {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+            _ => text.len(),
+        };
+        wrong(format!("illegal base64 data at input byte {at}"))
+    })?;
+    let token: Token = serde_json::from_slice(&bytes).map_err(|error| {
+        wrong(match bytes.first() {
+            Some(first) if !b" \t\r\n{[\"-0123456789tfn".contains(first) => {
+                let letter = char::from(*first);
+                format!("invalid character {letter:?} looking for beginning of value")
+            }
+            _ => error.to_string(),
+        })
+    })?;
     if token.version != "meta.k8s.io/v1" {
         return Err(wrong(format!(
             "server does not recognize this encoded version {}",

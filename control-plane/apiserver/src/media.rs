@@ -29,6 +29,8 @@ pub(crate) enum Form {
 pub(crate) struct Accept {
     pub(crate) encoding: Encoding,
     pub(crate) form: Form,
+    /// Tables and metadata are asked for in their older version, which says the same.
+    pub(crate) beta: bool,
 }
 
 /// One media type with its parameters.
@@ -66,6 +68,7 @@ impl Accept {
     pub(crate) const PLAIN: Accept = Accept {
         encoding: Encoding::Json,
         form: Form::Object,
+        beta: false,
     };
 
     /// The first of the wanted forms that can be made; `tables` says whether those two can.
@@ -82,8 +85,8 @@ impl Accept {
             known = true;
             let form = match one.parameter("as") {
                 None => Form::Object,
-                Some("Table") if one.is_meta_v1() => Form::Table,
-                Some("PartialObjectMetadata" | "PartialObjectMetadataList") if one.is_meta_v1() => {
+                Some("Table") if one.is_meta() => Form::Table,
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList") if one.is_meta() => {
                     Form::Metadata
                 }
                 Some(_) => continue,
@@ -95,7 +98,12 @@ impl Accept {
                 Form::Table => tables && encoding == Encoding::Json,
             };
             if possible {
-                return Ok(Accept { encoding, form });
+                let beta = form != Form::Object && one.parameter("v") == Some("v1beta1");
+                return Ok(Accept {
+                    encoding,
+                    form,
+                    beta,
+                });
             }
         }
         match (any, known) {
@@ -170,7 +178,8 @@ impl MediaType<'_> {
         all.find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    fn is_meta_v1(&self) -> bool {
-        self.parameter("g") == Some("meta.k8s.io") && self.parameter("v") == Some("v1")
+    fn is_meta(&self) -> bool {
+        self.parameter("g") == Some("meta.k8s.io")
+            && matches!(self.parameter("v"), Some("v1" | "v1beta1"))
     }
 }

@@ -114,8 +114,12 @@ impl Patch {
             };
             return Err(self.invalid(&why));
         }
-        let decoded =
-            strict::conform(&patched, message).map_err(|error| self.invalid(&error.to_string()))?;
+        let decoded = strict::conform(&patched, message).map_err(|strict::Error(why)| {
+            self.invalid(&match self.kind {
+                Kind::Strategic => as_restored(&why).unwrap_or(why),
+                _ => why,
+            })
+        })?;
         let mut problems = self.problems.clone();
         problems.extend(decoded.problems);
         match self.validation {
@@ -128,7 +132,10 @@ impl Patch {
     }
 
     fn invalid(&self, why: &str) -> Status {
-        let shown = Value::String(self.document.to_string());
+        let shown = Value::String(match self.kind {
+            Kind::Strategic => patch::shown(&self.document),
+            _ => self.document.to_string(),
+        });
         Status::invalid("", "", "", vec![Cause::invalid("patch", &shown, why)])
     }
 }
@@ -141,10 +148,33 @@ fn schema_knows(version: &str, kind: &str) -> bool {
 fn status(error: patch::Error) -> Status {
     match error {
         patch::Error::Malformed(text) => Status::bad_request(text),
-        patch::Error::Unprocessable(text) => Status::new(
-            422,
-            "Invalid",
-            format!("the server rejected our request due to an error in our request: {text}"),
-        ),
+        patch::Error::Unprocessable(text) if text == patch::LISTS_OF_LISTS => {
+            Status::unprocessable()
+        }
+        // For these Kubernetes has no code.
+        patch::Error::Unprocessable(text) => Status::new(500, "", text),
     }
+}
+
+/// What is wrong with a value, in the words of the reader that Go uses after a strategic merge.
+fn as_restored(why: &str) -> Option<String> {
+    let (found, rest) = why
+        .strip_prefix("json: cannot unmarshal ")?
+        .split_once(" into ")?;
+    let (_, expected) = rest.rsplit_once(" of type ")?;
+    let (kind, name) = match found {
+        "number" => ("int64", "int64"),
+        "array" => ("slice", "[]interface {}"),
+        "object" => ("map", "map[string]interface {}"),
+        plain => (plain, plain),
+    };
+    Some(if expected.starts_with("map[") {
+        format!("cannot restore map from {kind}")
+    } else if expected.starts_with("[]") {
+        format!("cannot restore slice from {kind}")
+    } else if expected.contains('.') {
+        format!("cannot restore struct from: {kind}")
+    } else {
+        format!("cannot convert {name} to {expected}")
+    })
 }

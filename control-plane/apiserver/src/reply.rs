@@ -89,15 +89,23 @@ impl Shown {
     pub(crate) fn object(&self, object: &Arc<Value>) -> Result<Bytes, Status> {
         match self.accept.form {
             Form::Object => encode(object, self.accept.encoding),
-            Form::Metadata => encode(&only_metadata(object), self.accept.encoding),
+            Form::Metadata => self.written(only_metadata(object)),
             Form::Table => {
                 let version = object::resource_version(object);
                 let meta = json!({"resourceVersion": version});
                 let rows = std::slice::from_ref(object);
                 let table = table::of(self.resource, rows, self.include, meta, clock::now());
-                encode(&table, self.accept.encoding)
+                self.written(table)
             }
         }
+    }
+
+    /// A table, a list or metadata in the version that was asked for.
+    fn written(&self, mut value: Value) -> Result<Bytes, Status> {
+        if self.accept.beta {
+            into_beta(&mut value);
+        }
+        encode(&value, self.accept.encoding)
     }
 
     /// A list of stored objects.
@@ -122,10 +130,21 @@ impl Shown {
             }),
             Form::Object => json!({
                 "kind": kind, "apiVersion": version, "metadata": meta.to_value(),
-                "items": objects.iter().map(|object| Value::clone(object)).collect::<Vec<_>>(),
+                "items": objects.iter().map(|object| self.item(object)).collect::<Vec<_>>(),
             }),
         };
-        encode(&list, self.accept.encoding)
+        self.written(list)
+    }
+
+    /// An object in a list. Kubernetes leaves out what the list says for all; so do we, but for
+    /// JSON, where texts are shared.
+    fn item(&self, object: &Value) -> Value {
+        let mut item = object.clone();
+        if self.accept.encoding == Encoding::Yaml {
+            object::remove(&mut item, &["apiVersion"]);
+            object::remove(&mut item, &["kind"]);
+        }
+        item
     }
 
     /// The list as text, made of the objects' texts.
@@ -157,6 +176,24 @@ pub(crate) fn encode(value: &Value, encoding: Encoding) -> Result<Bytes, Status>
         Encoding::Protobuf => protobuf::encode(value)
             .map(Bytes::from)
             .map_err(|error| Status::internal(&error.to_string())),
+    }
+}
+
+/// Writes the older version on a table, a list or metadata.
+fn into_beta(value: &mut Value) {
+    const BETA: &str = "meta.k8s.io/v1beta1";
+    object::set(value, &["apiVersion"], BETA.into());
+    for list in ["rows", "items"] {
+        let items = value.get_mut(list).and_then(Value::as_array_mut);
+        for item in items.into_iter().flatten() {
+            let object = match list {
+                "rows" => &mut item["object"],
+                _ => item,
+            };
+            if object::kind(object) == "PartialObjectMetadata" {
+                object::set(object, &["apiVersion"], BETA.into());
+            }
+        }
     }
 }
 

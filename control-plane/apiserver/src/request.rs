@@ -1,7 +1,7 @@
 //! What a request is about, read from its method, path and query. Knows no bodies.
 
 use http::Method;
-use machinery::selector::{FieldSelector, LabelSelector};
+use machinery::selector::{FieldRequirement, FieldSelector, LabelSelector};
 use machinery::status::{Cause, Status};
 
 use crate::body::Validation;
@@ -23,6 +23,8 @@ pub(crate) struct Target {
     /// Empty for a collection.
     pub(crate) name: String,
     pub(crate) subresource: String,
+    /// The path itself asks for a watch, as paths did before there were parameters.
+    pub(crate) watch: bool,
 }
 
 /// What a write is asked beside its object.
@@ -66,6 +68,10 @@ pub(crate) fn route(segments: &[String]) -> Result<Route, Status> {
     if rest.is_empty() {
         return Ok(Route::Path);
     }
+    let (watch, rest) = match rest {
+        ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
+        rest => (false, rest),
+    };
     let (namespace, rest) = match rest {
         // A namespace itself, and what is below it.
         ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => ("", rest),
@@ -87,7 +93,7 @@ pub(crate) fn route(segments: &[String]) -> Result<Route, Status> {
         false => namespace.is_empty(),
     };
     let known = subresource.is_empty() || resource.kind.subresource(subresource).is_some();
-    if !fits || !known {
+    if !fits || !known || watch && !subresource.is_empty() {
         return Err(Status::unknown_path());
     }
     Ok(Route::Objects(Target {
@@ -95,6 +101,7 @@ pub(crate) fn route(segments: &[String]) -> Result<Route, Status> {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         subresource: subresource.to_owned(),
+        watch,
     }))
 }
 
@@ -103,6 +110,8 @@ pub(crate) fn verb(method: &Method, target: &Target, query: &Query) -> Option<&'
     let named = !target.name.is_empty();
     let everywhere = target.resource.kind.namespaced() && target.namespace.is_empty();
     Some(match *method {
+        Method::GET if target.watch => "watch",
+        _ if target.watch => return None,
         Method::GET | Method::HEAD if named => "get",
         Method::GET | Method::HEAD if query.flag("watch") => "watch",
         Method::GET | Method::HEAD => "list",
@@ -266,6 +275,18 @@ pub(crate) struct Selectors {
 impl Selectors {
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Only the object of this name, unless it is empty.
+    pub(crate) fn named(mut self, name: &str) -> Selectors {
+        if !name.is_empty() {
+            self.fields.requirements.push(FieldRequirement {
+                field: "metadata.name".into(),
+                value: name.into(),
+                negated: false,
+            });
+        }
+        self
     }
 
     /// Whether an object, in the served version, is meant.

@@ -311,9 +311,10 @@ impl<'a> Call<'a> {
         let Target {
             resource,
             namespace,
+            name,
             ..
         } = self.target;
-        let watching = Watching::read(resource, namespace, self.query)?;
+        let watching = Watching::read(resource, (namespace, name), self.query)?;
         let shown = Shown {
             accept: Accept::negotiate_stream(self.headers)?,
             ..self.shown()?

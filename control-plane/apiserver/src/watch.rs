@@ -30,6 +30,8 @@ use crate::{clock, convert};
 const SECONDS_MIN: u64 = 1800;
 /// How often a watch is told how far it is.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// How long before its end a watch is told so for the last time.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// Changes looked at between two writes.
 const BATCH_CHANGES: usize = 256;
 /// When a chunk of the answer is full.
@@ -62,7 +64,7 @@ impl Watching {
     /// Reads and checks the parameters.
     pub(crate) fn read(
         resource: &Resource,
-        namespace: &str,
+        (namespace, name): (&str, &str),
         query: &Query,
     ) -> Result<Watching, Status> {
         check(query)?;
@@ -80,7 +82,7 @@ impl Watching {
             .and_then(|n| u64::try_from(n).ok());
         Ok(Watching {
             namespace: namespace.to_owned(),
-            selectors: query.selectors(resource)?,
+            selectors: query.selectors(resource)?.named(name),
             bookmarks: query.flag("allowWatchBookmarks"),
             begin,
             seconds: seconds.filter(|seconds| *seconds > 0),
@@ -123,6 +125,7 @@ impl Watching {
         let seconds = self
             .seconds
             .unwrap_or(SECONDS_MIN + clock::below(SECONDS_MIN));
+        let ends = Instant::now() + Duration::from_secs(seconds);
         let watch = Watch {
             api: api.clone(),
             shown,
@@ -141,9 +144,8 @@ impl Watching {
             bookmarks: self.bookmarks,
             waiting,
             cursor,
-            // A fraction is added so that a second means a second, not none.
-            ends: Instant::now() + Duration::from_secs(seconds),
-            next_bookmark: Instant::now() + BOOKMARK_EVERY,
+            ends,
+            next_bookmark: next_bookmark(ends),
             columns_told: false,
             over: false,
         };
@@ -244,8 +246,8 @@ impl Watch {
                 _ = self.changed.changed() => {}
                 () = tokio::time::sleep_until(pause) => {
                     self.over = Instant::now() >= self.ends;
-                    self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
-                    if self.bookmarks {
+                    self.next_bookmark = next_bookmark(self.ends);
+                    if self.bookmarks && !self.over {
                         self.tell_progress(&mut chunk);
                     }
                 }
@@ -382,6 +384,16 @@ impl Watch {
             Encoding::Json | Encoding::Yaml => json_frame(verb, &body),
             Encoding::Protobuf => protobuf::watch_frame(verb, &body).into(),
         }
+    }
+}
+
+/// When a watch is next told how far it is: every while, and shortly before it ends.
+fn next_bookmark(ends: Instant) -> Instant {
+    let now = Instant::now();
+    let usual = now + BOOKMARK_EVERY;
+    match ends.checked_sub(BOOKMARK_BEFORE_END) {
+        Some(last) if last > now => usual.min(last),
+        _ => usual,
     }
 }
 

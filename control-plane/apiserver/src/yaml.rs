@@ -1,6 +1,7 @@
 //! YAML at the door: bodies become JSON before anything looks at them, and answers are written in
 //! it for whoever asks. What a body may cost is bounded by the reader's own budget.
 
+mod scalar;
 #[cfg(test)]
 mod tests;
 
@@ -28,27 +29,41 @@ pub(crate) fn to_json(bytes: &[u8], strict: bool) -> Result<Vec<u8>, Error> {
     let value = read(DuplicateKeyPolicy::LastWins);
     let value = value.map_err(|error| Error::Malformed(error.to_string()))?;
     if strict && let Err(error) = read(DuplicateKeyPolicy::Error) {
-        return Err(Error::Twice(error.to_string()));
+        return Err(Error::Twice(twice(error.without_snippet())));
     }
     Ok(value.to_string().into_bytes())
+}
+
+/// What Go says of a key that is written twice.
+fn twice(error: &serde_saphyr::Error) -> String {
+    match error {
+        serde_saphyr::Error::DuplicateMappingKey {
+            key: Some(key),
+            location,
+        } => format!(
+            "unmarshal errors:\n  line {}: key {key:?} already set in map",
+            location.line()
+        ),
+        other => other.to_string(),
+    }
 }
 
 /// A value as YAML, in the layout of Go's writer.
 pub(crate) fn write(value: &Value) -> String {
     let mut out = String::new();
-    block(&mut out, value, 0);
+    block(&mut out, value, 0, 2);
     out
 }
 
-/// Writes a value at the beginning of a line.
-fn block(out: &mut String, value: &Value, indent: usize) {
+/// Writes a value at the beginning of a line; `inner` is where a text goes on that is broken.
+fn block(out: &mut String, value: &Value, indent: usize, inner: usize) {
     match value {
         Value::Object(map) if !map.is_empty() => {
             for (at, (key, value)) in map.iter().enumerate() {
                 if at > 0 {
                     margin(out, indent);
                 }
-                out.push_str(&scalar(key));
+                scalar::key(out, key);
                 out.push(':');
                 below(out, value, indent);
             }
@@ -59,11 +74,12 @@ fn block(out: &mut String, value: &Value, indent: usize) {
                     margin(out, indent);
                 }
                 out.push_str("- ");
-                block(out, value, indent + 2);
+                block(out, value, indent + 2, indent + 2);
             }
         }
+        Value::String(text) => scalar::value(out, text, inner),
         value => {
-            out.push_str(&flat(value));
+            out.push_str(&value.to_string());
             out.push('\n');
         }
     }
@@ -71,38 +87,20 @@ fn block(out: &mut String, value: &Value, indent: usize) {
 
 /// Writes the value of a key: lists stand as far left as the key.
 fn below(out: &mut String, value: &Value, indent: usize) {
+    let inner = indent + 2;
     let indent = match value {
-        Value::Object(map) if !map.is_empty() => indent + 2,
+        Value::Object(map) if !map.is_empty() => inner,
         Value::Array(list) if !list.is_empty() => indent,
         value => {
             out.push(' ');
-            return block(out, value, indent);
+            return block(out, value, indent, inner);
         }
     };
     out.push('\n');
     margin(out, indent);
-    block(out, value, indent);
+    block(out, value, indent, inner);
 }
 
 fn margin(out: &mut String, indent: usize) {
     out.extend(std::iter::repeat_n(' ', indent));
-}
-
-fn flat(value: &Value) -> String {
-    match value {
-        Value::String(text) => scalar(text),
-        other => other.to_string(),
-    }
-}
-
-/// A text without quotes where nothing else could be meant, else with those of JSON.
-fn scalar(text: &str) -> String {
-    const WORDS: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
-    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/');
-    let word = WORDS.contains(&text.to_ascii_lowercase().as_str());
-    match begins && text.chars().all(plain) && !word {
-        true => text.to_owned(),
-        false => Value::from(text).to_string(),
-    }
 }

@@ -10,6 +10,8 @@ use serde_json::Value;
 
 use crate::schema::Message;
 
+pub use strategic::{LISTS_OF_LISTS, shown};
+
 /// The most operations of one JSON patch.
 const OPERATIONS_MAX: usize = 10_000;
 /// The most bytes that the copies of one JSON patch may add: each could double the object.

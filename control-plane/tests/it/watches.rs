@@ -93,8 +93,9 @@ fn a_selecting_watch_tells_who_enters_and_who_leaves() {
 #[test]
 fn a_watch_ends_when_it_said_it_would() {
     let cluster = Cluster::start();
-    let path = format!("{MAPS}?watch=1&timeoutSeconds=1&allowWatchBookmarks=true");
+    let path = format!("{MAPS}?watch=1&timeoutSeconds=3&allowWatchBookmarks=true");
     let mut watch = cluster.call("GET", &path).stream();
+    // Two seconds before its end.
     assert_eq!(watch.next().unwrap()["type"], "BOOKMARK");
     assert!(watch.next().is_none());
 }

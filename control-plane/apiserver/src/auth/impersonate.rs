@@ -57,9 +57,10 @@ pub fn requested(headers: &HeaderMap, requester: &User) -> Result<Option<Imperso
         if groups.is_empty() && extra.is_empty() && uid.is_empty() {
             return Ok(None);
         }
-        return Err(Status::bad_request(
-            "requested groups, a uid or extra fields without impersonating a user",
-        ));
+        return Err(Status::bad_request(format!(
+            "requested {} without impersonating a user name",
+            as_go(&uid, &groups, &extra)
+        )));
     }
     let needed = needed(requester, &name, &uid, &groups, &extra);
     let mut user = User {
@@ -81,6 +82,27 @@ pub fn requested(headers: &HeaderMap, requester: &User) -> Result<Option<Imperso
         user: user.authenticated(),
         needed,
     }))
+}
+
+/// Nobody in particular, as Go prints them.
+fn as_go(uid: &str, groups: &[String], extra: &BTreeMap<String, Vec<String>>) -> String {
+    let list = |texts: &[String]| match texts {
+        [] => "[]string(nil)".to_owned(),
+        texts => {
+            let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
+            format!("[]string{{{}}}", quoted.join(", "))
+        }
+    };
+    let entries: Vec<String> = extra
+        .iter()
+        .map(|(key, values)| format!("{key:?}:{}", list(values)))
+        .collect();
+    let extra = match entries.as_slice() {
+        [] => "map[string][]string(nil)".to_owned(),
+        entries => format!("map[string][]string{{{}}}", entries.join(", ")),
+    };
+    let groups = list(groups);
+    format!("&user.DefaultInfo{{Name:\"\", UID:{uid:?}, Groups:{groups}, Extra:{extra}}}")
 }
 
 fn needed(

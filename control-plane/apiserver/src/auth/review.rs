@@ -24,7 +24,8 @@ pub fn access_asked(
     let of_self = kind == "SelfSubjectAccessReview";
     let causes = access_causes(kind, review, of_self);
     if !causes.is_empty() {
-        return Err(Status::invalid(GROUP, kind, "", causes));
+        // Kubernetes does not say of which kind.
+        return Err(Status::invalid(GROUP, "", "", causes));
     }
     if kind == "LocalSubjectAccessReview" && object::namespace(review) != namespace {
         let why = format!("spec.resourceAttributes.namespace must match namespace: {namespace}");
@@ -78,11 +79,15 @@ fn access_causes(kind: &str, review: &Value, of_self: bool) -> Vec<Cause> {
         given(review, "resourceAttributes"),
         given(review, "nonResourceAttributes"),
     );
-    let spec = |field: &str| review["spec"].get(field).cloned().unwrap_or_default();
+    // As Go shows it: with its own names of the fields.
+    let shown = || {
+        let field = |key: &str| Value::from(text(review, "nonResourceAttributes", key));
+        format!("{{\"Path\":{},\"Verb\":{}}}", field("path"), field("verb"))
+    };
     if resource && path {
-        causes.push(Cause::invalid(
+        causes.push(Cause::invalid_shown(
             "spec.nonResourceAttributes",
-            &spec("nonResourceAttributes"),
+            &shown(),
             "cannot be specified in combination with resourceAttributes",
         ));
     }
@@ -109,9 +114,9 @@ fn access_causes(kind: &str, review: &Value, of_self: bool) -> Vec<Cause> {
             ));
         }
         if path {
-            causes.push(Cause::invalid(
+            causes.push(Cause::invalid_shown(
                 "spec.nonResourceAttributes",
-                &spec("nonResourceAttributes"),
+                &shown(),
                 "disallowed on this kind of request",
             ));
         }
@@ -155,6 +160,8 @@ pub fn rules_answer(mut review: Value, rules: &[Rule], error: Option<String>) ->
         |rule| !rule.non_resource_urls.is_empty(),
         &["apiGroups", "resources", "resourceNames"],
     );
+    // What was asked is not told again.
+    review["spec"] = json!({});
     review["status"] = json!({
         "incomplete": false,
         "nonResourceRules": paths,

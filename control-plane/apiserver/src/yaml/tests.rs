@@ -18,6 +18,36 @@ fn what_is_written_reads_the_same_again() {
 }
 
 #[test]
+fn texts_are_written_in_the_style_of_gos_writer() {
+    for (text, written) in [
+        ("plain text, with \"quotes\"", "plain text, with \"quotes\""),
+        ("", "\"\""),
+        ("on", "\"on\""),
+        ("oN", "oN"),
+        ("12", "\"12\""),
+        ("1.2.3", "1.2.3"),
+        ("2001-01-01T00:00:00Z", "\"2001-01-01T00:00:00Z\""),
+        ("x: y", "'x: y'"),
+        ("it's: y", "'it''s: y'"),
+        ("- a", "'- a'"),
+        ("-a", "-a"),
+        ("a #b", "'a #b'"),
+        ("*", "'*'"),
+        ("a\tb", "\"a\\tb\""),
+        ("two\nlines", "|-\n  two\n  lines"),
+        ("two\nlines\n", "|\n  two\n  lines"),
+        ("end \nline", "\"end \\nline\""),
+    ] {
+        let value = json!({ "key": text });
+        assert_eq!(write(&value), format!("key: {written}\n"));
+    }
+    let long = format!("{}: {} end", "a".repeat(40), "b".repeat(40));
+    let broken = format!("'{}: {}\n  end'\n", "a".repeat(40), "b".repeat(40));
+    assert_eq!(write(&json!({ "key": long })), format!("key: {broken}"));
+    assert_eq!(write(&json!([long])), format!("- {broken}"));
+}
+
+#[test]
 fn aliases_that_multiply_are_refused() {
     let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for at in 1..12 {

@@ -17,6 +17,8 @@ use serde_json::{Map, Value};
 use super::{DEPTH_MAX, Error};
 use crate::schema::{Field, Message, Type};
 
+/// What no patch merges.
+pub const LISTS_OF_LISTS: &str = "lists of lists are not supported";
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
@@ -76,9 +78,9 @@ pub(super) fn merge_map(
         Some(Value::String(word)) if word == "replace" => return Ok(patch),
         Some(Value::String(word)) if word == "delete" => return Ok(Object::new()),
         Some(other) => {
-            let shown = show(&other);
+            let word = shown(&other);
             patch.insert(DIRECTIVE.into(), other);
-            return Err(unknown_directive(&shown, patch));
+            return Err(unknown_directive(&word, patch));
         }
     }
     retain_keys(&mut original, &mut patch)?;
@@ -409,7 +411,7 @@ fn holds_maps(original: &[Value], patch: &[Value]) -> Result<bool, Error> {
         return Err(unfit("no elements in any of the given slices"));
     };
     if first.is_array() {
-        return Err(unfit("lists of lists are not supported"));
+        return Err(unfit(LISTS_OF_LISTS));
     }
     if all.any(|one| std::mem::discriminant(one) != std::mem::discriminant(first)) {
         let lists = format!("[{} {}]", show_list(original), show_list(patch));
@@ -437,7 +439,7 @@ fn member<'a>(item: &'a Value, key: &str) -> Result<&'a Value, Error> {
         Value::Object(map) => key_of(map, key),
         other => Err(unfit(format!(
             "expected a map, but received {}",
-            show(other)
+            shown(other)
         ))),
     }
 }
@@ -500,7 +502,7 @@ fn unfit(text: impl Into<String>) -> Error {
 }
 
 /// A value as Go prints it in messages.
-fn show(value: &Value) -> String {
+pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
         Value::String(text) => text.clone(),
@@ -511,12 +513,12 @@ fn show(value: &Value) -> String {
 }
 
 fn show_list(list: &[Value]) -> String {
-    format!("[{}]", list.iter().map(show).collect::<Vec<_>>().join(" "))
+    format!("[{}]", list.iter().map(shown).collect::<Vec<_>>().join(" "))
 }
 
 fn show_map(map: &Object) -> String {
     let entries = map
         .iter()
-        .map(|(key, value)| format!("{key}:{}", show(value)));
+        .map(|(key, value)| format!("{key}:{}", shown(value)));
     format!("map[{}]", entries.collect::<Vec<_>>().join(" "))
 }
