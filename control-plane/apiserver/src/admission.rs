@@ -1,5 +1,5 @@
 //! What the cluster has to say about an object before it is stored: namespaces, priorities,
-//! tolerations. Accounts are the gate's.
+//! tolerations, and that no node begins with pods. Accounts are the gate's.
 
 use machinery::object;
 use machinery::status::Status;
@@ -25,9 +25,13 @@ pub(crate) async fn create(
     if resource.kind.namespaced() {
         open_namespace(api, resource, namespace, object::name(object)).await?;
     }
-    if (resource.kind.group, resource.kind.kind) == ("", "Pod") {
-        priority(api, object)?;
-        tolerations(object);
+    match (resource.kind.group, resource.kind.kind) {
+        ("", "Pod") => {
+            priority(api, object)?;
+            tolerations(object);
+        }
+        ("", "Node") => not_ready(object),
+        _ => {}
     }
     Ok(())
 }
@@ -145,6 +149,18 @@ fn tolerations(pod: &mut Value) {
         }
     }
     object::set(pod, &["spec", "tolerations"], all.into());
+}
+
+/// A new node gets no pods before somebody has looked whether it is ready, and has taken this taint
+/// away.
+fn not_ready(node: &mut Value) {
+    const KEY: &str = "node.kubernetes.io/not-ready";
+    let mut taints = object::items(node, &["spec", "taints"]).to_vec();
+    let is_there = |one: &Value| one["key"] == KEY && one["effect"] == "NoSchedule";
+    if !taints.iter().any(is_there) {
+        taints.push(json!({"key": KEY, "effect": "NoSchedule"}));
+        object::set(node, &["spec", "taints"], taints.into());
+    }
 }
 
 /// Lets the gate change or refuse an object.

@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::catalogue::{self, Resource};
 use crate::clock;
-use crate::entry;
+use crate::{entry, validate};
 
 /// The ports that nodes lend to services.
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
+/// Where a service names the port that tells whether a node has pods of it.
+const HEALTH_PORT: &str = "healthCheckNodePort";
 /// How often a random address is tried before the range counts as full.
 const TRIES_MAX: usize = 256;
 
@@ -72,6 +74,19 @@ impl Range {
     }
 }
 
+/// Looks whether a new service asks for something that can be given.
+pub(crate) fn prepare(service: &mut Value) -> Result<(), Status> {
+    one_address(None, service);
+    let causes = validate::addresses(service);
+    match causes.is_empty() {
+        true => Ok(()),
+        false => {
+            let name = object::name(service);
+            Err(Status::invalid("", "Service", name, causes.into()))
+        }
+    }
+}
+
 /// Gives a new service what it needs.
 pub(crate) async fn create(api: &Api, service: &mut Value, dry: bool) -> Result<Allocated, Status> {
     let kind = object::text(service, &["spec", "type"]).to_owned();
@@ -93,13 +108,14 @@ pub(crate) async fn update(
     new: &mut Value,
     dry: bool,
 ) -> Result<(), Status> {
-    let external = |object: &Value| object::text(object, &["spec", "type"]) == "ExternalName";
-    if external(new) {
+    shed(old, new);
+    if object::text(new, &["spec", "type"]) == "ExternalName" {
         for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
             object::remove(new, &["spec", key]);
         }
         return Ok(());
     }
+    one_address(Some(old), new);
     for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
         if object::at(new, &["spec", key]).is_none()
             && let Some(value) = object::at(old, &["spec", key])
@@ -108,12 +124,13 @@ pub(crate) async fn update(
         }
     }
     families(new);
-    if wants_node_ports(new) {
-        keep_node_ports(old, new);
+    match wants_node_ports(new) {
+        true => keep_node_ports(old, new),
+        false => drop_node_ports(old, new),
+    }
+    if wants_node_ports(new) || wants_health_port(new) {
         api.fresh().await?;
         ports(api, Some(old), new)?;
-    } else {
-        drop_node_ports(old, new);
     }
     if object::text(new, &["spec", "clusterIP"]).is_empty() {
         api.fresh().await?;
@@ -127,6 +144,41 @@ pub(crate) async fn deleted(api: &Api, resource: &Resource, service: &Value) {
     let address = object::text(service, &["spec", "clusterIP"]);
     if concerns(resource) && !["", "None"].contains(&address) {
         release(api, address).await;
+    }
+}
+
+/// Takes away what a service of another type had, unless it was changed to something else.
+fn shed(old: &Value, new: &mut Value) {
+    let balanced = |service: &Value| object::text(service, &["spec", "type"]) == "LoadBalancer";
+    let ends = |has: &dyn Fn(&Value) -> bool| has(old) && !has(new);
+    let (unbalanced, unasked) = (ends(&balanced), ends(&validate::checks_health));
+    let closed = ends(&validate::reached_from_outside);
+    for (ended, key) in [
+        (unasked, HEALTH_PORT),
+        (unbalanced, "allocateLoadBalancerNodePorts"),
+        (unbalanced, "loadBalancerClass"),
+        (closed, "externalTrafficPolicy"),
+    ] {
+        let path = ["spec", key];
+        if ended && object::at(old, &path) == object::at(new, &path) {
+            object::remove(new, &path);
+        }
+    }
+}
+
+/// One address may be given by itself as well as in the list.
+fn one_address(old: Option<&Value>, service: &mut Value) {
+    let (one, list) = (["spec", "clusterIP"], ["spec", "clusterIPs"]);
+    let had = old.and_then(|old| object::at(old, &one));
+    let address = object::at(service, &one).filter(|address| Some(*address) != had);
+    let address = address
+        .and_then(Value::as_str)
+        .filter(|address| !address.is_empty());
+    let listed = old.map_or(&[][..], |old| object::items(old, &list));
+    if let Some(address) = address.map(str::to_owned)
+        && object::items(service, &list) == listed
+    {
+        object::set(service, &list, json!([address]));
     }
 }
 
@@ -170,9 +222,8 @@ async fn address(api: &Api, service: &mut Value, dry: bool) -> Result<Option<Str
     };
     if !wanted.is_empty() {
         let Some(address) = wanted.parse().ok().filter(|one| range.contains(*one)) else {
-            let cidr = &api.0.config.service_cidr;
             return refuse(format!(
-                "failed to allocate IP {wanted}: the provided network does not contain it, valid range {cidr}"
+                "failed to allocate IP {wanted}: the provided network does not match the current range"
             ));
         };
         let taken = match dry {
@@ -283,9 +334,15 @@ fn wants_node_ports(service: &Value) -> bool {
     }
 }
 
-/// Gives each port of a service its port on the nodes.
+fn wants_health_port(service: &Value) -> bool {
+    let has = object::integer(service, &["spec", HEALTH_PORT]);
+    validate::checks_health(service) && has.unwrap_or(0) == 0
+}
+
+/// Gives each port of a service its port on the nodes, and one to ask for its health.
 fn ports(api: &Api, old: Option<&Value>, service: &mut Value) -> Result<(), Status> {
-    if !wants_node_ports(service) {
+    let (on_nodes, health) = (wants_node_ports(service), wants_health_port(service));
+    if !on_nodes && !health {
         return Ok(());
     }
     let Some(services) = catalogue::resource("", "v1", "services") else {
@@ -300,13 +357,13 @@ fn ports(api: &Api, old: Option<&Value>, service: &mut Value) -> Result<(), Stat
         let same = (object::namespace(&other), object::name(&other)) == (&own.0, &own.1);
         if !same || old.is_none() {
             used.extend(node_ports(&other));
+            used.extend(object::integer(&other, &["spec", HEALTH_PORT]));
         }
     }
     let name = own.1;
-    let Some(Value::Array(list)) = service.pointer_mut("/spec/ports") else {
-        return Ok(());
-    };
-    for (at, port) in list.iter_mut().enumerate() {
+    let list = service.pointer_mut("/spec/ports").filter(|_| on_nodes);
+    let list = list.and_then(Value::as_array_mut).into_iter().flatten();
+    for (at, port) in list.enumerate() {
         let asked = port["nodePort"].as_i64().unwrap_or(0);
         let refuse = |why: &str| {
             let field = format!("spec.ports[{at}].nodePort");
@@ -324,6 +381,9 @@ fn ports(api: &Api, old: Option<&Value>, service: &mut Value) -> Result<(), Stat
         };
         used.insert(chosen);
         port["nodePort"] = chosen.into();
+    }
+    if health {
+        object::set(service, &["spec", HEALTH_PORT], free_port(&used)?.into());
     }
     Ok(())
 }
@@ -345,6 +405,12 @@ fn node_ports(service: &Value) -> impl Iterator<Item = i64> {
 
 /// A port that was there before keeps its port on the nodes.
 fn keep_node_ports(old: &Value, new: &mut Value) {
+    if wants_health_port(new)
+        && validate::checks_health(old)
+        && let Some(has) = object::at(old, &["spec", HEALTH_PORT])
+    {
+        object::set(new, &["spec", HEALTH_PORT], has.clone());
+    }
     let before = object::items(old, &["spec", "ports"]);
     let Some(Value::Array(list)) = new.pointer_mut("/spec/ports") else {
         return;

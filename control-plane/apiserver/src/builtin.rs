@@ -78,7 +78,9 @@ async fn kubernetes(api: &Api) -> Result<(), Status> {
         },
     });
     ensure(api, "", "Service", "default", service).await?;
-    let Some(address) = api.0.config.advertised else {
+    // A loopback address leads each reader to itself: no slice may hold one.
+    let known = api.0.config.advertised;
+    let Some(address) = known.filter(|address| !address.ip().is_loopback()) else {
         return Ok(());
     };
     let slice = json!({

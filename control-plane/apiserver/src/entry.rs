@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use machinery::status::Status;
-use machinery::{object, protobuf};
+use machinery::{defaults, object, protobuf};
 use serde_json::Value;
 
 use crate::catalogue::Storage;
@@ -45,11 +45,12 @@ impl Entry {
             true => protobuf::decode_as(value, storage.kind.message()).map_err(|e| e.to_string()),
             false => serde_json::from_slice(value).map_err(|error| error.to_string()),
         };
-        let object: Value = object.map_err(|why| {
+        let mut object: Value = object.map_err(|why| {
             Status::internal(&format!(
                 "the store's {key:?} of revision {revision}: {why}"
             ))
         })?;
+        defaults::name_kinds(storage.kind.group, storage.kind.kind, &mut object);
         Ok(Entry::new(key.into(), revision, object))
     }
 

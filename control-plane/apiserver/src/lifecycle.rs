@@ -11,6 +11,9 @@ use crate::auth::User;
 use crate::catalogue::Resource;
 use crate::clock;
 
+/// Where a daemon set says how often its template has changed.
+const TEMPLATE_NUMBER: &str = "deprecated.daemonset.template.generation";
+
 /// Brings the namespace of an object in line with the request's.
 pub(crate) fn match_namespace(
     resource: &Resource,
@@ -78,6 +81,8 @@ pub(crate) fn created(resource: &Resource, object: &mut Value) {
             object["status"] = json!({"phase": "Pending"});
         }
         ("batch", "Job") => new_job(object),
+        ("apps", "DaemonSet") => number_template(object, 1),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => new_definition(object),
         _ => {}
     }
     conform(resource, object);
@@ -146,6 +151,12 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
     if resource.kind.kind == "CertificateSigningRequest" {
         // What is asked for was looked at by whoever approves it.
         keep(old, new, "spec");
+    }
+    if resource.kind.kind == "DaemonSet" {
+        let template = |object| object::at(object, &["spec", "template"]);
+        let had = object::annotation(old, TEMPLATE_NUMBER);
+        let had: i64 = had.and_then(|had| had.parse().ok()).unwrap_or(0);
+        number_template(new, had + i64::from(template(old) != template(new)));
     }
     // A deployment's replica sets inherit its annotations: its loop has to see those too.
     let annotated = resource.kind.kind == "Deployment" && annotations(old) != annotations(new);
@@ -289,27 +300,51 @@ fn new_namespace(namespace: &mut Value) {
 
 /// A job that is not told otherwise selects its pods by its own uid.
 fn new_job(job: &mut Value) {
-    if object::at(job, &["spec", "manualSelector"]) == Some(&Value::Bool(true)) {
-        return;
+    if object::at(job, &["spec", "manualSelector"]) != Some(&Value::Bool(true)) {
+        select_by_uid(job);
     }
+    let labels = job.pointer("/spec/template/metadata/labels").cloned();
+    if let Some(labels) = labels.filter(|_| object::labels(job).is_none_or(Map::is_empty)) {
+        metadata_mut(job).insert("labels".into(), labels);
+    }
+}
+
+/// What was given stays: whether it fits is looked at later.
+fn select_by_uid(job: &mut Value) {
     let (name, uid) = (object::name(job).to_owned(), object::uid(job).to_owned());
-    let labels = [
-        ("batch.kubernetes.io/job-name", &name),
-        ("batch.kubernetes.io/controller-uid", &uid),
-        ("job-name", &name),
-        ("controller-uid", &uid),
-    ];
-    for (label, value) in labels {
-        let path = ["spec", "template", "metadata", "labels", label];
-        object::set(job, &path, value.as_str().into());
+    let labels = ["spec", "template", "metadata", "labels"];
+    let selector = ["spec", "selector", "matchLabels"];
+    for (path, label, value) in [
+        (&labels[..], "batch.kubernetes.io/job-name", &name),
+        (&labels[..], "batch.kubernetes.io/controller-uid", &uid),
+        (&labels[..], "job-name", &name),
+        (&labels[..], "controller-uid", &uid),
+        (&selector[..], "batch.kubernetes.io/controller-uid", &uid),
+    ] {
+        let path = [path, &[label]].concat();
+        if object::at(job, &path).is_none() {
+            object::set(job, &path, value.as_str().into());
+        }
     }
-    let path = [
-        "spec",
-        "selector",
-        "matchLabels",
-        "batch.kubernetes.io/controller-uid",
-    ];
-    object::set(job, &path, uid.into());
+}
+
+/// Says of which version the template is, for whoever asks in the words of an older API.
+fn number_template(set: &mut Value, number: i64) {
+    let path = ["metadata", "annotations", TEMPLATE_NUMBER];
+    object::set(set, &path, number.to_string().into());
+}
+
+/// Objects of a new kind will be stored in one of its versions.
+fn new_definition(definition: &mut Value) {
+    let versions = object::items(definition, &["spec", "versions"]).iter();
+    let stored = versions
+        .filter(|version| version["storage"] == true)
+        .take(1);
+    let stored: Vec<Value> = stored.map(|version| version["name"].clone()).collect();
+    definition["status"] = match stored.is_empty() {
+        true => json!({}),
+        false => json!({"storedVersions": stored}),
+    };
 }
 
 /// How well a pod is served when its node runs short.

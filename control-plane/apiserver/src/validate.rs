@@ -1,22 +1,43 @@
 //! The rules objects must keep. What the schema says of types was checked when the body was read;
 //! here is what it cannot say.
 
+mod address;
+mod autoscaler;
 mod causes;
 mod config;
+mod definition;
+mod endpoints;
+mod event;
+mod ingress;
+mod job;
 mod meta;
 mod network;
+mod node;
 mod place;
 mod pod;
 mod policy;
+mod priority;
+mod quantity;
+mod quota;
+mod rbac;
+mod rolling;
+mod schedule;
+mod selector;
 mod shown;
+mod status;
+mod storage;
 mod workload;
+
+use std::borrow::Cow;
 
 use machinery::status::Cause;
 use serde_json::Value;
 
 use crate::catalogue::Resource;
+use crate::convert;
 
 pub(crate) use causes::Causes;
+pub(crate) use network::{addresses, checks_health, reached_from_outside};
 
 /// What the cluster leaves open to its owner.
 #[derive(Debug, Clone, Copy, Default)]
@@ -36,16 +57,16 @@ impl Policy {
 /// Checks a new object.
 pub(crate) fn create(resource: &Resource, object: &Value, policy: Policy) -> Causes {
     let mut causes = meta::check(resource, object);
-    causes.extend(body(resource, object));
-    if is_pod(resource) {
-        causes.extend(pod::created(object));
+    let stored = stored(resource, object);
+    causes.extend(body(resource, &stored));
+    match (resource.kind.group, resource.kind.kind) {
+        ("", "Pod") => causes.extend(pod::created(object)),
+        // The newer form of events has rules that the older never had.
+        ("events.k8s.io", "Event") => causes.extend(event::new(&stored)),
+        _ => {}
     }
     policy.apply(&mut causes);
     causes
-}
-
-fn is_pod(resource: &Resource) -> bool {
-    (resource.kind.group, resource.kind.kind) == ("", "Pod")
 }
 
 /// What to warn of when an object is made, though it keeps the rules.
@@ -76,7 +97,12 @@ pub(crate) fn update(
     policy: Policy,
 ) -> Causes {
     let mut causes = meta::check_update(resource, subresource, old, new);
+    let (old, new) = (&*stored(resource, old), &*stored(resource, new));
     match subresource {
+        "" if tells_changes_first(resource) => {
+            causes.extend(changes(resource, old, new));
+            causes.extend(body(resource, new));
+        }
         "" => {
             causes.extend(body(resource, new));
             causes.extend(changes(resource, old, new));
@@ -89,46 +115,91 @@ pub(crate) fn update(
             causes.extend(body(resource, new));
             causes.extend(pod::resized(old, new));
         }
-        _ => {}
+        _ => causes.extend(status(resource, old, new)),
     }
     policy.apply(&mut causes);
     causes
 }
 
+/// Whether what must not change is told before what must not be.
+fn tells_changes_first(resource: &Resource) -> bool {
+    ["Service", "Secret", "ConfigMap", "DaemonSet"].contains(&resource.kind.kind)
+}
+
+/// An object in the form of the store: the rules are about that one.
+fn stored<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
+    match convert::is_same(resource) {
+        true => Cow::Borrowed(object),
+        false => Cow::Owned(convert::to_stored(resource, object.clone())),
+    }
+}
+
+/// What a new status, or the end of a namespace, may say.
+fn status(resource: &Resource, old: &Value, new: &Value) -> Causes {
+    let (group, kind) = (resource.kind.group, resource.kind.kind);
+    match (group, kind) {
+        ("", "Namespace") => node::namespace_status(old, new),
+        ("", "Node") => node::status(new)
+            .into_iter()
+            .chain(node::node_update(old, new))
+            .collect(),
+        ("", "ResourceQuota") => quota::quota_status(new),
+        _ => status::check(group, kind, old, new),
+    }
+}
+
 fn body(resource: &Resource, object: &Value) -> Causes {
-    match (resource.kind.group, resource.kind.kind) {
+    let kind = resource.kind.kind;
+    match (resource.kind.group, kind) {
         ("", "Pod") => pod::pod(object),
         ("", "PodTemplate") => pod::template(object, "template"),
-        ("apps", _) | ("batch", _) | ("", "ReplicationController") => {
-            workload::check(resource.kind.kind, object)
-        }
+        ("apps", _) | ("", "ReplicationController") => workload::check(kind, object),
+        ("batch", _) => job::check(kind, object),
         ("", "Service") => network::service(object),
+        ("", "Endpoints") => endpoints::endpoints(object),
+        ("discovery.k8s.io", "EndpointSlice") => endpoints::slice(object),
+        ("networking.k8s.io", "Ingress") => ingress::check(object),
         ("", "Secret") => config::secret(object),
         ("", "ConfigMap") => config::config_map(object),
-        ("", "Event") => config::event(object),
+        ("", "Event") => event::check(object, false),
+        ("events.k8s.io", "Event") => event::check(object, true),
         ("coordination.k8s.io", "Lease") => config::lease(object),
-        ("", "Node") => config::node(object),
+        ("", "Node") => node::node(object),
         ("policy", "PodDisruptionBudget") => policy::budget(object),
-        ("rbac.authorization.k8s.io", _) => config::role(resource.kind.kind, object),
+        ("", "Namespace") => node::namespace(object),
+        ("", "ResourceQuota") => quota::quota(object),
+        ("", "LimitRange") => quota::limit_range(object),
+        ("", "PersistentVolume") => storage::volume(object),
+        ("", "PersistentVolumeClaim") => storage::claim(object),
+        ("storage.k8s.io", "StorageClass") => storage::class(object),
+        ("scheduling.k8s.io", "PriorityClass") => priority::check(object),
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaler::check(object),
+        ("rbac.authorization.k8s.io", _) => rbac::check(kind, object),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition::check(object),
         _ => Causes::default(),
     }
 }
 
 /// What an update may not change.
 fn changes(resource: &Resource, old: &Value, new: &Value) -> Causes {
-    match (resource.kind.group, resource.kind.kind) {
+    let kind = resource.kind.kind;
+    match (resource.kind.group, kind) {
         ("", "Pod") => pod::update(old, new),
-        ("apps" | "batch", _) => workload::update(resource.kind.kind, old, new),
+        ("apps", _) => workload::update(kind, old, new),
+        ("batch", _) => job::update(kind, old, new),
         ("", "Service") => network::service_update(old, new),
-        ("", "Secret" | "ConfigMap") => config::immutable(resource.kind.kind, old, new),
+        ("", "Secret" | "ConfigMap") => config::immutable(kind, old, new),
+        ("", "Node") => node::node_update(old, new),
+        ("", "ResourceQuota") => quota::quota_update(old, new),
+        ("", "PersistentVolume") => storage::volume_update(old, new),
+        ("", "PersistentVolumeClaim") => storage::claim_update(old, new),
+        ("events.k8s.io", "Event") => event::update(old, new),
+        ("discovery.k8s.io", "EndpointSlice") => endpoints::slice_update(old, new),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
-            unchanged(old, new, &["roleRef"])
+            rbac::update(old, new)
         }
-        ("scheduling.k8s.io", "PriorityClass") => unchanged(old, new, &["value"]),
-        ("storage.k8s.io", "StorageClass") => ["parameters", "provisioner", "reclaimPolicy"]
-            .iter()
-            .flat_map(|key| unchanged(old, new, &[key]))
-            .collect(),
+        ("scheduling.k8s.io", "PriorityClass") => priority::update(old, new),
+        ("storage.k8s.io", "StorageClass") => storage::class_update(old, new),
         _ => Causes::default(),
     }
 }
@@ -158,20 +229,4 @@ fn named(field: &str, name: &str, wrong: Vec<String>) -> Causes {
         .iter()
         .map(|why| Cause::invalid(field, &name.into(), why))
         .collect()
-}
-
-/// One of a few words, or nothing.
-fn one_of(object: &Value, path: &[&str], field: &str, known: &[&str], causes: &mut Causes) {
-    let text = machinery::object::text(object, path);
-    if !text.is_empty() && !known.contains(&text) {
-        causes.push(Cause::not_supported(field, &text.into(), known));
-    }
-}
-
-/// A number that is not below zero, if it is given.
-fn not_negative(object: &Value, path: &[&str], field: &str, causes: &mut Causes) {
-    if let Some(number) = machinery::object::integer(object, path).filter(|number| *number < 0) {
-        let why = "must be greater than or equal to 0";
-        causes.push(Cause::invalid(field, &number.into(), why));
-    }
 }

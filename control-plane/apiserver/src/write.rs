@@ -129,6 +129,9 @@ impl Writer<'_> {
         admission::create(self.api, resource, self.namespace, object).await?;
         let admission = self.admission("CREATE", "", None);
         admission::ask_gate(self.api, admission, object).await?;
+        if allocate::concerns(resource) {
+            allocate::prepare(object)?;
+        }
         refuse(
             resource,
             object,
@@ -342,7 +345,8 @@ pub(crate) fn precondition_failed(key: &str, what: &str, asked: &str, has: &str)
 /// Fills in what is left out. The rules are those of the version that is stored.
 pub(crate) fn fill_in(resource: &Resource, object: &mut Value) {
     if convert::is_same(resource) {
-        return defaults::apply(resource.kind.group, resource.kind.kind, object);
+        defaults::apply(resource.kind.group, resource.kind.kind, object);
+        return defaults::name_kinds(resource.kind.group, resource.kind.kind, object);
     }
     let mut stored = convert::to_stored(resource, std::mem::take(object));
     defaults::apply(resource.kind.group, resource.kind.kind, &mut stored);
@@ -372,8 +376,12 @@ pub(crate) fn refuse(
     if causes.is_empty() {
         return Ok(());
     }
-    let (group, kind) = (resource.kind.group, resource.kind.kind);
-    Err(Status::invalid(group, kind, object::name(object), causes))
+    // What is wrong is told of the form that is stored.
+    let kind = resource
+        .storage
+        .map_or(resource.kind, |storage| storage.kind);
+    let name = object::name(object);
+    Err(Status::invalid(kind.group, kind.kind, name, causes))
 }
 
 fn already_exists(resource: &Resource, name: &str) -> Status {

@@ -50,6 +50,17 @@ pub fn apply(group: &str, kind: &str, object: &mut Value) {
     }
 }
 
+/// Says of objects within an object what they are: whoever wrote them need not, and protobuf
+/// cannot.
+pub fn name_kinds(group: &str, kind: &str, object: &mut Value) {
+    if (group, kind) == ("apps", "StatefulSet") {
+        each(object, &["spec", "volumeClaimTemplates"], |claim| {
+            default(claim, "apiVersion", "v1");
+            default(claim, "kind", "PersistentVolumeClaim");
+        });
+    }
+}
+
 /// Sets a field that is missing or an empty text.
 fn default(object: &mut Value, key: &str, value: impl Into<Value>) {
     let place = map_mut(object).entry(key).or_insert(Value::Null);

@@ -364,19 +364,15 @@ impl Status {
 impl Cause {
     /// A value that is not allowed. Texts are shown in quotes, other values as JSON.
     pub fn invalid(field: &str, value: &Value, why: &str) -> Cause {
-        Cause {
-            reason: "FieldValueInvalid",
-            message: format!("Invalid value: {value}: {why}"),
-            field: field.into(),
-        }
+        Cause::invalid_shown(field, &value.to_string(), why)
     }
 
     /// A value that is not allowed, shown by a text of its own: Go shows a struct with its fields
-    /// in the order of their declaration.
+    /// in the order of their declaration. `why` may be empty.
     pub fn invalid_shown(field: &str, shown: &str, why: &str) -> Cause {
         Cause {
             reason: "FieldValueInvalid",
-            message: format!("Invalid value: {shown}: {why}"),
+            message: join(&format!("Invalid value: {shown}"), why),
             field: field.into(),
         }
     }
@@ -401,20 +397,30 @@ impl Cause {
 
     /// A value that occurs twice.
     pub fn duplicate(field: &str, value: &Value) -> Cause {
+        Cause::duplicate_shown(field, &value.to_string(), "")
+    }
+
+    /// The same, shown by a text of its own; `why` may be empty.
+    pub fn duplicate_shown(field: &str, shown: &str, why: &str) -> Cause {
         Cause {
             reason: "FieldValueDuplicate",
-            message: format!("Duplicate value: {value}"),
+            message: join(&format!("Duplicate value: {shown}"), why),
             field: field.into(),
         }
     }
 
     /// A value that is none of the few there are.
     pub fn not_supported(field: &str, value: &Value, supported: &[&str]) -> Cause {
+        Cause::not_supported_shown(field, &value.to_string(), supported)
+    }
+
+    /// The same, shown by a text of its own.
+    pub fn not_supported_shown(field: &str, shown: &str, supported: &[&str]) -> Cause {
         let quoted: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
         Cause {
             reason: "FieldValueNotSupported",
             message: format!(
-                "Unsupported value: {value}: supported values: {}",
+                "Unsupported value: {shown}: supported values: {}",
                 quoted.join(", ")
             ),
             field: field.into(),

@@ -31,6 +31,9 @@ impl Parts {
             parts.run(&["get", "nodes", "-o", "name"]).lines().count() == count
         });
         parts.wait("nodes", &["--all", "--for=condition=Ready"]);
+        // As the loops would, where they run.
+        let taint = "node.kubernetes.io/not-ready:NoSchedule-";
+        parts.run(&["taint", "nodes", "--all", taint]);
         parts
     }
 

@@ -15,8 +15,9 @@ pub(super) fn layout(plural: &str) -> Option<Layout> {
         "deployments" => Layout {
             columns: &[
                 "Ready",
-                "Up-to-date#",
-                "Available#",
+                // Numbers, which Go calls texts here.
+                "Up-to-date",
+                "Available",
                 "Age",
                 "Containers*",
                 "Images*",

@@ -5,48 +5,59 @@ use machinery::status::Cause;
 
 /// The most causes of one answer.
 const CAUSES_MAX: usize = 256;
+/// No more are told after this many bytes: a cause may show all that was sent.
+const CAUSES_BYTES_MAX: usize = 4 << 20;
 
 /// What is wrong, in the order of the fields.
 #[derive(Debug, Default)]
-pub(crate) struct Causes(Vec<Cause>);
+pub(crate) struct Causes {
+    all: Vec<Cause>,
+    bytes: usize,
+}
 
 impl Causes {
     pub(crate) fn push(&mut self, cause: Cause) {
         if !self.is_full() {
-            self.0.push(cause);
+            self.bytes += cause.message.len();
+            self.all.push(cause);
         }
     }
 
     pub(crate) fn extend(&mut self, causes: impl IntoIterator<Item = Cause>) {
-        let room = CAUSES_MAX - self.0.len();
-        self.0.extend(causes.into_iter().take(room));
+        let mut causes = causes.into_iter();
+        while !self.is_full() {
+            match causes.next() {
+                Some(cause) => self.push(cause),
+                None => break,
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 
     /// Leaves out what is forbidden for this reason alone.
     pub(crate) fn allow(&mut self, why: &str) {
         let text = Cause::forbidden("", why).message;
-        self.0.retain(|cause| cause.message != text);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.retain(|cause| cause.message != text);
     }
 
     /// Whether nothing more will be told, so that looking for more is vain.
     pub(crate) fn is_full(&self) -> bool {
-        self.0.len() == CAUSES_MAX
+        self.all.len() == CAUSES_MAX || self.bytes > CAUSES_BYTES_MAX
     }
 }
 
 impl From<Cause> for Causes {
     fn from(cause: Cause) -> Causes {
-        Causes(vec![cause])
+        Causes::from_iter([cause])
     }
 }
 
 impl From<Causes> for Vec<Cause> {
     fn from(causes: Causes) -> Vec<Cause> {
-        causes.0
+        causes.all
     }
 }
 
@@ -63,6 +74,6 @@ impl IntoIterator for Causes {
     type IntoIter = std::vec::IntoIter<Cause>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        self.all.into_iter()
     }
 }

@@ -1,75 +1,112 @@
-//! Config maps, secrets, events, leases, nodes and roles.
+//! Config maps, secrets and leases.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use machinery::name;
 use machinery::object;
 use machinery::status::Cause;
+use machinery::strict::kind_of;
 use serde_json::{Map, Value};
 
-use super::{Causes, meta, named, one_of};
+use super::place::Place;
+use super::{Causes, named};
 
 /// The most bytes of all values of a secret or config map.
 const DATA_BYTES_MAX: usize = 1 << 20;
 
 pub(super) fn config_map(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    let mut bytes = 0;
-    for part in ["data", "binaryData"] {
-        bytes += keys(object, part, &mut causes);
-    }
-    let twice = |key: &String| object.pointer(&format!("/data/{}", escape(key))).is_some();
     let binary = object.get("binaryData").and_then(Value::as_object);
-    for key in binary
-        .into_iter()
-        .flatten()
-        .map(|(key, _)| key)
-        .filter(|key| twice(key))
-    {
-        let why = "duplicate of key present in data";
-        causes.push(Cause::invalid("binaryData", &key.as_str().into(), why));
-    }
+    let mut bytes = keys(object, "data", &mut causes, |causes, key| {
+        if binary.is_some_and(|binary| binary.contains_key(key)) {
+            let why = "duplicate of key present in binaryData";
+            let field = format!("data[{key}]");
+            causes.push(Cause::invalid(&field, &key.into(), why));
+        }
+    });
+    bytes += keys(object, "binaryData", &mut causes, |_, _| {});
     if bytes > DATA_BYTES_MAX {
         causes.push(Cause::too_long("", DATA_BYTES_MAX));
     }
     causes
 }
 
-fn escape(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
-}
-
 pub(super) fn secret(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    if keys(object, "data", &mut causes) > DATA_BYTES_MAX {
+    if keys(object, "data", &mut causes, |_, _| {}) > DATA_BYTES_MAX {
         causes.push(Cause::too_long("data", DATA_BYTES_MAX));
     }
-    let needed: &[&str] = match object::text(object, &["type"]) {
-        "kubernetes.io/dockercfg" => &[".dockercfg"],
-        "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
-        "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
-        "kubernetes.io/tls" => &["tls.crt", "tls.key"],
+    let data = |key: &str| object::at(object, &["data", key]).and_then(Value::as_str);
+    let mut need = |key: &str, empty: bool| {
+        if data(key).is_none_or(|value| value.is_empty() && !empty) {
+            causes.push(Cause::required(&format!("data[{key}]"), ""));
+        }
+    };
+    match object::text(object, &["type"]) {
+        "kubernetes.io/dockercfg" => causes.extend(registry(object, ".dockercfg")),
+        "kubernetes.io/dockerconfigjson" => causes.extend(registry(object, ".dockerconfigjson")),
+        "kubernetes.io/ssh-auth" => need("ssh-privatekey", false),
+        "kubernetes.io/basic-auth" => {
+            let keys = ["username", "password"];
+            if keys.iter().all(|key| data(key).is_none()) {
+                keys.iter().for_each(|key| need(key, true));
+            }
+        }
+        "kubernetes.io/tls" => {
+            need("tls.crt", true);
+            need("tls.key", true);
+        }
         "kubernetes.io/service-account-token" => {
             let name = "kubernetes.io/service-account.name";
             if object::annotation(object, name).is_none_or(str::is_empty) {
-                causes.push(Cause::required(
-                    &format!("metadata.annotations[{name}]"),
-                    "",
-                ));
+                let field = format!("metadata.annotations[{name}]");
+                causes.push(Cause::required(&field, ""));
             }
-            &[]
         }
-        _ => &[],
-    };
-    let data = object.get("data").and_then(Value::as_object);
-    for key in needed {
-        if data.is_none_or(|data| !data.contains_key(*key)) {
-            causes.push(Cause::required(&format!("data[{key}]"), ""));
-        }
+        _ => {}
     }
     causes
 }
 
-/// Checks the keys below a part; the bytes of its values.
-fn keys(object: &Value, part: &str, causes: &mut Causes) -> usize {
+/// What a registry is entered with: an object of JSON.
+fn registry(object: &Value, key: &str) -> Option<Cause> {
+    let field = format!("data[{key}]");
+    let Some(data) = object::at(object, &["data", key]).and_then(Value::as_str) else {
+        return Some(Cause::required(&field, ""));
+    };
+    // What is no base64 was refused when the body was read.
+    let bytes = STANDARD.decode(data).unwrap_or_default();
+    let why = match serde_json::from_slice::<Value>(&bytes) {
+        Ok(Value::Object(_) | Value::Null) => return None,
+        Ok(other) => format!(
+            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            kind_of(&other)
+        ),
+        Err(error) if error.is_eof() => "unexpected end of JSON input".into(),
+        Err(error) => {
+            let line = bytes
+                .split(|byte| *byte == b'\n')
+                .nth(error.line().saturating_sub(1));
+            let at = line.and_then(|line| line.get(error.column().saturating_sub(1)));
+            let letter = char::from(at.copied().unwrap_or_default());
+            let place = match error.to_string().starts_with("trailing characters") {
+                true => "after top-level value",
+                false => "looking for beginning of value",
+            };
+            format!("invalid character {letter:?} {place}")
+        }
+    };
+    let shown = "<secret contents redacted>";
+    Some(Cause::invalid(&field, &shown.into(), &why))
+}
+
+/// Checks the keys below a part, each with a rule more; the bytes of its values.
+fn keys(
+    object: &Value,
+    part: &str,
+    causes: &mut Causes,
+    rule: impl Fn(&mut Causes, &str),
+) -> usize {
     let empty = Map::new();
     let map = object
         .get(part)
@@ -81,6 +118,7 @@ fn keys(object: &Value, part: &str, causes: &mut Causes) -> usize {
             key,
             name::config_map_key(key),
         ));
+        rule(causes, key);
     }
     let texts = map.values().map(|value| value.as_str().map_or(0, str::len));
     let text_bytes: usize = texts.sum();
@@ -112,130 +150,13 @@ pub(super) fn immutable(kind: &str, old: &Value, new: &Value) -> Causes {
     causes
 }
 
-pub(super) fn event(object: &Value) -> Causes {
-    let about = object::text(object, &["involvedObject", "namespace"]);
-    let namespace = object::namespace(object);
-    // Events about the cluster's objects live in the default namespace.
-    let fits = about == namespace || about.is_empty() && namespace == "default";
-    match fits || (about.is_empty() && namespace == "kube-system") {
-        true => Causes::default(),
-        false => {
-            let why = "does not match event.namespace";
-            Causes::from(Cause::invalid(
-                "involvedObject.namespace",
-                &about.into(),
-                why,
-            ))
-        }
-    }
-}
-
 pub(super) fn lease(object: &Value) -> Causes {
     let mut causes = Causes::default();
-    if let Some(seconds) = object::integer(object, &["spec", "leaseDurationSeconds"])
-        && seconds <= 0
-    {
-        let why = "must be greater than 0";
-        causes.push(Cause::invalid(
-            "spec.leaseDurationSeconds",
-            &seconds.into(),
-            why,
-        ));
+    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let seconds = "leaseDurationSeconds";
+    if spec.integer(seconds).is_some_and(|given| given <= 0) {
+        causes.wrong(&spec, seconds, "must be greater than 0");
     }
-    if let Some(count) = object::integer(object, &["spec", "leaseTransitions"])
-        && count < 0
-    {
-        let why = "must be greater than or equal to 0";
-        causes.push(Cause::invalid("spec.leaseTransitions", &count.into(), why));
-    }
-    causes
-}
-
-pub(super) fn node(object: &Value) -> Causes {
-    let mut causes = Causes::default();
-    for (at, taint) in object::items(object, &["spec", "taints"])
-        .iter()
-        .enumerate()
-    {
-        let field = |key: &str| format!("spec.taints[{at}].{key}");
-        let key = object::text(taint, &["key"]);
-        causes.extend(named(&field("key"), key, name::qualified_name(key)));
-        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-        if object::text(taint, &["effect"]).is_empty() {
-            causes.push(Cause::required(&field("effect"), ""));
-        }
-        one_of(taint, &["effect"], &field("effect"), &effects, &mut causes);
-        let value = object::text(taint, &["value"]);
-        causes.extend(named(&field("value"), value, name::label_value(value)));
-    }
-    causes
-}
-
-pub(super) fn role(kind: &str, object: &Value) -> Causes {
-    let mut causes = Causes::default();
-    for (at, rule) in object::items(object, &["rules"]).iter().enumerate() {
-        if causes.is_full() {
-            break;
-        }
-        let field = |key: &str| format!("rules[{at}].{key}");
-        if object::items(rule, &["verbs"]).is_empty() {
-            causes.push(Cause::required(
-                &field("verbs"),
-                "verbs must contain at least one value",
-            ));
-        }
-        let paths = !object::items(rule, &["nonResourceURLs"]).is_empty();
-        if paths && kind == "Role" {
-            let why = "namespaced rules cannot apply to non-resource URLs";
-            let shown = rule["nonResourceURLs"].clone();
-            causes.push(Cause::invalid(&field("nonResourceURLs"), &shown, why));
-        }
-        if paths {
-            continue;
-        }
-        for (key, why) in [
-            (
-                "apiGroups",
-                "resource rules must supply at least one api group",
-            ),
-            (
-                "resources",
-                "resource rules must supply at least one resource",
-            ),
-        ] {
-            if object::items(rule, &[key]).is_empty() {
-                causes.push(Cause::required(&field(key), why));
-            }
-        }
-    }
-    if kind.ends_with("Binding") {
-        let known: &[&str] = match kind {
-            "RoleBinding" => &["ClusterRole", "Role"],
-            _ => &["ClusterRole"],
-        };
-        one_of(
-            object,
-            &["roleRef", "kind"],
-            "roleRef.kind",
-            known,
-            &mut causes,
-        );
-        if object::text(object, &["roleRef", "name"]).is_empty() {
-            causes.push(Cause::required("roleRef.name", ""));
-        }
-        for (at, subject) in object::items(object, &["subjects"]).iter().enumerate() {
-            if causes.is_full() {
-                break;
-            }
-            if object::text(subject, &["name"]).is_empty() {
-                causes.push(Cause::required(&format!("subjects[{at}].name"), ""));
-            }
-        }
-    }
-    let selector = object::at(object, &["aggregationRule", "matchLabels"]);
-    causes.extend(meta::labels(
-        "aggregationRule",
-        selector.and_then(Value::as_object),
-    ));
+    causes.not_negative(&spec, "leaseTransitions");
     causes
 }

@@ -112,6 +112,9 @@ fn name_rule(resource: &Resource) -> fn(&str) -> Vec<String> {
     match (resource.kind.group, resource.kind.plural) {
         ("", "namespaces" | "services") => name::dns1123_label,
         ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) => name::path_segment,
+        // Each of their pods is called by their name, and its host by that of the pod.
+        ("apps", "statefulsets") => name::dns1123_label,
+        ("", "events") => name::path_segment,
         // An address of IPv6 is a name, too.
         ("networking.k8s.io", "ipaddresses") => name::path_segment,
         _ => name::dns1123_subdomain,

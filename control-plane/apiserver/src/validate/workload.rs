@@ -1,192 +1,235 @@
-//! Deployments, sets and jobs: their counts, selectors and templates.
+//! Deployments, sets and controllers: their counts, selectors and templates.
+
+use std::collections::BTreeSet;
 
 use machinery::object;
 use machinery::selector::LabelSelector;
 use machinery::status::Cause;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Causes, named, not_negative, one_of, pod, unchanged};
+use super::place::Place;
+use super::{Causes, pod, rolling, selector, storage, unchanged};
+
+const MISMATCH: &str = "`selector` does not match template `labels`";
 
 pub(super) fn check(kind: &str, object: &Value) -> Causes {
     let mut causes = Causes::default();
     match kind {
         "Deployment" => deployment(object, &mut causes),
-        "ReplicaSet" => set(object, &mut causes),
+        "ReplicaSet" => replica_set(object, &mut causes),
         "ReplicationController" => controller(object, &mut causes),
-        "StatefulSet" | "DaemonSet" => {
-            set(object, &mut causes);
-            let known: &[&str] = &["OnDelete", "RollingUpdate"];
-            let path = ["spec", "updateStrategy", "type"];
-            one_of(
-                object,
-                &path,
-                "spec.updateStrategy.type",
-                known,
-                &mut causes,
-            );
-        }
-        "Job" => job(object, "spec", &mut causes),
-        "CronJob" => cron_job(object, &mut causes),
-        "ControllerRevision" => not_negative(object, &["revision"], "revision", &mut causes),
+        "StatefulSet" => stateful_set(object, &mut causes),
+        "DaemonSet" => daemon_set(object, &mut causes),
+        "ControllerRevision" => revision(object, &mut causes),
         _ => {}
     }
     causes
 }
 
+/// What stays as it was made.
+pub(super) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
+    match kind {
+        "Deployment" | "ReplicaSet" | "DaemonSet" => {
+            selector::unchanged(old, new).into_iter().collect()
+        }
+        "StatefulSet" => stateful_set_update(old, new),
+        "ControllerRevision" => unchanged(old, new, &["data"]),
+        _ => Causes::default(),
+    }
+}
+
 fn deployment(object: &Value, causes: &mut Causes) {
-    set(object, causes);
-    let known = ["Recreate", "RollingUpdate"];
-    one_of(
-        object,
-        &["spec", "strategy", "type"],
-        "spec.strategy.type",
-        &known,
-        causes,
-    );
-    let kind = object::text(object, &["spec", "strategy", "type"]);
-    let rolling = object::at(object, &["spec", "strategy", "rollingUpdate"]);
-    if kind == "Recreate" && rolling.is_some() {
-        let why = "may not be specified when strategy `type` is 'Recreate'";
-        causes.push(Cause::forbidden("spec.strategy.rollingUpdate", why));
+    let spec = spec(object);
+    causes.not_negative(&spec, "replicas");
+    if selects(object, "deployment", "invalid label selector", causes) {
+        template(object, "ReplicaSet", causes);
     }
-    let zero = |key: &str| {
-        let value = rolling.and_then(|rolling| rolling.get(key));
-        value.is_some_and(|value| *value == 0 || *value == "0%")
-    };
-    if zero("maxSurge") && zero("maxUnavailable") {
-        let value = rolling.and_then(|rolling| rolling.get("maxUnavailable").cloned());
-        let why = "may not be 0 when `maxSurge` is 0";
-        let field = "spec.strategy.rollingUpdate.maxUnavailable";
-        causes.push(Cause::invalid(field, &value.unwrap_or_default(), why));
+    rolling::deployment(&spec, causes);
+    for key in [
+        "minReadySeconds",
+        "revisionHistoryLimit",
+        "progressDeadlineSeconds",
+    ] {
+        causes.not_negative(&spec, key);
     }
-    for key in ["revisionHistoryLimit", "minReadySeconds"] {
-        not_negative(object, &["spec", key], &format!("spec.{key}"), causes);
+    let deadline = spec.integer("progressDeadlineSeconds");
+    if deadline.is_some_and(|deadline| deadline <= spec.number("minReadySeconds")) {
+        let why = "must be greater than minReadySeconds";
+        causes.wrong(&spec, "progressDeadlineSeconds", why);
     }
 }
 
-/// Replicas, a selector, and a template it selects.
-fn set(object: &Value, causes: &mut Causes) {
-    not_negative(object, &["spec", "replicas"], "spec.replicas", causes);
-    let selector = object::at(object, &["spec", "selector"]);
-    let parsed = selector.map(LabelSelector::from_object);
-    match &parsed {
-        None => causes.push(Cause::required("spec.selector", "")),
-        Some(Err(error)) => {
-            let shown = selector.cloned().unwrap_or_default();
-            causes.push(Cause::invalid("spec.selector", &shown, &error.to_string()));
-        }
-        Some(Ok(selector)) if selector.is_empty() => {
-            let shown = object::at(object, &["spec", "selector"])
-                .cloned()
-                .unwrap_or_default();
-            let why = format!("empty selector is invalid for {}", plain_kind(object));
-            causes.push(Cause::invalid("spec.selector", &shown, &why));
-        }
-        Some(Ok(selector)) => template_matches(object, selector, causes),
+fn replica_set(object: &Value, causes: &mut Causes) {
+    for key in ["replicas", "minReadySeconds"] {
+        causes.not_negative(&spec(object), key);
     }
-    causes.extend(pod::template(object, "spec.template"));
-    always_restarts(object, "spec.template.spec.restartPolicy", causes);
-}
-
-fn plain_kind(object: &Value) -> &'static str {
-    match object::kind(object) {
-        "Deployment" | "ReplicaSet" => "deployment",
-        "StatefulSet" => "statefulset",
-        _ => "daemonset",
-    }
-}
-
-fn template_matches(object: &Value, selector: &LabelSelector, causes: &mut Causes) {
-    let template = object::at(object, &["spec", "template"]).unwrap_or(&Value::Null);
-    if !selector.matches(object::labels(template)) {
-        let labels = object::labels(template).cloned().unwrap_or_default();
-        let why = "`selector` does not match template `labels`";
-        causes.push(Cause::invalid(
-            "spec.template.metadata.labels",
-            &labels.into(),
-            why,
-        ));
-    }
-}
-
-fn always_restarts(object: &Value, field: &str, causes: &mut Causes) {
-    let path = ["spec", "template", "spec", "restartPolicy"];
-    let policy = object::text(object, &path);
-    if !["", "Always"].contains(&policy) {
-        causes.push(Cause::not_supported(field, &policy.into(), &["Always"]));
+    if selects(object, "deployment", "invalid label selector", causes) {
+        template(object, "ReplicaSet", causes);
     }
 }
 
 fn controller(object: &Value, causes: &mut Causes) {
-    not_negative(object, &["spec", "replicas"], "spec.replicas", causes);
-    match object::at(object, &["spec", "selector"]).and_then(Value::as_object) {
-        Some(map) if !map.is_empty() => {
-            template_matches(object, &LabelSelector::from_map(map), causes);
-        }
-        _ => causes.push(Cause::required("spec.selector", "")),
+    let spec = spec(object);
+    causes.not_negative(&spec, "minReadySeconds");
+    let labels = spec.map("selector").filter(|labels| !labels.is_empty());
+    if labels.is_none() {
+        causes.push(Cause::required("spec.selector", ""));
     }
-    causes.extend(pod::template(object, "spec.template"));
-    always_restarts(object, "spec.template.spec.restartPolicy", causes);
+    causes.not_negative(&spec, "replicas");
+    if !spec.has("template") {
+        return causes.push(Cause::required("spec.template", ""));
+    }
+    if let Some(labels) = labels {
+        fits_template(object, &LabelSelector::from_map(labels), causes);
+    }
+    template(object, "ReplicationController", causes);
 }
 
-fn job(object: &Value, path: &str, causes: &mut Causes) {
-    let pointer = format!("/{}", path.replace('.', "/"));
-    let Some(spec) = object.pointer(&pointer) else {
-        return causes.push(Cause::required(path, ""));
+fn stateful_set(object: &Value, causes: &mut Causes) {
+    let spec = spec(object);
+    if !["OrderedReady", "Parallel"].contains(&spec.text("podManagementPolicy")) {
+        let why = "must be 'OrderedReady' or 'Parallel'";
+        causes.wrong_text(&spec, "podManagementPolicy", why);
+    }
+    rolling::stateful_set(&spec, causes);
+    causes.below(
+        &spec,
+        "persistentVolumeClaimRetentionPolicy",
+        |causes, policy| {
+            for when in ["whenDeleted", "whenScaled"] {
+                causes.word(policy, when, &["Retain", "Delete"]);
+            }
+        },
+    );
+    causes.each(&spec, "volumeClaimTemplates", |causes, claim| {
+        causes.below(claim, "spec", storage::claim_spec);
+    });
+    for key in ["replicas", "minReadySeconds"] {
+        causes.not_negative(&spec, key);
+    }
+    causes.below(&spec, "ordinals", |causes, ordinals| {
+        causes.not_negative(ordinals, "start");
+    });
+    causes.named(&spec, "serviceName", machinery::name::dns1123_label);
+    if selects(object, "statefulset", "", causes) {
+        let made = with_claims(object);
+        causes.extend(pod::template(&made, "spec.template"));
+    }
+    restarts_always(object, "StatefulSet", causes);
+}
+
+/// The set with the volumes that its claims will be in its template, and without what each pod
+/// gets of its own.
+fn with_claims(object: &Value) -> Value {
+    let mut template = object.pointer("/spec/template").cloned();
+    let claims = object::items(object, &["spec", "volumeClaimTemplates"]);
+    let claims: BTreeSet<&str> = claims.iter().map(object::name).collect();
+    if let Some(spec) = template.as_mut().and_then(|made| made.get_mut("spec")) {
+        for key in ["subdomain", "hostname"] {
+            object::remove(spec, &[key]);
+        }
+        let own = object::items(spec, &["volumes"]).iter();
+        let own = own.filter(|one| !claims.contains(object::text(one, &["name"])));
+        let volumes: Vec<Value> = claims
+            .iter()
+            .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
+            .chain(own.cloned())
+            .collect();
+        if !claims.is_empty() {
+            object::set(spec, &["volumes"], volumes.into());
+        }
+    }
+    json!({"spec": {"template": template}})
+}
+
+fn daemon_set(object: &Value, causes: &mut Causes) {
+    let spec = spec(object);
+    let given = spec.get("selector");
+    causes.label_selector(&spec, "selector");
+    match given.map(LabelSelector::from_object) {
+        None => causes.push(mismatch(object)),
+        Some(Ok(parsed)) => fits_template(object, &parsed, causes),
+        Some(Err(_)) => {}
+    }
+    if given.is_some_and(selector::is_empty) {
+        let why = "empty selector is invalid for daemonset";
+        let shown = selector::shown(given);
+        causes.push(Cause::invalid_shown("spec.selector", &shown, why));
+    }
+    template(object, "DaemonSet", causes);
+    causes.not_negative(&spec, "minReadySeconds");
+    rolling::daemon_set(&spec, causes);
+    causes.not_negative(&spec, "revisionHistoryLimit");
+}
+
+fn revision(object: &Value, causes: &mut Causes) {
+    causes.not_negative(&Place::new("", object), "revision");
+    match object.get("data") {
+        None | Some(Value::Null) => causes.push(Cause::required("data", "data is mandatory")),
+        Some(Value::Object(_)) => {}
+        Some(_) => causes.push(Cause::required("data", "data must be a valid JSON object")),
+    }
+}
+
+fn spec(object: &Value) -> Place<'_> {
+    Place::new("spec", object.get("spec").unwrap_or(&Value::Null))
+}
+
+/// Checks the selector, and that it selects what the template makes. Whether it could be read.
+fn selects(object: &Value, of: &str, malformed: &str, causes: &mut Causes) -> bool {
+    const FIELD: &str = "spec.selector";
+    let Some(given) = object::at(object, &["spec", "selector"]) else {
+        // None selects nothing.
+        causes.push(Cause::required(FIELD, ""));
+        causes.push(mismatch(object));
+        return true;
     };
-    for key in [
-        "parallelism",
-        "completions",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-    ] {
-        not_negative(spec, &[key], &format!("{path}.{key}"), causes);
+    causes.label_selector(&spec(object), "selector");
+    let shown = || selector::shown(Some(given));
+    if selector::is_empty(given) {
+        let why = format!("empty selector is invalid for {of}");
+        causes.push(Cause::invalid_shown(FIELD, &shown(), &why));
     }
-    causes.extend(pod::template(object, &format!("{path}.template")));
-    let policy = object::text(spec, &["template", "spec", "restartPolicy"]);
-    if !["OnFailure", "Never"].contains(&policy) {
-        let field = format!("{path}.template.spec.restartPolicy");
-        let cause = match policy {
-            "" => Cause::required(&field, "valid values: \"OnFailure\", \"Never\""),
-            policy => Cause::not_supported(&field, &policy.into(), &["OnFailure", "Never"]),
-        };
-        causes.push(cause);
-    }
-}
-
-fn cron_job(object: &Value, causes: &mut Causes) {
-    let name = object::name(object);
-    if name.len() > 52 {
-        let why = "must be no more than 52 characters";
-        causes.extend(named("metadata.name", name, vec![why.into()]));
-    }
-    if object::text(object, &["spec", "schedule"]).is_empty() {
-        causes.push(Cause::required("spec.schedule", ""));
-    }
-    let known = ["Allow", "Forbid", "Replace"];
-    let path = ["spec", "concurrencyPolicy"];
-    one_of(object, &path, "spec.concurrencyPolicy", &known, causes);
-    job(object, "spec.jobTemplate.spec", causes);
-}
-
-/// What stays as it was made.
-pub(super) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
-    match kind {
-        "Deployment" | "ReplicaSet" | "DaemonSet" => unchanged(old, new, &["spec", "selector"]),
-        "StatefulSet" => stateful_set_update(old, new),
-        "Job" => {
-            let mut causes = unchanged(old, new, &["spec", "selector"]);
-            if object::at(old, &["spec", "suspend"]) != Some(&Value::Bool(true)) {
-                causes.extend(unchanged(old, new, &["spec", "template"]));
-            }
-            if object::text(new, &["spec", "completionMode"]) != "Indexed" {
-                causes.extend(unchanged(old, new, &["spec", "completions"]));
-            }
-            causes
+    match LabelSelector::from_object(given) {
+        Ok(parsed) => {
+            fits_template(object, &parsed, causes);
+            true
         }
-        "ControllerRevision" => unchanged(old, new, &["data"]),
-        _ => Causes::default(),
+        Err(_) => {
+            causes.push(Cause::invalid_shown(FIELD, &shown(), malformed));
+            false
+        }
     }
+}
+
+fn fits_template(object: &Value, selector: &LabelSelector, causes: &mut Causes) {
+    let template = object::at(object, &["spec", "template"]).unwrap_or(&Value::Null);
+    if !selector.matches(object::labels(template)) {
+        causes.push(mismatch(object));
+    }
+}
+
+/// The template of this object has labels that its selector does not select.
+pub(super) fn mismatch(object: &Value) -> Cause {
+    let labels = object.pointer("/spec/template/metadata/labels");
+    let field = "spec.template.metadata.labels";
+    Cause::invalid(field, labels.unwrap_or(&Value::Null), MISMATCH)
+}
+
+/// A template of pods that are kept running. `owner` is what Go calls what makes them.
+fn template(object: &Value, owner: &str, causes: &mut Causes) {
+    causes.extend(pod::template(object, "spec.template"));
+    restarts_always(object, owner, causes);
+}
+
+fn restarts_always(object: &Value, owner: &str, causes: &mut Causes) {
+    let spec = object.pointer("/spec/template/spec");
+    let spec = Place::new("spec.template.spec", spec.unwrap_or(&Value::Null));
+    if spec.text("restartPolicy") != "Always" {
+        causes.unknown(&spec, "restartPolicy", &["Always"]);
+    }
+    let why = format!("activeDeadlineSeconds in {owner} is not Supported");
+    causes.forbidden(&spec, "activeDeadlineSeconds", &why);
 }
 
 fn stateful_set_update(old: &Value, new: &Value) -> Causes {

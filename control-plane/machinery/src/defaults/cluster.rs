@@ -70,7 +70,18 @@ pub(super) fn namespace(object: &mut Value) {
     default_at(object, &["status"], "phase", "Active");
 }
 
+/// A node's range of addresses is said twice: by itself, and first in a list.
 pub(super) fn node(object: &mut Value) {
+    below(object, &["spec"], |spec| {
+        let one = text(spec, "podCIDR").to_owned();
+        let listed = object::items(spec, &["podCIDRs"]).first().cloned();
+        match listed {
+            None if !one.is_empty() => spec["podCIDRs"] = json!([one]),
+            Some(first) if one.is_empty() => spec["podCIDR"] = first,
+            Some(first) if first != one.as_str() => spec["podCIDRs"] = json!([one]),
+            _ => {}
+        }
+    });
     below(object, &["status"], |status| {
         if let Some(capacity) = status.get("capacity").cloned() {
             default(status, "allocatable", capacity);

@@ -1,0 +1,133 @@
+//! Events. They have two forms; what is checked here is that of the store, the older.
+
+use machinery::name;
+use machinery::object;
+use machinery::status::Cause;
+use serde_json::Value;
+
+use super::place::Place;
+use super::{Causes, named};
+
+const WORDS_MAX: usize = 128;
+const NOTE_MAX: usize = 1024;
+const MISPLACED: &str = "does not match event.namespace";
+/// What stays as it was made, in the order in which it is told, and what Go calls it.
+const FIXED: [(&str, &str); 14] = [
+    ("involvedObject", "involvedObject"),
+    ("reason", "reason"),
+    ("message", "message"),
+    ("source", "source"),
+    ("firstTimestamp", "firstTimestamp"),
+    ("lastTimestamp", "lastTimestamp"),
+    ("count", "count"),
+    ("reason", "reason"),
+    ("type", "type"),
+    ("eventTime", "eventTime"),
+    ("action", "action"),
+    ("related", "related"),
+    ("reportingComponent", "reportingController"),
+    ("reportingInstance", "reportingInstance"),
+];
+
+/// Checks an event; `strict` says that it came in the newer form, which has more rules.
+pub(super) fn check(object: &Value, strict: bool) -> Causes {
+    let mut causes = Causes::default();
+    let event = Place::new("", object);
+    let namespace = object::namespace(object);
+    let about = object::text(object, &["involvedObject", "namespace"]);
+    let at_home = match (about, event.has("eventTime")) {
+        // Events about the cluster's objects live in the default namespace, newer ones also here.
+        ("", true) => ["default", "kube-system"].contains(&namespace),
+        ("", false) => namespace == "default",
+        (_, true) => true,
+        (about, false) => about == namespace,
+    };
+    if !at_home {
+        let field = "involvedObject.namespace";
+        causes.push(Cause::invalid(field, &about.into(), MISPLACED));
+    }
+    if event.has("eventTime") {
+        complete(&event, strict, &mut causes);
+    }
+    let wrong = name::dns1123_subdomain(namespace);
+    causes.extend(named("namespace", namespace, wrong));
+    causes
+}
+
+/// What only new events of the newer form have to keep.
+pub(super) fn new(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let event = Place::new("", object);
+    series(&event, &mut causes);
+    if !event.has("eventTime") {
+        causes.push(Cause::required("eventTime", ""));
+    }
+    let kind = event.text("type");
+    if !["Normal", "Warning"].contains(&kind) {
+        let why = format!("has invalid value: {kind}");
+        causes.push(Cause::invalid("type", &"".into(), &why));
+    }
+    for key in ["firstTimestamp", "lastTimestamp", "count"] {
+        if event.has(key) && event.get(key) != Some(&0.into()) {
+            causes.push(Cause::invalid(key, &"".into(), "needs to be unset"));
+        }
+    }
+    let source = |key| object::text(object, &["source", key]);
+    if !(source("component").is_empty() && source("host").is_empty()) {
+        causes.push(Cause::invalid("source", &"".into(), "needs to be unset"));
+    }
+    causes
+}
+
+/// What an update of the newer form may not change.
+pub(super) fn update(old: &Value, new: &Value) -> Causes {
+    let mut causes = Causes::default();
+    if old.get("series") != new.get("series") {
+        series(&Place::new("", new), &mut causes);
+    }
+    for (key, called) in FIXED {
+        if old.get(key) != new.get(key) {
+            let shown = new.get(key).cloned().unwrap_or_default();
+            causes.push(Cause::invalid(called, &shown, "field is immutable"));
+        }
+    }
+    causes
+}
+
+/// Who saw what, of events that say when it was.
+fn complete(event: &Place, strict: bool, causes: &mut Causes) {
+    let reporter = match strict {
+        true => "reportingController",
+        false => "reportingComponent",
+    };
+    let who = event.text("reportingComponent");
+    if who.is_empty() {
+        causes.push(Cause::required(reporter, ""));
+    }
+    causes.extend(named(reporter, who, name::qualified_name(who)));
+    for (key, most) in [
+        ("reportingInstance", WORDS_MAX),
+        ("action", WORDS_MAX),
+        ("reason", WORDS_MAX),
+        ("message", NOTE_MAX),
+    ] {
+        let text = event.text(key);
+        if text.is_empty() && key != "message" {
+            causes.push(Cause::required(key, ""));
+        }
+        if text.len() > most {
+            let why = format!("can have at most {most} characters");
+            causes.push(Cause::invalid(key, &"".into(), &why));
+        }
+    }
+}
+
+fn series(event: &Place, causes: &mut Causes) {
+    causes.below(event, "series", |causes, series| {
+        if series.number("count") < 2 {
+            let field = series.field("count");
+            causes.push(Cause::invalid(&field, &"".into(), "should be at least 2"));
+        }
+        causes.required(series, "lastObservedTime");
+    });
+}

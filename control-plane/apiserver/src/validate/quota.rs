@@ -1,0 +1,254 @@
+//! What a namespace or a container may have at most: quotas and limit ranges.
+
+use std::collections::BTreeSet;
+
+use machinery::name;
+use machinery::quantity::Quantity;
+use machinery::status::Cause;
+use serde_json::Value;
+
+use super::place::Place;
+use super::{Causes, named, quantity, unchanged};
+
+const SCOPES: [&str; 7] = [
+    "BestEffort",
+    "CrossNamespacePodAffinity",
+    "NotBestEffort",
+    "NotTerminating",
+    "PriorityClass",
+    "Terminating",
+    "VolumeAttributesClass",
+];
+const OPPOSITES: [[&str; 2]; 2] = [
+    ["BestEffort", "NotBestEffort"],
+    ["Terminating", "NotTerminating"],
+];
+const OF_PODS: [&str; 7] = [
+    "cpu",
+    "limits.cpu",
+    "limits.memory",
+    "memory",
+    "pods",
+    "requests.cpu",
+    "requests.memory",
+];
+const OF_CLAIMS: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
+const LIMIT_TYPES: [&str; 3] = ["Container", "PersistentVolumeClaim", "Pod"];
+
+pub(super) fn quota(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    amounts(&spec, "hard", &mut causes);
+    scopes(&spec, &mut causes);
+    causes
+}
+
+/// The amounts that a quota's status tells.
+pub(super) fn quota_status(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let status = Place::new("status", object.get("status").unwrap_or(&Value::Null));
+    amounts(&status, "hard", &mut causes);
+    amounts(&status, "used", &mut causes);
+    causes
+}
+
+pub(super) fn quota_update(old: &Value, new: &Value) -> Causes {
+    unchanged(old, new, &["spec", "scopes"])
+}
+
+fn amounts(place: &Place, key: &str, causes: &mut Causes) {
+    for (resource, amount) in place.map(key).into_iter().flatten() {
+        if causes.is_full() {
+            break;
+        }
+        let field = format!("{}[{resource}]", place.field(key));
+        quantity::quota_name(&field, resource, causes);
+        quantity::of_resource(&field, resource, amount, causes);
+    }
+}
+
+fn scopes(spec: &Place, causes: &mut Causes) {
+    let hard = spec.map("hard");
+    let counted = |resource: &&String| quantity::is_of_quotas(resource);
+    let counted: Vec<&String> = hard
+        .into_iter()
+        .flat_map(|map| map.keys())
+        .filter(counted)
+        .collect();
+    let mut seen = BTreeSet::new();
+    for scope in spec.items("scopes") {
+        if causes.is_full() {
+            break;
+        }
+        let scope = scope.as_str().unwrap_or_default();
+        if !seen.insert(scope) {
+            continue;
+        }
+        if !SCOPES.contains(&scope) {
+            causes.wrong(spec, "scopes", "unsupported scope");
+        }
+        for _ in counted.iter().filter(|resource| !fits(scope, resource)) {
+            if causes.is_full() {
+                break;
+            }
+            causes.wrong(spec, "scopes", "unsupported scope applied to resource");
+        }
+    }
+    if OPPOSITES
+        .iter()
+        .any(|two| two.iter().all(|one| seen.contains(one)))
+    {
+        causes.wrong(spec, "scopes", "conflicting scopes");
+    }
+}
+
+/// Whether the scope says which of this resource are counted.
+fn fits(scope: &str, resource: &str) -> bool {
+    match scope {
+        "BestEffort" => resource == "pods",
+        "VolumeAttributesClass" => OF_CLAIMS.contains(&resource),
+        scope if SCOPES.contains(&scope) => OF_PODS.contains(&resource),
+        _ => true,
+    }
+}
+
+pub(super) fn limit_range(object: &Value) -> Causes {
+    let mut causes = Causes::default();
+    let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
+    let mut types = BTreeSet::new();
+    causes.each(&spec, "limits", |causes, limit| {
+        let kind = limit.text("type");
+        let field = limit.field("type");
+        let wrong = name::qualified_name(kind);
+        if !wrong.is_empty() {
+            causes.extend(named(&field, kind, wrong));
+        } else if !kind.contains('/') && !LIMIT_TYPES.contains(&kind) {
+            let why = "must be a standard limit type or fully qualified";
+            causes.wrong_text(limit, "type", why);
+        }
+        if !types.insert(kind) {
+            causes.push(Cause::duplicate(&field, &kind.into()));
+        }
+        limits(limit, causes);
+    });
+    causes
+}
+
+/// One limit: names that are known, and amounts that do not contradict each other.
+fn limits(limit: &Place, causes: &mut Causes) {
+    let kind = limit.text("type");
+    let mut resources = BTreeSet::new();
+    for part in [
+        "max",
+        "min",
+        "default",
+        "defaultRequest",
+        "maxLimitRequestRatio",
+    ] {
+        if kind == "Pod" && part.starts_with("default") {
+            causes.forbidden(limit, part, "may not be specified when `type` is 'Pod'");
+            continue;
+        }
+        for resource in limit.map(part).into_iter().flat_map(|map| map.keys()) {
+            if causes.is_full() {
+                return;
+            }
+            let field = format!("{}[{resource}]", limit.field(part));
+            match kind {
+                "Pod" | "Container" => quantity::container_name(&field, resource, causes),
+                _ => quantity::resource_name(&field, resource, causes),
+            }
+            resources.insert(resource.as_str());
+        }
+    }
+    let stored = |part: &str| {
+        limit
+            .map(part)
+            .is_some_and(|map| map.contains_key("storage"))
+    };
+    if kind == "PersistentVolumeClaim" && !stored("min") && !stored("max") {
+        let why = "either minimum or maximum storage value is required, but neither was provided";
+        causes.push(Cause::required(&limit.field("limits"), why));
+    }
+    for resource in resources {
+        if causes.is_full() {
+            return;
+        }
+        contradictions(limit, resource, causes);
+    }
+}
+
+/// One amount is not above another: the less and what it is called, the more and what it is
+/// called, whose path is told, and which amount.
+const ORDERS: [[&str; 6]; 6] = [
+    ["min", "min", "max", "max", "min", "min"],
+    [
+        "min",
+        "min",
+        "defaultRequest",
+        "default request",
+        "defaultRequest",
+        "defaultRequest",
+    ],
+    [
+        "defaultRequest",
+        "default request",
+        "max",
+        "max",
+        "defaultRequest",
+        "defaultRequest",
+    ],
+    [
+        "defaultRequest",
+        "default request",
+        "default",
+        "default limit",
+        "defaultRequest",
+        "defaultRequest",
+    ],
+    ["min", "min", "default", "default", "default", "min"],
+    ["default", "default", "max", "max", "default", "max"],
+];
+
+fn contradictions(limit: &Place, resource: &str, causes: &mut Causes) {
+    let of_pod = limit.text("type") == "Pod";
+    let amount = |part: &str| {
+        let value = limit.map(part)?.get(resource)?;
+        (!(of_pod && part.starts_with("default"))).then(|| quantity::read(value))
+    };
+    let field = |part: &str| format!("{}[{resource}]", limit.field(part));
+    let mut wrong = |at: &str, shown: Quantity, why: &str| {
+        causes.push(Cause::invalid(&field(at), &shown.to_string().into(), why));
+    };
+    for [less, its_name, more, other_name, at, shown] in ORDERS {
+        if let (Some(a), Some(b)) = (amount(less), amount(more))
+            && a > b
+        {
+            let why = format!("{its_name} value {a} is greater than {other_name} value {b}");
+            wrong(at, if shown == less { a } else { b }, &why);
+        }
+    }
+    let (low, high) = (amount("min"), amount("max"));
+    if let Some(ratio) = amount("maxLimitRequestRatio") {
+        const PART: &str = "maxLimitRequestRatio";
+        if ratio.milli_value() < 1000 {
+            wrong(PART, ratio, &format!("ratio {ratio} is less than 1"));
+        }
+        if let (Some(low), Some(high)) = (low, high) {
+            let most = high.milli_value() as f64 / low.milli_value() as f64;
+            if ratio.milli_value() as f64 / 1000.0 > most {
+                let why = format!("ratio {ratio} is greater than max/min = {most:.6}");
+                wrong(PART, ratio, &why);
+            }
+        }
+    }
+    if let (Some(limit), Some(request)) = (amount("default"), amount("defaultRequest"))
+        && !quantity::is_shared(resource)
+        && !limit.minus(request).is_zero()
+    {
+        let why = format!(
+            "default value {limit} must equal to defaultRequest value {request} in {resource}"
+        );
+        wrong("defaultRequest", request, &why);
+    }
+}

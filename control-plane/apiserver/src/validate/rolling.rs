@@ -1,0 +1,149 @@
+//! How deployments and sets bring their pods up to date.
+
+use machinery::status::Cause;
+use serde_json::Value;
+
+use super::Causes;
+use super::place::Place;
+use super::shown::{self, Field};
+
+const ROLLING: [Field; 2] = [
+    ("MaxUnavailable", "maxUnavailable", "0"),
+    ("MaxSurge", "maxSurge", "0"),
+];
+const OF_STATEFUL_SETS: [Field; 2] = [
+    ("Partition", "partition", "0"),
+    ("MaxUnavailable", "maxUnavailable", "null"),
+];
+
+pub(super) fn deployment(spec: &Place, causes: &mut Causes) {
+    let strategy = child(spec, "strategy");
+    match (strategy.text("type"), strategy.child("rollingUpdate")) {
+        ("Recreate", _) => {
+            let why = "may not be specified when strategy `type` is 'Recreate'";
+            causes.forbidden(&strategy, "rollingUpdate", why);
+        }
+        ("RollingUpdate", None) => {
+            let why = "this should be defaulted and never be nil";
+            causes.push(Cause::required(&strategy.field("rollingUpdate"), why));
+        }
+        ("RollingUpdate", Some(rolling)) => rolling_deployment(&rolling, causes),
+        _ => causes.push(Cause::not_supported_shown(
+            &strategy.path,
+            &strategy_shown(&strategy, &ROLLING),
+            &["Recreate", "RollingUpdate"],
+        )),
+    }
+}
+
+fn rolling_deployment(rolling: &Place, causes: &mut Causes) {
+    number_or_percent(rolling, "maxUnavailable", causes);
+    number_or_percent(rolling, "maxSurge", causes);
+    if amount(rolling, "maxUnavailable") == 0 && amount(rolling, "maxSurge") == 0 {
+        let why = "may not be 0 when `maxSurge` is 0";
+        causes.wrong(rolling, "maxUnavailable", why);
+    }
+    at_most_all(rolling, "maxUnavailable", causes);
+}
+
+pub(super) fn daemon_set(spec: &Place, causes: &mut Causes) {
+    let strategy = child(spec, "updateStrategy");
+    match (strategy.text("type"), strategy.child("rollingUpdate")) {
+        ("OnDelete", _) => {}
+        ("RollingUpdate", None) => {
+            causes.push(Cause::required(&strategy.field("rollingUpdate"), ""));
+        }
+        ("RollingUpdate", Some(rolling)) => rolling_daemon_set(&rolling, causes),
+        _ => causes.push(Cause::not_supported_shown(
+            &strategy.path,
+            &strategy_shown(&strategy, &ROLLING),
+            &["RollingUpdate", "OnDelete"],
+        )),
+    }
+}
+
+fn rolling_daemon_set(rolling: &Place, causes: &mut Causes) {
+    for check in [number_or_percent, at_most_all] {
+        check(rolling, "maxUnavailable", causes);
+        check(rolling, "maxSurge", causes);
+    }
+    let some = |key: &str| amount(rolling, key) != 0;
+    match (some("maxUnavailable"), some("maxSurge")) {
+        (true, true) => {
+            let why = "may not be set when maxUnavailable is non-zero";
+            causes.wrong(rolling, "maxSurge", why);
+        }
+        (false, false) => {
+            let why = "cannot be 0 when maxSurge is 0";
+            causes.push(Cause::required(&rolling.field("maxUnavailable"), why));
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn stateful_set(spec: &Place, causes: &mut Causes) {
+    let strategy = child(spec, "updateStrategy");
+    match (strategy.text("type"), strategy.child("rollingUpdate")) {
+        ("OnDelete" | "RollingUpdate", None) => {}
+        ("OnDelete", Some(_)) => {
+            let why = "only allowed for updateStrategy 'RollingUpdate'";
+            causes.wrong(&strategy, "rollingUpdate", why);
+        }
+        ("RollingUpdate", Some(rolling)) => {
+            causes.not_negative(&rolling, "partition");
+            if rolling.has("maxUnavailable") {
+                number_or_percent(&rolling, "maxUnavailable", causes);
+                if amount(&rolling, "maxUnavailable") == 0 {
+                    causes.wrong(&rolling, "maxUnavailable", "cannot be 0");
+                }
+                at_most_all(&rolling, "maxUnavailable", causes);
+            }
+        }
+        _ => {
+            let shown = strategy_shown(&strategy, &OF_STATEFUL_SETS);
+            let why = "must be 'RollingUpdate' or 'OnDelete'";
+            causes.push(Cause::invalid_shown(&strategy.path, &shown, why));
+        }
+    }
+}
+
+/// What is below a key; nothing when there is nothing.
+fn child<'a>(spec: &Place<'a>, key: &str) -> Place<'a> {
+    spec.child(key)
+        .unwrap_or_else(|| Place::new(spec.field(key), &Value::Null))
+}
+
+/// A strategy as Go shows what has no names in JSON.
+fn strategy_shown(strategy: &Place, fields: &[Field]) -> String {
+    let kind = Value::from(strategy.text("type"));
+    let rolling = strategy.get("rollingUpdate");
+    let rolling = rolling.map_or("null".into(), |rolling| shown::as_go(rolling, fields));
+    format!("{{\"Type\":{kind},\"RollingUpdate\":{rolling}}}")
+}
+
+fn number_or_percent(rolling: &Place, key: &str, causes: &mut Causes) {
+    let text = rolling.get(key).is_some_and(Value::is_string);
+    if text && percent(rolling, key).is_none() {
+        let why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
+        causes.wrong(rolling, key, why);
+    }
+    causes.not_negative(rolling, key);
+}
+
+fn at_most_all(rolling: &Place, key: &str, causes: &mut Causes) {
+    if percent(rolling, key).is_some_and(|percent| percent > 100) {
+        causes.wrong(rolling, key, "must not be greater than 100%");
+    }
+}
+
+/// The number before the sign; what is too large for a number is more than all.
+fn percent(rolling: &Place, key: &str) -> Option<i64> {
+    let digits = rolling.text(key).strip_suffix('%')?;
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| digits.parse().unwrap_or(i64::MAX))
+}
+
+/// The number, or the percentage; what is neither counts as none.
+fn amount(rolling: &Place, key: &str) -> i64 {
+    percent(rolling, key).unwrap_or_else(|| rolling.number(key))
+}

@@ -1,0 +1,124 @@
+//! What a status may say: counts that fit each other.
+
+use machinery::object;
+use machinery::status::Cause;
+use serde_json::Value;
+
+use super::Causes;
+use super::place::Place;
+
+/// The counts of a status.
+struct Counts {
+    /// None of them is below zero.
+    all: &'static [&'static str],
+    /// None of them is above `replicas`.
+    parts: &'static [&'static str],
+    /// Those that are available are ready; what the ready ones are called in the complaint.
+    ready: Option<&'static str>,
+}
+
+const DEPLOYMENT: Counts = Counts {
+    all: &[
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
+    ],
+    parts: &["updatedReplicas", "readyReplicas", "availableReplicas"],
+    ready: Some("readyReplicas"),
+};
+const REPLICA_SET: Counts = Counts {
+    all: &[
+        "replicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "observedGeneration",
+        "terminatingReplicas",
+    ],
+    parts: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    ready: Some("readyReplicas"),
+};
+const STATEFUL_SET: Counts = Counts {
+    all: &[
+        "replicas",
+        "readyReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+        "availableReplicas",
+        "observedGeneration",
+        "collisionCount",
+    ],
+    parts: &[
+        "readyReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+        "availableReplicas",
+    ],
+    ready: Some("status.readyReplicas"),
+};
+const DAEMON_SET: Counts = Counts {
+    all: &[
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "desiredNumberScheduled",
+        "numberReady",
+        "observedGeneration",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+        "collisionCount",
+    ],
+    parts: &[],
+    ready: None,
+};
+const JOB: Counts = Counts {
+    all: &["active", "succeeded", "failed", "ready", "terminating"],
+    parts: &[],
+    ready: None,
+};
+const AUTOSCALER: Counts = Counts {
+    all: &["currentReplicas", "desiredReplicas"],
+    parts: &[],
+    ready: None,
+};
+
+pub(super) fn check(group: &str, kind: &str, old: &Value, new: &Value) -> Causes {
+    let counts = match (group, kind) {
+        ("apps", "Deployment") => &DEPLOYMENT,
+        ("apps", "ReplicaSet") | ("", "ReplicationController") => &REPLICA_SET,
+        ("apps", "StatefulSet") => &STATEFUL_SET,
+        ("apps", "DaemonSet") => &DAEMON_SET,
+        ("batch", "Job") => &JOB,
+        ("autoscaling", "HorizontalPodAutoscaler") => &AUTOSCALER,
+        _ => return Causes::default(),
+    };
+    let mut causes = Causes::default();
+    let status = Place::new("status", new.get("status").unwrap_or(&Value::Null));
+    for key in counts.all {
+        causes.not_negative(&status, key);
+    }
+    let mut at_most = |key: &str, limit: &str, called: &str| {
+        if status.number(key) > status.number(limit) {
+            causes.wrong(&status, key, &format!("cannot be greater than {called}"));
+        }
+    };
+    for key in counts.parts {
+        at_most(key, "replicas", "status.replicas");
+    }
+    if let Some(called) = counts.ready {
+        at_most("availableReplicas", "readyReplicas", called);
+    }
+    let key = "collisionCount";
+    let had = object::integer(old, &["status", key]).unwrap_or(0);
+    if counts.all.contains(&key) && status.number(key) < had {
+        let now = status.number(key).into();
+        let why = "cannot be decremented";
+        causes.push(Cause::invalid(&status.field(key), &now, why));
+    }
+    causes
+}
