@@ -337,10 +337,14 @@ impl Leader {
 
     /// A majority holds it durably, ourselves no sooner than anybody else, and it is of our own
     /// term: counting older ones is unsafe (§5.4.2).
+    ///
+    /// A majority without us would do (thesis §10.2.1), but what we do not hold durably we cannot
+    /// apply: a follower told of it could answer a client sooner, and then every later read here
+    /// would have to wait for our disk.
     fn commit(&mut self, state: &mut State) {
         let own = state.log.durable();
         let mut held = self.of_voters(state, own, |peer| peer.matched);
-        let index = quorum::reached(&mut held);
+        let index = quorum::reached(&mut held).min(own);
         let before = state.log.commit();
         if index > before && state.log.term_at(index) == Some(state.term) {
             state.log.commit_to(index);
