@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use etcd_api::etcdserverpb as pb;
 use raft::durable::{LogWriter, Opened, Options};
 use raft::{Entry, EntryKind, Position};
 use storage::mvcc::{Applied, LonePut, SyncJob};
@@ -124,7 +123,7 @@ enum Work {
     Entry(Entry),
 }
 
-/// Puts that need nothing but room; see [`State::takes_puts`].
+/// Puts that need nothing but room; see [`Request::lone_put`].
 #[derive(Default)]
 struct Puts {
     /// Keys and values, one after the other.
@@ -140,13 +139,13 @@ struct PutRow {
 }
 
 impl Puts {
-    fn push(&mut self, applied: Applied, put: &pb::PutRequest) {
+    fn push(&mut self, applied: Applied, key: &[u8], value: &[u8]) {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve(GATHERED_BYTES + GATHERED_BYTES / 8);
         }
-        self.bytes.extend_from_slice(&put.key);
+        self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
-        self.bytes.extend_from_slice(&put.value);
+        self.bytes.extend_from_slice(value);
         self.rows.push(PutRow {
             applied,
             key_end,
@@ -185,15 +184,13 @@ struct Reading<F> {
 impl<F: FnMut(Work) -> Result<(), Error>> Reading<F> {
     fn take(&mut self, entry: &Entry) -> Result<(), Error> {
         if entry.kind == EntryKind::Normal
-            && !entry.data.is_empty()
-            && let Request::Put(put) = decode(entry)
-            && State::only_writes(&put)
+            && let Some((key, value)) = Request::lone_put(&entry.data)
         {
             let applied = Applied {
                 index: entry.index,
                 term: entry.term,
             };
-            self.puts.push(applied, &put);
+            self.puts.push(applied, key, value);
             if self.puts.bytes.len() >= GATHERED_BYTES {
                 self.give_puts()?;
             }

@@ -4,10 +4,11 @@
 use bytes::{Bytes, BytesMut};
 use etcd_api::etcdserverpb as pb;
 use prost::Message;
-use prost::encoding::message;
+use prost::encoding::{self, WireType, message};
 
-/// Field number of `InternalRaftRequest.header`.
+/// Field numbers of `InternalRaftRequest`.
 const HEADER_FIELD: u32 = 100;
+const PUT_FIELD: u32 = 4;
 
 /// One change, decoded. At the member that proposed it the value travels beside its bytes, so that
 /// only replay and other members ever decode.
@@ -38,7 +39,7 @@ impl Request {
         let mut out = BytesMut::with_capacity(self.encoded_len_hint() + 24);
         message::encode(HEADER_FIELD, &header, &mut out);
         match self {
-            Request::Put(r) => message::encode(4, r, &mut out),
+            Request::Put(r) => message::encode(PUT_FIELD, r, &mut out),
             Request::DeleteRange(r) => message::encode(5, r, &mut out),
             Request::Txn(r) => message::encode(6, r, &mut out),
             Request::Compaction(r) => message::encode(7, r, &mut out),
@@ -57,13 +58,35 @@ impl Request {
     /// The id that `encode` wrote; other members' payloads may have theirs elsewhere.
     pub fn id_of(data: &[u8]) -> Option<u64> {
         let mut data = data;
-        let (tag, wire) = prost::encoding::decode_key(&mut data).ok()?;
-        if tag != HEADER_FIELD || wire != prost::encoding::WireType::LengthDelimited {
+        let Some((HEADER_FIELD, Field::Bytes(header))) = next_field(&mut data) else {
             return None;
-        }
-        let length = prost::encoding::decode_varint(&mut data).ok()?;
-        let header = data.get(..usize::try_from(length).ok()?)?;
+        };
         Some(pb::RequestHeader::decode(header).ok()?.id)
+    }
+
+    /// Key and value of a payload that is a put which does no more than write them, in any state
+    /// that has room; they stay where they lie. Most of a log is such. `None` says nothing:
+    /// [`Request::decode`] does.
+    pub fn lone_put(data: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (mut request, mut put) = (data, None);
+        while !request.is_empty() {
+            match next_field(&mut request)? {
+                (HEADER_FIELD, Field::Bytes(_)) => {}
+                (PUT_FIELD, Field::Bytes(bytes)) if put.is_none() => put = Some(bytes),
+                _ => return None,
+            }
+        }
+        let mut put = put?;
+        let (mut key, mut value): (Option<&[u8]>, Option<&[u8]>) = (None, None);
+        while !put.is_empty() {
+            match next_field(&mut put)? {
+                (1, Field::Bytes(bytes)) if key.is_none() => key = Some(bytes),
+                (2, Field::Bytes(bytes)) if value.is_none() => value = Some(bytes),
+                (4, Field::Number) => {} // asked for the value before
+                _ => return None,
+            }
+        }
+        Some((key?, value.unwrap_or_default()))
     }
 
     /// Reads an entry payload; the error says what is wrong with it. A request of a kind that this
@@ -119,6 +142,28 @@ impl Request {
     }
 }
 
+/// A field of a message as it lies in its bytes.
+enum Field<'a> {
+    Number,
+    Bytes(&'a [u8]),
+}
+
+/// Takes a field off the front of a message: its number and what it holds. `None`: it is of another
+/// type, or broken.
+fn next_field<'a>(data: &mut &'a [u8]) -> Option<(u32, Field<'a>)> {
+    let (number, wire) = encoding::decode_key(data).ok()?;
+    let length = encoding::decode_varint(data).ok()?;
+    match wire {
+        WireType::Varint => Some((number, Field::Number)),
+        WireType::LengthDelimited => {
+            let (bytes, rest) = data.split_at_checked(usize::try_from(length).ok()?)?;
+            *data = rest;
+            Some((number, Field::Bytes(bytes)))
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +186,41 @@ mod tests {
         for request in requests {
             assert_eq!(Request::decode(&request.encode(1)).unwrap(), request);
         }
+    }
+
+    #[test]
+    fn a_put_that_only_writes_is_read_where_it_lies_and_no_other_is() {
+        let put = pb::PutRequest {
+            key: Bytes::from_static(b"k"),
+            value: Bytes::from_static(b"v"),
+            ..Default::default()
+        };
+        let encoded = |change: fn(&mut pb::PutRequest)| {
+            let mut put = put.clone();
+            change(&mut put);
+            Request::Put(put).encode(u64::MAX)
+        };
+        let plain = encoded(|_| {});
+        assert_eq!(Request::lone_put(&plain), Some((&b"k"[..], &b"v"[..])));
+        let before = encoded(|put| put.prev_kv = true);
+        assert_eq!(Request::lone_put(&before), Some((&b"k"[..], &b"v"[..])));
+        let empty = encoded(|put| put.value.clear());
+        assert_eq!(Request::lone_put(&empty), Some((&b"k"[..], &b""[..])));
+        let changes: [fn(&mut pb::PutRequest); 3] = [
+            |put| put.lease = 7,
+            |put| put.ignore_value = true,
+            |put| put.ignore_lease = true,
+        ];
+        for change in changes {
+            assert_eq!(Request::lone_put(&encoded(change)), None);
+        }
+        let twice = [&plain[..], &plain].concat();
+        assert_eq!(Request::lone_put(&twice), None);
+        for end in 0..plain.len() {
+            assert_eq!(Request::lone_put(&plain[..end]), None, "{end} bytes of it");
+        }
+        let deletion = Request::DeleteRange(pb::DeleteRangeRequest::default());
+        assert_eq!(Request::lone_put(&deletion.encode(1)), None);
     }
 
     #[test]

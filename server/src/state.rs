@@ -138,12 +138,8 @@ impl State {
         }
     }
 
-    /// Whether a put does no more than write its key and value, in any state that has room.
-    pub fn only_writes(put: &pb::PutRequest) -> bool {
-        put.lease == 0 && !put.ignore_value && !put.ignore_lease
-    }
-
-    /// Applies entries that are such a put each; see [`Store::put_all`].
+    /// Applies entries that are a [lone put](crate::request::Request::lone_put) each; see
+    /// [`Store::put_all`].
     pub fn put_all(&mut self, puts: &[LonePut<'_>]) -> Result<Option<SyncJob>, Error> {
         match puts.last() {
             // Whichever it is, it refuses puts; and none of them changes it.
