@@ -80,6 +80,9 @@ pub trait File: fmt::Debug + Send + Sync {
     /// file gives back what is reserved behind its end. Never shortens, whatever runs beside it.
     fn reserve(&self, from: u64, to: u64) -> io::Result<()>;
     fn sync_data(&self) -> io::Result<()>;
+    /// Has the system let go of what it keeps of the file in memory, but for what is not on the disk
+    /// yet. A hint.
+    fn forget(&self);
     /// A read-only window on the first `len` bytes. `len` may exceed the file's length: bytes
     /// beyond its end become readable when the file has grown over them.
     fn map(&self, len: u64) -> io::Result<Arc<dyn Map>>;

@@ -53,8 +53,8 @@ const PAGE_BYTES: u64 = 4096;
 const SMALL_WRITE_BYTES: usize = 4096;
 /// So many small writes in a row make a load of few clients.
 const SMALL_WRITES_IN_A_ROW: u32 = 8;
-/// A write up to this size is that of a lone client; see `OpenSegment::fill_page`.
-const LONE_WRITE_BYTES: usize = 1536;
+/// No more than this is given away to begin with a page; see `OpenSegment::fill_page`.
+const FILLING_BYTES_MAX: usize = PAGE_BYTES as usize / 2;
 /// So much is written ahead of small writes: one of some two hundred is larger by that.
 const TOUCH_AHEAD_BYTES: u64 = 64 << 10;
 
@@ -287,9 +287,16 @@ impl Wal {
 
     /// Makes everything written durable. A failure is final.
     pub fn sync(&mut self) -> Result<()> {
-        self.unless_failed(|wal| match wal.open.front_mut() {
-            Some(current) => current.sync(),
-            None => Ok(()),
+        self.unless_failed(|wal| {
+            // Where an earlier one ends, the next one has noted already.
+            let is_last = wal.open.len() == 1;
+            let Some(current) = wal.open.front_mut() else {
+                return Ok(());
+            };
+            if is_last && current.fill_page() {
+                current.write()?;
+            }
+            current.sync()
         })
     }
 
@@ -417,8 +424,6 @@ impl Wal {
                 current.file = Some(self.spares.install(&source, &current.segment.path)?);
             }
             if is_last {
-                // Where an earlier one ends, the next one has noted already.
-                current.fill_page();
                 return current.write();
             }
             current.write()?;
@@ -638,33 +643,36 @@ impl OpenSegment {
         Ok(())
     }
 
-    /// After a lone record, fills a page of the file in which the next one like it would not find
-    /// room: a record across two pages costs twice the bytes on the disk.
-    fn fill_page(&mut self) {
-        let (len, news) = (self.framer.len(), self.framer.len() - self.written);
+    /// Before a sync, fills the page of the file in which the log ends, when a batch like the one to
+    /// be synced would not find room there and more than half of it is used: the disk writes pages,
+    /// and the next batch would have this one written again. Whether it did.
+    fn fill_page(&mut self) -> bool {
+        let (len, news) = (self.framer.len(), self.framer.len() - self.durable);
         let next = sector::file_offset(len);
         let rest = sector::stream_before_page(next, PAGE_BYTES) - len;
-        let is_lone = self.written > 0 && news > 0 && news as usize <= LONE_WRITE_BYTES;
+        let all_written = self.durable > 0 && self.written == len;
+        let pays = rest < news && rest as usize <= FILLING_BYTES_MAX;
         let fits = rest >= record::HEAD_BYTES as u64 && rest <= self.room();
-        if is_lone && rest < news && fits {
-            let mut head = Head {
-                crc: 0,
-                kind: 0,
-                flags: record::FILLING,
-                len: rest as usize - record::HEAD_BYTES,
-                prev: self.crc,
-                index: 0,
-                durable: self.durable as u32,
-            };
-            let zeros = [0; LONE_WRITE_BYTES];
-            let zeros = &zeros[..head.len];
-            let mut bytes = head.encode();
-            head.checksum(self.seed, &mut bytes, &[zeros]);
-            self.framer.start_record();
-            self.framer.push(&bytes);
-            self.framer.push(zeros);
-            self.crc = head.crc;
+        if !(all_written && pays && fits) {
+            return false;
         }
+        let mut head = Head {
+            crc: 0,
+            kind: 0,
+            flags: record::FILLING,
+            len: rest as usize - record::HEAD_BYTES,
+            prev: self.crc,
+            index: 0,
+            durable: self.durable as u32,
+        };
+        let zeros = &[0; FILLING_BYTES_MAX][..head.len];
+        let mut bytes = head.encode();
+        head.checksum(self.seed, &mut bytes, &[zeros]);
+        self.framer.start_record();
+        self.framer.push(&bytes);
+        self.framer.push(zeros);
+        self.crc = head.crc;
+        true
     }
 
     fn sync(&mut self) -> Result<()> {

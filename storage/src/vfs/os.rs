@@ -187,6 +187,11 @@ impl File for OsFile {
         self.file.sync_data()
     }
 
+    fn forget(&self) {
+        // Whoever does not know it keeps it in memory.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
+    }
+
     fn map(&self, len: u64) -> io::Result<Arc<dyn Map>> {
         let size = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut options = MmapOptions::new();

@@ -91,6 +91,8 @@ impl File for UntouchedFile {
         Ok(())
     }
 
+    fn forget(&self) {}
+
     fn map(&self, len: u64) -> io::Result<Arc<dyn Map>> {
         self.file()?.map(len)
     }

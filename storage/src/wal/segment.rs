@@ -241,6 +241,10 @@ impl Spares {
         if keep {
             let to = Name::Spare(self.number()).path(&self.dir);
             self.rename(path, &to)?;
+            // In memory it lies in pieces as large as its writes were. Smaller writes of its next life
+            // would dirty, and be charged for, whole ones.
+            let file = self.vfs.open(&to, Open::Existing);
+            file.map_err(Error::io("open", &to))?.forget();
             self.put(Spare {
                 path: to,
                 bytes,
