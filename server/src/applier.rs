@@ -687,7 +687,8 @@ impl Applier {
                 self.log_bytes = 0;
             }
         }
-        // The last checkpoint spares the next start the replay.
+        // The last checkpoint spares the next start the replay, and a second one, which has nothing to
+        // write but itself, most of the log.
         effects.stopped = self.stopping && !self.checkpoint_running;
     }
 }

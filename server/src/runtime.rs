@@ -76,7 +76,6 @@ pub struct Running {
     pub node: Node,
     pub peers: Peers,
     member: Sender<MemberEvent>,
-    apply: Sender<ApplyEvent>,
     space: Sender<space_alarm::Stop>,
     threads: Vec<JoinHandle<()>>,
     _lock: Box<dyn Lock>,
@@ -187,7 +186,7 @@ pub fn start(
     let node = Node::new(Inner {
         reader,
         member: member_tx.clone(),
-        apply: apply_tx.clone(),
+        apply: apply_tx,
         hub: hub_handle,
         shared,
         hashes,
@@ -210,7 +209,6 @@ pub fn start(
         node,
         peers,
         member: member_tx,
-        apply: apply_tx,
         space: space_tx,
         threads,
         _lock: data.lock,
@@ -306,12 +304,12 @@ fn known_members(
 
 impl Running {
     /// Stops the actors one behind the other, with nothing left between them: first no more
-    /// proposals, then the log, then a last checkpoint. Blocks until all threads have ended.
+    /// proposals, then a last checkpoint, then what of the log it made superfluous goes. Blocks until
+    /// all threads have ended.
     pub fn stop(self) {
         // A closed inbox means that its actor has ended already.
         let _ = self.space.send(space_alarm::Stop);
         let _ = self.member.send(MemberEvent::Stop);
-        let _ = self.apply.send(ApplyEvent::Stop);
         self.node.hub().stop();
         for thread in self.threads {
             if thread.join().is_err() {

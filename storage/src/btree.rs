@@ -45,6 +45,7 @@ pub(crate) use checkpoint::{Attempt, CheckpointDone, CheckpointJob, Retired};
 pub(crate) use cursor::Cursor;
 pub(crate) use edit::Writer;
 pub(crate) use file::{Opened, PageFile, Stats};
+pub(crate) use open::META_SLOTS;
 pub(crate) use page::UNIT;
 pub(crate) use pages::Pages;
 pub(crate) use rewrite::Unfit;

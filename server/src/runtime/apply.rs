@@ -30,6 +30,7 @@ pub(super) fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links:
             .applied(&mut effects.counts, elapsed, unix_time());
         carry_out(&mut effects, &applier, &links, &mut version);
         if effects.stopped {
+            let _ = links.log.send(LogEvent::Stop);
             return;
         }
         let now = links.clock.now();

@@ -84,7 +84,7 @@ pub(super) fn run_member(
         }
         links.replies.send(&mut effects.replies);
         if effects.stop {
-            let _ = links.log.send(LogEvent::Stop);
+            let _ = links.apply.send(ApplyEvent::Stop);
             return;
         }
         if events.is_empty() {

@@ -124,13 +124,15 @@ fn damaged_pages(data: &Path) {
     for unit in (0..units).step_by(units.div_ceil(40)) {
         let byte = unit * PAGE_BYTES + 300;
         let (code, text) = with_file(data, "store/pages", |bytes| bytes[byte] ^= 4);
-        match code {
-            DAMAGED => places.push(unit),
-            _ => assert_eq!(code, WHOLE, "{text}"),
+        if code == WHOLE {
+            continue;
         }
-        if code == DAMAGED {
-            assert!(text.contains("damaged: 1 places, see below\n"), "{text}");
-            assert!(text.contains("store/pages is damaged at byte "), "{text}");
+        assert_eq!(code, DAMAGED, "{text}");
+        assert!(text.contains("damaged: 1 places, see below\n"), "{text}");
+        assert!(text.contains("store/pages is damaged at byte "), "{text}");
+        // Behind a root that both metas have, nothing can be looked at.
+        if !text.contains("store: cannot be opened\n") {
+            places.push(unit);
         }
     }
     assert!(places.len() > 5, "only {places:?} of {units} are in use");

@@ -26,7 +26,7 @@ use crate::seal::{CLEAR, Seal};
 use crate::vfs::{File, Open, Vfs, whole};
 use crate::{Error, Result};
 
-const META_SLOTS: usize = 2;
+pub(crate) const META_SLOTS: usize = 2;
 const _: () = assert!(META_SLOTS as u64 == FIRST_UNIT);
 
 pub(super) fn open(

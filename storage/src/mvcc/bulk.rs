@@ -27,7 +27,7 @@ impl Store {
         };
         let in_order = |pair: &[LonePut<'_>]| pair[0].applied.index < pair[1].applied.index;
         assert!(self.root.applied.index < puts[0].applied.index && puts.windows(2).all(in_order));
-        self.dirty = true;
+        self.touch();
         let first = self.root.revision + 1;
         let revision_of = |i: usize| Revision {
             main: first + i as i64,

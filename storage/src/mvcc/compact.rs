@@ -96,7 +96,7 @@ impl Store {
                     is_last,
                     bound,
                 } => {
-                    self.dirty = true;
+                    self.touch();
                     for revision in rows.by_ref().take(left) {
                         removed += usize::from(self.remove_version(revision)?);
                         left -= 1;

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,16 +15,19 @@ use super::compact::Compaction;
 use super::key::{HEAD, Stamp, TOMBSTONE};
 use super::reseal::Walk;
 use super::{Applied, Bucket, Change, Item, Options, Revision, Root, Store};
+use crate::btree::META_SLOTS;
 use crate::vfs::Vfs;
 use crate::{Error, Result};
 
 /// The page file while it is being filled.
 pub(super) const FILE_NAME: &str = "pages.incoming";
 
-/// Changed pages in memory that are written out before more rows are taken.
+/// Changed pages in memory, but for history, that are written out before more rows are taken.
 const DIRTY_BYTES_MAX: u64 = 48 << 20;
 
-/// Rows between two looks at the memory in use.
+/// Rows between two looks at the memory in use. What they make of history is written then, and
+/// synced in small pieces: a burst of many megabytes would stand in the way of every log on the
+/// disk.
 const ROWS_PER_LOOK: u64 = 256;
 
 /// A store being filled.
@@ -106,10 +110,14 @@ impl Loader {
             }
         }
         self.rows += 1;
-        if self.rows.is_multiple_of(ROWS_PER_LOOK)
-            && self.store.stats().dirty_bytes >= DIRTY_BYTES_MAX
-        {
-            self.checkpoint()?;
+        if self.rows.is_multiple_of(ROWS_PER_LOOK) {
+            if let Some(job) = self.store.spill()? {
+                job.run()?;
+            }
+            if self.store.stats().dirty_bytes >= DIRTY_BYTES_MAX {
+                self.store.touch();
+                self.checkpoint()?;
+            }
         }
         Ok(())
     }
@@ -144,8 +152,9 @@ impl Loader {
             },
             done: removed_through == compacted,
         };
-        // Twice: both metas must be of the whole, whichever is opened.
-        for _ in 0..2 {
+        // Both metas must be of the whole, whichever is opened.
+        self.store.touch();
+        for _ in 0..META_SLOTS {
             self.checkpoint()?;
         }
         Ok(Incoming {
@@ -156,11 +165,10 @@ impl Loader {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
-        self.store.dirty = true;
-        if let Some(job) = self.store.begin_checkpoint() {
-            let done = job.run()?;
-            self.store.finish_checkpoint(done);
-        }
+        let full = || Error::io("write", &self.dir.join(FILE_NAME))(ErrorKind::StorageFull.into());
+        let job = self.store.begin_checkpoint().ok_or_else(full)?;
+        let done = job.run()?;
+        self.store.finish_checkpoint(done);
         // The published root would keep every page replaced since from being used again.
         self.store.publish();
         while !self.store.release_step(usize::MAX) {}
@@ -213,7 +221,7 @@ impl Store {
         std::mem::swap(&mut self.file, &mut store.file);
         self.compaction = store.compaction;
         self.batch = None;
-        self.dirty = store.dirty;
+        self.unsaved = store.unsaved;
         self.releasing = store.releasing;
         // Where its pages were sealed under another key, that begins anew.
         self.walk = Walk::default();

@@ -43,6 +43,6 @@ impl Store {
     /// Has the next checkpoint made though nothing has changed: what was freed before the last one
     /// may be reused, or cut off, with it.
     pub fn settle_space(&mut self) {
-        self.dirty = true;
+        self.unsaved = self.unsaved.max(1);
     }
 }

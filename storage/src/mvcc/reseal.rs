@@ -81,7 +81,7 @@ impl Store {
             self.file.end_wipe();
             return Ok(self.resealing(Next::Done, Some(&seal)));
         }
-        self.dirty = true;
+        self.unsaved = self.unsaved.max(1);
         Ok(self.resealing(Next::Checkpoint, Some(&seal)))
     }
 

@@ -27,7 +27,7 @@ impl Store {
     ) -> Result<(u64, bool)> {
         let units = (budget / UNIT as u64).max(1);
         let mut left = units;
-        self.dirty = true;
+        self.touch();
         let Root {
             keys,
             revisions,

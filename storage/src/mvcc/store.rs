@@ -12,7 +12,7 @@ use super::publish::{Publisher, Subscriber};
 use super::relocate::Relocation;
 use super::reseal::Walk;
 use super::{Applied, CompactProgress, Options, Root, Stats, Write, load};
-use crate::btree::{self, KeyOrder, PageFile, Tree, TreeKind};
+use crate::btree::{self, KeyOrder, META_SLOTS, PageFile, Tree, TreeKind};
 use crate::inspect::TreeFound;
 use crate::vfs::Vfs;
 use crate::{Error, Result};
@@ -65,8 +65,8 @@ pub struct Store {
     published: Publisher<Root>,
     pub(super) compaction: Compaction,
     pub(super) batch: Option<Batch>,
-    /// Something has changed since the last checkpoint was begun.
-    pub(super) dirty: bool,
+    /// Checkpoints until both metas have the newest state, but for what the running one has.
+    pub(super) unsaved: usize,
     /// The last checkpoint's nodes have not all been let go of.
     pub(super) releasing: bool,
     pub(super) relocation: Option<Relocation>,
@@ -128,7 +128,10 @@ impl Store {
             compaction: meta.compaction,
             batch: None,
             // An empty store becomes durable with its first checkpoint like any other state.
-            dirty: opened.user_meta.is_empty(),
+            unsaved: match opened.user_meta.is_empty() {
+                true => META_SLOTS,
+                false => 0,
+            },
             releasing: false,
             relocation: None,
             fallback: opened.fallback,
@@ -174,7 +177,7 @@ impl Store {
             self.root.applied.index < applied.index,
             "an entry is applied once, in order"
         );
-        self.dirty = true;
+        self.touch();
         Write::new(self, applied)
     }
 
@@ -211,10 +214,11 @@ impl Store {
     }
 
     /// The newest state as a job that makes it durable, to be run on any thread. `None` when the
-    /// last checkpoint has it all already, one is under way, or the disk is too full for it: deletes
-    /// and compactions go on, and may well make it smaller.
+    /// last two checkpoints have it all already (after the second the log is needed no more), one is
+    /// under way, or the disk is too full for it: deletes and compactions go on, and may well make it
+    /// smaller.
     pub fn begin_checkpoint(&mut self) -> Option<CheckpointJob> {
-        if !self.dirty || self.file.checkpoint_running() || !self.file.has_room() {
+        if self.unsaved == 0 || self.file.checkpoint_running() || !self.file.has_room() {
             return None;
         }
         let meta = Meta {
@@ -226,7 +230,7 @@ impl Store {
         let trees = [&self.root.keys, &self.root.revisions, &self.root.side];
         let job = self.file.begin_checkpoint(&trees, &meta.encode());
         self.root.pages = self.file.pages().clone();
-        self.dirty = false;
+        self.unsaved -= 1;
         Some(CheckpointJob { job })
     }
 
@@ -280,6 +284,11 @@ impl Store {
             views: roots.saturating_sub(2),
             is_short: stats.is_short,
         }
+    }
+
+    /// Neither meta has what changes now.
+    pub(super) fn touch(&mut self) {
+        self.unsaved = META_SLOTS;
     }
 
     /// Walks all pages and free lists; an error names the first thing wrong. Only while no

@@ -353,9 +353,10 @@ fn checkpoint_brings_everything_back_and_names_the_older_index() {
     let mut fixture = Fixture::new();
     fixture.put("a", "1");
     assert_eq!(fixture.checkpoint(), 0);
+    assert_eq!(fixture.checkpoint(), 1, "nothing has changed since");
     assert!(
         fixture.store.begin_checkpoint().is_none(),
-        "nothing has changed"
+        "and both have it"
     );
     fixture.put("b", "1");
     fixture.write().set(Bucket::Auth, b"enabled", b"1").unwrap();
