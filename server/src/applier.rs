@@ -311,10 +311,15 @@ impl Applier {
 
     /// Whether a checkpoint is wanted for it.
     fn give_space_back(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<bool, Error> {
-        if self.checkpoint_running || self.compacting || self.stopping {
+        if self.checkpoint_running || self.stopping {
             return Ok(false);
         }
-        let wish = self.space.step(now, &mut self.state.store)?;
+        self.space.note(now, &self.state.store.stats());
+        if self.compacting {
+            return Ok(false);
+        }
+        let urgent = self.is_short();
+        let wish = self.space.step(now, urgent, &mut self.state.store)?;
         for slot in wish.answered {
             effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
         }
