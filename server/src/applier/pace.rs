@@ -21,7 +21,7 @@ pub struct Pace {
     pub gain_bytes_to_checkpoint: u64,
     /// Bytes of changed pages in memory that start a checkpoint: of the key tree, in the main, as
     /// history is written while it grows. Over a million keys all of that tree is less, and the
-    /// length of the log decides, which costs some 80 B a put; over more keys this bounds memory.
+    /// length of the log decides, which costs some 120 B a put; over more keys this bounds memory.
     pub dirty_bytes_to_checkpoint: u64,
     /// Bytes of changed pages at which entries wait until a checkpoint under way is done.
     pub dirty_bytes_max: u64,
@@ -37,7 +37,7 @@ impl Default for Pace {
             gain_bytes_to_checkpoint: 16 << 20,
             dirty_bytes_to_checkpoint: DIRTY_BYTES_TO_CHECKPOINT,
             dirty_bytes_max: 160 << 20,
-            log_bytes_to_checkpoint: 192 << 20,
+            log_bytes_to_checkpoint: 128 << 20,
             compact_step_rows: 256,
         }
     }
@@ -91,8 +91,8 @@ mod tests {
         assert!(!is_due(15, 0, 0), "nothing much to bring");
         assert!(is_due(16, 4, 0), "a short log for few pages");
         assert!(!is_due(16, 5, 0), "pages that more puts will fall into");
-        assert!(!is_due(191, 60, 0));
-        assert!(is_due(192, 60, 0), "the longest log");
+        assert!(!is_due(127, 60, 0));
+        assert!(is_due(128, 60, 0), "the longest log");
         assert!(is_due(0, 96, 0), "the most memory");
         assert!(is_due(1, 20, 80), "places are free after it");
         assert!(!is_due(1, 60, 80), "and would be of what it writes");
