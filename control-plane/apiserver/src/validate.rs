@@ -26,6 +26,8 @@ mod selector;
 mod shown;
 mod status;
 mod storage;
+#[cfg(test)]
+mod tests;
 mod workload;
 
 use std::borrow::Cow;

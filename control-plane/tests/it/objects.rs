@@ -265,6 +265,44 @@ fn services_get_addresses_and_ports_of_their_own() {
 }
 
 #[test]
+fn a_service_of_another_type_sheds_what_it_had() {
+    let cluster = Cluster::start();
+    let path = "/api/v1/namespaces/default/services";
+    let balancer = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
+        "spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local",
+            "clusterIP": "10.96.7.7", "ports": [{"port": 80}]}});
+    let made = cluster.post(path, &balancer).expect(201);
+    let port = |key: &str| made.pointer(key).and_then(Value::as_i64).unwrap();
+    let (own, health) = (
+        port("/spec/ports/0/nodePort"),
+        port("/spec/healthCheckNodePort"),
+    );
+    assert!((30_000..=32_767).contains(&health) && own != health);
+    let patch = |body: Value| {
+        let call = cluster.call("PATCH", &format!("{path}/a"));
+        let media_type = "application/merge-patch+json";
+        call.body(media_type, body.to_string()).send()
+    };
+    let elsewhere = json!({"spec": {"clusterIP": "10.96.7.8"}});
+    patch(elsewhere).refuses(422, "Invalid", "may not change once set");
+    let other = json!({"spec": {"healthCheckNodePort": own}});
+    patch(other).refuses(422, "Invalid", "field is immutable");
+    let inside = patch(json!({"spec": {"type": "ClusterIP"}})).expect(200);
+    for key in [
+        "externalTrafficPolicy",
+        "healthCheckNodePort",
+        "allocateLoadBalancerNodePorts",
+    ] {
+        assert_eq!(inside["spec"].get(key), None, "{key}");
+    }
+    assert_eq!(inside["spec"]["ports"][0].get("nodePort"), None);
+    assert_eq!(inside["spec"]["clusterIP"], "10.96.7.7");
+    let outside = json!({"spec": {"type": "ExternalName", "externalName": "a.example.com"}});
+    let outside = patch(outside).expect(200);
+    assert_eq!(outside["spec"].get("clusterIP"), None);
+}
+
+#[test]
 fn an_eviction_pays_its_budget() {
     let cluster = Cluster::start();
     let mut running = pod("p");

@@ -1,0 +1,238 @@
+//! Objects as people write them are taken; what the scripts of requests do not break is broken here.
+
+use machinery::schema;
+use machinery::status::Cause;
+use serde_json::{Value, json};
+
+use super::{Policy, create, update};
+use crate::catalogue::{self, Resource};
+use crate::{lifecycle, write};
+
+fn resource(object: &Value) -> &'static Resource {
+    let version = object["apiVersion"].as_str().unwrap();
+    let (group, version) = schema::split_api_version(version);
+    let kind = object["kind"].as_str().unwrap();
+    catalogue::of(schema::kind(group, version, kind).unwrap())
+}
+
+/// The object as the server completes it.
+fn made(object: Value) -> Value {
+    let resource = resource(&object);
+    let mut object = object;
+    let metadata = machinery::object::metadata_mut(&mut object);
+    metadata.entry("name").or_insert_with(|| "x".into());
+    if resource.kind.namespaced() {
+        metadata.insert("namespace".into(), "default".into());
+    }
+    write::fill_in(resource, &mut object);
+    lifecycle::created(resource, &mut object);
+    object
+}
+
+fn wrong(object: Value) -> Vec<String> {
+    let object = made(object);
+    told(create(resource(&object), &object, Policy::default()).into())
+}
+
+fn told(causes: Vec<Cause>) -> Vec<String> {
+    let told = causes.iter();
+    told.map(|one| format!("{}: {}", one.field, one.message))
+        .collect()
+}
+
+fn changed(old: Value, change: impl Fn(&mut Value)) -> Vec<String> {
+    let old = made(old);
+    let mut new = old.clone();
+    change(&mut new);
+    told(update(resource(&old), "", (&old, &new), Policy::default()).into())
+}
+
+fn service(spec: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "spec": spec})
+}
+
+fn pods(restart: &str) -> Value {
+    json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": restart, "containers": [
+        {"name": "c", "image": "i", "volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+    ]}})
+}
+
+fn stateful_set() -> Value {
+    let claim =
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {
+        "serviceName": "s", "selector": {"matchLabels": {"a": "b"}}, "template": pods("Always"),
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
+    }})
+}
+
+fn job(more: Value) -> Value {
+    let mut template = pods("Never");
+    template["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+    let mut spec = json!({"template": template});
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    json!({"apiVersion": "batch/v1", "kind": "Job", "spec": spec})
+}
+
+fn slice(kind: &str, address: &str) -> Value {
+    json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": kind,
+        "endpoints": [{"addresses": [address]}], "ports": [{"port": 80}]})
+}
+
+fn limits(kind: &str, limit: Value) -> Value {
+    let mut limit = limit;
+    limit["type"] = kind.into();
+    json!({"apiVersion": "v1", "kind": "LimitRange", "spec": {"limits": [limit]}})
+}
+
+#[test]
+fn objects_as_people_write_them_are_taken() {
+    let ports =
+        json!([{"port": 80, "name": "http"}, {"port": 443, "name": "https", "targetPort": "tls"}]);
+    let backend = json!({"service": {"name": "s", "port": {"number": 80}}});
+    for object in [
+        service(json!({"ports": ports, "selector": {"a": "b"}})),
+        service(
+            json!({"type": "LoadBalancer", "ports": ports, "externalTrafficPolicy": "Local",
+            "loadBalancerSourceRanges": ["10.0.0.0/8"], "loadBalancerClass": "a.b/c"}),
+        ),
+        service(json!({"type": "ExternalName", "externalName": "a.example.com."})),
+        service(
+            json!({"ports": ports, "externalIPs": ["192.0.2.1"], "sessionAffinity": "ClientIP"}),
+        ),
+        service(
+            json!({"clusterIP": "None", "clusterIPs": ["None"], "trafficDistribution": "PreferClose"}),
+        ),
+        stateful_set(),
+        job(json!({})),
+        job(json!({"completionMode": "Indexed", "completions": 3, "backoffLimitPerIndex": 1})),
+        json!({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {
+            "schedule": "0 3 * * mon-fri", "timeZone": "Europe/Berlin", "jobTemplate": {
+                "spec": job(json!({}))["spec"]}}}),
+        slice("IPv4", "10.1.2.3"),
+        slice("IPv6", "2001:db8::1"),
+        slice("FQDN", "a.example.com"),
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": {
+            "tls": [{"hosts": ["*.example.com"], "secretName": "t"}],
+            "rules": [{"host": "*.example.com", "http": {"paths": [
+                {"path": "/", "pathType": "Prefix", "backend": backend}]}}]}}),
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "spec": {
+            "hard": {"pods": "4", "requests.cpu": "1500m", "requests.example.com/gpu": "1",
+                "count/deployments.apps": "2"},
+            "scopes": ["NotTerminating"]}}),
+        limits(
+            "Container",
+            json!({"max": {"cpu": "2"}, "min": {"cpu": "100m"},
+            "default": {"cpu": "1"}, "defaultRequest": {"cpu": "200m"},
+            "maxLimitRequestRatio": {"cpu": "10"}}),
+        ),
+        limits("PersistentVolumeClaim", json!({"max": {"storage": "10Gi"}})),
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/data"}}}),
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+            "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer"}),
+        json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "spec": {
+            "maxReplicas": 3, "targetCPUUtilizationPercentage": 50, "scaleTargetRef": {
+                "apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}}),
+        json!({"apiVersion": "v1", "kind": "Node", "spec": {
+            "podCIDRs": ["10.1.0.0/24", "2001:db8::/64"], "taints": [
+                {"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoExecute"}]},
+            "status": {"capacity": {"cpu": "1500m", "example.com/gpu": "2"}}}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}),
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": -5}),
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "things.example.com"}, "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": {"plural": "things", "singular": "thing", "kind": "Thing",
+                    "listKind": "ThingList"},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object"}}}]}}),
+    ] {
+        assert_eq!(wrong(object.clone()), Vec::<String>::new(), "{object}");
+    }
+}
+
+#[test]
+fn what_an_object_says_must_fit_together() {
+    let ports = json!([{"port": 80}]);
+    for (object, what) in [
+        (
+            service(json!({"ports": ports, "externalTrafficPolicy": "Local"})),
+            "spec.externalTrafficPolicy: Invalid value: \"Local\": may only be set for externally-accessible services",
+        ),
+        (
+            service(json!({"ports": ports, "externalIPs": ["127.0.0.1"]})),
+            "spec.externalIPs[0]: Invalid value: \"127.0.0.1\": may not be in the loopback range (127.0.0.0/8, ::1/128)",
+        ),
+        (
+            service(json!({"ports": ports, "loadBalancerSourceRanges": ["10.0.0.0/8"]})),
+            "spec.LoadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer'",
+        ),
+        (
+            slice("IPv4", "2001:db8::1"),
+            "endpoints[0].addresses: Invalid value: \"2001:db8::1\": must be an IPv4 address",
+        ),
+        (
+            job(json!({"completionMode": "Indexed", "parallelism": 2})),
+            "spec.completions: Required value: when completion mode is Indexed",
+        ),
+        (
+            job(json!({"backoffLimitPerIndex": 1})),
+            "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "ResourceQuota", "spec": {
+                "hard": {"services": "1"}, "scopes": ["BestEffort"]}}),
+            "spec.scopes: Invalid value: [\"BestEffort\"]: unsupported scope applied to resource",
+        ),
+        (
+            limits(
+                "Pod",
+                json!({"max": {"cpu": "1"}, "min": {"cpu": "500m"},
+                "maxLimitRequestRatio": {"cpu": "4"}}),
+            ),
+            "spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: \"4\": ratio 4 is greater than max/min = 2.000000",
+        ),
+    ] {
+        assert_eq!(wrong(object.clone()), [what], "{object}");
+    }
+}
+
+#[test]
+fn what_was_decided_once_stays() {
+    let mut balancer = service(json!({"type": "LoadBalancer", "ports": [{"port": 80}],
+        "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"]}));
+    balancer["spec"]["loadBalancerClass"] = "a.b/c".into();
+    let other = |service: &mut Value| service["spec"]["loadBalancerClass"] = "a.b/d".into();
+    let class = "spec.loadBalancerClass: Invalid value: \"a.b/d\": may not change once set";
+    assert_eq!(changed(balancer, other), [class]);
+    let set = changed(stateful_set(), |set| {
+        set["spec"]["serviceName"] = "t".into()
+    });
+    assert!(
+        set[0].starts_with("spec: Forbidden: updates to statefulset spec"),
+        "{set:?}"
+    );
+    let replicas = |set: &mut Value| set["spec"]["replicas"] = 3.into();
+    assert_eq!(changed(stateful_set(), replicas), Vec::<String>::new());
+    let more = |slice: &mut Value| slice["addressType"] = "FQDN".into();
+    let kind = "addressType: Invalid value: \"FQDN\": field is immutable";
+    assert_eq!(changed(slice("IPv4", "10.1.2.3"), more), [kind]);
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let bound = |claim: &mut Value| claim["spec"]["volumeName"] = "v".into();
+    assert_eq!(changed(claim.clone(), bound), Vec::<String>::new());
+    let larger = |claim: &mut Value| {
+        claim["spec"]["resources"]["requests"]["storage"] = "2Gi".into();
+    };
+    assert_eq!(
+        changed(claim, larger).len(),
+        1,
+        "not before it has a volume"
+    );
+}
