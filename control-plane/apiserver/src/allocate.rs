@@ -139,7 +139,7 @@ pub(crate) async fn update(
     Ok(())
 }
 
-/// A service that is gone needs its address no more.
+/// A service that is gone, or only a name for something outside now, needs its address no more.
 pub(crate) async fn deleted(api: &Api, resource: &Resource, service: &Value) {
     let address = object::text(service, &["spec", "clusterIP"]);
     if concerns(resource) && !["", "None"].contains(&address) {

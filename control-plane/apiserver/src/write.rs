@@ -42,6 +42,8 @@ struct Update<'a, 'b> {
     subresource: &'b str,
     change: Change,
     warnings: Vec<String>,
+    /// The service as it was, if it gives up its address.
+    had_address: Option<Arc<Value>>,
 }
 
 impl Writer<'_> {
@@ -175,11 +177,14 @@ impl Writer<'_> {
             subresource,
             change,
             warnings: Vec::new(),
+            had_address: None,
         };
         let edited = self.api.edit(storage, &key, self.dry, &mut update).await?;
         let warnings = update.warnings;
         if let Edited::Deleted(entry) = &edited {
             allocate::deleted(self.api, self.resource, &entry.object).await;
+        } else if let Some(old) = update.had_address.filter(|_| !self.dry) {
+            allocate::deleted(self.api, self.resource, &old).await;
         }
         Ok((edited, warnings))
     }
@@ -256,6 +261,9 @@ impl Update<'_, '_> {
         admission::ask_gate(self.writer.api, admission, &mut new).await?;
         if allocate::concerns(resource) && self.subresource.is_empty() {
             allocate::update(self.writer.api, &old, &mut new, self.writer.dry).await?;
+            let address = |one| object::text(one, &["spec", "clusterIP"]);
+            let gives_up = !address(&old).is_empty() && address(&new).is_empty();
+            self.had_address = gives_up.then(|| Arc::clone(&old));
         }
         let policy = self.writer.policy();
         let causes = validate::update(resource, self.subresource, (&old, &new), policy);

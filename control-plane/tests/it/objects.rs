@@ -300,6 +300,9 @@ fn a_service_of_another_type_sheds_what_it_had() {
     let outside = json!({"spec": {"type": "ExternalName", "externalName": "a.example.com"}});
     let outside = patch(outside).expect(200);
     assert_eq!(outside["spec"].get("clusterIP"), None);
+    let mut heir = balancer;
+    heir["metadata"]["name"] = "b".into();
+    cluster.post(path, &heir).expect(201);
 }
 
 #[test]
