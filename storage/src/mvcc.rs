@@ -163,6 +163,8 @@ pub struct Stats {
     pub in_use_bytes: u64,
     /// Of those that are free, the bytes that can be written again after another checkpoint or two.
     pub waiting_bytes: u64,
+    /// Of those that are free, the bytes that can be written again now; 0 while a checkpoint runs.
+    pub vacant_bytes: u64,
     /// In memory and in no finished checkpoint.
     pub dirty_bytes: u64,
     /// Published states older than the newest that some view still holds.

@@ -79,6 +79,7 @@ mod tests {
             file_bytes: 1000 * MIB,
             in_use_bytes: 500 * MIB,
             waiting_bytes: waiting * MIB,
+            vacant_bytes: 0,
             dirty_bytes: dirty * MIB,
             views: 0,
             is_short: false,

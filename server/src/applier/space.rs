@@ -66,7 +66,7 @@ impl Space {
     /// Only while no checkpoint runs.
     pub(super) fn note(&mut self, now: Now, stats: &Stats) {
         self.peak
-            .note(now, stats.in_use_bytes + stats.waiting_bytes);
+            .note(now, stats.file_bytes.saturating_sub(stats.vacant_bytes));
     }
 
     /// When there is a step to take, unless a checkpoint runs.

@@ -77,6 +77,8 @@ pub(crate) struct Stats {
     /// Free once another checkpoint or two are made; without what only waits for views. While a
     /// checkpoint runs: without what was given up before it began.
     pub waiting_bytes: u64,
+    /// Free to be written now; 0 while a checkpoint runs.
+    pub vacant_bytes: u64,
     /// Changed nodes in memory that no finished checkpoint holds yet.
     pub dirty_bytes: u64,
     /// All nodes that the writer keeps in memory.
@@ -327,10 +329,12 @@ impl PageFile {
             .as_ref()
             .map_or(self.used_before, Space::used_units);
         let pending = self.space.as_ref().map_or(0, Space::waiting_units);
+        let vacant = self.space.as_ref().map_or(0, Space::free_now);
         Stats {
             file_bytes: self.shared.units() * UNIT as u64,
             used_bytes: used_units * UNIT as u64,
             waiting_bytes: (pending + self.writer.freed_units) * UNIT as u64,
+            vacant_bytes: vacant * UNIT as u64,
             dirty_bytes: dirty as u64,
             memory_bytes: (dirty + self.saved_bytes) as u64,
             opened_bytes: self.shared.sealing().map_or(0, |s| s.opened.bytes()) as u64,

@@ -280,6 +280,7 @@ impl Store {
             file_bytes: stats.file_bytes,
             in_use_bytes: stats.used_bytes,
             waiting_bytes: stats.waiting_bytes,
+            vacant_bytes: stats.vacant_bytes,
             dirty_bytes: stats.dirty_bytes,
             views: roots.saturating_sub(2),
             is_short: stats.is_short,
