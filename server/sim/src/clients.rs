@@ -375,8 +375,7 @@ impl World {
         };
         let request = match &waiting.ask {
             Ask::Operation { operation, .. } if operation.is_read() => {
-                let at_once = process.sole_voter && process.leader != 0;
-                if at_once || self.canary == Some(Canary::LocalRead) {
+                if process.decides_alone() || self.canary == Some(Canary::LocalRead) {
                     slot.send(Ok(Applied {
                         outcome: Outcome::Done,
                         revision: 0,
@@ -493,7 +492,8 @@ impl World {
             return;
         };
         let (slot, receiver) = ReplySlot::new(permit);
-        let confirmed = matches!(waiting.stage, Stage::Confirming { .. }) || process.sole_voter;
+        let confirmed =
+            matches!(waiting.stage, Stage::Confirming { .. }) || process.decides_alone();
         if confirmed {
             let call = LeaseCall::KeepAlive { id: lease };
             process.to_apply.push(ApplyEvent::Lease(call, slot));

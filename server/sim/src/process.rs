@@ -119,6 +119,7 @@ pub(crate) struct Process {
     request_ids: RequestIds,
     /// As request handlers see it.
     pub leader: u64,
+    term: u64,
     pub sole_voter: bool,
     pub learner: bool,
     /// Members once: nothing that they send is heard.
@@ -270,6 +271,7 @@ impl Process {
             receiver,
             request_ids: RequestIds::new(data.member_id, time_of_day / 1_000_000),
             leader: 0,
+            term: 0,
             sole_voter,
             learner,
             removed: removed.into_iter().collect(),
@@ -285,6 +287,11 @@ impl Process {
 
     pub(crate) fn leads(&self) -> bool {
         self.leader == self.member_id
+    }
+
+    /// As `server::node` has it: whether a read asks nobody.
+    pub(crate) fn decides_alone(&self) -> bool {
+        self.sole_voter && self.leads() && self.applier.applied_term() == self.term
     }
 
     /// Everybody, as this member has them.
@@ -386,6 +393,7 @@ impl Process {
             let leads = (change.role == RoleKind::Leader).then_some(change.term);
             self.to_apply.push(ApplyEvent::Leading(leads));
             self.leader = change.leader;
+            self.term = change.term;
             turn.became = Some(change);
         }
         if !effects.committed.is_empty() {
