@@ -3,6 +3,7 @@
 //! of its own.
 
 mod pace;
+mod removal;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use crate::state::{self, Effects, State, Tally};
 use crate::watch::HubHandle;
 pub(crate) use pace::DIRTY_BYTES_TO_CHECKPOINT;
 pub use pace::Pace;
+use removal::Removal;
 use space::Space;
 
 /// How long the removal of compacted rows waits before it looks again whether the hub has read
@@ -67,11 +69,7 @@ pub struct Applier {
     log_bytes: u64,
     /// Due since the start.
     sync: Option<SyncJob>,
-    compacting: bool,
-    /// When the compaction under way was applied; not known of one that a crash interrupted.
-    compacting_since: Option<Now>,
-    /// Clients that asked for physical compaction.
-    waiting_compaction: Vec<ReplySlot>,
+    removal: Removal,
     /// Clients whose renewal must first take back a checkpoint of their lease, by lease id.
     waiting_renewals: HashMap<i64, Vec<(ReplySlot, i64)>>,
     /// Reads that wait for an entry to be applied.
@@ -169,9 +167,7 @@ impl Applier {
             space_is_low: false,
             log_bytes: 0,
             sync: None,
-            compacting: true, // One that a crash interrupted goes on.
-            compacting_since: None,
-            waiting_compaction: Vec::new(),
+            removal: Removal::interrupted(),
             waiting_renewals: HashMap::new(),
             waiting_reads: Vec::new(),
             election_timeout,
@@ -206,10 +202,10 @@ impl Applier {
 
     /// When to call again though nothing arrives.
     pub fn wake_at(&self, now: Now) -> Option<Now> {
-        if self.compacting && self.is_ahead_of_hub() {
+        if self.removal.is_running() && self.is_ahead_of_hub() {
             return Some(now + HUB_PATIENCE);
         }
-        let removes = self.compacting && !self.holds_too_much();
+        let removes = self.removal.is_running() && !self.holds_too_much();
         if removes || (!self.backlog.is_empty() && !self.stalled()) {
             return Some(now);
         }
@@ -222,7 +218,9 @@ impl Applier {
             false if self.state.store.is_releasing() => Some(now),
             false => self.space.wake_at(now),
         };
-        lessor.into_iter().chain(chores).chain(reseal).min()
+        let removal = self.removal.due_at();
+        let all = lessor.into_iter().chain(chores).chain(reseal);
+        all.chain(removal).min()
     }
 
     /// Takes all of `events`. An error is final: the store is in no state to go on.
@@ -315,7 +313,7 @@ impl Applier {
             return Ok(false);
         }
         self.space.note(now, &self.state.store.stats());
-        if self.compacting {
+        if self.removal.is_running() {
             return Ok(false);
         }
         let urgent = self.is_short();
@@ -344,8 +342,7 @@ impl Applier {
             .extend(gone.map(|slot| (slot, Err(Error::Timeout))));
         self.state.replace(*received)?;
         self.take_over_leases(now)?;
-        self.compacting = true; // One that was interrupted at the sender goes on here.
-        self.compacting_since = None;
+        self.removal.go_on(); // One that was interrupted at the sender.
         self.log_bytes = 0;
         effects.applied = Some(self.state.store.root().applied().index);
         effects.cluster_changed = true;
@@ -425,7 +422,7 @@ impl Applier {
                 let Some(slot) = reply else { return Ok(()) };
                 let physical = matches!(&request, Request::Compaction(c) if c.physical);
                 if physical && result.is_ok() {
-                    self.waiting_compaction.push(slot);
+                    self.removal.ask(slot);
                 } else {
                     effects.replies.push((slot, self.answer(result)));
                 }
@@ -478,8 +475,7 @@ impl Applier {
         }
         self.finish_renewals(request, effects);
         if did.compacted.is_some() {
-            self.compacting = true;
-            self.compacting_since = Some(now);
+            self.removal.compacted(now);
         }
         effects.cluster_changed |= did.cluster_changed;
         result
@@ -619,10 +615,11 @@ impl Applier {
 
     /// Removes some of what the last compaction made invisible; answers those who wait for all.
     fn compact(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
-        if !self.compacting {
-            return Ok(());
-        }
-        if self.is_ahead_of_hub() || self.holds_too_much() {
+        let (stats, root) = (self.state.store.stats(), self.state.store.root());
+        let urgent = self.is_short() || self.space.is_asked();
+        let (superseded, keys) = (root.superseded_rows(), root.live_keys());
+        self.removal.begin(now, urgent, superseded, keys, &stats);
+        if !self.removal.is_running() || self.is_ahead_of_hub() || self.holds_too_much() {
             return Ok(());
         }
         let rows = match self.is_short() {
@@ -630,17 +627,16 @@ impl Applier {
             false => self.pace.compact_step_rows,
         };
         let progress = self.state.store.compact_step(rows)?;
-        if self.compacting_since.is_some() {
+        if self.removal.since().is_some() {
             effects.counts.compacted_rows = Some(progress.removed);
         }
         if progress.removed > 0 {
             self.space.freed();
         }
         if progress.done {
-            self.compacting = false;
-            let since = self.compacting_since.take();
+            let since = self.removal.since();
             effects.counts.compaction_took = since.map(|since| now.saturating_sub(since));
-            for slot in std::mem::take(&mut self.waiting_compaction) {
+            for slot in self.removal.done() {
                 effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
             }
         }
@@ -666,8 +662,11 @@ impl Applier {
     }
 
     fn pace(&self) -> Pace {
-        match self.is_short() {
-            true => self.pace.when_low(),
+        if self.is_short() {
+            return self.pace.when_low();
+        }
+        match self.removal.is_running() {
+            true => self.pace.when_removing(&self.state.store.stats()),
             false => self.pace,
         }
     }

@@ -9,6 +9,12 @@ pub(crate) const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
 /// A checkpoint that nothing forces writes at most one byte for so many that it brings.
 const WORTH: u64 = 4;
 
+/// While rows are removed, a checkpoint writes about one part in so many of what the store holds, and
+/// no less than so much: the next ones write where it gave up places, and the file grows by little
+/// more.
+const PARTS_WHEN_REMOVING: u64 = 3;
+const DIRTY_BYTES_WHEN_REMOVING: u64 = 32 << 20;
+
 /// While space on the disk is low, so many bytes of log, or of changed pages, start a checkpoint: each
 /// gives files of the log back, and fits into what the store has set aside.
 const BYTES_TO_CHECKPOINT_WHEN_LOW: u64 = 1 << 20;
@@ -50,6 +56,15 @@ impl Pace {
         Pace {
             dirty_bytes_to_checkpoint: low(self.dirty_bytes_to_checkpoint),
             log_bytes_to_checkpoint: low(self.log_bytes_to_checkpoint),
+            ..self
+        }
+    }
+
+    /// As long as compacted rows are removed.
+    pub(super) fn when_removing(self, stats: &Stats) -> Pace {
+        let part = (stats.in_use_bytes / PARTS_WHEN_REMOVING).max(DIRTY_BYTES_WHEN_REMOVING);
+        Pace {
+            dirty_bytes_to_checkpoint: part.min(self.dirty_bytes_to_checkpoint),
             ..self
         }
     }

@@ -58,6 +58,10 @@ impl Space {
         self.asking.push(slot);
     }
 
+    pub(super) fn is_asked(&self) -> bool {
+        !self.asking.is_empty()
+    }
+
     /// A compaction has removed something.
     pub(super) fn freed(&mut self) {
         self.looks = LOOKS;

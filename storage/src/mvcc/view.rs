@@ -60,6 +60,18 @@ impl Root {
         self.compacted
     }
 
+    pub fn live_keys(&self) -> u64 {
+        self.keys.weight()
+    }
+
+    /// About how many rows the newest compaction made invisible that are still there; more, when
+    /// transactions since had several changes.
+    pub fn superseded_rows(&self) -> u64 {
+        let since = self.revision - self.compacted.max(0);
+        let others = self.live_keys() + since.max(0) as u64;
+        self.revisions.len().saturating_sub(others)
+    }
+
     pub fn applied(&self) -> Applied {
         self.applied
     }
