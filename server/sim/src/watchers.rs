@@ -5,7 +5,7 @@
 use etcd_api::etcdserverpb as pb;
 use pb::watch_request::RequestUnion;
 use prost::Message;
-use server::watch::{HistoryRead, Out, Stream};
+use server::watch::{Ended, HistoryRead, Out, Stream};
 
 use crate::canary::Canary;
 use crate::check::watches::WatchRecord;
@@ -24,6 +24,8 @@ struct Connection {
     /// Read by another thread, as it were; done at the next look.
     reading: Option<HistoryRead>,
     asked: bool,
+    /// The member's disk failed when history was read: the client has to go elsewhere.
+    broken: bool,
 }
 
 struct Watcher {
@@ -118,7 +120,7 @@ impl World {
         let watcher = &mut self.watchers.watchers[number];
         let gone = watcher.connection.as_ref().is_some_and(|connection| {
             let host = &self.hosts[connection.host];
-            host.life != connection.life || leaves
+            host.life != connection.life || leaves || connection.broken
         });
         if gone {
             watcher.connection = None;
@@ -156,6 +158,7 @@ impl World {
             bytes: Vec::new(),
             reading: None,
             asked: false,
+            broken: false,
         };
         let request = pb::WatchCreateRequest {
             key: watcher.record.start.clone().into(),
@@ -299,8 +302,13 @@ impl Connection {
                 self.bytes.extend_from_slice(&frame);
                 is_busy = true;
             }
-            if let Some(ended) = self.stream.ended() {
-                return Err(format!("a stream ended by itself: {ended:?}"));
+            match self.stream.ended() {
+                None => {}
+                Some(Ended::Failed(storage::Error::Io { .. })) => {
+                    self.broken = true;
+                    return Ok(Vec::new());
+                }
+                Some(ended) => return Err(format!("a stream ended by itself: {ended:?}")),
             }
             if self.reading.is_none()
                 && let Some(read) = self.stream.next_read()
