@@ -37,22 +37,29 @@ fn until(what: &str, holds: impl Fn() -> bool) {
 #[test]
 fn watchers_that_vanish_leave_nothing() {
     const WATCHES: usize = 50;
+    /// The server watches some kinds itself, and may have begun with few of them.
+    const OWN: usize = 10;
     let cluster = Cluster::start();
-    let before = watchers(&cluster);
+    let are_gone = || watchers(&cluster) <= OWN;
+    assert!(are_gone());
     for _ in 0..3 {
         let path = format!("{MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion=0");
         let watches: Vec<_> = (0..WATCHES)
             .map(|_| cluster.call("GET", &path).stream())
             .collect();
-        assert_eq!(watchers(&cluster), before + WATCHES);
+        assert!(watchers(&cluster) >= WATCHES);
         drop(watches);
-        until("the watches are gone", || watchers(&cluster) == before);
+        until("the watches are gone", are_gone);
     }
     // Those that end by themselves go too.
     let path = format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion=0");
-    let mut watch = cluster.call("GET", &path).stream();
-    while watch.next().is_some() {}
-    until("the watch is gone", || watchers(&cluster) == before);
+    let mut watches: Vec<_> = (0..WATCHES)
+        .map(|_| cluster.call("GET", &path).stream())
+        .collect();
+    for watch in &mut watches {
+        while watch.next().is_some() {}
+    }
+    until("the watches are gone", are_gone);
 }
 
 #[test]
