@@ -127,6 +127,8 @@ async fn up(
     if let Some((server, address)) = &api {
         server.ready().await?;
         greet(*address, &kubeconfig)?;
+    } else if let Some(address) = store.and_then(|store| store.addresses().first()) {
+        greet_from_store(*address)?;
     }
     let ended = tokio::select! {
         () = connection::asked_to_stop() => None,
@@ -252,6 +254,19 @@ fn greet(address: SocketAddr, kubeconfig: &Path) -> std::io::Result<()> {
          kubectl create deployment nginx-deployment --image=nginx --replicas=3\n  \
          kubectl get pods -o wide --watch\n",
         path.display()
+    )?;
+    out.flush()
+}
+
+/// The same where there is only the store.
+fn greet_from_store(address: SocketAddr) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "The store is up at http://{address}. Next:\n\n  \
+         export ETCDCTL_ENDPOINTS=http://{address}\n  \
+         etcdctl put greeting hello\n  \
+         etcdctl get --prefix ''\n"
     )?;
     out.flush()
 }

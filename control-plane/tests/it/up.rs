@@ -16,6 +16,8 @@ pub(crate) struct Up {
     child: Child,
     /// Where the store is reached.
     store: String,
+    /// The first line of what it says to do next.
+    greeting: String,
     directory: std::path::PathBuf,
 }
 
@@ -57,10 +59,10 @@ impl Up {
         });
         let store = store.recv_timeout(WITHIN).expect("the store serves");
         let greeting = greeted.recv_timeout(WITHIN).expect("the cluster is up");
-        assert!(greeting.starts_with("The cluster is up at https://127.0.0.1:"));
         Up {
             child,
             store,
+            greeting,
             directory: directory.to_owned(),
         }
     }
@@ -136,6 +138,8 @@ fn a_cluster_comes_up_runs_a_deployment_survives_a_kill_and_stops_in_order() {
     }
     let directory = tempfile::tempdir().unwrap();
     let up = Up::start(directory.path());
+    let greeting = "The cluster is up at https://127.0.0.1:";
+    assert!(up.greeting.starts_with(greeting), "{}", up.greeting);
     for file in ["ca.crt", "sa.key", "sa.pub"] {
         assert!(directory.path().join("pki").join(file).exists(), "{file}");
     }
@@ -177,6 +181,16 @@ fn a_cluster_comes_up_runs_a_deployment_survives_a_kill_and_stops_in_order() {
         "app=nginx-deployment",
         "--timeout=120s",
     ]);
+    assert!(up.signal("-INT").success());
+}
+
+#[test]
+fn the_store_alone_comes_up_and_says_where_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let up = Up::with(directory.path(), &["--components=store"]);
+    let expected = format!("The store is up at http://{}. Next:\n", up.store);
+    assert_eq!(up.greeting, expected);
+    assert_eq!(stored(&up.store), None);
     assert!(up.signal("-INT").success());
 }
 
