@@ -42,7 +42,7 @@ const WHOLE: [&str; 9] = [
     "services.loadbalancers",
     "services.nodeports",
 ];
-const HUGE_PAGES: &str = "hugepages-";
+pub(super) const HUGE_PAGES: &str = "hugepages-";
 const REQUESTS: &str = "requests.";
 
 /// The amount that a value says; nothing is nothing.

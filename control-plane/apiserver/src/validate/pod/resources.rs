@@ -9,44 +9,10 @@ use machinery::status::Cause;
 use serde_json::{Value, json};
 
 use super::super::place::Place;
-use super::super::{Causes, named, shown};
+use super::super::quantity::{self, HUGE_PAGES};
+use super::super::{Causes, shown};
 use super::Pod;
 
-const HUGE_PAGES: &str = "hugepages-";
-/// What a container can ask for that is no device.
-const OF_CONTAINERS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-/// What has a meaning somewhere, if not for containers.
-const KNOWN: [&str; 17] = [
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "storage",
-    "requests.storage",
-    "services.nodeports",
-    "services.loadbalancers",
-];
-/// What only is there in whole numbers.
-const COUNTED: [&str; 9] = [
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
-];
 const CLAIM: [shown::Field; 3] = [
     ("Name", "name", "\"\""),
     ("ResourceClaimName", "resourceClaimName", "null"),
@@ -91,7 +57,7 @@ pub(super) fn claims<'a>(spec: &Place<'a>, causes: &mut Causes) -> BTreeSet<&'a 
 
 pub(super) fn of_container(pod: &Pod, container: &Place, causes: &mut Causes) {
     causes.below(container, "resources", |causes, resources| {
-        amounts(resources, of_containers, causes);
+        amounts(resources, quantity::container_name, causes);
         let mut asked = BTreeSet::new();
         causes.each(resources, "claims", |causes, claim| {
             let its_name = claim.text("name");
@@ -130,12 +96,13 @@ pub(super) fn of_pod(spec: &Place, causes: &mut Causes) {
 pub(super) fn overhead(spec: &Place, causes: &mut Causes) {
     if let Some(overhead) = spec.child("overhead") {
         let limits = json!({"limits": overhead.value});
-        amounts(&Place::new(overhead.path, &limits), of_containers, causes);
+        let limits = Place::new(overhead.path, &limits);
+        amounts(&limits, quantity::container_name, causes);
     }
 }
 
 /// What is wrong with the name of a resource.
-type Naming = fn(&str, &str) -> Causes;
+type Naming = fn(&str, &str, &mut Causes);
 
 fn amounts(resources: &Place, naming: Naming, causes: &mut Causes) {
     let mut huge = false;
@@ -146,16 +113,9 @@ fn amounts(resources: &Place, naming: Naming, causes: &mut Causes) {
                 return;
             }
             let field = format!("{}[{name}]", resources.field(which));
-            causes.extend(naming(&field, name));
-            let amount = Quantity::parse(value.as_str().unwrap_or_default());
-            let amount = amount.unwrap_or(Quantity::ZERO);
-            if amount < Quantity::ZERO {
-                let why = "must be greater than or equal to 0";
-                causes.push(Cause::invalid(&field, value, why));
-            }
-            if is_counted(name) && amount.milli_value() % 1000 != 0 {
-                causes.push(Cause::invalid(&field, value, "must be an integer"));
-            }
+            naming(&field, name, causes);
+            quantity::of_resource(&field, name, value, causes);
+            let amount = quantity::read(value);
             if which == "requests" {
                 against_limit(resources, name, value, amount, causes);
             }
@@ -184,7 +144,7 @@ fn against_limit(
     causes: &mut Causes,
 ) {
     let limit = resources.map("limits").and_then(|limits| limits.get(name));
-    let shared = is_native(name) && !name.starts_with(HUGE_PAGES);
+    let shared = quantity::is_shared(name);
     let Some(shown) = limit.and_then(Value::as_str) else {
         if !shared {
             let why = "Limit must be set for non overcommitable resources";
@@ -204,57 +164,15 @@ fn against_limit(
     causes.push(Cause::invalid(&resources.field("requests"), value, &why));
 }
 
-fn any_name(field: &str, resource: &str) -> Causes {
-    let mut causes = named(field, resource, name::qualified_name(resource));
-    let quota = resource.strip_prefix("requests.").unwrap_or(resource);
-    let known = OF_CONTAINERS.contains(&resource)
-        || KNOWN.contains(&resource)
-        || quota.starts_with(HUGE_PAGES);
-    if causes.is_empty() && !resource.contains('/') && !known {
-        let why = "must be a standard resource type or fully qualified";
-        causes.push(Cause::invalid(field, &resource.into(), why));
-    }
-    causes
-}
-
-fn of_containers(field: &str, resource: &str) -> Causes {
-    let mut causes = any_name(field, resource);
-    let plain = OF_CONTAINERS.contains(&resource) || resource.starts_with(HUGE_PAGES);
-    let why = if !resource.contains('/') && !plain {
-        "must be a standard resource for containers"
-    } else if !is_native(resource) && !is_device(resource) {
-        "doesn't follow extended resource name standard"
-    } else {
-        return causes;
-    };
-    causes.push(Cause::invalid(field, &resource.into(), why));
-    causes
-}
-
-fn of_pods(field: &str, resource: &str) -> Causes {
-    let mut causes = any_name(field, resource);
+fn of_pods(field: &str, resource: &str, causes: &mut Causes) {
+    let mut wrong = Causes::default();
+    quantity::resource_name(field, resource, &mut wrong);
     let known = ["cpu", "memory"].contains(&resource) || resource.starts_with(HUGE_PAGES);
-    if causes.is_empty() && !known {
+    if wrong.is_empty() && !known {
         let list = ["cpu", HUGE_PAGES, "memory"];
-        causes.push(Cause::not_supported(field, &resource.into(), &list));
+        wrong.push(Cause::not_supported(field, &resource.into(), &list));
     }
-    causes
-}
-
-fn is_native(resource: &str) -> bool {
-    !resource.contains('/') || resource.contains("kubernetes.io/")
-}
-
-/// Whether it is named as devices are.
-fn is_device(resource: &str) -> bool {
-    let quota = format!("requests.{resource}");
-    !is_native(resource)
-        && !resource.starts_with("requests.")
-        && name::qualified_name(&quota).is_empty()
-}
-
-fn is_counted(resource: &str) -> bool {
-    COUNTED.contains(&resource) || is_device(resource)
+    causes.extend(wrong);
 }
 
 fn is_multiple(amount: Quantity, page: &str) -> bool {
