@@ -14,6 +14,8 @@ use crate::catalogue::Resource;
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 /// How long pods stay on a node that is not ready or not reachable, unless they say.
 const TOLERATED_SECONDS: i64 = 300;
+/// The taint of a node that nobody has found ready.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// Refuses or completes a new object.
 pub(crate) async fn create(
@@ -133,10 +135,7 @@ fn priority(api: &Api, pod: &mut Value) -> Result<(), Status> {
 /// Pods outlast short troubles of their node.
 fn tolerations(pod: &mut Value) {
     let mut all = object::items(pod, &["spec", "tolerations"]).to_vec();
-    for key in [
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unreachable",
-    ] {
+    for key in [NOT_READY, "node.kubernetes.io/unreachable"] {
         let covers = |one: &Value| {
             let (its_key, effect) = (object::text(one, &["key"]), object::text(one, &["effect"]));
             (its_key == key || its_key.is_empty()) && ["NoExecute", ""].contains(&effect)
@@ -154,11 +153,10 @@ fn tolerations(pod: &mut Value) {
 /// A new node gets no pods before somebody has looked whether it is ready, and has taken this taint
 /// away.
 fn not_ready(node: &mut Value) {
-    const KEY: &str = "node.kubernetes.io/not-ready";
     let mut taints = object::items(node, &["spec", "taints"]).to_vec();
-    let is_there = |one: &Value| one["key"] == KEY && one["effect"] == "NoSchedule";
+    let is_there = |one: &Value| one["key"] == NOT_READY && one["effect"] == "NoSchedule";
     if !taints.iter().any(is_there) {
-        taints.push(json!({"key": KEY, "effect": "NoSchedule"}));
+        taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
         object::set(node, &["spec", "taints"], taints.into());
     }
 }
