@@ -81,7 +81,7 @@ impl Store {
             self.file.end_wipe();
             return Ok(self.resealing(Next::Done, Some(&seal)));
         }
-        self.unsaved = self.unsaved.max(1);
+        self.settle_space();
         Ok(self.resealing(Next::Checkpoint, Some(&seal)))
     }
 
