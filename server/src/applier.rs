@@ -615,10 +615,12 @@ impl Applier {
 
     /// Removes some of what the last compaction made invisible; answers those who wait for all.
     fn compact(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
-        let (stats, root) = (self.state.store.stats(), self.state.store.root());
-        let urgent = self.is_short() || self.space.is_asked();
-        let (superseded, keys) = (root.superseded_rows(), root.live_keys());
-        self.removal.begin(now, urgent, superseded, keys, &stats);
+        if self.removal.due_at().is_some() {
+            let (stats, root) = (self.state.store.stats(), self.state.store.root());
+            let urgent = self.is_short() || self.space.is_asked();
+            let (superseded, keys) = (root.superseded_rows(), root.live_keys());
+            self.removal.begin(now, urgent, superseded, keys, &stats);
+        }
         if !self.removal.is_running() || self.is_ahead_of_hub() || self.holds_too_much() {
             return Ok(());
         }
