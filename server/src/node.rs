@@ -135,6 +135,13 @@ pub(crate) struct Inner {
     pub leader_lost: tokio::sync::watch::Sender<()>,
 }
 
+/// Whether a read asks nobody. A leader without fellow voters need not: what it acknowledged has
+/// been applied, and what is applied has been published. What an earlier leader acknowledged is, too,
+/// once an entry of this term is.
+pub fn decides_alone(is_sole_voter: bool, leads: bool, applied_term: u64, term: u64) -> bool {
+    is_sole_voter && leads && applied_term == term
+}
+
 impl Node {
     pub(crate) fn new(inner: Inner) -> Node {
         Node(Arc::new(inner))
@@ -218,14 +225,14 @@ impl Node {
         read
     }
 
-    /// A leader without fellow voters need not ask anyone: what it acknowledged has been applied,
-    /// and what is applied has been published. What an earlier leader acknowledged is, too, once
-    /// an entry of this term is.
     fn decides_alone(&self) -> bool {
         let shared = &self.0.shared;
-        shared.sole_voter.load(Ordering::Acquire)
-            && self.is_leader()
-            && shared.applied_term.load(Ordering::Acquire) == shared.term.load(Ordering::Acquire)
+        decides_alone(
+            shared.sole_voter.load(Ordering::Acquire),
+            self.is_leader(),
+            shared.applied_term.load(Ordering::Acquire),
+            shared.term.load(Ordering::Acquire),
+        )
     }
 
     /// Hands leadership to the voter `to`; returns when someone else leads.

@@ -16,7 +16,7 @@ use server::event::{ApplyEvent, LogEvent, MemberEvent, Proposal, Reply, ReplySlo
 use server::hashes::{Hashes, KvHash};
 use server::lessor::Lessor;
 use server::member::{Member, MemberEffects};
-use server::node::RequestIds;
+use server::node::{self, RequestIds};
 use server::request::Request;
 use server::snapshot::{self, Form, Received, Receiver};
 use server::state::{self, MemberInfo};
@@ -289,9 +289,9 @@ impl Process {
         self.leader == self.member_id
     }
 
-    /// As `server::node` has it: whether a read asks nobody.
     pub(crate) fn decides_alone(&self) -> bool {
-        self.sole_voter && self.leads() && self.applier.applied_term() == self.term
+        let applied_term = self.applier.applied_term();
+        node::decides_alone(self.sole_voter, self.leads(), applied_term, self.term)
     }
 
     /// Everybody, as this member has them.
