@@ -120,7 +120,7 @@ impl CheckpointJob {
         }
         let (space, out) = (&mut self.space, &mut self.out);
         let mut roots = Vec::with_capacity(self.trees.len());
-        for tree in &self.trees {
+        for tree in &mut self.trees {
             roots.push(save_root(tree, space, out)?);
         }
         let list = match self.list {
@@ -192,11 +192,11 @@ fn save_lists(space: &mut Space, out: &mut Output) -> Result<PageRef> {
     put
 }
 
-fn save_root(tree: &Tree, space: &mut Space, out: &mut Output) -> Result<Root> {
-    let (page, level) = match &tree.root {
+fn save_root(tree: &mut Tree, space: &mut Space, out: &mut Output) -> Result<Root> {
+    let (page, level) = match &mut tree.root {
         None => (None, 0),
         Some(Link::Disk { page, level }) => (Some(*page), *level),
-        Some(Link::Memory(node)) => (Some(save(node, space, out)?), node.page().level()),
+        Some(Link::Memory(node)) => (Some(save_held(node, space, out)?), node.page().level()),
     };
     Ok(Root {
         tree: tree.kind.id,
@@ -207,21 +207,57 @@ fn save_root(tree: &Tree, space: &mut Space, out: &mut Output) -> Result<Root> {
     })
 }
 
+/// As [`save`], and what nobody else has any more goes from memory as soon as it has its place: the
+/// writer replaces most nodes of a busy tree while a checkpoint runs.
+fn save_held(link: &mut Arc<Node>, space: &mut Space, out: &mut Output) -> Result<PageRef> {
+    if let Some(saved) = link.saved.get() {
+        return Ok(*saved);
+    }
+    let mut places = Vec::new();
+    for i in 0..link.children.len() {
+        // Asked for each child anew: readers and the writer may let go of the node at any time.
+        if let Some(node) = Arc::get_mut(link) {
+            let Some(child) = &mut node.children[i] else {
+                continue;
+            };
+            let saved = save_held(child, space, out)?;
+            node.image.set_child(i, saved);
+            node.children[i] = None;
+        } else if let Some(child) = &link.children[i] {
+            places.push((i, save(child, space, out)?));
+        }
+    }
+    place(link, &places, space, out)
+}
+
 /// Gives a node and all below it a place in the file.
 pub(super) fn save(node: &Node, space: &mut Space, out: &mut Output) -> Result<PageRef> {
     if let Some(saved) = node.saved.get() {
         return Ok(*saved);
     }
+    let mut places = Vec::new();
+    for (i, child) in node.children.iter().enumerate() {
+        if let Some(child) = child {
+            places.push((i, save(child, space, out)?));
+        }
+    }
+    place(node, &places, space, out)
+}
+
+/// Gives a node its place, and names in it the `places` of its children.
+fn place(
+    node: &Node,
+    places: &[(usize, PageRef)],
+    space: &mut Space,
+    out: &mut Output,
+) -> Result<PageRef> {
     let tight = super::image::round_up(node.page().used());
     let is_tight = tight == node.image.len();
     let mut patched: Option<Image> = (!is_tight).then(|| node.image.packed(tight));
-    for (i, child) in node.children.iter().enumerate() {
-        if let Some(child) = child {
-            let saved = save(child, space, out)?;
-            patched
-                .get_or_insert_with(|| node.image.clone())
-                .set_child(i, saved);
-        }
+    for (i, saved) in places {
+        patched
+            .get_or_insert_with(|| node.image.clone())
+            .set_child(*i, *saved);
     }
     let bytes = patched.as_ref().unwrap_or(&node.image).bytes();
     let start = space.allocate((tight / UNIT) as u32);

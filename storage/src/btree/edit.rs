@@ -1,11 +1,11 @@
 //! Changing a tree. Knows nothing of the disk beyond loading a page it has to change.
 
 use std::mem;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::image::{Image, NOWHERE, child_value, round_up};
 use super::merge;
-use super::node::{Link, Node};
+use super::node::{Link, Node, Saved};
 use super::page::{CHILD_BYTES, HEADER, PageRef, SLOT, UNIT, cell_len};
 use super::split::{Split, place};
 use super::tree::TreeKind;
@@ -25,9 +25,10 @@ pub(crate) struct Writer {
     pub(super) freed: Vec<PageRef>,
     /// Their length.
     pub(super) freed_units: u64,
-    /// Nodes that the running checkpoint holds and the trees no longer do. It may be giving them a
-    /// place in the file right now, or has, or will: only its end tells which run to free.
-    pub(super) replaced: Vec<Arc<Node>>,
+    /// Of nodes that the running checkpoint holds and the trees no longer do. It may be giving them a
+    /// place in the file right now, or has, or will: only its end tells which run to free. The nodes
+    /// themselves are not held, or memory would grow by as much as is replaced meanwhile.
+    pub(super) replaced: Vec<Arc<Saved>>,
     /// Bytes of the trees' nodes that no checkpoint begun holds.
     pub(super) dirty_bytes: usize,
 }
@@ -58,7 +59,7 @@ impl Writer {
             image,
             children,
             born: self.counter,
-            saved: OnceLock::new(),
+            saved: Arc::default(),
         })
     }
 
@@ -67,7 +68,7 @@ impl Writer {
         if node.born == self.counter {
             self.dirty_bytes -= node.image.len();
         } else if self.running {
-            self.replaced.push(node);
+            self.replaced.push(node.saved.clone());
         } else {
             let saved = *node.saved.get().expect("saved by the last checkpoint");
             self.give_up(saved);

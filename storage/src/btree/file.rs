@@ -160,8 +160,8 @@ impl PageFile {
         // 2. The writer replaced N, which had no place in the file then.
         // 3. The checkpoint gave N a place, and the meta that is now the newest refers to it.
         // So that place is given up by the trees after this checkpoint began, like any other.
-        for node in std::mem::take(&mut self.writer.replaced) {
-            let saved = node.saved.get().expect("all of the checkpoint is saved");
+        for saved in std::mem::take(&mut self.writer.replaced) {
+            let saved = saved.get().expect("all of the checkpoint is saved");
             self.writer.give_up(*saved);
         }
         self.wipe = done.wipe;

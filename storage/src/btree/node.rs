@@ -16,9 +16,12 @@ pub(super) struct Node {
     /// The newest checkpoint begun when this node was made or last became the writer's own.
     /// Invariant: `born == counter` of the writer exactly when no checkpoint begun holds the node.
     pub(super) born: u64,
-    /// Where a checkpoint wrote it. Set once, by the checkpoint's thread.
-    pub(super) saved: OnceLock<PageRef>,
+    /// Outlives the node where the writer has to know later what became of it.
+    pub(super) saved: Arc<Saved>,
 }
+
+/// Where a checkpoint wrote a node. Set once, by the checkpoint's thread.
+pub(super) type Saved = OnceLock<PageRef>;
 
 impl Clone for Node {
     /// Only for `Arc::make_mut` in `Writer::own`: a copy of a node that no checkpoint holds.
@@ -28,7 +31,7 @@ impl Clone for Node {
             image: self.image.clone(),
             children: self.children.clone(),
             born: self.born,
-            saved: OnceLock::new(),
+            saved: Arc::default(),
         }
     }
 }

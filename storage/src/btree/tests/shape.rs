@@ -1,6 +1,7 @@
 //! What the trees look like after typical work, and what they cost.
 
 use super::*;
+use crate::btree::node::{Link, Node};
 
 fn pages_of(bench: &mut Bench) -> u64 {
     bench.checkpoint(b"").unwrap();
@@ -127,6 +128,45 @@ fn nothing_is_dirty_after_a_checkpoint_and_nothing_in_memory_after_release() {
     assert!(bench.file.take_retired().is_some());
     bench.check().unwrap();
     assert_eq!(bench.trees[2].len(), 5001);
+}
+
+#[test]
+fn a_checkpoint_lets_go_of_what_was_replaced_meanwhile() {
+    let (mut bench, _) = Bench::open(&disk()).unwrap();
+    let overwrite = |bench: &mut Bench, keys: std::ops::Range<u64>, value: u8| {
+        for i in keys {
+            bench.insert(2, &i.to_be_bytes(), &[value; 60]);
+        }
+    };
+    overwrite(&mut bench, 0..20_000, 1);
+    let job = bench.begin(b"");
+    let before = nodes_in(&job.trees[2]);
+    overwrite(&mut bench, 0..10_000, 2);
+    let done = job.run().unwrap();
+    // It has the nodes that are not replaced, which the tree shares with it, and the ways to them.
+    let after = nodes_in(&done.trees[2]);
+    assert!(after < before * 55 / 100, "{after} of {before} nodes");
+    bench.file.finish_checkpoint(done);
+    bench.checkpoint(b"").unwrap();
+    bench.check().unwrap();
+    let rows = entries(&bench.trees[2], bench.file.pages()).unwrap();
+    assert!(rows[..10_000].iter().all(|(_, value)| value == &[2; 60]));
+    assert!(rows[10_000..].iter().all(|(_, value)| value == &[1; 60]));
+}
+
+fn nodes_in(tree: &Tree) -> usize {
+    fn below(node: &Node) -> usize {
+        1 + node
+            .children
+            .iter()
+            .flatten()
+            .map(|child| below(child))
+            .sum::<usize>()
+    }
+    match &tree.root {
+        Some(Link::Memory(node)) => below(node),
+        _ => 0,
+    }
 }
 
 #[test]
