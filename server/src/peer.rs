@@ -11,6 +11,7 @@ mod hash;
 pub(crate) mod join;
 mod lease;
 mod link;
+mod pace;
 mod serve;
 mod transfer;
 

@@ -3,9 +3,10 @@
 //!
 //! The state is etcd's database file unless the peer says, in what it answers to `GET /version`,
 //! that it knows our own form; then the request says so, too. A thread of its own reads the view
-//! and waits for the peer, piece by piece and at a measured pace. A peer that takes nothing for long
+//! and waits for the peer, piece by piece and at a pace of its own. A peer that takes nothing for long
 //! is given up on: the view keeps pages from being used again, and the leader keeps its log.
 
+use std::future::Future;
 use std::io::{self, Read, Write};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,12 +21,13 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use raft::Message;
-use storage::mvcc::View;
+use storage::mvcc::{Reader, View};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::dial::{self, Target};
 use super::link::Counting;
+use super::pace::Pace;
 use crate::snapshot::{Form, ReceiveError, Received, Receiving, Snapshot, rows};
 
 const PATH: &str = "/raft/snapshot";
@@ -33,11 +35,6 @@ const PATH: &str = "/raft/snapshot";
 const PIECE_BYTES: usize = 32 << 10;
 /// Pieces that wait: enough to keep either end busy, little enough not to matter.
 const PIECES_WAITING: usize = 8;
-/// From one piece to the next: some 15 MB a second leave either end, and the disk that they may share,
-/// enough to serve clients as before.
-const PIECE_PACE: Duration = Duration::from_millis(2);
-/// What takes longer goes on as fast as it can: the log kept for it has an end.
-const PACED_FOR: Duration = Duration::from_secs(30);
 /// A peer gets this long to take a piece, and to put the whole in order at the end.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The sender gets this long to send something.
@@ -83,7 +80,7 @@ pub(super) async fn send(target: Target, message: Message, view: View) -> bool {
             tracing::warn!("to" = id, %error, "failed to send database snapshot");
             target.link.traffic.sent_failures.inc();
             drop((view, counting));
-            tokio::time::sleep(RETRY).await;
+            sleep(RETRY).await;
             false
         }
     }
@@ -93,14 +90,14 @@ async fn send_to(target: &Target, url: &str, message: &Message, view: &View) -> 
     let form = ask_form(target, url).await?;
     let taken = Arc::new(AtomicU64::new(0));
     let (sender, pieces) = mpsc::channel(PIECES_WAITING);
-    let mut pace = interval(PIECE_PACE);
-    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let reader = target.peers.0.reader.clone();
     let body = Pieces {
         pieces,
         taken: Arc::clone(&taken),
-        pace,
-        began: Instant::now(),
-        is_due: false,
+        pace: Pace::begin(Instant::now(), reader.view().applied().index),
+        reader,
+        wait: Box::pin(sleep(Duration::ZERO)),
+        is_due: true,
     };
     let mut request = dial::introduced(target.me(), "POST", PATH)
         .header(http::header::CONTENT_TYPE, "application/octet-stream");
@@ -219,9 +216,11 @@ struct Pieces {
     pieces: mpsc::Receiver<Piece>,
     /// How many were handed to the connection.
     taken: Arc<AtomicU64>,
-    pace: Interval,
-    began: Instant,
-    /// The next piece may go as soon as it comes.
+    pace: Pace,
+    /// Tells whether clients write.
+    reader: Reader,
+    /// Until the next piece is due, unless it is.
+    wait: Pin<Box<Sleep>>,
     is_due: bool,
 }
 
@@ -234,12 +233,17 @@ impl Body for Pieces {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         if !self.is_due {
-            ready!(self.pace.poll_tick(cx));
+            ready!(self.wait.as_mut().poll(cx));
             self.is_due = true;
         }
         let piece = ready!(self.pieces.poll_recv(cx));
         self.taken.fetch_add(1, Ordering::Relaxed);
-        self.is_due = self.began.elapsed() >= PACED_FOR;
+        let (now, applied) = (Instant::now(), self.reader.view().applied().index);
+        let wait = self.pace.next(now, applied);
+        if !wait.is_zero() {
+            self.is_due = false;
+            self.wait.as_mut().reset(now + wait);
+        }
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
     }
 }

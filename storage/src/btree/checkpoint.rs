@@ -31,7 +31,7 @@ const SLICE_BYTES: usize = 16 << 10;
 
 /// Bytes between two syncs. A sync of the log may have to wait for all that is written and not synced in
 /// other files: file systems with a journal commit both together.
-pub(super) const SYNC_BYTES: usize = 512 << 10;
+pub(super) const SYNC_BYTES: usize = 128 << 10;
 
 /// The work of one checkpoint; runs on any thread.
 #[derive(Debug)]

@@ -1,0 +1,80 @@
+//! How fast a state leaves for another member. While clients write it goes slowly, so that they hardly
+//! notice what both ends, and the disk that they may share, are busy with; but the log is kept for the
+//! peer all the while, so it goes the faster the longer it takes.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// From one piece to the next, in the beginning: some 4 MB a second.
+const FIRST: Duration = Duration::from_millis(8);
+/// After so long it is half as much.
+const HALVED_EVERY: Duration = Duration::from_secs(15);
+/// Timers keep no shorter time. What would be shorter is none.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// Clients that have not written for so long do not.
+const QUIET_AFTER: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Pace {
+    began: Instant,
+    /// Index of the newest entry that was applied here.
+    applied: u64,
+    /// When that was last seen to move.
+    moved: Option<Instant>,
+}
+
+impl Pace {
+    pub(super) fn begin(now: Instant, applied: u64) -> Pace {
+        Pace {
+            began: now,
+            applied,
+            moved: None,
+        }
+    }
+
+    /// How long the next piece waits.
+    pub(super) fn next(&mut self, now: Instant, applied: u64) -> Duration {
+        if applied != self.applied {
+            self.applied = applied;
+            self.moved = Some(now);
+        }
+        if self.moved.is_none_or(|moved| now - moved >= QUIET_AFTER) {
+            return Duration::ZERO;
+        }
+        let halvings = (now - self.began).as_secs() / HALVED_EVERY.as_secs();
+        let wait = FIRST / 2_u32.saturating_pow(u32::try_from(halvings).unwrap_or(u32::MAX));
+        if wait < SHORTEST {
+            Duration::ZERO
+        } else {
+            wait
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_wait_while_clients_write_and_less_and_less() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut pace = Pace::begin(began, 7);
+        assert_eq!(pace.next(began, 7), Duration::ZERO, "nobody writes");
+        let waits = [0, 14, 15, 30, 45, 59, 60, 100_000_000];
+        let waits = waits.map(|second| pace.next(at(second), second + 10).as_millis());
+        assert_eq!(waits, [8, 8, 4, 2, 1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn pieces_wait_for_nobody_who_has_stopped_writing() {
+        let began = Instant::now();
+        let mut pace = Pace::begin(began, 7);
+        assert_eq!(pace.next(began, 8), FIRST);
+        let later = |millis| began + Duration::from_millis(millis);
+        assert_eq!(pace.next(later(999), 8), FIRST);
+        assert_eq!(pace.next(later(1000), 8), Duration::ZERO);
+        assert_eq!(pace.next(later(1001), 9), FIRST);
+    }
+}
