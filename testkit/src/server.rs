@@ -74,7 +74,7 @@ impl Launch {
         self
     }
 
-    pub fn flags(mut self, flags: &[&str]) -> Launch {
+    pub fn flags<F: ToString>(mut self, flags: &[F]) -> Launch {
         self.flags.extend(flags.iter().map(ToString::to_string));
         self
     }

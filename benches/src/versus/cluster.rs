@@ -43,6 +43,8 @@ pub(super) struct Cluster {
     flags: Vec<String>,
     runtime: Runtime,
     scratch: TempDir,
+    /// For those that join, which then are to give way to the others.
+    apart: Option<TempDir>,
 }
 
 /// What a member says of the cluster.
@@ -55,9 +57,8 @@ struct View {
 
 impl Cluster {
     pub(super) fn start(side: Side, programs: &Programs, options: &Options) -> Result<Cluster> {
-        let scratch = tempfile::Builder::new()
-            .prefix("versus-")
-            .tempdir_in(&options.dir)?;
+        let scratch = scratch_in(&options.dir)?;
+        let apart = options.learner_dir.as_deref().map(scratch_in).transpose()?;
         let mut flags = vec![QUOTA.to_owned()];
         if side == Side::Stele {
             flags.extend(options.stele_flags.iter().cloned());
@@ -71,7 +72,8 @@ impl Cluster {
         let places = places.join(",");
         let launch = |(i, url): (usize, &String)| {
             let name = format!("m{i}");
-            launch(&program, scratch.path(), &name, url, &places, "new", &flags)
+            let launch = Launch::program(&program).flags(&flags);
+            member(launch, scratch.path(), &name, url, &places, "new")
         };
         let launches: Vec<Launch> = peers.iter().enumerate().map(launch).collect();
         // None is ready before there is a leader.
@@ -93,6 +95,7 @@ impl Cluster {
             flags,
             runtime,
             scratch,
+            apart,
         };
         cluster.wait_healthy()?;
         Ok(cluster)
@@ -207,9 +210,13 @@ impl Cluster {
         let id = added.member.ok_or("no member was added")?.id;
         let mut places = self.names.clone();
         places.push(format!("{name}={url}"));
-        let (places, dir) = (places.join(","), self.scratch.path());
-        let program = &self.program;
-        let launch = launch(program, dir, name, &url, &places, "existing", &self.flags);
+        let dir = self.apart.as_ref().unwrap_or(&self.scratch).path();
+        let launch = match &self.apart {
+            Some(_) => Launch::program("nice").subcommand(&self.program.display().to_string()),
+            None => Launch::program(&self.program),
+        };
+        let launch = launch.flags(&self.flags);
+        let launch = member(launch, dir, name, &url, &places.join(","), "existing");
         Ok((launch.start()?, id))
     }
 
@@ -227,26 +234,25 @@ impl Cluster {
     }
 }
 
-fn launch(
-    program: &Path,
+fn scratch_in(dir: &Path) -> std::io::Result<TempDir> {
+    tempfile::Builder::new().prefix("versus-").tempdir_in(dir)
+}
+
+fn member(
+    launch: Launch,
     dir: &Path,
     name: &str,
     peer_url: &str,
     places: &str,
     state: &str,
-    flags: &[String],
 ) -> Launch {
-    let mut launch = Launch::program(program)
+    launch
         .data_dir(dir.join(name))
         .flag(format!("--name={name}"))
         .flag(format!("--listen-peer-urls={peer_url}"))
         .flag(format!("--initial-advertise-peer-urls={peer_url}"))
         .flag(format!("--initial-cluster={places}"))
-        .flag(format!("--initial-cluster-state={state}"));
-    for flag in flags {
-        launch = launch.flag(flag);
-    }
-    launch
+        .flag(format!("--initial-cluster-state={state}"))
 }
 
 async fn ask(url: String) -> Option<View> {

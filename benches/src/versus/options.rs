@@ -64,6 +64,8 @@ pub(super) struct Options {
     pub(super) out: PathBuf,
     /// Data directories are made here.
     pub(super) dir: PathBuf,
+    /// New members work here and step back behind everybody, as if on a machine of their own.
+    pub(super) learner_dir: Option<PathBuf>,
     /// Further flags for Stele alone.
     pub(super) stele_flags: Vec<String>,
     etcd: Option<PathBuf>,
@@ -186,6 +188,7 @@ pub(super) fn parse(
         floor_threads: matches.get_one("floor-threads").copied().unwrap_or(1),
         out: path("out").unwrap_or_else(default_out),
         dir: path("dir").unwrap_or_else(std::env::temp_dir),
+        learner_dir: path("learner-dir"),
         stele_flags: stele_flags.map_or_else(Vec::new, |flags| flags.cloned().collect()),
         etcd: path("etcd"),
         stele: path("stele"),
@@ -239,6 +242,10 @@ fn command() -> clap::Command {
             "Folder of the record; target/versus when not given",
         ))
         .arg(path("dir", "Where data directories are made"))
+        .arg(path(
+            "learner-dir",
+            "Where new members make theirs, at low priority: a disk other than that of `--dir`",
+        ))
         .arg(path(
             "etcd",
             "Real etcd; built from its Go module when not given",

@@ -1,5 +1,8 @@
 //! What a new member costs those who write: the put latency of fifty clients of the leader at a
-//! fixed rate, undisturbed and while learners are fed the whole store, one after the other.
+//! fixed rate, while learners are fed the whole store, and undisturbed before each of them.
+//!
+//! With its learners on the machine, and on the disk, of the three voters it measures all four. With
+//! `--learner-dir`, as far as one machine goes, what feeding costs the leader.
 
 #![expect(clippy::disallowed_methods, reason = "measures over a time")]
 
@@ -21,6 +24,7 @@ const PACE: Pace = Pace {
 /// Some 300 MB of state, all of it live.
 const FILL: u64 = 300_000;
 const FILL_VALUE_BYTES: &str = "1024";
+/// In all.
 const UNDISTURBED: Duration = Duration::from_secs(60);
 /// Learners fed, one after the other.
 const ROUNDS: usize = 5;
@@ -41,24 +45,34 @@ pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<(
         let urls = vec![cluster.urls()[leader].clone(); CLIENTS];
         let writers = Writers::start(urls, PACE)?;
         std::thread::sleep(CALM);
-        let began = Instant::now();
-        let span = UNDISTURBED.mul_f64(options.minutes.min(1.0));
-        std::thread::sleep(span);
-        let calm = took_between(&writers.acks(), began, Instant::now());
-        let calm = Row::of(calm, span);
-        calm.print(side.name(), "undisturbed", "");
-
-        let (mut fed, mut feeding) = (Vec::new(), Duration::ZERO);
+        let (mut calm, mut fed, mut feeding) = (Vec::new(), Vec::new(), Duration::ZERO);
+        let span = UNDISTURBED.mul_f64(options.minutes.min(1.0)) / rounds as u32;
         for round in 0..rounds {
+            // The disk has good minutes and bad ones: one of each kind beside the other.
+            let calmed = Instant::now();
+            std::thread::sleep(span);
             let began = Instant::now();
             let (member, id) = cluster.join(&format!("n{round}"))?;
             let ended = Instant::now();
             feeding += ended - began;
-            eprintln!("{:6} learner {round}: {:?}", side.name(), ended - began);
-            fed.extend(took_between(&writers.acks(), began, ended));
+            let (before, during) = (
+                took_between(&writers.acks(), calmed, began),
+                took_between(&writers.acks(), began, ended),
+            );
+            eprintln!(
+                "{:6} learner {round}: {:?}, p99 {:.2} ms, before it {:.2} ms",
+                side.name(),
+                ended - began,
+                Row::of(during.clone(), ended - began).p99,
+                Row::of(before.clone(), span).p99,
+            );
+            calm.extend(before);
+            fed.extend(during);
             cluster.leave(member, id)?;
-            std::thread::sleep(CALM / 2);
+            std::thread::sleep(CALM);
         }
+        let calm = Row::of(calm, span * rounds as u32);
+        calm.print(side.name(), "undisturbed", "");
         let fed = Row::of(fed, feeding);
         let rise = format!("{:+.0} %", (fed.p99 / calm.p99 - 1.0) * 100.0);
         fed.print(side.name(), "feeding learners", &rise);
