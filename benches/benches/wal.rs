@@ -55,6 +55,9 @@ impl Log {
         if self.index - self.kept_from > 2 * KEPT {
             self.kept_from = self.index - KEPT;
             self.wal.drop_before(self.kept_from).unwrap();
+            if let Some(job) = self.wal.finish_drop() {
+                job.run().unwrap();
+            }
         }
     }
 }

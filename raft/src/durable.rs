@@ -211,9 +211,14 @@ impl LogWriter {
         self.wal.sync()
     }
 
-    /// Entries before `index` are not needed again; whole segments go.
+    /// Entries before `index` are not needed again; whole segments go, with [`Self::finish_drop`].
     pub fn drop_before(&mut self, index: Index) -> Result<()> {
         self.wal.drop_before(index)
+    }
+
+    /// Work that spares the next write the removal of dropped segments; for a helper thread.
+    pub fn finish_drop(&mut self) -> Option<wal::DropJob> {
+        self.wal.finish_drop()
     }
 
     /// Work that spares the next write the making of a segment file; for a helper thread.

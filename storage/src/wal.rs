@@ -33,7 +33,7 @@ use record::Head;
 use recover::Segment;
 use sealed::RecordSealer;
 use sector::Framer;
-pub use segment::PrepareJob;
+pub use segment::{DropJob, PrepareJob};
 use segment::{Header, Name, Spare, Spares};
 
 /// The largest payload of one record.
@@ -303,6 +303,12 @@ impl Wal {
     /// Removes or recycles the oldest segments as long as all their records' indexes are lower.
     pub fn drop_before(&mut self, index: u64) -> Result<()> {
         self.unless_failed(|wal| wal.drop_segments(index))
+    }
+
+    /// Work for a helper thread that spares this one the removal of dropped files; `None` when there is
+    /// nothing to do. Ask after every `drop_before`.
+    pub fn finish_drop(&mut self) -> Option<DropJob> {
+        self.spares.drop_job()
     }
 
     /// Work for a helper thread that spares this one the making of the next segment file; `None`

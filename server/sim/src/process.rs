@@ -24,6 +24,7 @@ use server::watch::{Hub, HubHandle, Stream, StreamOptions};
 use storage::mvcc::{Applied, CheckpointJob, Reader, SyncJob, View};
 use storage::vfs::Lock;
 use storage::vfs::sim::SimVfs;
+use storage::wal::DropJob;
 
 /// Who takes a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -446,7 +447,10 @@ impl Process {
                     self.log.append(&write)?;
                     self.syncing = Some(write.ticket);
                 }
-                LogEvent::DropBefore { index } => self.log.drop_before(index)?,
+                LogEvent::DropBefore { index } => {
+                    self.log.drop_before(index)?;
+                    self.log.finish_drop().map_or(Ok(()), DropJob::run)?;
+                }
                 LogEvent::Stop => {}
             }
         }

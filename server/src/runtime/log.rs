@@ -24,9 +24,7 @@ pub(super) fn run_log(log: &Mutex<LogWriter>, inbox: Inbox<LogEvent>, links: Lin
                     newest = Some(write.ticket);
                     append_log(&mut log, &write, &links);
                 }
-                LogEvent::DropBefore { index } => log
-                    .drop_before(index)
-                    .unwrap_or_else(|error| unwritten(&error)),
+                LogEvent::DropBefore { index } => drop_before(&mut log, index),
                 LogEvent::Stop => stop = true,
             }
         }
@@ -77,6 +75,17 @@ fn sync_log(log: &mut LogWriter, links: &Links) {
     log.sync()
         .unwrap_or_else(|error| fatal("failed to sync the log", &error));
     links.metrics.wal_fsync.observe(links.clock.now() - began);
+}
+
+fn drop_before(log: &mut LogWriter, index: u64) {
+    log.drop_before(index)
+        .unwrap_or_else(|error| unwritten(&error));
+    if let Some(job) = log.finish_drop() {
+        spawn("log-segment", move || {
+            job.run()
+                .unwrap_or_else(|error| fatal("failed to clear up behind the log", &error));
+        });
+    }
 }
 
 fn unwritten(error: &storage::Error) -> ! {

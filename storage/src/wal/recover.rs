@@ -183,6 +183,7 @@ fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
                         bytes,
                         used: false,
                         stale: true,
+                        cached: false,
                     });
                 } else {
                     remove(vfs, &path)?;

@@ -3,7 +3,8 @@
 //! `<sequence>-<size>.wal` (both hex) is a segment in its place; its name is given only once the
 //! file has its full size durably, so a shorter one has lost bytes. `spare-<n>.wal` is a file of
 //! full size waiting to become one: new, with its space reserved, or a dropped segment (stale,
-//! which the sectors' tags show). `preparing-<n>.wal` is one in the making, worthless after a crash.
+//! which the sectors' tags show). `preparing-<n>.wal` is one in the making, or a dropped segment that
+//! nobody has a use for; either is worthless after a crash.
 //!
 //! The header, in the data part of sector 0 (its crc and tag are the sector's):
 //!
@@ -147,6 +148,9 @@ pub(super) struct Spare {
     pub(super) used: bool,
     /// It may hold records of an earlier life.
     pub(super) stale: bool,
+    /// In memory it lies in pieces as large as its writes were. Smaller writes of its next life would
+    /// dirty, and be charged for, whole ones.
+    pub(super) cached: bool,
 }
 
 /// Spare files, shared by the log and the helper thread that prepares them.
@@ -155,6 +159,8 @@ pub(super) struct Spares {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     state: Arc<Mutex<State>>,
+    /// Held while a file of no use is removed, so that whoever has to know it gone can wait.
+    removing: Arc<Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -163,6 +169,8 @@ struct State {
     next_number: u64,
     /// A job is under way: one at a time.
     preparing: bool,
+    /// Of no use; to be removed.
+    useless: Vec<PathBuf>,
 }
 
 impl Spares {
@@ -172,11 +180,13 @@ impl Spares {
             ready,
             next_number,
             preparing: false,
+            useless: Vec::new(),
         };
         Spares {
             vfs,
             dir: dir.to_owned(),
             state: Arc::new(Mutex::new(state)),
+            removing: Arc::default(),
         }
     }
 
@@ -210,6 +220,7 @@ impl Spares {
             bytes,
             used: false,
             stale: false,
+            cached: false,
         })
     }
 
@@ -217,8 +228,9 @@ impl Spares {
         self.state.lock().ready.push(spare);
     }
 
-    /// Removes the spares that may hold records of an earlier life.
+    /// Removes the files that may hold records of an earlier life.
     pub(super) fn discard_stale(&self) -> Result<()> {
+        self.remove_useless()?;
         let stale: Vec<Spare> = {
             let mut state = self.state.lock();
             state.ready.extract_if(.., |spare| spare.stale).collect()
@@ -234,27 +246,64 @@ impl Spares {
         }
     }
 
-    /// Turns the oldest segment's file into a spare if it may become one, or removes it. Durable on
-    /// return.
+    /// Turns the oldest segment's file into a spare if it is wanted and may become one. Else it is
+    /// removed, or when that may wait left to a [`DropJob`]. Durable on return.
     pub(super) fn recycle(&self, path: &Path, bytes: u64, wanted: Option<u64>) -> Result<()> {
         let keep = Some(bytes) == wanted && self.state.lock().ready.len() < SPARES_MAX;
         if keep {
             let to = Name::Spare(self.number()).path(&self.dir);
             self.rename(path, &to)?;
-            // In memory it lies in pieces as large as its writes were. Smaller writes of its next life
-            // would dirty, and be charged for, whole ones.
-            let file = self.vfs.open(&to, Open::Existing);
-            file.map_err(Error::io("open", &to))?.forget();
             self.put(Spare {
                 path: to,
                 bytes,
                 used: true,
                 stale: true,
+                cached: true,
             });
+        } else if wanted.is_some() {
+            let to = Name::Preparing(self.number()).path(&self.dir);
+            self.rename(path, &to)?;
+            self.state.lock().useless.push(to);
         } else {
             self.vfs.remove(path).map_err(Error::io("remove", path))?;
         }
         self.sync_dir()
+    }
+
+    /// Work for a helper thread after segments were dropped.
+    pub(super) fn drop_job(&self) -> Option<DropJob> {
+        let state = self.state.lock();
+        let needed = !state.useless.is_empty() || state.ready.iter().any(|spare| spare.cached);
+        needed.then(|| DropJob {
+            spares: self.clone(),
+        })
+    }
+
+    /// Takes spares out of the page cache. One may get its place in the log meanwhile, which is no
+    /// harm.
+    fn forget_cached(&self) -> Result<()> {
+        loop {
+            let file = {
+                let mut state = self.state.lock();
+                let Some(spare) = state.ready.iter_mut().find(|spare| spare.cached) else {
+                    return Ok(());
+                };
+                spare.cached = false;
+                let file = self.vfs.open(&spare.path, Open::Existing);
+                file.map_err(Error::io("open", &spare.path))?
+            };
+            file.forget();
+        }
+    }
+
+    fn remove_useless(&self) -> Result<()> {
+        let _removing = self.removing.lock();
+        loop {
+            let Some(path) = self.state.lock().useless.pop() else {
+                return Ok(());
+            };
+            self.vfs.remove(&path).map_err(Error::io("remove", &path))?;
+        }
     }
 
     /// Gives the spare its place in the log. Durable on return.
@@ -324,6 +373,20 @@ impl PrepareJob {
 impl Drop for PrepareJob {
     fn drop(&mut self) {
         self.spares.state.lock().preparing = false;
+    }
+}
+
+/// What is left to do for dropped segments, some tens of milliseconds for each; runs on any thread.
+#[derive(Debug)]
+pub struct DropJob {
+    spares: Spares,
+}
+
+impl DropJob {
+    /// What could not be removed goes when the log is opened again.
+    pub fn run(self) -> Result<()> {
+        self.spares.remove_useless()?;
+        self.spares.forget_cached()
     }
 }
 
