@@ -43,7 +43,7 @@ impl Pace {
             return Duration::ZERO;
         }
         let halvings = (now - self.began).as_secs() / HALVED_EVERY.as_secs();
-        let wait = FIRST / 2_u32.saturating_pow(u32::try_from(halvings).unwrap_or(u32::MAX));
+        let wait = FIRST / (1_u32 << halvings.min(u64::from(u32::BITS - 1)));
         if wait < SHORTEST {
             Duration::ZERO
         } else {
