@@ -4,6 +4,7 @@
 //! Knows the servers only as programs; its load generator is its own, on one thread, so that both
 //! sides have the same left of the machine.
 
+mod bystander;
 mod count;
 mod fill;
 mod lease;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use etcd_api::Client;
 
+use super::bystander::Bystander;
 use super::load::{Putters, Shape, connect, delete, fill, local};
 use super::subject::{MIB, Subject, compact, defragment, revision};
 use super::table::Figures;
@@ -18,11 +19,21 @@ const STRETCH: Duration = Duration::from_secs(10);
 /// A chore that nobody asks for is waited for that long.
 const CHORE_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(200);
+/// So long the disk is watched while nobody writes.
+const ALONE: Duration = Duration::from_secs(30);
 
 pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>) -> Result<()> {
     let url = subject.url();
     let kept = plan.keys - plan.keys / 10..plan.keys;
+    let bystander = Bystander::start(subject.scratch())?;
     subject.block_on(local(async {
+        tokio::time::sleep(ALONE).await;
+        let longest = bystander.take();
+        figures.number(
+            "pauses: nobody writes, longest sync of a bystander ms",
+            longest,
+            1,
+        );
         // So many keys, and so many revisions more to be compacted.
         fill(&url, 0..plan.keys, VALUE_BYTES).await?;
         fill(&url, 0..plan.keys, VALUE_BYTES).await?;
@@ -34,9 +45,14 @@ pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>)
             rate: plan.rate,
         };
         let load = Putters::start(&url, shape).await?;
-        let mut stretches = Stretches { load, figures };
+        let mut stretches = Stretches {
+            load,
+            bystander: &bystander,
+            figures: &mut *figures,
+        };
         tokio::time::sleep(Duration::from_secs(1)).await;
         stretches.load.take().await?;
+        bystander.take();
 
         stretches.during("undisturbed", async { Ok(()) }).await?;
         stretches
@@ -58,11 +74,13 @@ pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>)
             .await?;
         stretches.during("defragment", defragment(&client)).await?;
         Ok(())
-    }))
+    }))?;
+    bystander.stop()
 }
 
 struct Stretches<'a, 'b> {
     load: Putters,
+    bystander: &'a Bystander,
     figures: &'a mut Figures<'b>,
 }
 
@@ -93,6 +111,11 @@ impl Stretches<'_, '_> {
             format!("pauses: {name}, longest put ms"),
             format!("{:.1}", taken.ms(1.0)),
             "≤ 50",
+        );
+        self.figures.number(
+            format!("pauses: {name}, longest sync of a bystander ms"),
+            self.bystander.take(),
+            1,
         );
         Ok(())
     }

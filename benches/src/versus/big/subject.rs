@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use etcd_api::Client;
@@ -67,6 +67,11 @@ impl Subject {
 
     pub(super) fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         self.runtime.block_on(future)
+    }
+
+    /// Where the data directories lie; gone with the subject.
+    pub(super) fn scratch(&self) -> &Path {
+        self.scratch.path()
     }
 
     pub(super) fn url(&self) -> String {
