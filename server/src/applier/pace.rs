@@ -12,7 +12,7 @@ const WORTH: u64 = 4;
 /// While rows are removed, a checkpoint writes about one part in so many of what the store holds, and
 /// no less than so much: the next ones write where it gave up places, and the file grows by little
 /// more.
-const PARTS_WHEN_REMOVING: u64 = 3;
+const PARTS_WHEN_REMOVING: u64 = 4;
 const DIRTY_BYTES_WHEN_REMOVING: u64 = 32 << 20;
 
 /// While space on the disk is low, so many bytes of log, or of changed pages, start a checkpoint: each
