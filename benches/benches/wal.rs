@@ -56,7 +56,7 @@ impl Log {
             self.kept_from = self.index - KEPT;
             self.wal.drop_before(self.kept_from).unwrap();
             if let Some(job) = self.wal.finish_drop() {
-                job.run().unwrap();
+                job.run(|| ()).unwrap();
             }
         }
     }

@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 
 use etcd_api::etcdserverpb as pb;
 use raft::Now;
-use storage::mvcc::{Attempt, CheckpointJob, Reader, Resealing, SyncJob, View};
+use storage::mvcc::{Attempt, CheckpointJob, Reader, Resealing, Retired, SyncJob, View};
 
 use crate::error::Error;
 use crate::event::{
@@ -97,6 +97,8 @@ pub struct ApplyEffects {
     pub term: raft::Term,
     pub checkpoint: Option<CheckpointJob>,
     pub sync: Option<SyncJob>,
+    /// To be dropped on another thread.
+    pub retired: Option<Retired>,
     pub drop_log_before: Option<u64>,
     /// Hashes of histories about to be compacted, to be computed on another thread.
     pub hash: Vec<HashJob>,
@@ -293,6 +295,7 @@ impl Applier {
         effects.sync = sync.or(effects.sync.take());
         self.state.store.reserve(false)?;
         self.state.store.publish();
+        effects.retired = self.state.store.take_retired();
         let revision = self.state.store.root().revision();
         if revision != revision_before {
             effects.advanced = Some(revision);
@@ -657,6 +660,11 @@ impl Applier {
         let dirty = self.state.store.stats().dirty_bytes;
         let most = self.pace().dirty_bytes_to_checkpoint;
         self.checkpoint_running && self.waiting_checkpoint.is_none() && dirty >= most * 5 / 4
+    }
+
+    /// A checkpoint under way is not to take its time.
+    pub fn hurries(&self) -> bool {
+        self.stopping || self.is_short() || self.holds_too_much()
     }
 
     fn stalled(&self) -> bool {

@@ -94,6 +94,8 @@ pub struct Shared {
     pub nospace_own: AtomicBool,
     /// The store could not set space aside on the disk, or a checkpoint waits for some.
     pub store_is_short: AtomicBool,
+    /// The one under way, if any, is not to rest.
+    pub checkpoint_hurries: AtomicBool,
     /// There was no space for another file of the log.
     pub log_is_short: AtomicBool,
     /// What takes space is to be refused.

@@ -19,6 +19,7 @@ mod deliveries;
 mod lateness;
 mod log;
 mod member;
+mod rest;
 mod space_alarm;
 mod watch;
 

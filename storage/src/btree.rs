@@ -28,6 +28,7 @@ mod merge;
 mod meta;
 mod node;
 mod open;
+mod output;
 mod page;
 mod pages;
 mod presence;
@@ -44,14 +45,13 @@ mod wipe;
 pub(crate) use checkpoint::{Attempt, CheckpointDone, CheckpointJob, Retired};
 pub(crate) use cursor::Cursor;
 pub(crate) use edit::Writer;
-pub(crate) use file::{Opened, PageFile, Stats};
+pub(crate) use file::PageFile;
 pub(crate) use open::META_SLOTS;
 pub(crate) use page::UNIT;
 pub(crate) use pages::Pages;
 pub(crate) use rewrite::Unfit;
 pub(crate) use spill::SyncJob;
-pub(crate) use tree::{Found, KeyOrder, Tree, TreeKind};
-pub(crate) use wipe::Wipe;
+pub(crate) use tree::{KeyOrder, Tree, TreeKind};
 
 /// Bytes at the end of a key that [`KeyOrder::KeyThenRevision`] compares apart from the rest:
 /// inverted main revision (8, big endian) and inverted sub revision (4, big endian).

@@ -35,7 +35,7 @@ pub use load::{Incoming, Loader, Position, clear_incoming};
 #[cfg(any(test, fuzzing))]
 pub(crate) use model::run::{agree as agree_with_model, survive as survive_power_cut};
 pub use reseal::{Next, Resealing};
-pub use store::{Attempt, CheckpointDone, CheckpointJob, Reader, Store, SyncJob, View};
+pub use store::{Attempt, CheckpointDone, CheckpointJob, Reader, Retired, Store, SyncJob, View};
 pub use view::Root;
 pub use write::Write;
 

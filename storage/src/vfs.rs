@@ -64,6 +64,23 @@ pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
+/// A file is shortened by so much at once. A file system may tell the disk of what became free, and a
+/// disk that has to forget half a gigabyte at once does nothing else for a tenth of a second.
+pub(crate) const SHORTENING_STEP_BYTES: u64 = 4 << 20;
+
+/// Shortens a file to `len` bytes in small steps, durably, with a call of `rest` after each.
+pub(crate) fn shorten(file: &dyn File, len: u64, mut rest: impl FnMut()) -> io::Result<()> {
+    let mut left = file.len()?;
+    while left > len {
+        left = left.saturating_sub(SHORTENING_STEP_BYTES).max(len);
+        file.set_len(left)?;
+        // One that fails for want of space has failed for good, unlike all else.
+        file.sync_data().map_err(io::Error::other)?;
+        rest();
+    }
+    Ok(())
+}
+
 /// An open file; offsets are in bytes.
 #[expect(
     clippy::len_without_is_empty,

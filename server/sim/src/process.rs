@@ -24,7 +24,6 @@ use server::watch::{Hub, HubHandle, Stream, StreamOptions};
 use storage::mvcc::{Applied, CheckpointJob, Reader, SyncJob, View};
 use storage::vfs::Lock;
 use storage::vfs::sim::SimVfs;
-use storage::wal::DropJob;
 
 /// Who takes a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -449,7 +448,9 @@ impl Process {
                 }
                 LogEvent::DropBefore { index } => {
                     self.log.drop_before(index)?;
-                    self.log.finish_drop().map_or(Ok(()), DropJob::run)?;
+                    self.log
+                        .finish_drop()
+                        .map_or(Ok(()), |job| job.run(|| ()))?;
                 }
                 LogEvent::Stop => {}
             }

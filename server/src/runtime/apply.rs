@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::rest::rests;
 use super::watch::advance_hub;
 use super::{Links, fatal, spawn, unix_time};
 use crate::applier::{Applier, ApplyEffects, HashJob};
@@ -157,8 +158,17 @@ fn carry_out(
                 .unwrap_or_else(|error| fatal("failed to sync the store", &error));
         });
     }
+    let hurries = &links.shared.checkpoint_hurries;
+    hurries.store(applier.hurries(), Ordering::Relaxed);
+    if let Some(retired) = effects.retired.take() {
+        spawn("retire", move || drop(retired));
+    }
     if let Some(job) = effects.checkpoint.take() {
         let (apply, clock) = (links.apply.clone(), links.clock);
+        let shared = Arc::clone(&links.shared);
+        let job = job.resting(rests(clock, move || {
+            shared.checkpoint_hurries.load(Ordering::Relaxed)
+        }));
         let metrics = Arc::clone(&links.metrics);
         spawn("checkpoint", move || {
             let began = clock.now();

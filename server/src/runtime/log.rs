@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use raft::durable::LogWriter;
 
-use super::{Links, fatal, spawn};
+use super::rest::rests;
+use super::{Clock, Links, fatal, spawn};
 use crate::event::{LogEvent, MemberEvent};
 use crate::inbox::Inbox;
 
@@ -24,7 +25,7 @@ pub(super) fn run_log(log: &Mutex<LogWriter>, inbox: Inbox<LogEvent>, links: Lin
                     newest = Some(write.ticket);
                     append_log(&mut log, &write, &links);
                 }
-                LogEvent::DropBefore { index } => drop_before(&mut log, index),
+                LogEvent::DropBefore { index } => drop_before(&mut log, index, links.clock),
                 LogEvent::Stop => stop = true,
             }
         }
@@ -77,12 +78,13 @@ fn sync_log(log: &mut LogWriter, links: &Links) {
     links.metrics.wal_fsync.observe(links.clock.now() - began);
 }
 
-fn drop_before(log: &mut LogWriter, index: u64) {
+fn drop_before(log: &mut LogWriter, index: u64, clock: Clock) {
     log.drop_before(index)
         .unwrap_or_else(|error| unwritten(&error));
     if let Some(job) = log.finish_drop() {
+        let rest = rests(clock, || false);
         spawn("log-segment", move || {
-            job.run()
+            job.run(rest)
                 .unwrap_or_else(|error| fatal("failed to clear up behind the log", &error));
         });
     }

@@ -226,7 +226,10 @@ pub(super) fn work(vfs: &SimVfs, through: u64, synced: &mut u64) -> storage::Res
                 Attempt::Done(done) => {
                     let behind = store.finish_checkpoint(*done);
                     machine.log.drop_before(behind)?;
-                    machine.log.finish_drop().map_or(Ok(()), |job| job.run())?;
+                    machine
+                        .log
+                        .finish_drop()
+                        .map_or(Ok(()), |job| job.run(|| ()))?;
                 }
                 Attempt::Full(waiting, _) => {
                     store.ran_out();

@@ -15,23 +15,15 @@ use std::sync::Arc;
 use super::image::Image;
 use super::meta::{Meta, Root};
 use super::node::{Link, Node};
+use super::output::Output;
 use super::page::{PageRef, UNIT};
 use super::pages::Shared;
-use super::sealed::PageSealer;
 use super::space::Space;
 use super::tree::Tree;
 use super::wipe::Wipe;
 use crate::seal::CLEAR;
-use crate::vfs::{File, is_full};
+use crate::vfs::{self, File, is_full};
 use crate::{Error, Result};
-
-/// Bytes written at once. Small, because the page cache keeps what a large write brought in one
-/// piece, and later writes of a single page in it dirty, and are charged for, all of it.
-const SLICE_BYTES: usize = 16 << 10;
-
-/// Bytes between two syncs. A sync of the log may have to wait for all that is written and not synced in
-/// other files: file systems with a journal commit both together.
-pub(super) const SYNC_BYTES: usize = 128 << 10;
 
 /// The work of one checkpoint; runs on any thread.
 #[derive(Debug)]
@@ -72,7 +64,6 @@ pub(crate) struct CheckpointDone {
     pub(super) meta: Meta,
     pub(super) space: Space,
     pub(super) trees: Vec<Tree>,
-    pub(super) written: u64,
     pub(super) wipe: Option<Wipe>,
     /// The file was shortened: nothing is reserved behind its end any more.
     pub(super) was_cut: bool,
@@ -84,13 +75,6 @@ pub(crate) struct Retired {
     pub(super) _trees: Vec<Tree>,
 }
 
-impl CheckpointDone {
-    /// Bytes written to the file.
-    pub(crate) fn written(&self) -> u64 {
-        self.written
-    }
-}
-
 impl CheckpointJob {
     /// Writes and syncs. An error is final, a full disk's included: the page file must be opened
     /// again.
@@ -99,6 +83,12 @@ impl CheckpointJob {
             Attempt::Done(done) => Ok(*done),
             Attempt::Full(_, error) => Err(error),
         }
+    }
+
+    /// `rest` is called between pieces of the work, each of which keeps the disk busy for a while.
+    pub(crate) fn resting(mut self, rest: impl FnMut() + Send + Sync + 'static) -> CheckpointJob {
+        self.out.rest_with(rest);
+        self
     }
 
     /// Writes and syncs, as far as there is space. An error is final.
@@ -154,12 +144,11 @@ impl CheckpointJob {
         // What only the meta page knew that is overwritten now.
         self.space
             .free_before(self.generation + 1, self.oldest_view);
-        let was_cut = truncate(&*self.file, &self.shared, units)?;
+        let was_cut = truncate(&*self.file, &self.shared, units, &mut self.out)?;
         Ok(CheckpointDone {
             meta,
             space: self.space,
             trees: self.trees,
-            written: self.out.written,
             wipe: self.wipe,
             was_cut,
         })
@@ -167,7 +156,7 @@ impl CheckpointJob {
 }
 
 /// Gives the end of the file back that neither of the two metas counts in.
-fn truncate(file: &dyn File, shared: &Shared, units: u64) -> Result<bool> {
+fn truncate(file: &dyn File, shared: &Shared, units: u64, out: &mut Output) -> Result<bool> {
     let needed = units * UNIT as u64;
     let len = file
         .len()
@@ -175,7 +164,7 @@ fn truncate(file: &dyn File, shared: &Shared, units: u64) -> Result<bool> {
     if len <= needed {
         return Ok(false);
     }
-    match file.set_len(needed) {
+    match vfs::shorten(file, needed, || out.rest()) {
         // Some file systems need space to give space back. The next checkpoint tries again.
         Err(error) if is_full(&error) => {}
         done => done.map_err(Error::io("truncate", shared.path()))?,
@@ -268,130 +257,4 @@ fn place(
     let page = put?;
     assert!(node.saved.set(page).is_ok(), "one checkpoint at a time");
     Ok(page)
-}
-
-/// Writes runs, adjacent ones in one piece.
-#[derive(Debug)]
-pub(super) struct Output {
-    file: Arc<dyn File>,
-    shared: Arc<Shared>,
-    /// A scope of its own, begun with the first node; see `seal`.
-    sealer: Option<PageSealer>,
-    sealed: Vec<u8>,
-    buffer: Vec<u8>,
-    /// Unit where the buffer goes.
-    start: u64,
-    unsynced: usize,
-    pub(super) written: u64,
-}
-
-impl Output {
-    pub(super) fn new(file: Arc<dyn File>, shared: Arc<Shared>) -> Output {
-        Output {
-            file,
-            shared,
-            sealer: None,
-            sealed: Vec::new(),
-            buffer: Vec::new(),
-            start: 0,
-            unsynced: 0,
-            written: 0,
-        }
-    }
-
-    /// A node, sealed if nodes are.
-    fn put_node(&mut self, start: u64, bytes: &[u8]) -> Result<PageRef> {
-        if self.sealer.is_none() {
-            self.sealer = PageSealer::new(self.shared.sealing())?;
-        }
-        let Some(sealer) = &self.sealer else {
-            return self.put(start, bytes);
-        };
-        let mut sealed = std::mem::take(&mut self.sealed);
-        sealed.clear();
-        sealed.extend_from_slice(bytes);
-        sealer.seal(start, &mut sealed);
-        let page = self.put(start, &sealed);
-        self.sealed = sealed;
-        if page.is_err() {
-            // The unit may be given to another node, and no scope seals a unit twice.
-            self.sealer = None;
-        }
-        page
-    }
-
-    fn put(&mut self, start: u64, bytes: &[u8]) -> Result<PageRef> {
-        let units = bytes.len() / UNIT;
-        self.shared.forget(start, units as u64);
-        let end = self.start + (self.buffer.len() / UNIT) as u64;
-        if start != end || self.buffer.len() + bytes.len() > SLICE_BYTES {
-            self.flush()?;
-            self.start = start;
-        }
-        if bytes.len() > SLICE_BYTES {
-            for (i, slice) in bytes.chunks(SLICE_BYTES).enumerate() {
-                let offset = start * UNIT as u64 + (i * SLICE_BYTES) as u64;
-                self.write_at(slice, offset)?;
-            }
-        } else {
-            self.buffer.extend_from_slice(bytes);
-        }
-        Ok(PageRef {
-            id: start,
-            units: units as u32,
-            crc: crc32c::crc32c(bytes),
-        })
-    }
-
-    /// Zeros for some of what is free.
-    fn wipe(&mut self, wipe: &mut Wipe, space: &Space) -> Result<()> {
-        let zeros = vec![0; SLICE_BYTES];
-        let len = self.file.len();
-        let len = len.map_err(Error::io("read the length of", self.shared.path()))?;
-        for (start, units) in wipe.next(space, len / UNIT as u64) {
-            self.shared.forget(start, units);
-            let end = (start + units) * UNIT as u64;
-            let mut at = start * UNIT as u64;
-            // The end of the file may have been given up in the last checkpoint.
-            while at < end.min(len) {
-                let slice = &zeros[..SLICE_BYTES.min((end - at) as usize)];
-                self.write_at(slice, at)?;
-                at += slice.len() as u64;
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn flush(&mut self) -> Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        // Kept when it cannot be written now: nodes count on it.
-        let buffer = std::mem::take(&mut self.buffer);
-        let written = self.write_at(&buffer, self.start * UNIT as u64);
-        self.buffer = buffer;
-        written?;
-        self.buffer.clear();
-        Ok(())
-    }
-
-    fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
-        let path = self.shared.path();
-        self.file
-            .write_at(bytes, offset)
-            .map_err(Error::io("write", path))?;
-        self.written += bytes.len() as u64;
-        self.unsynced += bytes.len();
-        if self.unsynced >= SYNC_BYTES {
-            self.sync()?;
-        }
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        self.unsynced = 0;
-        self.file
-            .sync_data()
-            .map_err(Error::unsynced(self.shared.path()))
-    }
 }

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::check::PageCounts;
-use super::checkpoint::{CheckpointDone, CheckpointJob, Output, Retired, SYNC_BYTES};
+use super::checkpoint::{CheckpointDone, CheckpointJob, Retired};
 use super::meta::Meta;
+use super::output::{Output, SYNC_BYTES};
 use super::page::UNIT;
 use super::pages::Shared;
 use super::presence::Watch;
@@ -215,7 +216,7 @@ impl PageFile {
         let Some(space) = self.space.as_mut().filter(|_| !self.room.is_short()) else {
             return Ok(None);
         };
-        let mut out = Output::new(self.file.clone(), self.shared.clone());
+        let mut out = Output::unsynced(self.file.clone(), self.shared.clone());
         let (writer, from) = (&mut self.writer, &mut self.spilled_to);
         if !spill::spill(tree, writer, space, &mut out, from, budget)? {
             self.room.ran_out();
@@ -305,8 +306,8 @@ impl PageFile {
         self.wipe
     }
 
-    /// Memory of the last checkpoint, once all trees are released: drop it on a helper thread. Not
-    /// taken, it goes with the next job.
+    /// Memory of the last checkpoint, once all trees are released. Not taken, it goes with the next
+    /// job.
     pub(crate) fn take_retired(&mut self) -> Option<Retired> {
         let done = self.release_from.iter().all(|(_, from)| from.is_none());
         if done { self.retired.take() } else { None }
@@ -315,11 +316,6 @@ impl PageFile {
     /// User meta of the older of the two checkpoints that can be opened.
     pub(crate) fn older_user_meta(&self) -> &[u8] {
         &self.older_user
-    }
-
-    /// User meta of the newest durable checkpoint.
-    pub(crate) fn user_meta(&self) -> &[u8] {
-        &self.meta.user
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -7,9 +7,10 @@
 
 use std::sync::Arc;
 
-use super::checkpoint::{Output, save};
+use super::checkpoint::save;
 use super::edit::Writer;
 use super::node::{Link, Node};
+use super::output::Output;
 use super::pages::Shared;
 use super::space::Space;
 use super::tree::{KeyOrder, Tree};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arbitrary::Unstructured;
 
+use super::file::Opened;
 use super::*;
 use crate::seal::{Seal, sample};
 use crate::vfs::Vfs;
@@ -127,7 +128,10 @@ impl Bench {
 pub(super) fn entries(tree: &Tree, pages: &Pages) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut cursor = tree.cursor(pages);
     let mut found = Vec::new();
-    let mut more = cursor.first()?;
+    let mut more = match tree.kind.order {
+        KeyOrder::Bytes => cursor.seek(&[])?,
+        KeyOrder::KeyThenRevision => cursor.seek(&[0; SUFFIX_BYTES])?,
+    };
     while more {
         found.push((cursor.key().to_vec(), cursor.value().to_vec()));
         more = cursor.next()?;

@@ -24,8 +24,8 @@ const FILE_NAME: &str = "pages";
 /// tenth of a millisecond's work.
 const RELEASE_NODES_PER_PUBLISH: usize = 64;
 
-/// As much as a large batch of writes appends; copying it takes some tenths of a millisecond.
-pub(super) const SPILL_BYTES_PER_STEP: usize = 1 << 20;
+/// Twice what is synced at once; copying it takes some hundredths of a millisecond.
+pub(super) const SPILL_BYTES_PER_STEP: usize = 256 << 10;
 
 /// The key tree's leaves are rewritten at random places: small ones make small checkpoints.
 const KEY_LEAF_BYTES: usize = 4096;
@@ -266,6 +266,13 @@ impl Store {
         self.releasing
     }
 
+    /// What the last checkpoint held in memory, once nothing reads it there. Not taken, it goes with
+    /// the next job.
+    pub fn take_retired(&mut self) -> Option<Retired> {
+        let retired = self.file.take_retired()?;
+        Some(Retired { _retired: retired })
+    }
+
     /// Removes what about `budget` changes have superseded, of that which the newest compaction
     /// has made invisible.
     pub fn compact_step(&mut self, budget: usize) -> Result<CompactProgress> {
@@ -365,6 +372,13 @@ pub enum Attempt {
 }
 
 impl CheckpointJob {
+    /// `rest` is called between pieces of the work, each of which keeps the disk busy for some
+    /// milliseconds. It may wait, so that others find the disk free.
+    pub fn resting(self, rest: impl FnMut() + Send + Sync + 'static) -> CheckpointJob {
+        let job = self.job.resting(rest);
+        CheckpointJob { job }
+    }
+
     /// Writes and syncs, as far as there is space. An error is final: the process must not go on
     /// with this store.
     pub fn attempt(self) -> Result<Attempt> {
@@ -394,6 +408,13 @@ impl SyncJob {
     pub fn run(self) -> Result<()> {
         self.job.run()
     }
+}
+
+/// Memory that a checkpoint has made superfluous. Dropping it takes some tens of milliseconds: best on
+/// a helper thread.
+#[derive(Debug)]
+pub struct Retired {
+    _retired: btree::Retired,
 }
 
 /// Proof of a durable checkpoint, for [`Store::finish_checkpoint`].

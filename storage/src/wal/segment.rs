@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 
 use super::sector::{DATA_BYTES, SECTOR_BYTES};
 use crate::codec::Reader;
-use crate::vfs::{File, Open, Vfs};
+use crate::vfs::{self, File, Open, Vfs, is_full};
 use crate::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"stelewal";
@@ -38,7 +38,7 @@ const VERSION: u32 = 1;
 const RESERVED_BYTES: usize = 24;
 
 /// Spare files kept: one to roll over to, one more so that a drop need not free its blocks.
-pub(super) const SPARES_MAX: usize = 2;
+pub(super) const SPARES_MAX: usize = 3;
 /// Numbers in names stay below, so that counting up never overflows.
 const NUMBERS_MAX: u64 = 1 << 62;
 
@@ -171,6 +171,8 @@ struct State {
     preparing: bool,
     /// Of no use; to be removed.
     useless: Vec<PathBuf>,
+    /// Somebody waits for that.
+    hurry: bool,
 }
 
 impl Spares {
@@ -181,6 +183,7 @@ impl Spares {
             next_number,
             preparing: false,
             useless: Vec::new(),
+            hurry: false,
         };
         Spares {
             vfs,
@@ -230,11 +233,14 @@ impl Spares {
 
     /// Removes the files that may hold records of an earlier life.
     pub(super) fn discard_stale(&self) -> Result<()> {
-        self.remove_useless()?;
+        self.state.lock().hurry = true;
+        let removed = self.remove_useless(&mut || ());
         let stale: Vec<Spare> = {
             let mut state = self.state.lock();
+            state.hurry = false;
             state.ready.extract_if(.., |spare| spare.stale).collect()
         };
+        removed?;
         for spare in &stale {
             let path = &spare.path;
             self.vfs.remove(path).map_err(Error::io("remove", path))?;
@@ -296,12 +302,24 @@ impl Spares {
         }
     }
 
-    fn remove_useless(&self) -> Result<()> {
+    /// Step by step, so that the log's syncs need not wait for the whole of a file to be freed.
+    fn remove_useless(&self, rest: &mut dyn FnMut()) -> Result<()> {
         let _removing = self.removing.lock();
         loop {
             let Some(path) = self.state.lock().useless.pop() else {
                 return Ok(());
             };
+            let file = self.vfs.open(&path, Open::Existing);
+            let file = file.map_err(Error::io("open", &path))?;
+            let rest = || match self.state.lock().hurry {
+                true => {}
+                false => rest(),
+            };
+            match vfs::shorten(&*file, 0, rest) {
+                // Some file systems need space to give space back.
+                Err(error) if is_full(&error) => {}
+                done => done.map_err(Error::io("truncate", &path))?,
+            }
             self.vfs.remove(&path).map_err(Error::io("remove", &path))?;
         }
     }
@@ -383,9 +401,10 @@ pub struct DropJob {
 }
 
 impl DropJob {
-    /// What could not be removed goes when the log is opened again.
-    pub fn run(self) -> Result<()> {
-        self.spares.remove_useless()?;
+    /// What could not be removed goes when the log is opened again. `rest` is called between pieces of
+    /// the work, and may wait.
+    pub fn run(self, mut rest: impl FnMut()) -> Result<()> {
+        self.spares.remove_useless(&mut rest)?;
         self.spares.forget_cached()
     }
 }

@@ -139,7 +139,7 @@ fn workload(vfs: &SimVfs, model: &mut Model, steps: u64) -> Result<()> {
         if step % 9 == 0
             && let Some(job) = wal.finish_drop()
         {
-            job.run()?;
+            job.run(|| ())?;
         }
     }
     Ok(())
@@ -313,7 +313,7 @@ fn a_log_agrees_with_a_list() {
                         job.run().unwrap();
                     }
                     if let Some(job) = wal.finish_drop().filter(|_| before % 2 == 0) {
-                        job.run().unwrap();
+                        job.run(|| ()).unwrap();
                     }
                 }
                 14 => {
@@ -380,7 +380,7 @@ fn dropping_keeps_the_directory_small_and_carried_state_alive() {
         }
         wal.drop_before(n.saturating_sub(5)).unwrap();
         if let Some(job) = wal.finish_drop() {
-            job.run().unwrap();
+            job.run(|| ()).unwrap();
         }
         assert!(vfs.list(Path::new(DIR)).unwrap().len() <= 4 + segment::SPARES_MAX);
     }

@@ -1,7 +1,11 @@
 //! What the trees look like after typical work, and what they cost.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::btree::node::{Link, Node};
+use crate::btree::output::SYNC_BYTES;
+use crate::vfs;
 
 fn pages_of(bench: &mut Bench) -> u64 {
     bench.checkpoint(b"").unwrap();
@@ -35,7 +39,7 @@ fn removing_most_rows_gives_their_pages_back() {
     (0..20_000u64)
         .step_by(4)
         .for_each(|i| assert!(bench.remove(1, &i.to_be_bytes())));
-    assert!(bench.trees[1].is_empty() && bench.trees[1].root.is_none());
+    assert!(bench.trees[1].len() == 0 && bench.trees[1].root.is_none());
     // Two metas to outlive, then two more for the last free list at the old end of the file.
     for _ in 0..8 {
         bench.checkpoint(b"").unwrap();
@@ -152,6 +156,36 @@ fn a_checkpoint_lets_go_of_what_was_replaced_meanwhile() {
     let rows = entries(&bench.trees[2], bench.file.pages()).unwrap();
     assert!(rows[..10_000].iter().all(|(_, value)| value == &[2; 60]));
     assert!(rows[10_000..].iter().all(|(_, value)| value == &[1; 60]));
+}
+
+#[test]
+fn a_checkpoint_rests_between_its_pieces_and_while_the_file_is_shortened() {
+    let vfs = disk();
+    let (mut bench, _) = Bench::open(&vfs).unwrap();
+    let rests_of_one = |bench: &mut Bench| {
+        let rests = Arc::new(AtomicUsize::new(0));
+        let count = rests.clone();
+        let job = bench.begin(b"").resting(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        bench.file.finish_checkpoint(job.run().unwrap());
+        rests.load(Ordering::Relaxed)
+    };
+    let value = [1; 1000];
+    for i in 0..10_000u64 {
+        bench.insert(2, &i.to_be_bytes(), &value);
+    }
+    let rests = rests_of_one(&mut bench);
+    assert!(rests >= 10_000 * value.len() / SYNC_BYTES, "{rests}");
+    for i in 0..10_000u64 {
+        bench.remove(2, &i.to_be_bytes());
+    }
+    // The places that were given up become free with the third; then the file can be cut.
+    let rests: usize = (0..6).map(|_| rests_of_one(&mut bench)).sum();
+    let step = vfs::SHORTENING_STEP_BYTES as usize;
+    assert!(rests >= 10_000 * value.len() / step, "{rests}");
+    let stats = bench.file.stats();
+    assert!(stats.file_bytes < 100_000, "{stats:?}");
 }
 
 fn nodes_in(tree: &Tree) -> usize {
