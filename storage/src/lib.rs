@@ -3,11 +3,6 @@
 
 #![deny(unsafe_code)]
 
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "its user, mvcc, is being built on it"
-)]
 mod btree;
 pub mod codec;
 mod error;

@@ -21,12 +21,6 @@ struct Step<'a> {
     index: usize,
 }
 
-/// Which entry to take of the nodes below.
-enum Edge {
-    First,
-    Last,
-}
-
 impl<'a> Cursor<'a> {
     pub(super) fn new(tree: &'a Tree, pages: &'a Pages) -> Cursor<'a> {
         Cursor {
@@ -34,16 +28,6 @@ impl<'a> Cursor<'a> {
             pages,
             path: Vec::new(),
         }
-    }
-
-    /// To the first entry.
-    pub(crate) fn first(&mut self) -> Result<bool> {
-        self.descend_from_root(Edge::First)
-    }
-
-    /// To the last entry.
-    pub(crate) fn last(&mut self) -> Result<bool> {
-        self.descend_from_root(Edge::Last)
     }
 
     /// To the first entry whose key is `>= key`. Cheap when it lies in the leaf the cursor is in.
@@ -65,22 +49,6 @@ impl<'a> Cursor<'a> {
         self.next()
     }
 
-    /// To the last entry whose key is `< key`.
-    pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
-        if !self.descend_for(key)? {
-            return Ok(false);
-        }
-        let order = self.tree.kind.order;
-        let leaf = self.path.last_mut().expect("descended");
-        let (Ok(index) | Err(index)) = leaf.view.page().search(order, key);
-        leaf.index = index;
-        if index > 0 {
-            leaf.index -= 1;
-            return Ok(true);
-        }
-        self.prev()
-    }
-
     /// One entry on; past the last one the cursor stands nowhere.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<bool> {
@@ -93,29 +61,11 @@ impl<'a> Cursor<'a> {
         while let Some(step) = self.path.last_mut() {
             if step.index + 1 < step.view.page().count() {
                 step.index += 1;
-                return self.descend_edge(Edge::First);
+                return self.descend();
             }
             self.path.pop();
         }
         Ok(false)
-    }
-
-    /// One entry back; before the first one the cursor stands nowhere.
-    #[inline]
-    pub(crate) fn prev(&mut self) -> Result<bool> {
-        while let Some(step) = self.path.last_mut() {
-            if step.index > 0 {
-                step.index -= 1;
-                return self.descend_edge(Edge::Last);
-            }
-            self.path.pop();
-        }
-        Ok(false)
-    }
-
-    /// Whether the cursor stands on an entry.
-    pub(crate) fn valid(&self) -> bool {
-        !self.path.is_empty()
     }
 
     #[inline]
@@ -162,35 +112,15 @@ impl<'a> Cursor<'a> {
         Ok(true)
     }
 
-    fn descend_from_root(&mut self, edge: Edge) -> Result<bool> {
-        self.path.clear();
-        let Some(view) = self.tree.view(self.pages)? else {
-            return Ok(false);
-        };
-        let index = edge.index(&view);
-        self.path.push(Step { view, index });
-        self.descend_edge(edge)
-    }
-
-    /// From the entry at the path's end down to a leaf, along one edge.
-    fn descend_edge(&mut self, edge: Edge) -> Result<bool> {
+    /// From the entry at the path's end down to the first of the leaf below it.
+    fn descend(&mut self) -> Result<bool> {
         while let Some(step) = self.path.last()
             && step.view.page().level() > 0
         {
             let child = self.pages.child(&self.tree.kind, &step.view, step.index);
             let view = child.inspect_err(|_| self.path.clear())?;
-            let index = edge.index(&view);
-            self.path.push(Step { view, index });
+            self.path.push(Step { view, index: 0 });
         }
         Ok(true)
-    }
-}
-
-impl Edge {
-    fn index(&self, view: &View<'_>) -> usize {
-        match self {
-            Edge::First => 0,
-            Edge::Last => view.page().count() - 1,
-        }
     }
 }

@@ -293,10 +293,6 @@ impl Pages {
         self.present.watch()
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
     /// The id of the key that a node on disk is sealed under; nothing is verified.
     pub(super) fn key_of(&self, page: PageRef) -> Result<u32> {
         let (bytes, _) = self.shared.run(page)?;

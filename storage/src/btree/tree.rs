@@ -64,17 +64,9 @@ impl Tree {
         }
     }
 
-    pub(crate) fn kind(&self) -> TreeKind {
-        self.kind
-    }
-
     /// Number of entries.
     pub(crate) fn len(&self) -> u64 {
         self.len
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Sum of the weights of all entries.
