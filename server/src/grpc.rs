@@ -6,6 +6,7 @@ pub mod check;
 pub mod cluster;
 pub mod health;
 pub mod kv;
+mod large;
 pub mod lease;
 pub mod lock;
 pub mod maintenance;

@@ -8,6 +8,7 @@
 pub mod client;
 pub mod codec;
 mod range;
+mod txn;
 
 pub use client::Client;
 

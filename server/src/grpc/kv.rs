@@ -11,25 +11,20 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request as Call, Response, Status};
 
-use super::budget::{BUDGET_BYTES, Budget, Growing, SMALL_BYTES, check_size};
+use super::budget::{BUDGET_BYTES, Budget};
 use super::check;
+use super::large::{STEP, read_large};
 use crate::error::Error;
 use crate::event::Outcome;
 use crate::node::{Node, run_blocking};
 use crate::request::Request;
 use crate::serve::ReadonlyTxn;
-use crate::state::kv::{Reading, Step};
-use crate::state::{Tally, kv, txn};
+use crate::state::kv::Reading;
+use crate::state::{kv, txn};
 
 /// A range of more keys than this runs off the runtime's threads, so that it, and the pages it
 /// may have to fetch, hold up nobody else.
 const MAX_INLINE_ROWS: u64 = 256;
-
-/// What is read of a range at a time.
-const STEP: Step = Step {
-    rows: 16 << 10,
-    bytes: SMALL_BYTES,
-};
 
 /// Keys in the first part of a range stream; later parts follow the size of the data.
 const STREAM_FIRST_ROWS: i64 = 10;
@@ -59,59 +54,15 @@ impl KvService {
         Ok(self.node.propose(request).await?.outcome)
     }
 
-    /// Reads the rest of a range off the runtime's threads, in steps, within the budget.
-    async fn read_large(
+    async fn read_txn(
         &self,
-        mut view: View,
-        mut reading: Reading,
-    ) -> Result<Response<raw::RangeResponse>, Status> {
-        let mut turn: Option<Growing> = None;
-        loop {
-            let stepped = run_blocking(move || {
-                Ok(match reading.step(&view, STEP)? {
-                    true => Stepped::Done(reading.finish(&view)?),
-                    false => Stepped::Further(view, reading),
-                })
-            });
-            match stepped.await? {
-                Stepped::Further(same, further) => (view, reading) = (same, further),
-                Stepped::Done(mut response) => {
-                    self.node.complete(&mut response.header);
-                    let Some(growing) = turn else {
-                        return Ok(Response::new(response));
-                    };
-                    let large = growing.done(response.into_pieces())?;
-                    let mut response = Response::new(raw::RangeResponse::default());
-                    response.extensions_mut().insert(large);
-                    return Ok(response);
-                }
-            }
-            let held = reading.held_bytes();
-            check_size(held)?;
-            if held >= SMALL_BYTES {
-                let growing = match &mut turn {
-                    Some(growing) => growing,
-                    None => turn.insert(self.budget.turn().await),
-                };
-                growing.to(held + STEP.bytes).await;
-            }
-        }
-    }
-
-    async fn read_txn(&self, request: pb::TxnRequest) -> Result<raw::TxnResponse, Error> {
+        request: pb::TxnRequest,
+    ) -> Result<Response<raw::TxnResponse>, Status> {
         if !txn::is_serializable(&request) {
             self.node.linearizable().await?;
         }
-        let view = self.node.view();
-        // Whether the chosen ranges are large is not known before they are chosen.
-        let mut tally = Tally::default();
-        let (response, tally) = run_blocking(move || {
-            let response = txn::read(&view, &request, &mut tally)?;
-            Ok((response, tally))
-        })
-        .await?;
-        self.node.metrics().tally(&tally);
-        Ok(response)
+        let reading = txn::Reading::new(request);
+        read_large(&self.node, &self.budget, self.node.view(), reading).await
     }
 }
 
@@ -134,7 +85,7 @@ impl raw::kv_server::Kv for KvService {
         let is_large = is_large(&view, &request)?;
         let mut reading = Reading::new(&view, request)?;
         if is_large || !reading.step(&view, STEP)? {
-            return self.read_large(view, reading).await;
+            return read_large(&self.node, &self.budget, view, reading).await;
         }
         let mut response = reading.finish(&view)?;
         self.node.complete(&mut response.header);
@@ -188,21 +139,16 @@ impl raw::kv_server::Kv for KvService {
     async fn txn(&self, call: Call<pb::TxnRequest>) -> Result<Response<raw::TxnResponse>, Status> {
         let request = call.into_inner();
         check::txn(&request, self.node.limits().max_txn_ops)?;
-        let readonly = txn::is_read_only(&request);
-        let mut response = if readonly {
-            self.read_txn(request).await?
-        } else {
-            match self.change(Request::Txn(request)).await? {
-                Outcome::Txn(response) => response,
-                _ => unreachable!("a transaction is answered as a transaction"),
-            }
+        if txn::is_read_only(&request) {
+            let mut response = self.read_txn(request).await?;
+            response.extensions_mut().insert(ReadonlyTxn);
+            return Ok(response);
+        }
+        let Outcome::Txn(mut response) = self.change(Request::Txn(request)).await? else {
+            unreachable!("a transaction is answered as a transaction");
         };
         self.node.complete(&mut response.header);
-        let mut response = Response::new(response);
-        if readonly {
-            response.extensions_mut().insert(ReadonlyTxn);
-        }
-        Ok(response)
+        Ok(Response::new(response))
     }
 
     async fn compact(
@@ -231,11 +177,6 @@ fn is_large(root: &storage::mvcc::Root, request: &pb::RangeRequest) -> Result<bo
     let keys = KeyRange::from_wire(&request.key, &request.range_end);
     // The count now is near enough also for an older revision, and costs no walk.
     Ok(root.count(keys, 0)? > MAX_INLINE_ROWS || !current)
-}
-
-enum Stepped {
-    Further(View, Reading),
-    Done(raw::RangeResponse),
 }
 
 type StreamPart = Result<raw::RangeStreamResponse, Status>;

@@ -1,6 +1,8 @@
 //! Transactions: all comparisons are made on the state before, for nested transactions too; the
 //! path they choose is checked as a whole; only then is anything written, all under one revision.
 
+mod reading;
+
 use etcd_api::etcdserverpb as pb;
 use etcd_api::raw;
 use pb::compare::{CompareResult, CompareTarget, TargetUnion};
@@ -13,6 +15,7 @@ use storage::mvcc::{Item, KeyRange, Root, Want, Write};
 use super::Tally;
 use super::kv;
 use crate::error::Error;
+pub use reading::{Reading, is_read_only, is_serializable};
 
 /// Runs a transaction that may write.
 pub fn write(
@@ -25,45 +28,10 @@ pub fn write(
     // Comparing and doing are two transactions of the store to etcd, and counted as two.
     std::mem::take(&mut tally).end(total);
     check(write, &path)?;
-    let mut response = execute(&mut Target::Write(write), &path, &mut tally)?;
+    let mut response = execute(write, &path, &mut tally)?;
     tally.end(total);
     response.header = Some(kv::revision_header(write.revision()));
     Ok(response)
-}
-
-/// Runs a transaction of reads alone, on one root.
-pub fn read(
-    root: &Root,
-    txn: &pb::TxnRequest,
-    total: &mut Tally,
-) -> Result<raw::TxnResponse, Error> {
-    let mut tally = Tally::default();
-    let path = choose(root, txn, &mut tally)?;
-    check(root, &path)?;
-    let mut response = execute(&mut Target::Read(root), &path, &mut tally)?;
-    tally.end(total);
-    response.header = Some(kv::revision_header(root.revision()));
-    Ok(response)
-}
-
-/// Whether both branches hold ranges and nothing else. A nested transaction counts as a write,
-/// whatever it does: etcd sends it through the log as well.
-pub fn is_read_only(txn: &pb::TxnRequest) -> bool {
-    txn.success
-        .iter()
-        .chain(&txn.failure)
-        .all(|op| matches!(op.request, Some(Op::RequestRange(_))))
-}
-
-/// Whether a read-only transaction may run on local data: all of its ranges say so.
-pub fn is_serializable(txn: &pb::TxnRequest) -> bool {
-    txn.success
-        .iter()
-        .chain(&txn.failure)
-        .all(|op| match &op.request {
-            Some(Op::RequestRange(range)) => range.serializable,
-            _ => false,
-        })
 }
 
 /// The operations that the comparisons chose.
@@ -133,15 +101,10 @@ fn check_range_revision(root: &Root, revision: i64) -> Result<(), Error> {
     Ok(())
 }
 
-enum Target<'a, 'w> {
-    Read(&'a Root),
-    Write(&'a mut Write<'w>),
-}
-
 /// Runs the steps in order; each sees what those before it did. Headers in here carry a revision
 /// and nothing else, that of a nested transaction not even this: so etcd sends them.
 fn execute(
-    target: &mut Target<'_, '_>,
+    write: &mut Write<'_>,
     path: &Path<'_>,
     tally: &mut Tally,
 ) -> Result<raw::TxnResponse, Error> {
@@ -153,21 +116,13 @@ fn execute(
             Step::Delete(delete) => tally.delete_range(delete),
             Step::Txn(_) => {}
         }
-        let response = match (step, &mut *target) {
-            (Step::Range(range), Target::Read(root)) => {
-                OpResponse::ResponseRange(kv::range(root, range)?)
-            }
-            (Step::Range(range), Target::Write(write)) => {
-                OpResponse::ResponseRange(kv::range(write, range)?)
-            }
-            (Step::Put(put), Target::Write(write)) => OpResponse::ResponsePut(kv::put(write, put)?),
-            (Step::Delete(delete), Target::Write(write)) => {
+        let response = match step {
+            Step::Range(range) => OpResponse::ResponseRange(kv::range(write, range)?),
+            Step::Put(put) => OpResponse::ResponsePut(kv::put(write, put)?),
+            Step::Delete(delete) => {
                 OpResponse::ResponseDeleteRange(kv::delete_range(write, delete)?)
             }
-            (Step::Txn(nested), target) => OpResponse::ResponseTxn(execute(target, nested, tally)?),
-            (Step::Put(_) | Step::Delete(_), Target::Read(_)) => {
-                unreachable!("a read-only transaction holds ranges alone")
-            }
+            Step::Txn(nested) => OpResponse::ResponseTxn(execute(write, nested, tally)?),
         };
         responses.push(raw::ResponseOp {
             response: Some(response),

@@ -10,6 +10,8 @@ use etcd_api::Client;
 use etcd_api::codec::ProtoCodec;
 use etcd_api::etcdserverpb as pb;
 use http::uri::PathAndQuery;
+use pb::request_op::Request;
+use pb::response_op::Response;
 use testkit::{Server, Usage};
 use tonic::Streaming;
 use tonic::client::Grpc;
@@ -78,6 +80,17 @@ async fn large_replies_hold_no_more_than_themselves_and_their_budget() {
     read(reply).await;
     memory.assert_peak_below(REPLY_BYTES + BESIDE_BYTES / 2);
 
+    // A transaction whose ranges are large together is one such reply.
+    let mut reply = transaction(connect(&server).await).await;
+    small_ones_pass(&server).await;
+    let response = reply.message().await.unwrap().unwrap();
+    let bytes = response.responses.iter().map(|op| match &op.response {
+        Some(Response::ResponseRange(range)) => value_bytes(range),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(bytes.collect::<Vec<_>>(), [REPLY_BYTES, VALUE_BYTES as u64]);
+    memory.assert_peak_below(REPLY_BYTES + VALUE_BYTES as u64 + BESIDE_BYTES / 2);
+
     // More than there is memory for: some are ready, the others wait for those to be read.
     let (ready, mut replies) = tokio::sync::mpsc::channel(CLIENTS);
     for _ in 0..CLIENTS {
@@ -140,6 +153,26 @@ where
     });
     let codec = ProtoCodec::<pb::RangeRequest, T>::default();
     let path = PathAndQuery::from_static(path);
+    let response = grpc.server_streaming(request, path, codec).await;
+    response.unwrap().into_inner()
+}
+
+/// All values, then one of them again.
+async fn transaction(mut grpc: Grpc<Channel>) -> Streaming<pb::TxnResponse> {
+    let range = |limit| pb::RequestOp {
+        request: Some(Request::RequestRange(pb::RangeRequest {
+            key: "big/".into(),
+            range_end: "big0".into(),
+            limit,
+            ..Default::default()
+        })),
+    };
+    let request = tonic::Request::new(pb::TxnRequest {
+        success: vec![range(0), range(1)],
+        ..Default::default()
+    });
+    let codec = ProtoCodec::<pb::TxnRequest, pb::TxnResponse>::default();
+    let path = PathAndQuery::from_static("/etcdserverpb.KV/Txn");
     let response = grpc.server_streaming(request, path, codec).await;
     response.unwrap().into_inner()
 }

@@ -1,0 +1,112 @@
+//! Transactions of reads alone, read in steps like the ranges they consist of.
+
+use std::vec;
+
+use etcd_api::etcdserverpb as pb;
+use etcd_api::raw;
+use pb::request_op::Request as Op;
+use raw::response_op::Response as OpResponse;
+use storage::mvcc::Root;
+
+use super::{check, choose};
+use crate::error::Error;
+use crate::state::Tally;
+use crate::state::kv::{self, Step};
+
+/// Whether both branches hold ranges and nothing else. A nested transaction counts as a write,
+/// whatever it does: etcd sends it through the log as well.
+pub fn is_read_only(txn: &pb::TxnRequest) -> bool {
+    ranges_of(txn).all(|range| range.is_some())
+}
+
+/// Whether a read-only transaction may run on local data: all of its ranges say so.
+pub fn is_serializable(txn: &pb::TxnRequest) -> bool {
+    ranges_of(txn).all(|range| range.is_some_and(|range| range.serializable))
+}
+
+fn ranges_of(txn: &pb::TxnRequest) -> impl Iterator<Item = Option<&pb::RangeRequest>> {
+    let ops = txn.success.iter().chain(&txn.failure);
+    ops.map(|op| match &op.request {
+        Some(Op::RequestRange(range)) => Some(range),
+        _ => None,
+    })
+}
+
+/// A read-only transaction on its way. All steps must be given the same root.
+#[derive(Default)]
+pub struct Reading {
+    /// The comparisons have yet to be made.
+    asked: Option<pb::TxnRequest>,
+    succeeded: bool,
+    left: vec::IntoIter<pb::RangeRequest>,
+    current: Option<kv::Reading>,
+    done: Vec<raw::ResponseOp>,
+    done_bytes: usize,
+    tally: Tally,
+}
+
+impl Reading {
+    pub fn new(txn: pb::TxnRequest) -> Reading {
+        Reading {
+            asked: Some(txn),
+            ..Reading::default()
+        }
+    }
+
+    /// Reads on. True when all that is wanted has been read.
+    pub fn step(&mut self, root: &Root, step: Step) -> Result<bool, Error> {
+        if let Some(txn) = self.asked.take() {
+            self.choose(root, &txn)?;
+        }
+        let until = self.held_bytes().saturating_add(step.bytes);
+        while self.held_bytes() < until {
+            let next = match self.current.take() {
+                None => self.left.next().map(|range| kv::Reading::new(root, range)),
+                current => current.map(Ok),
+            };
+            let Some(mut reading) = next.transpose()? else {
+                return Ok(true);
+            };
+            if !reading.step(root, step)? {
+                self.current = Some(reading);
+                return Ok(false);
+            }
+            self.done_bytes += reading.held_bytes();
+            let range = reading.finish(root)?;
+            self.done.push(raw::ResponseOp {
+                response: Some(OpResponse::ResponseRange(range)),
+            });
+        }
+        Ok(false)
+    }
+
+    /// What has been read takes about so much memory.
+    pub fn held_bytes(&self) -> usize {
+        self.done_bytes + self.current.as_ref().map_or(0, kv::Reading::held_bytes)
+    }
+
+    /// The answer, when all steps are done, and what it took.
+    pub fn finish(self, root: &Root) -> (raw::TxnResponse, Tally) {
+        let response = raw::TxnResponse {
+            header: Some(kv::revision_header(root.revision())),
+            succeeded: self.succeeded,
+            responses: self.done,
+        };
+        let mut total = Tally::default();
+        self.tally.end(&mut total);
+        (response, total)
+    }
+
+    fn choose(&mut self, root: &Root, txn: &pb::TxnRequest) -> Result<(), Error> {
+        let path = choose(root, txn, &mut self.tally)?;
+        check(root, &path)?;
+        self.succeeded = path.succeeded;
+        let ranges = path.steps.iter().map(|step| match step {
+            super::Step::Range(range) => (*range).clone(),
+            _ => unreachable!("a read-only transaction holds ranges alone"),
+        });
+        self.left = ranges.collect::<Vec<_>>().into_iter();
+        self.left.as_slice().iter().for_each(|_| self.tally.range());
+        Ok(())
+    }
+}
