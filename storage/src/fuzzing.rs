@@ -64,6 +64,7 @@ pub fn page_decode(data: &[u8]) {
     let dir = std::env::temp_dir().join(name);
     lay_down(&dir, &bytes).expect("room for a small file");
     read_and_go_on(Arc::new(OsVfs), &dir);
+    std::fs::remove_dir_all(&dir).expect("it is ours");
 }
 
 fn lay_down(dir: &Path, bytes: &[u8]) -> std::io::Result<()> {
