@@ -11,6 +11,7 @@
 //!
 //! Dropping a segment waits until the next one's head is durable: what it repeats is then safe.
 
+mod found;
 #[cfg(any(test, fuzzing))]
 mod fuzz;
 mod record;
@@ -18,6 +19,7 @@ mod recover;
 mod sealed;
 mod sector;
 mod segment;
+mod writing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -25,16 +27,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::seal::{CLEAR, Purpose, Scope, Seal, TAG_BYTES};
-use crate::vfs::{File, Vfs, is_full};
+use crate::vfs::Vfs;
 use crate::{Error, Result};
+pub use found::{LogFound, SegmentFound};
+pub(crate) use found::{inspect, is_of_log};
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzz::recover_anything;
-use record::Head;
 use recover::Segment;
 use sealed::RecordSealer;
-use sector::Framer;
 pub use segment::{DropJob, PrepareJob};
-use segment::{Header, Name, Spare, Spares};
+use segment::{Header, Name, Spares};
+use writing::OpenSegment;
 
 /// The largest payload of one record.
 pub const PAYLOAD_BYTES_MAX: usize = 32 << 20;
@@ -45,18 +48,10 @@ const SEGMENT_BYTES_MAX: u64 = 2 << 30;
 const SEGMENT_BYTES_MIN: u64 = 4096;
 /// A new log's first segment is no larger: many logs hold little.
 const FIRST_SEGMENT_BYTES_MAX: u64 = 8 << 20;
-/// Segment sizes are multiples of a page, so that a write of whole pages needs no read.
-const SEGMENT_BYTES_STEP: u64 = PAGE_BYTES;
 /// What the system's page cache writes, and charges a process for, as a whole.
 const PAGE_BYTES: u64 = 4096;
-/// A write up to this size is that of a few clients; see `touch_ahead`.
-const SMALL_WRITE_BYTES: usize = 4096;
-/// So many small writes in a row make a load of few clients.
-const SMALL_WRITES_IN_A_ROW: u32 = 8;
-/// No more than this is given away to begin with a page; see `OpenSegment::fill_page`.
-const FILLING_BYTES_MAX: usize = PAGE_BYTES as usize / 2;
-/// So much is written ahead of small writes: one of some two hundred is larger by that.
-const TOUCH_AHEAD_BYTES: u64 = 64 << 10;
+/// Segment sizes are multiples of a page, so that a write of whole pages needs no read.
+const SEGMENT_BYTES_STEP: u64 = PAGE_BYTES;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -101,60 +96,6 @@ pub struct Recovery {
     pub removed: Option<char>,
 }
 
-/// A log as an inspector finds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogFound {
-    /// Oldest first.
-    pub segments: Vec<SegmentFound>,
-    pub spares: usize,
-    /// As in [`Recovery`].
-    pub end: char,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SegmentFound {
-    pub path: PathBuf,
-    pub bytes: u64,
-    /// Appended ones: repetitions do not count.
-    pub records: u64,
-    /// The index of the first of them, and the highest of any.
-    pub first: Option<u64>,
-    pub highest: Option<u64>,
-    /// Ids of the keys they are sealed under; 0: some are clear.
-    pub keys: Vec<u32>,
-}
-
-/// Whether a log would call its file so.
-pub(crate) fn is_of_log(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    name.and_then(Name::parse).is_some()
-}
-
-/// Reads and verifies a whole log. Tidies up as opening does: give it a file system that takes no
-/// change.
-pub(crate) fn inspect(vfs: &dyn Vfs, dir: &Path, seal: Option<Arc<Seal>>) -> Result<LogFound> {
-    let options = Options {
-        seal,
-        ..Options::default()
-    };
-    let found = recover::recover(vfs, dir, &options, &mut |_| Ok(()))?;
-    let tail = found.tail.map(|tail| tail.segment);
-    let segments = found.older.into_iter().chain(tail);
-    let segments = segments.map(|segment| SegmentFound {
-        path: segment.path,
-        bytes: segment.bytes,
-        records: segment.records,
-        first: segment.lowest,
-        highest: segment.highest,
-        keys: segment.keys.into_iter().collect(),
-    });
-    Ok(LogFound {
-        segments: segments.collect(),
-        spares: found.spares.len(),
-        end: found.recovery.end,
-    })
-}
-
 /// A record to be repeated at the head of every new segment.
 #[derive(Clone, Debug)]
 struct Carry {
@@ -183,31 +124,6 @@ pub struct Wal {
     carries: BTreeMap<u8, Carry>,
     /// A write or sync failed: nothing is certain any more until the log is opened again.
     failed: bool,
-}
-
-#[derive(Debug)]
-struct OpenSegment {
-    segment: Segment,
-    /// Where its file comes from; `None` as `file` once it has its place.
-    source: Option<Spare>,
-    file: Option<Arc<dyn File>>,
-    framer: Framer,
-    seed: u32,
-    /// Of the last record appended.
-    crc: u32,
-    /// Stream bytes written, and synced. Invariant: durable <= written <= framer.len().
-    written: u64,
-    durable: u64,
-    /// Blocks of the file up to this byte have been written at least once.
-    touched: u64,
-    /// Small writes since the last one that was not.
-    small_writes: u32,
-    /// When this much is durable, the segments before are not needed for what this one repeats.
-    head_end: u64,
-    /// `None`: new records stay clear.
-    sealer: Option<RecordSealer>,
-    /// Begun by another process: nothing may be sealed here under its scope.
-    resumed: bool,
 }
 
 impl Wal {
@@ -502,223 +418,10 @@ impl Wal {
     }
 }
 
-impl OpenSegment {
-    fn begin(segment: Segment, source: Option<Spare>, header: &Header) -> OpenSegment {
-        let seed = header.seed();
-        OpenSegment {
-            framer: Framer::begin(segment.sequence, &header.encode()),
-            touched: match &source {
-                Some(spare) if spare.used => segment.bytes,
-                _ => 0,
-            },
-            segment,
-            source,
-            file: None,
-            small_writes: 0,
-            seed,
-            crc: seed,
-            written: 0,
-            durable: 0,
-            head_end: 1,
-            sealer: None,
-            resumed: false,
-        }
-    }
-
-    fn resume(tail: recover::Tail) -> OpenSegment {
-        let sequence = tail.segment.sequence;
-        OpenSegment {
-            framer: Framer::resume(sequence, tail.len, &tail.open, tail.first),
-            segment: tail.segment,
-            source: None,
-            file: Some(tail.file),
-            seed: tail.seed,
-            crc: tail.crc,
-            written: tail.len,
-            durable: tail.len,
-            touched: sector::file_bytes(tail.len),
-            small_writes: 0,
-            head_end: 0,
-            sealer: None,
-            resumed: true,
-        }
-    }
-
-    /// A file for it; on a disk that is nearly full a shorter one, with room for what is there.
-    fn make_file(&mut self, spares: &Spares, dir: &Path) -> Result<Spare> {
-        let least = sector::file_bytes(self.framer.len()).max(SEGMENT_BYTES_MIN);
-        let least = least.next_multiple_of(SEGMENT_BYTES_STEP);
-        let mut bytes = self.segment.bytes;
-        let made = loop {
-            match spares.make(bytes) {
-                Err(error) if error.is_full() && bytes > least => {
-                    bytes = (bytes / 2).next_multiple_of(SEGMENT_BYTES_STEP).max(least);
-                }
-                made => break made?,
-            }
-        };
-        let sequence = self.segment.sequence;
-        self.segment.bytes = bytes;
-        self.segment.path = Name::Segment { sequence, bytes }.path(dir);
-        Ok(made)
-    }
-
-    fn room(&self) -> u64 {
-        sector::capacity(self.segment.bytes) - self.framer.len()
-    }
-
-    fn is_of(&self, key: u32) -> bool {
-        self.segment.is_of(key)
-    }
-
-    /// Records from here on are sealed under this scope, or stay clear.
-    fn begin_scope(&mut self, scope: Option<Scope>) {
-        self.sealer = None;
-        if let Some(scope) = scope {
-            let sealer = RecordSealer::new(scope);
-            self.append(record::KEY, 0, 0, &[&sealer.key_record()]);
-            self.segment.keys.insert(sealer.key());
-            self.sealer = Some(sealer);
-        }
-    }
-
-    fn append(&mut self, mut flags: u8, kind: u8, index: u64, payload: &[&[u8]]) {
-        let mut len = payload.iter().map(|part| part.len()).sum();
-        if self.sealer.is_some() {
-            flags |= record::SEALED;
-            len += TAG_BYTES;
-        }
-        let mut head = Head {
-            crc: 0,
-            kind,
-            flags,
-            len,
-            prev: self.crc,
-            index,
-            durable: self.durable as u32,
-        };
-        let mut bytes = head.encode();
-        let sealed;
-        let payload = match &mut self.sealer {
-            Some(sealer) => {
-                sealed = [sealer.seal(self.framer.len(), &bytes, payload)];
-                &sealed
-            }
-            None => payload,
-        };
-        head.checksum(self.seed, &mut bytes, payload);
-        let padding = head.stream_bytes() - record::HEAD_BYTES - len;
-        self.framer.start_record();
-        self.framer.push(&bytes);
-        for part in payload {
-            self.framer.push(part);
-        }
-        self.framer.push(&[0; record::ALIGN][..padding]);
-        self.crc = head.crc;
-    }
-
-    fn repeat(&mut self, kind: u8, carry: &Carry) {
-        let flags = record::CARRIED | record::REPEATED;
-        let payload = &carry.payload;
-        self.append(flags, kind, carry.index, &[payload]);
-        self.head_end = self.framer.len();
-    }
-
-    fn write(&mut self) -> Result<()> {
-        if self.written == self.framer.len() {
-            return Ok(());
-        }
-        let path = &self.segment.path;
-        let file = self.file.as_ref().expect("a segment is installed first");
-        let (sectors, offset) = self.framer.sectors();
-        let end = offset + sectors.len() as u64;
-        let written = file.write_at(sectors, offset);
-        written.map_err(Error::io("write", path))?;
-        self.small_writes = match sectors.len() <= SMALL_WRITE_BYTES {
-            true => self.small_writes.saturating_add(1),
-            false => 0,
-        };
-        if end > self.touched {
-            self.touched = match self.small_writes >= SMALL_WRITES_IN_A_ROW {
-                true => touch_ahead(&**file, path, end, self.segment.bytes)?,
-                false => end,
-            };
-        }
-        self.framer.written();
-        self.written = self.framer.len();
-        Ok(())
-    }
-
-    /// Before a sync, fills the page of the file in which the log ends, when a batch like the one to
-    /// be synced would not find room there and more than half of it is used: the disk writes pages,
-    /// and the next batch would have this one written again. Whether it did.
-    fn fill_page(&mut self) -> bool {
-        let (len, news) = (self.framer.len(), self.framer.len() - self.durable);
-        let next = sector::file_offset(len);
-        let rest = sector::stream_before_page(next, PAGE_BYTES) - len;
-        let all_written = self.durable > 0 && self.written == len;
-        let pays = rest < news && rest as usize <= FILLING_BYTES_MAX;
-        let fits = rest >= record::HEAD_BYTES as u64 && rest <= self.room();
-        if !(all_written && pays && fits) {
-            return false;
-        }
-        let mut head = Head {
-            crc: 0,
-            kind: 0,
-            flags: record::FILLING,
-            len: rest as usize - record::HEAD_BYTES,
-            prev: self.crc,
-            index: 0,
-            durable: self.durable as u32,
-        };
-        let zeros = &[0; FILLING_BYTES_MAX][..head.len];
-        let mut bytes = head.encode();
-        head.checksum(self.seed, &mut bytes, &[zeros]);
-        self.framer.start_record();
-        self.framer.push(&bytes);
-        self.framer.push(zeros);
-        self.crc = head.crc;
-        true
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        if self.durable == self.written {
-            return Ok(());
-        }
-        let path = &self.segment.path;
-        let file = self.file.as_ref().expect("only what was written is synced");
-        file.sync_data().map_err(Error::io("sync", path))?;
-        self.durable = self.written;
-        Ok(())
-    }
-}
-
 /// There is nothing to go on with when the system has no random bytes: the process ends.
 fn scope(seal: Option<&Seal>) -> Option<Scope> {
     let scope = seal.map(|seal| seal.scope(Purpose::Record)).transpose();
     scope.unwrap_or_else(|error| panic!("{error}")).flatten()
-}
-
-/// The first write to a reserved block costs its sync a change of the file's map beside the data.
-/// Large batches carry that easily. Lone records would each pay for it, so their blocks are
-/// written ahead, as zeros. Page by page: after a large write the page cache holds the file in
-/// large pieces, and from then on the smallest record dirties, and is charged for, a whole one.
-/// Returns how far it went; durable with the next sync.
-fn touch_ahead(file: &dyn File, path: &Path, from: u64, file_bytes: u64) -> Result<u64> {
-    static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
-    let to = file_bytes.min((from + TOUCH_AHEAD_BYTES).next_multiple_of(PAGE_BYTES));
-    let mut at = from;
-    while at < to {
-        let next = to.min((at + 1).next_multiple_of(PAGE_BYTES));
-        let zeros = &ZEROS[..(next - at) as usize];
-        match file.write_at(zeros, at) {
-            // The record itself has its place. What comes next will tell.
-            Err(error) if is_full(&error) => return Ok(at),
-            done => done.map_err(Error::io("write", path))?,
-        }
-        at = next;
-    }
-    Ok(to)
 }
 
 #[cfg(test)]

@@ -1,0 +1,63 @@
+//! A log as an inspector finds it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::segment::Name;
+use super::{Options, recover};
+use crate::Result;
+use crate::seal::Seal;
+use crate::vfs::Vfs;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFound {
+    /// Oldest first.
+    pub segments: Vec<SegmentFound>,
+    pub spares: usize,
+    /// As in [`Recovery`].
+    pub end: char,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentFound {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// Appended ones: repetitions do not count.
+    pub records: u64,
+    /// The index of the first of them, and the highest of any.
+    pub first: Option<u64>,
+    pub highest: Option<u64>,
+    /// Ids of the keys they are sealed under; 0: some are clear.
+    pub keys: Vec<u32>,
+}
+
+/// Whether a log would call its file so.
+pub(crate) fn is_of_log(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.and_then(Name::parse).is_some()
+}
+
+/// Reads and verifies a whole log. Tidies up as opening does: give it a file system that takes no
+/// change.
+pub(crate) fn inspect(vfs: &dyn Vfs, dir: &Path, seal: Option<Arc<Seal>>) -> Result<LogFound> {
+    let options = Options {
+        seal,
+        ..Options::default()
+    };
+    let found = recover::recover(vfs, dir, &options, &mut |_| Ok(()))?;
+    let tail = found.tail.map(|tail| tail.segment);
+    let segments = found.older.into_iter().chain(tail);
+    let segments = segments.map(|segment| SegmentFound {
+        path: segment.path,
+        bytes: segment.bytes,
+        records: segment.records,
+        first: segment.lowest,
+        highest: segment.highest,
+        keys: segment.keys.into_iter().collect(),
+    });
+    Ok(LogFound {
+        segments: segments.collect(),
+        spares: found.spares.len(),
+        end: found.recovery.end,
+    })
+}

@@ -1,0 +1,261 @@
+//! A segment that is being written: records framed, written and synced.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::record::{self, Head};
+use super::recover::{self, Segment};
+use super::sealed::RecordSealer;
+use super::sector::{self, Framer};
+use super::segment::{Header, Name, Spare, Spares};
+use super::{Carry, PAGE_BYTES, SEGMENT_BYTES_MIN, SEGMENT_BYTES_STEP};
+use crate::seal::{Scope, TAG_BYTES};
+use crate::vfs::{File, is_full};
+use crate::{Error, Result};
+
+/// A write up to this size is that of a few clients; see `touch_ahead`.
+const SMALL_WRITE_BYTES: usize = 4096;
+/// So many small writes in a row make a load of few clients.
+const SMALL_WRITES_IN_A_ROW: u32 = 8;
+/// No more than this is given away to begin with a page; see `OpenSegment::fill_page`.
+const FILLING_BYTES_MAX: usize = PAGE_BYTES as usize / 2;
+/// So much is written ahead of small writes: one of some two hundred is larger by that.
+const TOUCH_AHEAD_BYTES: u64 = 64 << 10;
+
+#[derive(Debug)]
+pub(super) struct OpenSegment {
+    pub(super) segment: Segment,
+    /// Where its file comes from; `None` as `file` once it has its place.
+    pub(super) source: Option<Spare>,
+    pub(super) file: Option<Arc<dyn File>>,
+    pub(super) framer: Framer,
+    pub(super) seed: u32,
+    /// Of the last record appended.
+    pub(super) crc: u32,
+    /// Stream bytes written, and synced. Invariant: durable <= written <= framer.len().
+    pub(super) written: u64,
+    pub(super) durable: u64,
+    /// Blocks of the file up to this byte have been written at least once.
+    pub(super) touched: u64,
+    /// Small writes since the last one that was not.
+    pub(super) small_writes: u32,
+    /// When this much is durable, the segments before are not needed for what this one repeats.
+    pub(super) head_end: u64,
+    /// `None`: new records stay clear.
+    pub(super) sealer: Option<RecordSealer>,
+    /// Begun by another process: nothing may be sealed here under its scope.
+    pub(super) resumed: bool,
+}
+
+impl OpenSegment {
+    pub(super) fn begin(segment: Segment, source: Option<Spare>, header: &Header) -> OpenSegment {
+        let seed = header.seed();
+        OpenSegment {
+            framer: Framer::begin(segment.sequence, &header.encode()),
+            touched: match &source {
+                Some(spare) if spare.used => segment.bytes,
+                _ => 0,
+            },
+            segment,
+            source,
+            file: None,
+            small_writes: 0,
+            seed,
+            crc: seed,
+            written: 0,
+            durable: 0,
+            head_end: 1,
+            sealer: None,
+            resumed: false,
+        }
+    }
+
+    pub(super) fn resume(tail: recover::Tail) -> OpenSegment {
+        let sequence = tail.segment.sequence;
+        OpenSegment {
+            framer: Framer::resume(sequence, tail.len, &tail.open, tail.first),
+            segment: tail.segment,
+            source: None,
+            file: Some(tail.file),
+            seed: tail.seed,
+            crc: tail.crc,
+            written: tail.len,
+            durable: tail.len,
+            touched: sector::file_bytes(tail.len),
+            small_writes: 0,
+            head_end: 0,
+            sealer: None,
+            resumed: true,
+        }
+    }
+
+    /// A file for it; on a disk that is nearly full a shorter one, with room for what is there.
+    pub(super) fn make_file(&mut self, spares: &Spares, dir: &Path) -> Result<Spare> {
+        let least = sector::file_bytes(self.framer.len()).max(SEGMENT_BYTES_MIN);
+        let least = least.next_multiple_of(SEGMENT_BYTES_STEP);
+        let mut bytes = self.segment.bytes;
+        let made = loop {
+            match spares.make(bytes) {
+                Err(error) if error.is_full() && bytes > least => {
+                    bytes = (bytes / 2).next_multiple_of(SEGMENT_BYTES_STEP).max(least);
+                }
+                made => break made?,
+            }
+        };
+        let sequence = self.segment.sequence;
+        self.segment.bytes = bytes;
+        self.segment.path = Name::Segment { sequence, bytes }.path(dir);
+        Ok(made)
+    }
+
+    pub(super) fn room(&self) -> u64 {
+        sector::capacity(self.segment.bytes) - self.framer.len()
+    }
+
+    pub(super) fn is_of(&self, key: u32) -> bool {
+        self.segment.is_of(key)
+    }
+
+    /// Records from here on are sealed under this scope, or stay clear.
+    pub(super) fn begin_scope(&mut self, scope: Option<Scope>) {
+        self.sealer = None;
+        if let Some(scope) = scope {
+            let sealer = RecordSealer::new(scope);
+            self.append(record::KEY, 0, 0, &[&sealer.key_record()]);
+            self.segment.keys.insert(sealer.key());
+            self.sealer = Some(sealer);
+        }
+    }
+
+    pub(super) fn append(&mut self, mut flags: u8, kind: u8, index: u64, payload: &[&[u8]]) {
+        let mut len = payload.iter().map(|part| part.len()).sum();
+        if self.sealer.is_some() {
+            flags |= record::SEALED;
+            len += TAG_BYTES;
+        }
+        let mut head = Head {
+            crc: 0,
+            kind,
+            flags,
+            len,
+            prev: self.crc,
+            index,
+            durable: self.durable as u32,
+        };
+        let mut bytes = head.encode();
+        let sealed;
+        let payload = match &mut self.sealer {
+            Some(sealer) => {
+                sealed = [sealer.seal(self.framer.len(), &bytes, payload)];
+                &sealed
+            }
+            None => payload,
+        };
+        head.checksum(self.seed, &mut bytes, payload);
+        let padding = head.stream_bytes() - record::HEAD_BYTES - len;
+        self.framer.start_record();
+        self.framer.push(&bytes);
+        for part in payload {
+            self.framer.push(part);
+        }
+        self.framer.push(&[0; record::ALIGN][..padding]);
+        self.crc = head.crc;
+    }
+
+    pub(super) fn repeat(&mut self, kind: u8, carry: &Carry) {
+        let flags = record::CARRIED | record::REPEATED;
+        let payload = &carry.payload;
+        self.append(flags, kind, carry.index, &[payload]);
+        self.head_end = self.framer.len();
+    }
+
+    pub(super) fn write(&mut self) -> Result<()> {
+        if self.written == self.framer.len() {
+            return Ok(());
+        }
+        let path = &self.segment.path;
+        let file = self.file.as_ref().expect("a segment is installed first");
+        let (sectors, offset) = self.framer.sectors();
+        let end = offset + sectors.len() as u64;
+        let written = file.write_at(sectors, offset);
+        written.map_err(Error::io("write", path))?;
+        self.small_writes = match sectors.len() <= SMALL_WRITE_BYTES {
+            true => self.small_writes.saturating_add(1),
+            false => 0,
+        };
+        if end > self.touched {
+            self.touched = match self.small_writes >= SMALL_WRITES_IN_A_ROW {
+                true => touch_ahead(&**file, path, end, self.segment.bytes)?,
+                false => end,
+            };
+        }
+        self.framer.written();
+        self.written = self.framer.len();
+        Ok(())
+    }
+
+    /// Before a sync, fills the page of the file in which the log ends, when a batch like the one to
+    /// be synced would not find room there and more than half of it is used: the disk writes pages,
+    /// and the next batch would have this one written again. Whether it did.
+    pub(super) fn fill_page(&mut self) -> bool {
+        let (len, news) = (self.framer.len(), self.framer.len() - self.durable);
+        let next = sector::file_offset(len);
+        let rest = sector::stream_before_page(next, PAGE_BYTES) - len;
+        let all_written = self.durable > 0 && self.written == len;
+        let pays = rest < news && rest as usize <= FILLING_BYTES_MAX;
+        let fits = rest >= record::HEAD_BYTES as u64 && rest <= self.room();
+        if !(all_written && pays && fits) {
+            return false;
+        }
+        let mut head = Head {
+            crc: 0,
+            kind: 0,
+            flags: record::FILLING,
+            len: rest as usize - record::HEAD_BYTES,
+            prev: self.crc,
+            index: 0,
+            durable: self.durable as u32,
+        };
+        let zeros = &[0; FILLING_BYTES_MAX][..head.len];
+        let mut bytes = head.encode();
+        head.checksum(self.seed, &mut bytes, &[zeros]);
+        self.framer.start_record();
+        self.framer.push(&bytes);
+        self.framer.push(zeros);
+        self.crc = head.crc;
+        true
+    }
+
+    pub(super) fn sync(&mut self) -> Result<()> {
+        if self.durable == self.written {
+            return Ok(());
+        }
+        let path = &self.segment.path;
+        let file = self.file.as_ref().expect("only what was written is synced");
+        file.sync_data().map_err(Error::io("sync", path))?;
+        self.durable = self.written;
+        Ok(())
+    }
+}
+
+/// The first write to a reserved block costs its sync a change of the file's map beside the data.
+/// Large batches carry that easily. Lone records would each pay for it, so their blocks are
+/// written ahead, as zeros. Page by page: after a large write the page cache holds the file in
+/// large pieces, and from then on the smallest record dirties, and is charged for, a whole one.
+/// Returns how far it went; durable with the next sync.
+fn touch_ahead(file: &dyn File, path: &Path, from: u64, file_bytes: u64) -> Result<u64> {
+    static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
+    let to = file_bytes.min((from + TOUCH_AHEAD_BYTES).next_multiple_of(PAGE_BYTES));
+    let mut at = from;
+    while at < to {
+        let next = to.min((at + 1).next_multiple_of(PAGE_BYTES));
+        let zeros = &ZEROS[..(next - at) as usize];
+        match file.write_at(zeros, at) {
+            // The record itself has its place. What comes next will tell.
+            Err(error) if is_full(&error) => return Ok(at),
+            done => done.map_err(Error::io("write", path))?,
+        }
+        at = next;
+    }
+    Ok(to)
+}
