@@ -2,6 +2,7 @@
 //! checkpointed and compacted in between. Plain values in and out; the shell runs it on a thread
 //! of its own.
 
+mod leases;
 mod pace;
 mod removal;
 mod space;
@@ -10,15 +11,12 @@ mod tests;
 
 use std::collections::{HashMap, VecDeque};
 
-use etcd_api::etcdserverpb as pb;
 use raft::Now;
 use storage::mvcc::{Attempt, CheckpointJob, Reader, Resealing, Retired, SyncJob, View};
 
 use crate::error::Error;
-use crate::event::{
-    Applied, ApplyEvent, Committed, LeaseAnswer, LeaseCall, Outcome, Reply, ReplySlot,
-};
-use crate::lessor::{Lessor, Renewal};
+use crate::event::{Applied, ApplyEvent, Committed, LeaseCall, Outcome, Reply, ReplySlot};
+use crate::lessor::Lessor;
 use crate::metrics::Operation;
 use crate::replay::Replayed;
 use crate::request::Request;
@@ -38,8 +36,6 @@ const HUB_PATIENCE: Now = Now::from_millis(1);
 const COMPACT_STEP_ROWS_WHEN_LOW: usize = 16;
 /// Revokes of expired leases under way: what a client asks meanwhile waits for no more of them.
 const REVOKES_UNDER_WAY: usize = 500;
-/// Lease checkpoints per entry.
-const LEASES_PER_TURN: usize = 500;
 
 pub struct Applier {
     state: State,
@@ -353,18 +349,6 @@ impl Applier {
         Ok(())
     }
 
-    /// Followers do not hear of renewals: whoever begins to lead gives every lease its time anew.
-    fn take_over_leases(&mut self, now: Now) -> Result<(), Error> {
-        let rows = state::leases(self.state.store.root())?;
-        self.lessor = Lessor::new(self.election_timeout);
-        self.lessor.restore(
-            rows.iter()
-                .map(|row| (row.id, row.granted_ttl, row.remaining_ttl)),
-            now,
-        );
-        Ok(())
-    }
-
     /// What this turn published is what they may see.
     fn answer_reads(&mut self, effects: &mut ApplyEffects) {
         let applied = self.state.store.root().applied().index;
@@ -501,121 +485,6 @@ impl Applier {
         result.map(|outcome| Applied { outcome, revision })
     }
 
-    fn answer_lease(
-        &mut self,
-        now: Now,
-        call: LeaseCall,
-        slot: ReplySlot,
-        effects: &mut ApplyEffects,
-    ) {
-        let answer = match call {
-            LeaseCall::KeepAlive { id } => match self.renew(now, id, effects) {
-                None => Ok(LeaseAnswer::default()),
-                Some(renewal) if renewal.checkpointed => {
-                    effects.proposals.push(checkpoint_request(vec![(id, 0)]));
-                    self.waiting_renewals
-                        .entry(id)
-                        .or_default()
-                        .push((slot, renewal.ttl));
-                    return;
-                }
-                Some(renewal) => Ok(LeaseAnswer {
-                    ttl: renewal.ttl,
-                    ..Default::default()
-                }),
-            },
-            LeaseCall::TimeToLive { id, keys } => self.time_to_live(now, id, keys),
-            LeaseCall::Leases => {
-                let leases = self
-                    .lessor
-                    .list(now)
-                    .into_iter()
-                    .map(|lease| lease.id)
-                    .collect();
-                Ok(LeaseAnswer {
-                    leases,
-                    ..Default::default()
-                })
-            }
-            LeaseCall::CheckpointAll => {
-                // Whoever only follows does not know of renewals.
-                let checkpoints = match self.leading {
-                    Some(_) => self.lessor.checkpoint_all(now),
-                    None => Vec::new(),
-                };
-                Ok(LeaseAnswer {
-                    checkpoints,
-                    ..Default::default()
-                })
-            }
-        };
-        effects
-            .replies
-            .push((slot, self.answer(answer.map(Outcome::Lease))));
-    }
-
-    fn renew(&mut self, now: Now, id: i64, effects: &mut ApplyEffects) -> Option<Renewal> {
-        let renewal = self.lessor.renew(id, now)?;
-        effects.counts.leases_renewed += 1;
-        Some(renewal)
-    }
-
-    fn time_to_live(&self, now: Now, id: i64, keys: bool) -> Result<LeaseAnswer, Error> {
-        let Some(lease) = self.lessor.remaining(id, now) else {
-            return Ok(LeaseAnswer {
-                ttl: -1,
-                ..Default::default()
-            });
-        };
-        let root = self.state.store.root();
-        Ok(LeaseAnswer {
-            ttl: lease.remaining.as_secs() as i64,
-            granted_ttl: lease.granted_ttl,
-            keys: if keys {
-                state::lease_keys(root, id)?
-            } else {
-                Vec::new()
-            },
-            ..Default::default()
-        })
-    }
-
-    /// A checkpoint of zero takes an earlier one back; whoever renewed the lease may hear of it.
-    fn finish_renewals(&mut self, request: &Request, effects: &mut ApplyEffects) {
-        let Request::LeaseCheckpoint(request) = request else {
-            return;
-        };
-        for checkpoint in request.checkpoints.iter().filter(|c| c.remaining_ttl == 0) {
-            for (slot, ttl) in self
-                .waiting_renewals
-                .remove(&checkpoint.id)
-                .unwrap_or_default()
-            {
-                let answer = LeaseAnswer {
-                    ttl,
-                    ..Default::default()
-                };
-                effects
-                    .replies
-                    .push((slot, self.answer(Ok(Outcome::Lease(answer)))));
-            }
-        }
-    }
-
-    fn run_lessor(&mut self, now: Now, effects: &mut ApplyEffects) {
-        let expired = self.lessor.expired(now, REVOKES_UNDER_WAY);
-        effects.counts.leases_expired += expired.len() as u64;
-        effects.proposals.extend(
-            expired
-                .into_iter()
-                .map(|id| Request::LeaseRevoke(pb::LeaseRevokeRequest { id })),
-        );
-        let checkpoints = self.lessor.checkpoints(now, LEASES_PER_TURN);
-        if !checkpoints.is_empty() {
-            effects.proposals.push(checkpoint_request(checkpoints));
-        }
-    }
-
     /// Removes some of what the last compaction made invisible; answers those who wait for all.
     fn compact(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
         if self.removal.due_at().is_some() {
@@ -705,14 +574,6 @@ impl Applier {
         // write but itself, most of the log.
         effects.stopped = self.stopping && !self.checkpoint_running;
     }
-}
-
-fn checkpoint_request(rows: Vec<(i64, i64)>) -> Request {
-    let checkpoints = rows
-        .into_iter()
-        .map(|(id, remaining_ttl)| pb::LeaseCheckpoint { id, remaining_ttl })
-        .collect();
-    Request::LeaseCheckpoint(pb::LeaseCheckpointRequest { checkpoints })
 }
 
 /// Only bytes that verified against the log's checksums get here: what cannot be read was written

@@ -6,6 +6,7 @@ use storage::mvcc::{Options, Store};
 use storage::vfs::sim::SimVfs;
 use tokio::sync::oneshot::Receiver;
 
+use super::leases::checkpoint_request;
 use super::*;
 use crate::event::Admission;
 use crate::watch::Hub;
