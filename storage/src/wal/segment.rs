@@ -37,7 +37,8 @@ const MAGIC: &[u8; 8] = b"stelewal";
 const VERSION: u32 = 1;
 const RESERVED_BYTES: usize = 24;
 
-/// Spare files kept: one to roll over to, one more so that a drop need not free its blocks.
+/// Spare files kept: one to roll over to, and two more, as a checkpoint makes so many superfluous at
+/// once: a drop need not free their blocks, and the log not have new ones reserved.
 pub(super) const SPARES_MAX: usize = 3;
 /// Numbers in names stay below, so that counting up never overflows.
 const NUMBERS_MAX: u64 = 1 << 62;
@@ -311,9 +312,12 @@ impl Spares {
             };
             let file = self.vfs.open(&path, Open::Existing);
             let file = file.map_err(Error::io("open", &path))?;
-            let rest = || match self.state.lock().hurry {
-                true => {}
-                false => rest(),
+            let rest = || {
+                // Not held over the rest: the log asks for its spares with every write.
+                let hurry = self.state.lock().hurry;
+                if !hurry {
+                    rest();
+                }
             };
             match vfs::shorten(&*file, 0, rest) {
                 // Some file systems need space to give space back.
@@ -419,6 +423,7 @@ pub(super) fn is_possible_size(bytes: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vfs::sim::SimVfs;
 
     #[test]
     fn names_are_read_as_written_and_strangers_are_left_alone() {
@@ -441,6 +446,23 @@ mod tests {
         ] {
             assert_eq!(Name::parse(name), None);
         }
+    }
+
+    #[test]
+    fn the_log_finds_its_spares_while_the_removal_of_a_file_rests() {
+        let (vfs, dir) = (SimVfs::new(1), Path::new("/log"));
+        vfs.create_dir_all(dir).unwrap();
+        let spares = Spares::new(Arc::new(vfs.clone()), dir, Vec::new(), 1);
+        let dropped = spares.make(4096).unwrap();
+        spares.recycle(&dropped.path, 4096, Some(8192)).unwrap();
+        let mut rests = 0;
+        let rest = || {
+            assert!(spares.state.try_lock().is_some());
+            rests += 1;
+        };
+        spares.drop_job().unwrap().run(rest).unwrap();
+        assert_eq!(rests, 1);
+        assert!(vfs.list(dir).unwrap().is_empty());
     }
 
     #[test]
