@@ -533,7 +533,7 @@ impl Applier {
 
     /// A checkpoint under way is not to take its time.
     pub fn hurries(&self) -> bool {
-        self.stopping || self.is_short() || self.holds_too_much()
+        self.checkpoint_running && (self.stopping || self.is_short() || self.holds_too_much())
     }
 
     fn stalled(&self) -> bool {

@@ -101,12 +101,15 @@ impl Reading {
         let path = choose(root, txn, &mut self.tally)?;
         check(root, &path)?;
         self.succeeded = path.succeeded;
-        let ranges = path.steps.iter().map(|step| match step {
-            super::Step::Range(range) => (*range).clone(),
-            _ => unreachable!("a read-only transaction holds ranges alone"),
-        });
-        self.left = ranges.collect::<Vec<_>>().into_iter();
-        self.left.as_slice().iter().for_each(|_| self.tally.range());
+        let mut ranges = Vec::with_capacity(path.steps.len());
+        for step in path.steps {
+            let super::Step::Range(range) = step else {
+                unreachable!("a read-only transaction holds ranges alone");
+            };
+            self.tally.range();
+            ranges.push(range.clone());
+        }
+        self.left = ranges.into_iter();
         Ok(())
     }
 }
