@@ -40,6 +40,7 @@ mod space;
 mod spill;
 mod split;
 mod tree;
+mod weight;
 mod wipe;
 
 pub(crate) use checkpoint::{Attempt, CheckpointDone, CheckpointJob, Retired};
@@ -52,6 +53,7 @@ pub(crate) use pages::Pages;
 pub(crate) use rewrite::Unfit;
 pub(crate) use spill::SyncJob;
 pub(crate) use tree::{KeyOrder, Tree, TreeKind};
+pub(crate) use weight::Weight;
 
 /// Bytes at the end of a key that [`KeyOrder::KeyThenRevision`] compares apart from the rest:
 /// inverted main revision (8, big endian) and inverted sub revision (4, big endian).

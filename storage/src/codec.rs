@@ -74,6 +74,11 @@ impl<'a> Reader<'a> {
 
     /// LEB128; refuses what does not fit into 64 bits.
     pub fn varint(&mut self) -> Result<u64> {
+        // Most are small.
+        if let Some(byte) = self.remaining().first().filter(|byte| **byte < 0x80) {
+            self.at += 1;
+            return Ok(u64::from(*byte));
+        }
         let mut value = 0u64;
         for (i, byte) in self.remaining().iter().take(VARINT_BYTES_MAX).enumerate() {
             let part = u64::from(byte & 0x7f);
@@ -137,12 +142,22 @@ pub fn put_i64(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub fn put_varint(out: &mut Vec<u8>, value: u64) {
+    let mut bytes = [0; VARINT_BYTES_MAX];
+    let len = write_varint(&mut bytes, value);
+    out.extend_from_slice(&bytes[..len]);
+}
+
+/// LEB128 at the beginning of `out`; returns its length.
+pub fn write_varint(out: &mut [u8], mut value: u64) -> usize {
+    let mut len = 0;
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        out[len] = value as u8 | 0x80;
+        len += 1;
         value >>= 7;
     }
-    out.push(value as u8);
+    out[len] = value as u8;
+    len + 1
 }
 
 pub fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {

@@ -21,6 +21,7 @@ mod publish;
 mod relocate;
 mod reseal;
 mod rewrite;
+mod sizes;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -127,6 +128,14 @@ pub struct Item<'a> {
     pub lease: i64,
 }
 
+/// What the live keys of a range take, without history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub keys: u64,
+    /// Of keys and values.
+    pub bytes: u64,
+}
+
 /// One row of history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
@@ -169,6 +178,12 @@ pub struct Stats {
     pub dirty_bytes: u64,
     /// Published states older than the newest that some view still holds.
     pub views: u64,
+    /// Bytes that would be free if no view could read them; 0 while a checkpoint runs.
+    pub viewed_bytes: u64,
+    /// The number of the newest checkpoint begun, and of the one that was so when the oldest view still
+    /// held was taken.
+    pub checkpoint: u64,
+    pub oldest_view: u64,
     /// The disk is too full to promise that everything dirty can be written.
     pub is_short: bool,
 }

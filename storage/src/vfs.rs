@@ -6,8 +6,12 @@
 //! 2. Before that, a power cut may keep any subset of the unsynced 512-byte blocks.
 //! 3. A new length is durable after `sync_data` of that file.
 //! 4. A created, renamed or removed name is durable only after `sync_dir` of its directory.
-//! 5. A failed write or sync leaves the file in an unknown state; it is never retried. The one
-//!    exception is a full disk: what a write, a growth or a reservation that answered "no space"
+//! 5. A failed write or sync leaves the file in an unknown state; it is never retried. Worse, the
+//!    state looks like a known one: what could not be written stays readable, for the next process
+//!    too, and no later sync writes it, unless it is written anew. So who opens a file writes anew
+//!    what it relies on and cannot prove to have been synced (`wal/anchor.rs`, `btree/open.rs`).
+//!    Lengths and names are not so: a file system that cannot write its journal stops.
+//!    The one exception is a full disk: what a write, a growth or a reservation that answered "no space"
 //!    covered is unknown until it is written again, and everything else stands. Not so for a sync.
 //! 6. What was reserved, or written once, can be written without the disk being too full for it, on
 //!    file systems that write in place.
@@ -81,15 +85,25 @@ pub(crate) fn shorten(file: &dyn File, len: u64, mut rest: impl FnMut()) -> io::
     Ok(())
 }
 
-/// An open file; offsets are in bytes.
+/// An open file, to be read; offsets are in bytes.
 #[expect(
     clippy::len_without_is_empty,
     reason = "an empty file is nothing special here"
 )]
-pub trait File: fmt::Debug + Send + Sync {
+#[expect(
+    private_bounds,
+    reason = "whoever could change a file could do so under a map of it"
+)]
+pub trait File: FileMut + fmt::Debug + Send + Sync {
     fn len(&self) -> io::Result<u64>;
     /// Fills `buf` wholly, or fails with `UnexpectedEof`.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+/// What this crate alone does to a file. A map hands out slices of the file's bytes, and a slice whose
+/// bytes change or vanish is undefined behaviour, in safe code: so who maps and who writes has to
+/// know what the other does. `btree/presence.rs` and `btree/space.rs` see to that; nobody outside can.
+pub(crate) trait FileMut {
     /// Writes all of `buf`, growing the file when needed.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
     fn set_len(&self, len: u64) -> io::Result<()>;
@@ -101,19 +115,21 @@ pub trait File: fmt::Debug + Send + Sync {
     /// yet. A hint.
     fn forget(&self);
     /// A read-only window on the first `len` bytes. `len` may exceed the file's length: bytes
-    /// beyond its end become readable when the file has grown over them.
+    /// beyond its end become readable when the file has grown over them. When the disk cannot be
+    /// read under it, the process ends, and says where (`os/bus_error.rs`).
     fn map(&self, len: u64) -> io::Result<Arc<dyn Map>>;
 }
 
 /// A window on a file that stays valid while it lives. The caller never reads a range that is
 /// being written at the same time, and none beyond the end of the file.
-#[expect(
-    clippy::len_without_is_empty,
-    reason = "an empty window is nothing special here"
-)]
-pub trait Map: fmt::Debug + Send + Sync {
+pub(crate) trait Map: fmt::Debug + Send + Sync {
     fn read(&self, offset: u64, len: usize) -> io::Result<Cow<'_, [u8]>>;
-    fn len(&self) -> u64;
+    /// Has the system begin to read these bytes. A hint.
+    fn will_need(&self, offset: u64, len: u64);
+    /// Has the system read these bytes, which the file has, and keep them in memory.
+    fn lock(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Takes that back.
+    fn unlock(&self, offset: u64, len: u64);
 }
 
 /// Proof of a held lock.

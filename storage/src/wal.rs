@@ -11,6 +11,7 @@
 //!
 //! Dropping a segment waits until the next one's head is durable: what it repeats is then safe.
 
+mod anchor;
 mod found;
 #[cfg(any(test, fuzzing))]
 mod fuzz;
@@ -36,7 +37,7 @@ pub(crate) use fuzz::recover_anything;
 use recover::Segment;
 use sealed::RecordSealer;
 pub use segment::{DropJob, PrepareJob};
-use segment::{Header, Name, Spares};
+use segment::{Dropped, Header, Name, Spares};
 use writing::OpenSegment;
 
 /// The largest payload of one record.
@@ -90,7 +91,7 @@ pub struct Recovery {
     /// Records shown, repeated ones included.
     pub records: u64,
     /// The letter of the decision table in `wal/recover.rs` that describes the log's end; C and D
-    /// mean that a torn end was cut.
+    /// mean that a torn end was cut, and that the next record goes to a new segment.
     pub end: char,
     /// L or M when a segment that was never begun was removed.
     pub removed: Option<char>,
@@ -216,7 +217,9 @@ impl Wal {
         })
     }
 
-    /// Removes or recycles the oldest segments as long as all their records' indexes are lower.
+    /// Does without the oldest segments as long as all their records' indexes are lower. Their files are
+    /// left to [`Wal::finish_drop`], but for those under a key that is to be forgotten: these are gone,
+    /// durably, on return.
     pub fn drop_before(&mut self, index: u64) -> Result<()> {
         self.unless_failed(|wal| wal.drop_segments(index))
     }
@@ -224,7 +227,7 @@ impl Wal {
     /// Work for a helper thread that spares this one the removal of dropped files; `None` when there is
     /// nothing to do. Ask after every `drop_before`.
     pub fn finish_drop(&mut self) -> Option<DropJob> {
-        self.spares.drop_job()
+        self.spares.drop_job(self.segment_bytes)
     }
 
     /// Work for a helper thread that spares this one the making of the next segment file; `None`
@@ -369,10 +372,16 @@ impl Wal {
             if needed || !next_is_durable {
                 break;
             }
-            // One by one, each durable before the next goes: a gap would be taken for a loss.
-            // What is in it is never to be read again, not even in a file waiting for its next life.
-            let wanted = (!mixed).then_some(self.segment_bytes);
-            self.spares.recycle(&oldest.path, oldest.bytes, wanted)?;
+            let dropped = Dropped {
+                path: oldest.path.clone(),
+                bytes: oldest.bytes,
+            };
+            if mixed {
+                // What is in it is never to be read again, not even in a file waiting for its next life.
+                self.spares.drop_now(&dropped)?;
+            } else {
+                self.spares.drop_later(dropped);
+            }
             self.older.pop_front();
         }
         match &self.seal {

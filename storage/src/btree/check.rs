@@ -9,6 +9,7 @@ use super::node::{Link, Node};
 use super::page::{Page, PageRef, UNIT};
 use super::pages::{FIRST_UNIT, View};
 use super::tree::Tree;
+use super::weight::Weight;
 use crate::{Error, Result};
 
 /// Pages of a tree on disk.
@@ -80,7 +81,7 @@ struct Walk<'f> {
 #[derive(Default)]
 struct Sums {
     len: u64,
-    weight: u64,
+    weight: Weight,
 }
 
 impl<'f> Walk<'f> {
@@ -223,7 +224,7 @@ impl<'f> Walk<'f> {
                 return Err(self.error(unit, format!("weight of child {i} is wrong ({order:?})")));
             }
             sums.len += below.len;
-            sums.weight += below.weight;
+            sums.weight = sums.weight + below.weight;
         }
         Ok(sums)
     }

@@ -36,10 +36,12 @@ pub(crate) struct CheckpointJob {
     pub(super) space: Space,
     /// What the trees gave up since the last checkpoint began.
     pub(super) freed: Vec<PageRef>,
-    /// Oldest generation whose `Pages` are held by anyone.
-    pub(super) oldest_view: u64,
+    /// Generations whose `Pages` may be held by anyone, rising.
+    pub(super) views: Vec<u64>,
     /// Length of the file as the last meta has it: the fallback must find all of it.
     pub(super) units_before: u64,
+    /// The last meta, to be written again before anything else.
+    pub(super) unproven: Option<Vec<u8>>,
     /// Free space is to be wiped, from there on.
     pub(super) wipe: Option<Wipe>,
     /// Leftovers of the last checkpoint, to be dropped here.
@@ -103,9 +105,13 @@ impl CheckpointJob {
 
     /// May be called again after it failed for want of space.
     fn write(&mut self) -> Result<Meta> {
+        if let Some(meta) = &self.unproven {
+            self.out.write_at(meta, Meta::offset(self.generation - 1))?;
+            self.out.sync()?;
+            self.unproven = None;
+        }
         if !self.settled {
-            self.space
-                .settle(self.generation, &self.freed, self.oldest_view);
+            self.space.settle(self.generation, &self.freed, &self.views);
             self.settled = true;
         }
         let (space, out) = (&mut self.space, &mut self.out);
@@ -142,9 +148,9 @@ impl CheckpointJob {
     fn end(mut self, meta: Meta) -> Result<CheckpointDone> {
         let units = meta.units.max(self.units_before);
         // What only the meta page knew that is overwritten now.
-        self.space
-            .free_before(self.generation + 1, self.oldest_view);
+        self.space.free_before(self.generation + 1, &self.views);
         let was_cut = truncate(&*self.file, &self.shared, units, &mut self.out)?;
+        self.shared.relock(units)?;
         Ok(CheckpointDone {
             meta,
             space: self.space,

@@ -1,8 +1,16 @@
 //! Walking a tree in key order. Knows nothing of edits: the tree cannot change meanwhile.
+//!
+//! A walk from leaf to leaf tells which pages it comes to next, so that a disk need not be waited for page
+//! by page: few at first, as most walks are short, and more the longer it goes on.
 
 use super::pages::View;
 use super::{Pages, Tree};
 use crate::Result;
+
+/// Pages that a walk announces when it first leaves a leaf.
+const AHEAD_MIN: usize = 2;
+/// And at most: 256 KiB of leaves of one page each.
+const AHEAD_MAX: usize = 64;
 
 /// A place in a tree. All moves answer whether the cursor stands on an entry afterwards; `key` and
 /// `value` may be called only then. Starts nowhere.
@@ -13,12 +21,26 @@ pub(crate) struct Cursor<'a> {
     /// From the root to a leaf; empty when the cursor stands nowhere. Every index is that of an
     /// entry, the last one is the current entry's.
     path: Vec<Step<'a>>,
+    /// How many pages are announced next.
+    ahead: usize,
 }
 
 #[derive(Debug)]
 struct Step<'a> {
     view: View<'a>,
     index: usize,
+    /// Children before this one were announced, or are not to be.
+    announced: usize,
+}
+
+impl<'a> Step<'a> {
+    fn new(view: View<'a>, index: usize) -> Step<'a> {
+        Step {
+            view,
+            index,
+            announced: index + 1,
+        }
+    }
 }
 
 impl<'a> Cursor<'a> {
@@ -27,6 +49,7 @@ impl<'a> Cursor<'a> {
             tree,
             pages,
             path: Vec::new(),
+            ahead: AHEAD_MIN,
         }
     }
 
@@ -61,6 +84,9 @@ impl<'a> Cursor<'a> {
         while let Some(step) = self.path.last_mut() {
             if step.index + 1 < step.view.page().count() {
                 step.index += 1;
+                if step.index >= step.announced {
+                    self.announce();
+                }
                 return self.descend();
             }
             self.path.pop();
@@ -99,16 +125,17 @@ impl<'a> Cursor<'a> {
     /// To the leaf that `key` belongs in; `false` in an empty tree. The leaf's index is left 0.
     fn descend_for(&mut self, key: &[u8]) -> Result<bool> {
         self.path.clear();
+        self.ahead = AHEAD_MIN;
         let Some(mut view) = self.tree.view(self.pages)? else {
             return Ok(false);
         };
         while view.page().level() > 0 {
             let index = view.page().child_for(self.tree.kind.order, key);
             let child = self.pages.child(&self.tree.kind, &view, index);
-            self.path.push(Step { view, index });
+            self.path.push(Step::new(view, index));
             view = child.inspect_err(|_| self.path.clear())?;
         }
-        self.path.push(Step { view, index: 0 });
+        self.path.push(Step::new(view, 0));
         Ok(true)
     }
 
@@ -119,8 +146,33 @@ impl<'a> Cursor<'a> {
         {
             let child = self.pages.child(&self.tree.kind, &step.view, step.index);
             let view = child.inspect_err(|_| self.path.clear())?;
-            self.path.push(Step { view, index: 0 });
+            self.path.push(Step::new(view, 0));
+            self.announce();
         }
         Ok(true)
+    }
+
+    /// Has the children of the branch at the path's end read that the walk comes to next.
+    fn announce(&mut self) {
+        let Some(step) = self.path.last_mut() else {
+            return;
+        };
+        let page = step.view.page();
+        if page.level() == 0 {
+            return;
+        }
+        // A branch stands for many leaves: one more is enough.
+        let ahead = match page.level() {
+            1 => self.ahead,
+            _ => AHEAD_MIN,
+        };
+        let end = page.count().min(step.index + ahead);
+        let in_memory = |i: usize| step.view.children.get(i).is_some_and(Option::is_some);
+        let on_disk = (step.index..end).filter(|i| !in_memory(*i));
+        self.pages.announce(on_disk.map(|i| page.child(i)));
+        if page.level() == 1 {
+            self.ahead = (2 * self.ahead).min(AHEAD_MAX);
+        }
+        step.announced = end;
     }
 }

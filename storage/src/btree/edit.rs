@@ -3,13 +3,13 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::image::{Image, NOWHERE, child_value, round_up};
+use super::image::{Image, NOWHERE, round_up};
 use super::merge;
 use super::node::{Link, Node, Saved};
-use super::page::{CHILD_BYTES, HEADER, PageRef, SLOT, UNIT, cell_len};
+use super::page::{CHILD_BYTES, HEADER, PageRef, SLOT, UNIT, cell_len, child_value};
 use super::split::{Split, place};
 use super::tree::TreeKind;
-use super::{Pages, SUFFIX_BYTES, Tree};
+use super::{Pages, SUFFIX_BYTES, Tree, Weight};
 use crate::Result;
 use crate::btree::tree::KeyOrder;
 
@@ -116,8 +116,8 @@ impl Writer {
 pub(super) struct Outcome {
     /// The key was there before.
     pub(super) found: bool,
-    /// To be added to the weight, wrapping.
-    pub(super) weight: u64,
+    /// To be added to the weight.
+    pub(super) weight: Weight,
     /// A new right sibling.
     pub(super) split: Option<Split>,
     /// The entry is not in yet (an old one with its key is out): the leaf was split at its place, to
@@ -167,7 +167,7 @@ impl Tree {
             let value = made.insert(value);
             let entry = (key, value.as_ref());
             let mut outcome = put_in_leaf(&kind, w, leaf, entry, Err(index), edge);
-            outcome.weight = outcome.weight.wrapping_add(change);
+            outcome.weight = outcome.weight + change;
             Ok(outcome)
         })?;
         match made {
@@ -190,7 +190,7 @@ impl Tree {
         let kind = self.kind;
         let root = self.root_mut(w)?;
         let mut outcome = insert_below(&kind, w, root, key, true, &mut in_leaf)?;
-        let weight = self.weight.wrapping_add(outcome.weight);
+        let weight = self.weight + outcome.weight;
         if let Some(split) = outcome.split.take() {
             self.grow(w, weight, split);
         }
@@ -211,7 +211,7 @@ impl Tree {
         let kind = self.kind;
         let root = self.root_mut(w)?;
         let weight = update_below(&kind, w, root, key, edit)?;
-        self.weight = self.weight.wrapping_add(weight.unwrap_or(0));
+        self.weight = self.weight + weight.unwrap_or_default();
         Ok(weight.is_some())
     }
 
@@ -225,7 +225,7 @@ impl Tree {
         let Some(weight) = remove_below(&kind, w, root, key)? else {
             return Ok(false);
         };
-        self.weight = self.weight.wrapping_add(weight);
+        self.weight = self.weight + weight;
         self.len -= 1;
         self.collapse(w);
         Ok(true)
@@ -251,7 +251,7 @@ impl Tree {
     }
 
     /// A new root above the old one and its new sibling.
-    fn grow(&mut self, w: &mut Writer, weight: u64, split: Split) {
+    fn grow(&mut self, w: &mut Writer, weight: Weight, split: Split) {
         let Some(Link::Memory(left)) = self.root.take() else {
             unreachable!("a root that was split is in memory");
         };
@@ -304,10 +304,10 @@ fn insert_below(
     let edge = edge && index + 1 == node.page().count();
     let child = w.load_child(kind, node, index)?;
     let mut outcome = insert_below(kind, w, child, key, edge, in_leaf)?;
-    if outcome.weight == 0 && outcome.split.is_none() {
+    if outcome.weight == Weight::NONE && outcome.split.is_none() {
         return Ok(outcome);
     }
-    let weight = node.page().weight(index).wrapping_add(outcome.weight);
+    let weight = node.page().weight(index) + outcome.weight;
     match outcome.split.take() {
         None => node.image.set_weight(index, weight),
         Some(split) => {
@@ -328,16 +328,16 @@ fn see_next<V>(
     leaf: &mut Node,
     index: usize,
     make: impl FnOnce(Option<(&[u8], &mut [u8])>) -> Result<V>,
-) -> Result<(V, u64)> {
+) -> Result<(V, Weight)> {
     if index == leaf.page().count() {
-        return Ok((make(None)?, 0));
+        return Ok((make(None)?, Weight::NONE));
     }
     let (key, value) = leaf.image.entry_mut(index);
     let before = (kind.weigh)(key, value);
     let made = make(Some((key, value)))?;
     let (key, value) = leaf.image.entry_mut(index);
     let after = (kind.weigh)(key, value);
-    Ok((made, after.wrapping_sub(before)))
+    Ok((made, after - before))
 }
 
 fn insert_in_leaf(
@@ -370,7 +370,7 @@ fn put_in_leaf(
 ) -> Outcome {
     let page = node.page();
     let mut weight = (kind.weigh)(key, value);
-    let mut old_weight = 0;
+    let mut old_weight = Weight::NONE;
     let (found, index) = match place_of {
         Err(index) => (false, index),
         Ok(index) => {
@@ -380,7 +380,7 @@ fn put_in_leaf(
                 node.image.value_mut(index).copy_from_slice(value);
                 return Outcome {
                     found: true,
-                    weight: weight.wrapping_sub(old_weight),
+                    weight: weight - old_weight,
                     ..Outcome::default()
                 };
             }
@@ -390,11 +390,11 @@ fn put_in_leaf(
     };
     let placed = place(kind, w, node, index, key, value, None, edge);
     if placed.retry {
-        weight = 0;
+        weight = Weight::NONE;
     }
     Outcome {
         found,
-        weight: weight.wrapping_sub(old_weight),
+        weight: weight - old_weight,
         split: placed.split,
         retry: placed.retry,
     }
@@ -406,7 +406,7 @@ fn update_below(
     link: &mut Arc<Node>,
     key: &[u8],
     edit: impl FnOnce(&mut [u8]),
-) -> Result<Option<u64>> {
+) -> Result<Option<Weight>> {
     let node = w.own(link);
     if node.page().level() == 0 {
         let Ok(index) = node.page().search(kind.order, key) else {
@@ -415,15 +415,15 @@ fn update_below(
         let before = (kind.weigh)(key, node.page().value(index));
         edit(node.image.value_mut(index));
         let after = (kind.weigh)(key, node.page().value(index));
-        return Ok(Some(after.wrapping_sub(before)));
+        return Ok(Some(after - before));
     }
     let index = node.page().child_for(kind.order, key);
     let child = w.load_child(kind, node, index)?;
     let weight = update_below(kind, w, child, key, edit)?;
     if let Some(change) = weight
-        && change != 0
+        && change != Weight::NONE
     {
-        let sum = node.page().weight(index).wrapping_add(change);
+        let sum = node.page().weight(index) + change;
         node.image.set_weight(index, sum);
     }
     Ok(weight)
@@ -434,7 +434,7 @@ fn remove_below(
     w: &mut Writer,
     link: &mut Arc<Node>,
     key: &[u8],
-) -> Result<Option<u64>> {
+) -> Result<Option<Weight>> {
     let node = w.own(link);
     if node.page().level() == 0 {
         let Ok(index) = node.page().search(kind.order, key) else {
@@ -442,13 +442,13 @@ fn remove_below(
         };
         let weight = (kind.weigh)(key, node.page().value(index));
         node.image.remove(index);
-        return Ok(Some(0u64.wrapping_sub(weight)));
+        return Ok(Some(Weight::NONE - weight));
     }
     let index = node.page().child_for(kind.order, key);
     let child = w.load_child(kind, node, index)?;
     let weight = remove_below(kind, w, child, key)?;
     if let Some(change) = weight {
-        let sum = node.page().weight(index).wrapping_add(change);
+        let sum = node.page().weight(index) + change;
         node.image.set_weight(index, sum);
         merge::settle(kind, w, node, index);
     }

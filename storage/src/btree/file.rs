@@ -38,6 +38,8 @@ pub(crate) struct PageFile {
     pub(super) used_before: u64,
     /// Of the newest durable checkpoint.
     pub(super) meta: Meta,
+    /// That meta as it was read, until a checkpoint has begun that makes sure of it (see `open`).
+    pub(super) unproven: Option<Vec<u8>>,
     /// User meta of the one before, while that can still be opened.
     pub(super) older_user: Vec<u8>,
     /// The `Pages` ever handed out and perhaps still held, with their generation, rising.
@@ -78,6 +80,12 @@ pub(crate) struct Stats {
     /// Free once another checkpoint or two are made; without what only waits for views. While a
     /// checkpoint runs: without what was given up before it began.
     pub waiting_bytes: u64,
+    /// Free but for views that may read it; 0 while a checkpoint runs.
+    pub viewed_bytes: u64,
+    /// The number of the newest checkpoint begun, and of the one that was so when the oldest view still
+    /// held was taken.
+    pub generation: u64,
+    pub oldest_view: u64,
     /// Free to be written now; 0 while a checkpoint runs.
     pub vacant_bytes: u64,
     /// Changed nodes in memory that no finished checkpoint holds yet.
@@ -102,6 +110,15 @@ impl PageFile {
         open::open(&*vfs, path, kinds, seal)
     }
 
+    /// Keeps the file in memory from now on, as far as checkpoints have written it.
+    pub(crate) fn lock_in_memory(&self) -> Result<()> {
+        self.shared.lock()
+    }
+
+    pub(crate) fn is_locked_in_memory(&self) -> bool {
+        self.shared.is_locked()
+    }
+
     pub(crate) fn writer(&mut self) -> &mut Writer {
         &mut self.writer
     }
@@ -124,7 +141,7 @@ impl PageFile {
         self.used_before = space.used_units();
         self.room.note(&space);
         self.generations.retain(|(_, readers)| !readers.is_gone());
-        let oldest_view = self.generations.first().expect("the writer's own").0;
+        let views = self.generations.iter().map(|(view, _)| *view).collect();
         let mut freed = std::mem::take(&mut self.writer.freed);
         self.writer.freed_units = 0;
         freed.extend(self.meta.free_list);
@@ -144,8 +161,9 @@ impl PageFile {
             user: user_meta.to_vec(),
             space,
             freed,
-            oldest_view,
+            views,
             units_before: self.meta.units,
+            unproven: self.unproven.take(),
             wipe: self.wipe,
             retired: self.retired.take(),
             out: Output::new(self.file.clone(), self.shared.clone()),
@@ -318,6 +336,12 @@ impl PageFile {
         &self.older_user
     }
 
+    fn oldest_view(&self) -> u64 {
+        let mut held = self.generations.iter().filter(|(_, view)| !view.is_gone());
+        held.next()
+            .map_or(self.writer.counter, |(oldest, _)| *oldest)
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         let dirty = self.writer.dirty_bytes + self.saving_bytes;
         let used_units = self
@@ -326,10 +350,14 @@ impl PageFile {
             .map_or(self.used_before, Space::used_units);
         let pending = self.space.as_ref().map_or(0, Space::waiting_units);
         let vacant = self.space.as_ref().map_or(0, Space::free_now);
+        let viewed = self.space.as_ref().map_or(0, Space::viewed_units);
         Stats {
             file_bytes: self.shared.units() * UNIT as u64,
             used_bytes: used_units * UNIT as u64,
             waiting_bytes: (pending + self.writer.freed_units) * UNIT as u64,
+            viewed_bytes: viewed * UNIT as u64,
+            generation: self.writer.counter,
+            oldest_view: self.oldest_view(),
             vacant_bytes: vacant * UNIT as u64,
             dirty_bytes: dirty as u64,
             memory_bytes: (dirty + self.saved_bytes) as u64,

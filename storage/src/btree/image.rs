@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use super::page::{
-    CHILD_BYTES, HEADER, MAGIC, Page, PageRef, SLOT, UNIT, VERSION, at, cell_len, hint, shared,
+    HEADER, MAGIC, Page, PageRef, SLOT, UNIT, VERSION, at, cell_len, child_value, hint, shared,
     u32_at, write_cell,
 };
 use super::tree::TreeKind;
+use super::weight::Weight;
 
 /// The page of a node in memory, always a whole number of units long.
 #[derive(Clone, Debug)]
@@ -17,16 +18,6 @@ pub(super) struct Image {
 /// Whole units for `bytes`, in bytes.
 pub(super) fn round_up(bytes: usize) -> usize {
     bytes.next_multiple_of(UNIT)
-}
-
-/// The value of a branch entry.
-pub(super) fn child_value(weight: u64, child: PageRef) -> [u8; CHILD_BYTES] {
-    let mut value = [0; CHILD_BYTES];
-    value[..8].copy_from_slice(&weight.to_le_bytes());
-    value[8..16].copy_from_slice(&child.id.to_le_bytes());
-    value[16..20].copy_from_slice(&child.units.to_le_bytes());
-    value[20..].copy_from_slice(&child.crc.to_le_bytes());
-    value
 }
 
 /// Stands for a child that has no place on disk yet.
@@ -89,8 +80,9 @@ impl Image {
         image
     }
 
-    /// A page that passed validation.
-    pub(super) fn from_disk(bytes: Vec<u8>) -> Image {
+    /// A page that passed validation, to be changed.
+    pub(super) fn from_disk(mut bytes: Vec<u8>) -> Image {
+        bytes[at::VERSION] = VERSION;
         Image { bytes }
     }
 
@@ -232,8 +224,10 @@ impl Image {
     }
 
     #[inline]
-    pub(super) fn set_weight(&mut self, index: usize, weight: u64) {
-        self.value_mut(index)[..8].copy_from_slice(&weight.to_le_bytes());
+    pub(super) fn set_weight(&mut self, index: usize, weight: Weight) {
+        let child = self.page().child(index);
+        self.value_mut(index)
+            .copy_from_slice(&child_value(weight, child));
     }
 
     pub(super) fn set_child(&mut self, index: usize, child: PageRef) {

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use super::edit::Writer;
-use super::image::{Image, child_value, round_up};
+use super::image::{Image, round_up};
 use super::node::Node;
-use super::page::{CHILD_BYTES, HEADER, Page, PageRef, SLOT, cell_len};
+use super::page::{CHILD_BYTES, HEADER, Page, PageRef, SLOT, cell_len, child_value};
 use super::split::target;
 use super::tree::TreeKind;
+use super::weight::Weight;
 
 /// After entry removals below child `index` of a branch that is the writer's own.
 pub(super) fn settle(kind: &TreeKind, w: &mut Writer, parent: &mut Node, index: usize) {
@@ -148,7 +149,7 @@ fn insert_child(
     parent: &mut Node,
     index: usize,
     bound: &[u8],
-    weight: u64,
+    weight: Weight,
     child: Arc<Node>,
 ) {
     let value = child_value(weight, super::image::NOWHERE);

@@ -5,7 +5,7 @@
 //! |---|---|---|---|
 //! | 0 | 4 | crc | crc32c of the rest of the unit |
 //! | 4 | 8 | magic | `SteleDB\0` |
-//! | 12 | 4 | version | 1 |
+//! | 12 | 4 | version | 2; 1 is read as well, and has zero for the bytes of all trees |
 //! | 16 | 8 | generation | number of the checkpoint |
 //! | 24 | 8 | units | length of the file |
 //! | 32 | 16 | free list | first unit `u64`, units `u32`, crc `u32`; all zero: nothing is free |
@@ -13,17 +13,20 @@
 //! | 52 | 28 | | zero |
 //! | 80 | 4 | trees | how many |
 //! | 84 | 4 | user | length of the user meta |
-//! | 88 | 40 each | tree | id `u8`, level `u8`, 2 zero; units `u32`, crc `u32`, zero `u32`, first unit `u64` (0: empty), entries `u64`, weight `u64` |
+//! | 88 | 40 each | tree | id `u8`, level `u8`, bytes (high) `u16`; units `u32`, crc `u32`, bytes (low) `u32`, first unit `u64` (0: empty), entries `u64`, count `u64` |
 //! | | | user meta | |
 
 use super::node::Link;
 use super::page::{PageRef, UNIT, u32_at, u64_at};
 use super::pages::FIRST_UNIT;
 use super::tree::{Tree, TreeKind};
-use super::{LEVELS_MAX, TREES_MAX, USER_META_BYTES_MAX};
+use super::{LEVELS_MAX, TREES_MAX, USER_META_BYTES_MAX, Weight};
 
 const MAGIC: [u8; 8] = *b"SteleDB\0";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// Of files whose trees have no sums of bytes.
+const VERSION_WITHOUT_BYTES: u32 = 1;
 const TREES: usize = 88;
 const TREE_BYTES: usize = 40;
 
@@ -46,7 +49,7 @@ pub(super) struct Root {
     pub(super) level: u8,
     pub(super) page: Option<PageRef>,
     pub(super) len: u64,
-    pub(super) weight: u64,
+    pub(super) weight: Weight,
 }
 
 impl Root {
@@ -88,13 +91,16 @@ impl Meta {
         bytes.extend_from_slice(&(self.user.len() as u32).to_le_bytes());
         for root in &self.roots {
             let (id, units, crc) = root.page.map_or((0, 0, 0), |p| (p.id, p.units, p.crc));
-            bytes.extend_from_slice(&[root.tree, root.level, 0, 0]);
+            let weight = root.weight.cut();
+            let high = (weight.bytes >> u32::BITS) as u16;
+            bytes.extend_from_slice(&[root.tree, root.level]);
+            bytes.extend_from_slice(&high.to_le_bytes());
             bytes.extend_from_slice(&units.to_le_bytes());
             bytes.extend_from_slice(&crc.to_le_bytes());
-            bytes.extend_from_slice(&[0; 4]);
+            bytes.extend_from_slice(&(weight.bytes as u32).to_le_bytes());
             bytes.extend_from_slice(&id.to_le_bytes());
             bytes.extend_from_slice(&root.len.to_le_bytes());
-            bytes.extend_from_slice(&root.weight.to_le_bytes());
+            bytes.extend_from_slice(&weight.count.to_le_bytes());
         }
         bytes.extend_from_slice(&self.user);
         bytes.resize(UNIT, 0);
@@ -115,7 +121,7 @@ impl Meta {
         if bytes[4..12] != MAGIC {
             return Err("not a page file of Stele".to_owned());
         }
-        if u32_at(bytes, 12) != VERSION {
+        if ![VERSION_WITHOUT_BYTES, VERSION].contains(&u32_at(bytes, 12)) {
             return Err(format!("unknown format version {}", u32_at(bytes, 12)));
         }
         if bytes[52..80].iter().any(|b| *b != 0) {
@@ -162,6 +168,10 @@ fn root(bytes: &[u8]) -> Root {
         level: bytes[1],
         page: (page.id != 0).then_some(page),
         len: u64_at(bytes, 24),
-        weight: u64_at(bytes, 32),
+        weight: Weight {
+            count: u64_at(bytes, 32),
+            bytes: u64::from(u16::from_le_bytes([bytes[2], bytes[3]])) << u32::BITS
+                | u64::from(u32_at(bytes, 12)),
+        },
     }
 }

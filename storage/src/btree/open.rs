@@ -9,6 +9,12 @@
 //!
 //! A file that is there was complete once: it is made under another name and renamed. So there is
 //! no case of a half-made one.
+//!
+//! The meta that is taken may be in memory alone, and clean, so that no sync writes it: that is how
+//! Linux leaves it when the sync of its checkpoint failed. The next checkpoint would then overwrite the
+//! only one that the disk has. So the first checkpoint after opening writes it again before anything
+//! else. All that it refers to is on the disk: that was synced before any byte of the meta was written,
+//! wherever this is read from. Until then nothing is written where the meta before it refers to.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,17 +54,22 @@ pub(super) fn open(
     let mut metas = Vec::new();
     let mut flaws = Vec::new();
     for slot in 0..META_SLOTS {
-        match read_meta(&*file, path, slot)? {
-            Ok(meta) => metas.push(meta),
+        let bytes = read_slot(&*file, path, slot)?;
+        match decode(&bytes, slot) {
+            Ok(meta) => metas.push((meta, bytes)),
             Err(flaw) => flaws.push((slot, flaw)),
         }
     }
-    metas.sort_by_key(|meta| std::cmp::Reverse(meta.generation));
-    for (i, meta) in metas.iter().enumerate() {
+    metas.sort_by_key(|(meta, _)| std::cmp::Reverse(meta.generation));
+    for (i, (meta, bytes)) in metas.iter().enumerate() {
         match load(&file, path, len, kinds, meta, seal.clone()) {
             Ok(loaded) => {
-                let older = metas.get(i + 1).unwrap_or(meta).user.clone();
-                return Ok(assemble(file, meta.clone(), older, kinds, loaded, &flaws));
+                let (older, _) = metas.get(i + 1).unwrap_or(&metas[i]);
+                let older = older.user.clone();
+                let (mut page_file, opened) =
+                    assemble(file, meta.clone(), older, kinds, loaded, &flaws);
+                page_file.unproven = Some(bytes.clone());
+                return Ok((page_file, opened));
             }
             Err(error @ Error::Io { .. }) => return Err(error),
             Err(error) => flaws.push((meta.generation as usize % META_SLOTS, error.to_string())),
@@ -88,20 +99,19 @@ fn create(vfs: &dyn Vfs, path: &Path, kinds: &[TreeKind]) -> Result<()> {
     whole::write(vfs, path, &bytes)
 }
 
-type Decoded = std::result::Result<Meta, String>;
-
-fn read_meta(file: &dyn File, path: &Path, slot: usize) -> Result<Decoded> {
+fn read_slot(file: &dyn File, path: &Path, slot: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; UNIT];
-    let offset = (slot * UNIT) as u64;
-    file.read_at(&mut bytes, offset)
+    file.read_at(&mut bytes, (slot * UNIT) as u64)
         .map_err(Error::io("read", path))?;
-    let meta = Meta::decode(&bytes).and_then(|meta| {
-        if Meta::offset(meta.generation) == offset {
-            return Ok(meta);
-        }
-        Err("meta page of the other slot".to_owned())
-    });
-    Ok(meta)
+    Ok(bytes)
+}
+
+fn decode(bytes: &[u8], slot: usize) -> std::result::Result<Meta, String> {
+    let meta = Meta::decode(bytes)?;
+    if Meta::offset(meta.generation) == (slot * UNIT) as u64 {
+        return Ok(meta);
+    }
+    Err("meta page of the other slot".to_owned())
 }
 
 struct Loaded {
@@ -197,6 +207,7 @@ fn assemble(
         },
         space: Some(loaded.space),
         meta,
+        unproven: None,
         older_user,
         used_before: 0,
         spilled_to: Vec::new(),

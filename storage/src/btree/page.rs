@@ -12,7 +12,7 @@
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 4 | magic | `StlP` |
-//! | 4 | 1 | version | of this format: 1 |
+//! | 4 | 1 | version | of this format: 2; 1 is read as well |
 //! | 5 | 1 | tree | which tree of the file the node belongs to |
 //! | 6 | 1 | level | 0 for a leaf, else one more than its children |
 //! | 7 | 1 | order | of the keys: 0 bytes, 1 user key then revision suffix |
@@ -34,13 +34,17 @@
 //! of a key with a revision suffix, those before the suffix. Hints ascend with the keys, so that a
 //! search compares hints, which lie close together, and looks at very few cells.
 //!
-//! The value of a branch entry, 24 bytes: weight below the child `u64`, the child's first unit
-//! `u64`, units `u32`, crc `u32`. The key is a lower bound of the child's keys; that of the first
-//! entry is empty and means "no bound"; its hint is zero, and skipping does not concern it.
+//! The value of a branch entry, 24 bytes: two words of 64 bits, the child's units `u32`, its crc `u32`.
+//! The low 40 bits of the first word are the count below the child, those of the second one the child's
+//! first unit; the high 24 bits of both, the second ones higher, are the bytes below the child. In
+//! version 1 these are zero, as is the size of all entries that were written then. The key is a lower
+//! bound of the child's keys; that of the first entry is empty and means "no bound"; its hint is zero,
+//! and skipping does not concern it.
 
 use std::cmp::Ordering;
 
 use super::tree::{KeyOrder, TreeKind};
+use super::weight::Weight;
 use super::{LEVELS_MAX, SUFFIX_BYTES};
 
 /// Space in the file is handed out in multiples of this.
@@ -50,7 +54,15 @@ pub(crate) const UNIT: usize = 4096;
 pub(super) const BRANCH_BYTES: usize = UNIT;
 
 pub(super) const MAGIC: [u8; 4] = *b"StlP";
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
+
+/// Branches of this version have no sums of bytes.
+const VERSION_WITHOUT_BYTES: u8 = 1;
+
+/// Of both words of a branch entry, the part that is not of the sum of bytes.
+const LOW_BITS: u32 = 40;
+const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
+const HIGH_BITS: u32 = u64::BITS - LOW_BITS;
 
 pub(super) mod at {
     pub(crate) const VERSION: usize = 4;
@@ -82,6 +94,19 @@ const _: () = {
     assert!(CHILD_BYTES == 8 + 8 + 4 + 4);
     assert!(LENGTHS_LONG == LENGTHS + 4 + 4);
 };
+
+/// The value of a branch entry.
+pub(super) fn child_value(weight: Weight, child: PageRef) -> [u8; CHILD_BYTES] {
+    let weight = weight.cut();
+    let first = weight.bytes << LOW_BITS | weight.count;
+    let second = weight.bytes >> HIGH_BITS << LOW_BITS | child.id & LOW_MASK;
+    let mut value = [0; CHILD_BYTES];
+    value[..8].copy_from_slice(&first.to_le_bytes());
+    value[8..16].copy_from_slice(&second.to_le_bytes());
+    value[16..20].copy_from_slice(&child.units.to_le_bytes());
+    value[20..].copy_from_slice(&child.crc.to_le_bytes());
+    value
+}
 
 /// A run of units on disk, and what its bytes must add up to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -323,15 +348,20 @@ impl<'a> Page<'a> {
 
     /// Weight below a branch's child.
     #[inline]
-    pub(super) fn weight(self, index: usize) -> u64 {
-        u64_at(self.value(index), 0)
+    pub(super) fn weight(self, index: usize) -> Weight {
+        let value = self.value(index);
+        let (first, second) = (u64_at(value, 0), u64_at(value, 8));
+        Weight {
+            count: first & LOW_MASK,
+            bytes: second >> LOW_BITS << HIGH_BITS | first >> LOW_BITS,
+        }
     }
 
     /// Where a branch's child lies, when it is on disk.
     pub(super) fn child(self, index: usize) -> PageRef {
         let value = self.value(index);
         PageRef {
-            id: u64_at(value, 8),
+            id: u64_at(value, 8) & LOW_MASK,
             units: u32_at(value, 16),
             crc: u32_at(value, 20),
         }
@@ -389,7 +419,7 @@ impl<'a> Page<'a> {
     }
 
     /// Sum of the weights of the entries in `range`.
-    pub(super) fn weigh(self, kind: &TreeKind, range: std::ops::Range<usize>) -> u64 {
+    pub(super) fn weigh(self, kind: &TreeKind, range: std::ops::Range<usize>) -> Weight {
         if self.level() > 0 {
             return range.map(|i| self.weight(i)).sum();
         }
@@ -471,7 +501,7 @@ fn validate_header(page: Page<'_>, kind: &TreeKind, level: u8) -> Result<(), Fla
         (0, bytes[..4] == MAGIC, "not a tree page"),
         (
             at::VERSION,
-            bytes[at::VERSION] == VERSION,
+            [VERSION_WITHOUT_BYTES, VERSION].contains(&bytes[at::VERSION]),
             "unknown page format version",
         ),
         (at::TREE, page.tree() == kind.id, "page of another tree"),

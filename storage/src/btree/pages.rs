@@ -2,7 +2,8 @@
 //! is being written.
 
 use std::borrow::Cow;
-use std::ops::Deref;
+use std::io;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -43,6 +44,8 @@ pub(super) struct Shared {
     /// Window `n` covers the first `WINDOW_UNITS_MIN << n` units. A run is read through the first
     /// one that holds it wholly, so growing never moves what readers have borrowed.
     windows: [OnceLock<Window>; WINDOWS],
+    /// Units that the system is not to take out of memory; 0: it may take what it likes.
+    locked: AtomicU64,
     /// `None`: nothing is sealed.
     sealing: Option<Sealing>,
 }
@@ -123,6 +126,7 @@ impl Shared {
             file,
             units: AtomicU64::new(0),
             windows: [const { OnceLock::new() }; WINDOWS],
+            locked: AtomicU64::new(0),
             sealing: seal.map(Sealing::new),
         };
         shared.map_through(units)?;
@@ -154,6 +158,48 @@ impl Shared {
         Ok(())
     }
 
+    /// Keeps all of the file in memory from now on.
+    pub(super) fn lock(&self) -> Result<()> {
+        self.lock_through(self.units())
+    }
+
+    pub(super) fn is_locked(&self) -> bool {
+        self.locked.load(Ordering::Acquire) > 0
+    }
+
+    /// The file has so many units now: what is new is locked as well, if the rest is.
+    pub(super) fn relock(&self, units: u64) -> Result<()> {
+        match self.is_locked() {
+            true => self.lock_through(units),
+            false => Ok(()),
+        }
+    }
+
+    /// One window is locked, the one that has all of the file: the others show the same memory.
+    fn lock_through(&self, units: u64) -> Result<()> {
+        // Only who opens the file and the one checkpoint job under way come here.
+        let before = self.locked.swap(units, Ordering::AcqRel);
+        let window = |units| self.windows[window_for(units)].get();
+        let is_same = before > 0 && window_for(before) == window_for(units);
+        if before > 0
+            && !is_same
+            && let Some(old) = window(before)
+        {
+            old.map.unlock(0, before * UNIT as u64);
+        }
+        let from = if is_same { before.min(units) } else { 0 };
+        let new = window(units).expect("mapped as far as references point");
+        let locked = new
+            .map
+            .lock(from * UNIT as u64, (units - from) * UNIT as u64);
+        locked.map_err(|error| {
+            const WAY_OUT: &str =
+                "RLIMIT_MEMLOCK must allow for the whole file (ulimit -l, systemd's LimitMEMLOCK=)";
+            let error = io::Error::new(error.kind(), format!("{error}: {WAY_OUT}"));
+            Error::io("lock in memory", &self.path)(error)
+        })
+    }
+
     /// From now on references may point up to `units`.
     pub(super) fn set_units(&self, units: u64) {
         self.units.store(units, Ordering::Release);
@@ -170,6 +216,20 @@ impl Shared {
         }
         for window in self.windows.iter().filter_map(OnceLock::get) {
             window.verified.remove(start..start + units);
+        }
+    }
+
+    fn was_read(&self, start: u64, end: u64) -> bool {
+        let window = self.windows.get(window_for(end)).and_then(OnceLock::get);
+        window.is_none_or(|window| window.verified.contains(start))
+    }
+
+    /// Has the system read units that will be needed.
+    fn fetch(&self, units: Range<u64>) {
+        let window = self.windows.get(window_for(units.end));
+        if let Some(window) = window.and_then(OnceLock::get).filter(|_| !units.is_empty()) {
+            let len = (units.end - units.start) * UNIT as u64;
+            window.map.will_need(units.start * UNIT as u64, len);
         }
     }
 
@@ -303,6 +363,24 @@ impl Pages {
     #[inline]
     pub(super) fn read(&self, page: PageRef, kind: &TreeKind, level: u8) -> Result<Bytes<'_>> {
         self.shared.read(page, kind, level)
+    }
+
+    /// These are going to be read, in this order. Nothing is done for those that were read before: they
+    /// are likely in memory, and a call to the system is dearer than a look there.
+    pub(super) fn announce(&self, pages: impl Iterator<Item = PageRef>) {
+        let mut run = 0..0;
+        for page in pages {
+            let end = page.id.saturating_add(page.units as u64);
+            if end > self.shared.units() || self.shared.was_read(page.id, end) {
+                continue;
+            }
+            if page.id == run.end {
+                run.end = end;
+                continue;
+            }
+            self.shared.fetch(std::mem::replace(&mut run, page.id..end));
+        }
+        self.shared.fetch(run);
     }
 
     /// A node on disk, its checksum and structure verified in any case.

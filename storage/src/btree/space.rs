@@ -3,7 +3,15 @@
 //! A run that the trees gave up between the beginnings of checkpoints g-1 and g is *pending of g*:
 //! checkpoint g-1 still refers to it. It may be written again for checkpoint g+2 at the earliest,
 //! from the end of g+1 on: until then, one of the two metas on disk is g-1 or is being overwritten
-//! by g+1. And not before every `Pages` of the generations up to g-1 is gone, for their views may read it.
+//! by g+1.
+//!
+//! And not before those views are gone that may read it. A view of generation v, the time from the
+//! beginning of checkpoint v to that of v+1, holds trees as they were then. So it refers to nothing
+//! that was written for the first time in a later generation, and to nothing that was given up in an
+//! earlier one. A run *born* in generation b and pending of g is read by views of the generations b to
+//! g-1 alone. Once no `Pages` of these is left it is free, however old other views are: one that is held
+//! for long keeps what it can see, and not all that was given up since. Births are kept in memory only:
+//! what an opened file holds counts as born before all views.
 //!
 //! The lists are kept in the file, in a run of their own named by the meta page:
 //!
@@ -18,6 +26,7 @@
 //! | 48 | | | free: start `u64`, units `u32`; then pending: the same and generation `u64` |
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 
 use super::page::{PageRef, UNIT, u32_at, u64_at};
 use super::pages::FIRST_UNIT;
@@ -49,6 +58,63 @@ impl From<PageRef> for Extent {
     }
 }
 
+/// What was given up between the beginnings of two checkpoints.
+#[derive(Debug)]
+struct Pending {
+    of: u64,
+    /// Sorted. With each the oldest generation whose views may read it, of those with views when it was
+    /// given up.
+    extents: Vec<(Extent, u64)>,
+    /// Generations whose views kept something here when it was last looked at: as long as they all have
+    /// views there is nothing to be found.
+    holders: Vec<u64>,
+}
+
+impl Pending {
+    fn units(&self) -> u64 {
+        self.extents.iter().map(|(e, _)| u64::from(e.units)).sum()
+    }
+}
+
+/// Places in a piece of [`Births`]: 256 KiB of memory for each 256 MiB of file that was written to.
+const BIRTHS_PER_PIECE: usize = 1 << 16;
+
+/// In which generation the run that begins at a unit was allocated; 0: before all views.
+#[derive(Default)]
+struct Births {
+    /// Of what is allocated now.
+    now: u32,
+    pieces: Vec<Option<Box<[u32]>>>,
+}
+
+impl fmt::Debug for Births {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Births(now {})", self.now)
+    }
+}
+
+impl Births {
+    fn place(unit: u64) -> (usize, usize) {
+        let unit = unit as usize;
+        (unit / BIRTHS_PER_PIECE, unit % BIRTHS_PER_PIECE)
+    }
+
+    fn note(&mut self, unit: u64) {
+        let (piece, at) = Births::place(unit);
+        if piece >= self.pieces.len() {
+            self.pieces.resize_with(piece + 1, || None);
+        }
+        let piece = self.pieces[piece].get_or_insert_with(|| vec![0; BIRTHS_PER_PIECE].into());
+        piece[at] = self.now;
+    }
+
+    fn of(&self, unit: u64) -> u64 {
+        let (piece, at) = Births::place(unit);
+        let piece = self.pieces.get(piece).and_then(Option::as_ref);
+        piece.map_or(0, |piece| u64::from(piece[at]))
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Space {
     /// Length of the file.
@@ -61,8 +127,9 @@ pub(super) struct Space {
     pending_units: u64,
     /// Of those, what waits for nothing but views.
     viewed_units: u64,
-    /// Rising generations; the extents of each are sorted.
-    pending: VecDeque<(u64, Vec<Extent>)>,
+    /// In the order of rising generations.
+    pending: VecDeque<Pending>,
+    births: Births,
     /// Where no free run of `index` units begins before. Allocation only shrinks what is free, so
     /// these rise until `settle` adds to it.
     search_from: [u64; HINTS],
@@ -77,6 +144,7 @@ impl Space {
             pending_units: 0,
             viewed_units: 0,
             pending: VecDeque::new(),
+            births: Births::default(),
             search_from: [0; HINTS],
         }
     }
@@ -100,55 +168,96 @@ impl Space {
         self.pending_units - self.viewed_units
     }
 
-    /// The other ones.
+    /// Units that wait for nothing but views.
+    pub(super) fn viewed_units(&self) -> u64 {
+        self.viewed_units
+    }
+
+    /// Units in use.
     pub(super) fn used_units(&self) -> u64 {
         self.units.saturating_sub(self.free_units)
     }
 
     /// All extents that nothing in the newest checkpoint refers to.
     pub(super) fn extents(&self) -> impl Iterator<Item = (u64, u64)> {
-        let pending = self.pending.iter().flat_map(|(_, extents)| extents);
+        let pending = self.pending.iter().flat_map(|pending| &pending.extents);
         let free = self.free.iter().map(|(start, units)| (*start, *units));
-        free.chain(pending.map(|e| (e.start, e.units as u64)))
+        free.chain(pending.map(|(e, _)| (e.start, e.units as u64)))
     }
 
     /// Beginning of checkpoint `generation`: takes what was freed since the last one, and makes
-    /// free what nobody can need any more. `oldest_view` is the oldest generation that any view
-    /// was taken in.
-    pub(super) fn settle(&mut self, generation: u64, freed: &[PageRef], oldest_view: u64) {
-        self.take(generation, freed);
-        self.free_before(generation, oldest_view);
+    /// free what nobody can need any more. `views` are the generations that may have views, rising.
+    pub(super) fn settle(&mut self, generation: u64, freed: &[PageRef], views: &[u64]) {
+        self.take(generation, freed, views);
+        // One checkpoint a second for a hundred years; and 0 would only be careful.
+        self.births.now = u32::try_from(generation).unwrap_or(0);
+        self.free_before(generation, views);
     }
 
-    fn take(&mut self, generation: u64, freed: &[PageRef]) {
-        let mut extents: Vec<Extent> = freed.iter().map(|page| (*page).into()).collect();
+    fn take(&mut self, generation: u64, freed: &[PageRef], views: &[u64]) {
+        let since = |start| {
+            let birth = self.births.of(start);
+            let oldest = views.iter().find(|view| **view >= birth);
+            oldest.map_or(birth, |view| *view)
+        };
+        let mut extents: Vec<(Extent, u64)> = freed
+            .iter()
+            .map(|page| ((*page).into(), since(page.id)))
+            .collect();
         extents.sort_unstable();
         join_adjacent(&mut extents);
-        let given_up = extents.iter().map(|e| u64::from(e.units)).sum::<u64>();
+        let pending = Pending {
+            of: generation,
+            extents,
+            holders: Vec::new(),
+        };
+        let given_up = pending.units();
         self.free_units += given_up;
         self.pending_units += given_up;
-        if !extents.is_empty() {
-            self.pending.push_back((generation, extents));
+        if given_up > 0 {
+            self.pending.push_back(pending);
         }
     }
 
     /// Makes free what checkpoint `generation` may write to. Right after the end of the one before,
     /// too: what is written between the two is part of the next.
-    pub(super) fn free_before(&mut self, generation: u64, oldest_view: u64) {
-        while let Some((of, _)) = self.pending.front()
-            && of + 2 <= generation
-            && oldest_view >= *of
+    pub(super) fn free_before(&mut self, generation: u64, views: &[u64]) {
+        let mut all = std::mem::take(&mut self.pending);
+        self.viewed_units = 0;
+        for pending in all
+            .iter_mut()
+            .take_while(|pending| pending.of + 2 <= generation)
         {
-            let (_, extents) = self.pending.pop_front().expect("looked at above");
-            for extent in extents {
-                self.pending_units -= u64::from(extent.units);
-                self.release(extent.start, extent.units as u64);
+            self.free_unseen(pending, views);
+            self.viewed_units += pending.units();
+        }
+        all.retain(|pending| !pending.extents.is_empty());
+        self.pending = all;
+        self.search_from = [0; HINTS];
+    }
+
+    /// Of what neither meta needs any more, frees what no view can see.
+    fn free_unseen(&mut self, pending: &mut Pending, views: &[u64]) {
+        let is_held = |holder: &u64| views.binary_search(holder).is_ok();
+        if !pending.holders.is_empty() && pending.holders.iter().all(is_held) {
+            return;
+        }
+        pending.holders.clear();
+        for (extent, since) in std::mem::take(&mut pending.extents) {
+            let first = views.partition_point(|view| *view < since);
+            match views.get(first).filter(|view| **view < pending.of) {
+                Some(view) => {
+                    if !pending.holders.contains(view) {
+                        pending.holders.push(*view);
+                    }
+                    pending.extents.push((extent, *view));
+                }
+                None => {
+                    self.pending_units -= u64::from(extent.units);
+                    self.release(extent.start, extent.units as u64);
+                }
             }
         }
-        let viewed = self.pending.iter().filter(|(of, _)| of + 2 <= generation);
-        let viewed = viewed.flat_map(|(_, extents)| extents);
-        self.viewed_units = viewed.map(|e| u64::from(e.units)).sum();
-        self.search_from = [0; HINTS];
     }
 
     fn release(&mut self, mut start: u64, mut units: u64) {
@@ -167,7 +276,9 @@ impl Space {
 
     /// Whether nothing waits that was given up before this checkpoint began.
     pub(super) fn is_settled_through(&self, generation: u64) -> bool {
-        self.pending.front().is_none_or(|(of, _)| *of > generation)
+        self.pending
+            .front()
+            .is_none_or(|first| first.of > generation)
     }
 
     /// The first free extent that ends behind unit `from`, what of it lies before left out.
@@ -202,8 +313,10 @@ impl Space {
         let Some((&start, &len)) = found else {
             let start = self.units;
             self.units += units;
+            self.births.note(start);
             return start;
         };
+        self.births.note(start);
         self.free.remove(&start);
         self.free_units -= units;
         if len > units {
@@ -234,7 +347,7 @@ impl Space {
 
     /// Units that the lists will take, about.
     pub(super) fn list_units(&self) -> u64 {
-        let pending: usize = self.pending.iter().map(|(_, extents)| extents.len()).sum();
+        let pending: usize = self.pending.iter().map(|p| p.extents.len()).sum();
         let len = HEADER + self.free.len() * FREE_BYTES + pending * PENDING_BYTES;
         (len / UNIT) as u64 + 1
     }
@@ -242,7 +355,7 @@ impl Space {
     /// Allocates the run for these lists and fills it. The last thing before the meta page.
     pub(super) fn save(&mut self) -> (u64, Vec<u8>) {
         // Allocating takes from one extent: there will not be more of them than now.
-        let pending: usize = self.pending.iter().map(|(_, extents)| extents.len()).sum();
+        let pending: usize = self.pending.iter().map(|p| p.extents.len()).sum();
         let len = HEADER + self.free.len() * FREE_BYTES + pending * PENDING_BYTES;
         let len = len.next_multiple_of(UNIT);
         let start = self.allocate((len / UNIT) as u32);
@@ -259,10 +372,10 @@ impl Space {
             bytes.extend_from_slice(&extent.units.to_le_bytes());
         };
         free.iter().for_each(|extent| put(&mut bytes, extent));
-        for (generation, extents) in &self.pending {
-            for extent in extents {
+        for pending in &self.pending {
+            for (extent, _) in &pending.extents {
                 put(&mut bytes, extent);
-                bytes.extend_from_slice(&generation.to_le_bytes());
+                bytes.extend_from_slice(&pending.of.to_le_bytes());
             }
         }
         assert!(bytes.len() <= len, "the lists outgrew their run");
@@ -319,11 +432,15 @@ impl Space {
             space.free_units += extent.units as u64;
             space.pending_units += extent.units as u64;
             match space.pending.back_mut() {
-                Some((last, _)) if *last > generation => {
+                Some(last) if last.of > generation => {
                     return Err((offset, "pending extents out of order"));
                 }
-                Some((last, extents)) if *last == generation => extents.push(extent),
-                _ => space.pending.push_back((generation, vec![extent])),
+                Some(last) if last.of == generation => last.extents.push((extent, 0)),
+                _ => space.pending.push_back(Pending {
+                    of: generation,
+                    extents: vec![(extent, 0)],
+                    holders: Vec::new(),
+                }),
             }
             offset += PENDING_BYTES;
         }
@@ -340,12 +457,14 @@ fn pieces(start: u64, units: u64) -> impl Iterator<Item = Extent> {
     })
 }
 
-fn join_adjacent(sorted: &mut Vec<Extent>) {
-    sorted.dedup_by(|next, previous| {
+/// Joins those that the same views may read.
+fn join_adjacent(sorted: &mut Vec<(Extent, u64)>) {
+    sorted.dedup_by(|(next, next_since), (previous, since)| {
         let end = previous.start + previous.units as u64;
         assert!(end <= next.start, "freed twice");
         let joined = previous.units.checked_add(next.units);
         if end == next.start
+            && next_since == since
             && let Some(units) = joined
         {
             previous.units = units;

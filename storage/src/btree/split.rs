@@ -8,6 +8,7 @@ use super::image::{Image, round_up};
 use super::node::Node;
 use super::page::{BRANCH_BYTES, HEADER, Page, SLOT, cell_len};
 use super::tree::TreeKind;
+use super::weight::Weight;
 
 /// A new right sibling: what its parent has to know of it.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub(super) struct Split {
     /// Lower bound of its keys, greater than all keys to the left.
     pub(super) bound: Vec<u8>,
     pub(super) node: Arc<Node>,
-    pub(super) weight: u64,
+    pub(super) weight: Weight,
 }
 
 #[derive(Debug, Default)]

@@ -23,8 +23,14 @@ mod shape;
 pub(super) const PATH: &str = "/store/pages";
 
 /// Weighs what its first value byte says, so that updates change weights.
-pub(super) fn weigh(_key: &[u8], value: &[u8]) -> u64 {
-    u64::from(value.first().is_some_and(|b| b & 1 == 1))
+pub(super) fn weigh(key: &[u8], value: &[u8]) -> Weight {
+    match value.first().is_some_and(|b| b & 1 == 1) {
+        true => Weight {
+            count: 1,
+            bytes: (key.len() + value.len()) as u64,
+        },
+        false => Weight::NONE,
+    }
 }
 
 pub(super) const KINDS: [TreeKind; 3] = [

@@ -4,7 +4,7 @@ use std::ops::{Deref, Range};
 
 use super::node::Link;
 use super::pages::{Bytes, View};
-use super::{Cursor, Pages};
+use super::{Cursor, Pages, Weight};
 use crate::Result;
 
 /// How the keys of a tree compare.
@@ -24,7 +24,7 @@ pub(crate) struct TreeKind {
     pub id: u8,
     pub order: KeyOrder,
     /// The weight of an entry; branches keep the sums.
-    pub weigh: fn(key: &[u8], value: &[u8]) -> u64,
+    pub weigh: fn(key: &[u8], value: &[u8]) -> Weight,
     /// A leaf splits when it would outgrow this; a multiple of 4096.
     pub leaf_bytes: usize,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Tree {
     /// `None` exactly when there is no entry.
     pub(super) root: Option<Link>,
     pub(super) len: u64,
-    pub(super) weight: u64,
+    pub(super) weight: Weight,
 }
 
 /// A value that was found, without copying it where the file is mapped.
@@ -60,7 +60,7 @@ impl Tree {
             kind,
             root: None,
             len: 0,
-            weight: 0,
+            weight: Weight::NONE,
         }
     }
 
@@ -70,7 +70,7 @@ impl Tree {
     }
 
     /// Sum of the weights of all entries.
-    pub(crate) fn weight(&self) -> u64 {
+    pub(crate) fn weight(&self) -> Weight {
         self.weight
     }
 
@@ -105,31 +105,31 @@ impl Tree {
     }
 
     /// Sum of the weights of the entries whose key is less than `key`; one descent.
-    pub(crate) fn weight_before(&self, pages: &Pages, key: &[u8]) -> Result<u64> {
+    pub(crate) fn weight_before(&self, pages: &Pages, key: &[u8]) -> Result<Weight> {
         let Some(mut view) = self.view(pages)? else {
-            return Ok(0);
+            return Ok(Weight::NONE);
         };
-        let mut sum = 0;
+        let mut sum = Weight::NONE;
         while view.page().level() > 0 {
             let index = view.page().child_for(self.kind.order, key);
-            sum += view.page().weigh(&self.kind, 0..index);
+            sum = sum + view.page().weigh(&self.kind, 0..index);
             view = pages.child(&self.kind, &view, index)?;
         }
         let (Ok(end) | Err(end)) = view.page().search(self.kind.order, key);
         Ok(sum + view.page().weigh(&self.kind, 0..end))
     }
 
-    /// The key of the entry that the sum of weights first exceeds `before` with; one descent.
-    pub(crate) fn key_at_weight(&self, pages: &Pages, mut before: u64) -> Result<Option<Vec<u8>>> {
+    /// The key of the entry that the sum of counts first exceeds `before` with; one descent.
+    pub(crate) fn key_at_count(&self, pages: &Pages, mut before: u64) -> Result<Option<Vec<u8>>> {
         let Some(mut view) = self.view(pages)? else {
             return Ok(None);
         };
         loop {
             let page = view.page();
             let heavy = (0..page.count()).find(|&i| {
-                let weight = page.weigh(&self.kind, i..i + 1);
-                let here = before < weight;
-                before -= if here { 0 } else { weight };
+                let count = page.weigh(&self.kind, i..i + 1).count;
+                let here = before < count;
+                before -= if here { 0 } else { count };
                 here
             });
             let Some(index) = heavy else {

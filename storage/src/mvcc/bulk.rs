@@ -36,7 +36,8 @@ impl Store {
         let mut stamps = vec![Stamp::default(); puts.len()];
         for i in by_key(puts) {
             let put = &puts[i];
-            let (stamp, old_lease) = self.push_put(put.key, revision_of(i), put.lease)?;
+            let (stamp, old_lease) =
+                self.push_put(put.key, put.value, revision_of(i), put.lease)?;
             stamps[i] = stamp;
             self.move_lease(put.key, old_lease, put.lease)?;
         }

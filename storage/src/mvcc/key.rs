@@ -3,9 +3,9 @@
 //! A row of the **key tree**, one per version of a key:
 //! ```text
 //! key    user key ++ !main (8, BE) ++ !sub (4, BE)        newest version of a key first
-//! value  flags (1) ++ main - create ++ version ++ lease    the last three as varints
+//! value  flags (1) ++ size ++ main - create ++ version ++ lease    the last four as varints
 //! ```
-//! A tombstone's value is its flags alone. The flags lie first and are one byte, so that the head
+//! The size is that of the value; rows of older files are without. A tombstone's value is its flags alone. The flags lie first and are one byte, so that the head
 //! mark is cleared in place when a newer version comes.
 //!
 //! A row of the **revision tree**, one per change:
@@ -21,6 +21,7 @@
 //! |---|---|
 //! | 1 `TOMBSTONE` | the change deleted the key |
 //! | 2 `HEAD` | key tree only: the newest version of its key |
+//! | 4 `SIZED` | key tree only: there is a size |
 
 #[cfg(test)]
 mod tests;
@@ -28,10 +29,12 @@ mod tests;
 use std::ops::Deref;
 
 use super::{Bucket, Item, Revision};
-use crate::btree::SUFFIX_BYTES;
+use crate::btree::{SUFFIX_BYTES, Weight};
+use crate::codec::{self, Reader};
 
 pub(super) const TOMBSTONE: u8 = 1;
 pub(super) const HEAD: u8 = 2;
+const SIZED: u8 = 4;
 
 /// Bytes of a revision, at the end of a key-tree key and as a revision-tree key.
 pub(super) const REVISION_BYTES: usize = SUFFIX_BYTES;
@@ -40,13 +43,16 @@ pub(super) const REVISION_BYTES: usize = SUFFIX_BYTES;
 const INLINE_KEY_BYTES: usize = 116;
 
 /// Longest key-tree value.
-const STAMP_BYTES_MAX: usize = 1 + 3 * VARINT_BYTES_MAX;
+const STAMP_BYTES_MAX: usize = 1 + 4 * VARINT_BYTES_MAX;
 const VARINT_BYTES_MAX: usize = 10;
 
 /// What the key tree knows of a version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp {
+    /// `TOMBSTONE` and `HEAD`.
     pub(super) flags: u8,
+    /// Bytes of the value, as far as the key tree knows.
+    pub(super) size: Option<u64>,
     pub(super) create_revision: i64,
     pub(super) version: i64,
     pub(super) lease: i64,
@@ -83,6 +89,10 @@ impl StampBytes {
         };
         out.bytes[0] = stamp.flags;
         if !stamp.is_tombstone() {
+            if let Some(size) = stamp.size {
+                out.bytes[0] |= SIZED;
+                out.varint(size);
+            }
             out.varint((revision.main - stamp.create_revision) as u64);
             out.varint(stamp.version as u64);
             out.varint(stamp.lease as u64);
@@ -90,14 +100,8 @@ impl StampBytes {
         out
     }
 
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.bytes[self.len] = value as u8 | 0x80;
-            self.len += 1;
-            value >>= 7;
-        }
-        self.bytes[self.len] = value as u8;
-        self.len += 1;
+    fn varint(&mut self, value: u64) {
+        self.len += codec::write_varint(&mut self.bytes[self.len..], value);
     }
 }
 
@@ -113,11 +117,28 @@ pub(super) fn stamp(bytes: &[u8], revision: Revision) -> Option<Stamp> {
     take_stamp(&mut rest, revision)
 }
 
-/// Whether a key-tree value counts as a live key: what the tree weighs its rows by.
+/// Whether a key-tree value is that of a live key.
 pub(super) fn is_live_head(value: &[u8]) -> bool {
     value
         .first()
         .is_some_and(|flags| flags & (HEAD | TOMBSTONE) == HEAD)
+}
+
+/// What a row of the key tree weighs: live keys count, with the bytes of key and value if the row tells.
+pub(super) fn weigh(key: &[u8], value: &[u8]) -> Weight {
+    if !is_live_head(value) {
+        return Weight::NONE;
+    }
+    let mut rest = &value[1..];
+    let size = match value[0] & SIZED {
+        0 => None,
+        _ => take_varint(&mut rest),
+    };
+    let key = key.len().saturating_sub(REVISION_BYTES) as u64;
+    Weight {
+        count: 1,
+        bytes: size.map_or(0, |size| size.saturating_add(key)),
+    }
 }
 
 /// Fills `out` with the key-tree key of a version.
@@ -202,10 +223,11 @@ pub(super) fn row_head(out: &mut Vec<u8>, stamp: &Stamp, revision: Revision, key
     out.clear();
     let flags = Stamp {
         flags: stamp.flags & TOMBSTONE,
+        size: None,
         ..*stamp
     };
     out.extend_from_slice(StampBytes::new(&flags, revision).as_ref());
-    put_varint(out, key.len() as u64);
+    codec::put_varint(out, key.len() as u64);
     out.extend_from_slice(key);
 }
 
@@ -235,12 +257,13 @@ fn take_stamp(rest: &mut &[u8], revision: Revision) -> Option<Stamp> {
     let (&flags, after) = rest.split_first()?;
     *rest = after;
     let mut stamp = Stamp {
-        flags,
-        create_revision: 0,
-        version: 0,
-        lease: 0,
+        flags: flags & (TOMBSTONE | HEAD),
+        ..Stamp::default()
     };
     if !stamp.is_tombstone() {
+        if flags & SIZED != 0 {
+            stamp.size = Some(take_varint(rest)?);
+        }
         stamp.create_revision = revision.main.checked_sub_unsigned(take_varint(rest)?)?;
         stamp.version = take_varint(rest)? as i64;
         stamp.lease = take_varint(rest)? as i64;
@@ -248,23 +271,9 @@ fn take_stamp(rest: &mut &[u8], revision: Revision) -> Option<Stamp> {
     Some(stamp)
 }
 
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
 fn take_varint(rest: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (&byte, after) = rest.split_first()?;
-        *rest = after;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
+    let mut reader = Reader::new(rest);
+    let value = reader.varint().ok()?;
+    *rest = reader.remaining();
+    Some(value)
 }

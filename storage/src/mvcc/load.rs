@@ -23,7 +23,7 @@ use crate::{Error, Result};
 pub(super) const FILE_NAME: &str = "pages.incoming";
 
 /// Changed pages in memory, but for history, that are written out before more rows are taken.
-const DIRTY_BYTES_MAX: u64 = 48 << 20;
+pub(super) const DIRTY_BYTES_MAX: u64 = 48 << 20;
 
 /// Rows between two looks at the memory in use. What they make of history is written then, and
 /// synced in small pieces: a burst of many megabytes would stand in the way of every log on the
@@ -93,6 +93,7 @@ impl Loader {
             Change::Put { item, .. } => {
                 let stamp = Stamp {
                     flags: HEAD,
+                    size: Some(item.value.len() as u64),
                     create_revision: item.create_revision,
                     version: item.version,
                     lease: item.lease,
@@ -102,9 +103,7 @@ impl Loader {
             Change::Delete { .. } => {
                 let stamp = Stamp {
                     flags: HEAD | TOMBSTONE,
-                    create_revision: 0,
-                    version: 0,
-                    lease: 0,
+                    ..Stamp::default()
                 };
                 self.store.load_change(key, b"", revision, stamp)?;
             }
@@ -166,13 +165,10 @@ impl Loader {
 
     fn checkpoint(&mut self) -> Result<()> {
         let full = || Error::io("write", &self.dir.join(FILE_NAME))(ErrorKind::StorageFull.into());
-        let job = self.store.begin_checkpoint().ok_or_else(full)?;
-        let done = job.run()?;
-        self.store.finish_checkpoint(done);
-        // The published root would keep every page replaced since from being used again.
-        self.store.publish();
-        while !self.store.release_step(usize::MAX) {}
-        Ok(())
+        match self.store.checkpoint_alone()? {
+            true => Ok(()),
+            false => Err(full()),
+        }
     }
 
     fn refused(&self, what: String) -> Error {
@@ -216,12 +212,16 @@ impl Store {
             mut store,
         } = incoming;
         store.take_place(&*vfs, &dir)?;
+        if self.file.is_locked_in_memory() {
+            store.lock_in_memory()?;
+        }
         store.root.generation = self.root.generation + 1;
         std::mem::swap(&mut self.root, &mut store.root);
         std::mem::swap(&mut self.file, &mut store.file);
         self.compaction = store.compaction;
         self.batch = None;
         self.unsaved = store.unsaved;
+        self.unsized_from = store.unsized_from;
         self.releasing = store.releasing;
         // Where its pages were sealed under another key, that begins anew.
         self.walk = Walk::default();

@@ -6,14 +6,15 @@ use super::{Applied, Revision};
 /// What the meta page carries of this module, so that it moves together with the trees:
 /// ```text
 /// offset  size  name
-///      0     1  format version, 1
+///      0     1  format version, 2; 1 is read as well
 ///      1     8  revision
 ///      9     8  compacted
 ///     17     8  applied index
 ///     25     8  applied term
 ///     33     8  compaction: next main revision to look at
 ///     41     8  compaction: next sub revision to look at
-///     49     1  compaction: 1 when done
+///     49     1  1: the compaction is done; 2: the key tree knows the size of all values. Version 1
+///               knows of none
 /// ```
 /// Numbers are big-endian.
 pub(super) struct Meta {
@@ -21,9 +22,15 @@ pub(super) struct Meta {
     pub(super) compacted: i64,
     pub(super) applied: Applied,
     pub(super) compaction: Compaction,
+    /// Every live row of the key tree tells the size of its value.
+    pub(super) sized: bool,
 }
 
-const META_VERSION: u8 = 1;
+const META_VERSION: u8 = 2;
+const META_VERSION_UNSIZED: u8 = 1;
+
+const DONE: u8 = 1;
+const SIZED: u8 = 2;
 const META_BYTES: usize = 50;
 
 impl Meta {
@@ -33,6 +40,7 @@ impl Meta {
         compacted: -1,
         applied: Applied { index: 0, term: 0 },
         compaction: Compaction::NONE,
+        sized: true,
     };
 
     pub(super) fn encode(&self) -> [u8; META_BYTES] {
@@ -49,7 +57,9 @@ impl Meta {
         for (place, number) in out[1..].chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_be_bytes());
         }
-        out[META_BYTES - 1] = self.compaction.done.into();
+        let done = if self.compaction.done { DONE } else { 0 };
+        let sized = if self.sized { SIZED } else { 0 };
+        out[META_BYTES - 1] = done | sized;
         out
     }
 
@@ -58,7 +68,7 @@ impl Meta {
             return Some(Meta::EMPTY);
         }
         let bytes: &[u8; META_BYTES] = bytes.try_into().ok()?;
-        if bytes[0] != META_VERSION {
+        if ![META_VERSION_UNSIZED, META_VERSION].contains(&bytes[0]) {
             return None;
         }
         let number = |i: usize| {
@@ -77,8 +87,9 @@ impl Meta {
                     main: number(4)? as i64,
                     sub: number(5)? as i64,
                 },
-                done: bytes[META_BYTES - 1] == 1,
+                done: bytes[META_BYTES - 1] & DONE != 0,
             },
+            sized: bytes[META_BYTES - 1] & SIZED != 0,
         })
     }
 }

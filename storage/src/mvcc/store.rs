@@ -12,7 +12,7 @@ use super::publish::{Publisher, Subscriber};
 use super::relocate::Relocation;
 use super::reseal::Walk;
 use super::{Applied, CompactProgress, Options, Root, Stats, Write, load};
-use crate::btree::{self, KeyOrder, META_SLOTS, PageFile, Tree, TreeKind};
+use crate::btree::{self, KeyOrder, META_SLOTS, PageFile, Tree, TreeKind, Weight};
 use crate::inspect::TreeFound;
 use crate::vfs::Vfs;
 use crate::{Error, Result};
@@ -40,19 +40,19 @@ const KINDS: [TreeKind; 3] = [
     TreeKind {
         id: 1,
         order: KeyOrder::KeyThenRevision,
-        weigh: |_, value| key::is_live_head(value).into(),
+        weigh: key::weigh,
         leaf_bytes: KEY_LEAF_BYTES,
     },
     TreeKind {
         id: 2,
         order: KeyOrder::Bytes,
-        weigh: |_, _| 0,
+        weigh: |_, _| Weight::NONE,
         leaf_bytes: REVISION_LEAF_BYTES,
     },
     TreeKind {
         id: 3,
         order: KeyOrder::Bytes,
-        weigh: |_, _| 0,
+        weigh: |_, _| Weight::NONE,
         leaf_bytes: SIDE_LEAF_BYTES,
     },
 ];
@@ -70,6 +70,8 @@ pub struct Store {
     /// The last checkpoint's nodes have not all been let go of.
     pub(super) releasing: bool,
     pub(super) relocation: Option<Relocation>,
+    /// From this key on, values may be without their size in the key tree. `None`: none is.
+    pub(super) unsized_from: Option<Vec<u8>>,
     fallback: Option<String>,
     /// Reused for every row that is put together.
     pub(super) scratch: Vec<u8>,
@@ -134,6 +136,7 @@ impl Store {
             },
             releasing: false,
             relocation: None,
+            unsized_from: (!meta.sized).then(Vec::new),
             fallback: opened.fallback,
             scratch: Vec::new(),
             walk: Walk::default(),
@@ -156,6 +159,12 @@ impl Store {
         Options {
             seal: self.file.seal().cloned(),
         }
+    }
+
+    /// Keeps the page file in memory from now on, whatever else needs memory. A checkpoint fails when
+    /// the file has outgrown what the process may lock.
+    pub fn lock_in_memory(&self) -> Result<()> {
+        self.file.lock_in_memory()
     }
 
     /// Why the newer of the two meta pages was not taken, when it was not.
@@ -226,6 +235,7 @@ impl Store {
             compacted: self.root.compacted,
             applied: self.root.applied,
             compaction: self.compaction,
+            sized: self.unsized_from.is_none(),
         };
         let trees = [&self.root.keys, &self.root.revisions, &self.root.side];
         let job = self.file.begin_checkpoint(&trees, &meta.encode());
@@ -241,6 +251,20 @@ impl Store {
         self.root.pages = self.file.pages().clone();
         self.releasing = true;
         Meta::decode(self.file.older_user_meta()).map_or(0, |meta| meta.applied.index)
+    }
+
+    /// A checkpoint from its beginning to its end, by somebody who has the store to himself; `false`
+    /// when there is no room for it, or nothing to write.
+    pub(super) fn checkpoint_alone(&mut self) -> Result<bool> {
+        let Some(job) = self.begin_checkpoint() else {
+            return Ok(false);
+        };
+        let done = job.run()?;
+        self.finish_checkpoint(done);
+        // The published root would keep every page replaced since from being used again.
+        self.publish();
+        while !self.release_step(usize::MAX) {}
+        Ok(true)
     }
 
     /// Lets go of memory that the last checkpoint made superfluous, a bounded part of it; `true`
@@ -290,6 +314,9 @@ impl Store {
             vacant_bytes: stats.vacant_bytes,
             dirty_bytes: stats.dirty_bytes,
             views: roots.saturating_sub(2),
+            viewed_bytes: stats.viewed_bytes,
+            checkpoint: stats.generation,
+            oldest_view: stats.oldest_view,
             is_short: stats.is_short,
         }
     }
@@ -346,6 +373,17 @@ impl Reader {
 #[derive(Clone, Debug)]
 pub struct View {
     root: Arc<Root>,
+}
+
+impl View {
+    /// How many views are held, this one of the newest root among them. Those of an older root
+    /// count as one.
+    pub fn held(&self) -> u64 {
+        // The root itself is published; the writer has another.
+        let of_newest = Arc::strong_count(&self.root).saturating_sub(1);
+        let older = Arc::strong_count(&self.root.census).saturating_sub(2);
+        (of_newest + older) as u64
+    }
 }
 
 impl Deref for View {

@@ -1,4 +1,5 @@
 mod cuts;
+mod older;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -382,8 +383,11 @@ fn hash_of_a_store_whose_keys_are_all_gone_covers_what_compaction_left() {
     fixture.delete("k");
     let rows = |root: &Root, at| {
         let mut rows = Vec::new();
-        root.hash_rows(at, &mut |change| rows.push(Row::from(change).revision.main))
-            .unwrap();
+        root.hash_rows(at, &mut |change| {
+            rows.push(Row::from(change).revision.main);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
         rows
     };
     // Nothing is kept at 3, which switches etcd's filter off ..
@@ -405,6 +409,7 @@ fn a_compaction_at_the_revision_that_emptied_the_store_hashes_its_tombstones_alo
         let root = fixture.store.root();
         root.hash_rows_at_compaction(at, &mut |change| {
             rows.push(Row::from(change).revision.main);
+            ControlFlow::Continue(())
         })
         .unwrap();
         rows

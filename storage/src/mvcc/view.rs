@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::key::{self, REVISION_BYTES, Row, Stamp, VersionKey};
-use super::{Applied, Bucket, Change, End, Item, KeyRange, Revision, Want};
-use crate::btree::{Cursor, Pages, Tree};
+use super::{Applied, Bucket, Change, End, Item, KeyRange, Revision, Usage, Want};
+use crate::btree::{Cursor, Pages, Tree, Weight};
 use crate::{Error, Result};
 
 /// Whether a walk's callback wants more.
@@ -61,7 +61,7 @@ impl Root {
     }
 
     pub fn live_keys(&self) -> u64 {
-        self.keys.weight()
+        self.keys.weight().count
     }
 
     /// About how many rows the newest compaction made invisible that are still there; more, when
@@ -132,7 +132,7 @@ impl Root {
                 .is_some_and(|(_, stamp)| !stamp.is_tombstone())
                 .into());
         }
-        let now = self.count_now(range)?;
+        let now = self.weigh(range)?.count;
         if at >= self.revision {
             return Ok(now);
         }
@@ -146,6 +146,13 @@ impl Root {
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(count)
+    }
+
+    /// How many keys of the range are live at the newest revision, and how many bytes they and their
+    /// values have: two descents.
+    pub fn usage(&self, range: KeyRange<'_>) -> Result<Usage> {
+        let Weight { count, bytes } = self.weigh(range)?;
+        Ok(Usage { keys: count, bytes })
     }
 
     /// The changes of the main revisions `from..=through` in order, until `f` breaks off; of those
@@ -192,11 +199,11 @@ impl Root {
         self.get(key, at, f)
     }
 
-    /// The rows etcd's HashKV hashes for `revision`, in order. Of what lies at or below the
+    /// The rows etcd's HashKV hashes for `revision`, in order, until `f` breaks off. Of what lies at or below the
     /// compacted revision these are the versions live at `revision`; if none of all keys is, then
     /// all versions the compaction left, but no tombstone. That is etcd's rule to the letter: the
     /// set of kept rows being empty switches the filter off.
-    pub fn hash_rows(&self, revision: i64, f: &mut dyn FnMut(Change<'_>)) -> Result<()> {
+    pub fn hash_rows(&self, revision: i64, f: &mut dyn FnMut(Change<'_>) -> Flow) -> Result<()> {
         let at = self.or_newest(revision);
         let none_kept = self.count(KeyRange::ALL, at)? == 0;
         self.rows_kept(at, none_kept, f)
@@ -208,7 +215,7 @@ impl Root {
     pub fn hash_rows_at_compaction(
         &self,
         revision: i64,
-        f: &mut dyn FnMut(Change<'_>),
+        f: &mut dyn FnMut(Change<'_>) -> Flow,
     ) -> Result<()> {
         let mut none_kept = self.count(KeyRange::ALL, revision)? == 0;
         self.changes(revision, revision, &mut |change| {
@@ -218,7 +225,12 @@ impl Root {
         self.rows_kept(revision, none_kept, f)
     }
 
-    fn rows_kept(&self, at: i64, none_kept: bool, f: &mut dyn FnMut(Change<'_>)) -> Result<()> {
+    fn rows_kept(
+        &self,
+        at: i64,
+        none_kept: bool,
+        f: &mut dyn FnMut(Change<'_>) -> Flow,
+    ) -> Result<()> {
         let newest_at = if none_kept { self.compacted } else { at };
         self.rows(0, at, &mut |revision, row| {
             if revision.main <= self.compacted {
@@ -227,8 +239,7 @@ impl Root {
                     return Ok(ControlFlow::Continue(()));
                 }
             }
-            f(change(revision, row));
-            Ok(ControlFlow::Continue(()))
+            Ok(f(change(revision, row)))
         })
     }
 
@@ -321,8 +332,9 @@ impl Root {
     fn next_live(&self, cursor: &mut Cursor<'_>, key: &[u8]) -> Result<bool> {
         let before = self
             .keys
-            .weight_before(&self.pages, &VersionKey::behind(key))?;
-        match self.keys.key_at_weight(&self.pages, before)? {
+            .weight_before(&self.pages, &VersionKey::behind(key))?
+            .count;
+        match self.keys.key_at_count(&self.pages, before)? {
             Some(live) => cursor.seek(&live),
             None => Ok(false),
         }
@@ -343,13 +355,13 @@ impl Root {
         cursor.seek(&VersionKey::new(key, end_of(at)))
     }
 
-    fn count_now(&self, range: KeyRange<'_>) -> Result<u64> {
+    fn weigh(&self, range: KeyRange<'_>) -> Result<Weight> {
         let start = &VersionKey::newest_of(range.start);
         let through = match range.end {
             End::Single => self
                 .keys
                 .weight_before(&self.pages, &VersionKey::behind(range.start))?,
-            End::Before(end) if end <= range.start => return Ok(0),
+            End::Before(end) if end <= range.start => return Ok(Weight::NONE),
             End::Before(end) => self
                 .keys
                 .weight_before(&self.pages, &VersionKey::newest_of(end))?,
@@ -454,7 +466,7 @@ impl Root {
             .ok_or_else(|| self.damaged("a key of the key tree is too short"))
     }
 
-    fn stamp(&self, bytes: &[u8], revision: Revision) -> Result<Stamp> {
+    pub(super) fn stamp(&self, bytes: &[u8], revision: Revision) -> Result<Stamp> {
         key::stamp(bytes, revision)
             .ok_or_else(|| self.damaged(format!("revision {revision:?} in the key tree")))
     }

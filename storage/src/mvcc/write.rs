@@ -36,7 +36,7 @@ impl<'a> Write<'a> {
 
     pub fn put(&mut self, key: &[u8], value: &[u8], lease: i64) -> Result<()> {
         let revision = self.begin_change();
-        let (stamp, old_lease) = self.store.push_put(key, revision, lease)?;
+        let (stamp, old_lease) = self.store.push_put(key, value, revision, lease)?;
         self.store.push_row(key, value, revision, stamp)?;
         self.store.move_lease(key, old_lease, lease)
     }
@@ -53,9 +53,7 @@ impl<'a> Write<'a> {
                 let revision = self.begin_change();
                 let stamp = Stamp {
                     flags: HEAD | TOMBSTONE,
-                    create_revision: 0,
-                    version: 0,
-                    lease: 0,
+                    ..Stamp::default()
                 };
                 self.store.push_version(key, revision, |_| stamp)?;
                 self.store.push_row(key, b"", revision, stamp)?;
@@ -142,6 +140,7 @@ impl Store {
     pub(super) fn push_put(
         &mut self,
         key: &[u8],
+        value: &[u8],
         revision: Revision,
         lease: i64,
     ) -> Result<(Stamp, i64)> {
@@ -151,6 +150,7 @@ impl Store {
             old_lease = live.map_or(0, |old| old.lease);
             Stamp {
                 flags: HEAD,
+                size: Some(value.len() as u64),
                 create_revision: live.map_or(revision.main, |old| old.create_revision),
                 version: live.map_or(1, |old| old.version + 1),
                 lease,

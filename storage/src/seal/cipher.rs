@@ -4,9 +4,10 @@
 use std::fmt;
 use std::io;
 
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
-use ring::hkdf;
-use ring::rand::{SecureRandom, SystemRandom};
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hkdf;
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use zeroize::Zeroize;
 
 pub(crate) const KEY_BYTES: usize = 32;
 pub(crate) const SALT_BYTES: usize = 16;
@@ -35,9 +36,46 @@ impl Purpose {
     }
 }
 
-/// A key of 32 bytes that is never printed.
+/// A key of 32 bytes that is never printed, and is zeroed when it is dropped. In a box: what is moved
+/// leaves a copy behind that nobody zeroes. (The subkeys are aws-lc's, which zeroes them too.)
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Key(pub(crate) [u8; KEY_BYTES]);
+pub(crate) struct Key(Box<[u8; KEY_BYTES]>);
+
+impl Key {
+    /// To be filled where it lies.
+    pub(crate) fn blank() -> Key {
+        Key(Box::new([0; KEY_BYTES]))
+    }
+
+    pub(crate) fn random() -> io::Result<Key> {
+        let mut key = Key::blank();
+        fill(key.bytes_mut())?;
+        Ok(key)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8; KEY_BYTES] {
+        &mut self.0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(byte: u8) -> Key {
+        Key(Box::new([byte; KEY_BYTES]))
+    }
+
+    fn erase(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.erase();
+    }
+}
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,7 +94,7 @@ impl fmt::Debug for Subkey {
 
 impl Subkey {
     pub(crate) fn derive(key: &Key, purpose: Purpose, salt: &Salt) -> Subkey {
-        let extracted = hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(&key.0);
+        let extracted = hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(key.bytes());
         let info = [purpose.label()];
         let expanded = extracted.expand(&info, &AES_256_GCM);
         let expanded = expanded.expect("as long as one hash");
@@ -84,9 +122,8 @@ impl Subkey {
         tag: [u8; TAG_BYTES],
         bytes: &mut [u8],
     ) -> bool {
-        let (beside, tag) = (Aad::from(beside), Tag::from(tag));
         self.0
-            .open_in_place_separate_tag(nonce(position), beside, tag, bytes, 0..)
+            .open_in_place_separate_tag(nonce(position), Aad::from(beside), &tag, bytes)
             .is_ok()
     }
 }
@@ -100,10 +137,13 @@ fn nonce(position: u64) -> Nonce {
 /// Random bytes of the operating system.
 pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    SystemRandom::new()
-        .fill(&mut bytes)
-        .map_err(|_| io::Error::other("the system gives no random bytes"))?;
+    fill(&mut bytes)?;
     Ok(bytes)
+}
+
+fn fill(bytes: &mut [u8]) -> io::Result<()> {
+    let filled = SystemRandom::new().fill(bytes);
+    filled.map_err(|_| io::Error::other("the system gives no random bytes"))
 }
 
 #[cfg(test)]
@@ -111,8 +151,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_key_is_zeroed_when_it_is_dropped() {
+        let mut key = Key::of(7);
+        key.erase();
+        assert_eq!(key.bytes(), &[0; KEY_BYTES]);
+        // Which is what dropping does.
+        const { assert!(std::mem::needs_drop::<Key>()) };
+        let mut text = "1 5c5c".to_owned();
+        super::super::key_file::erase(&mut text);
+        assert!(text.is_empty());
+    }
+
+    #[test]
     fn what_was_sealed_opens_at_its_place_under_its_key_and_nowhere_else() {
-        let key = Key([7; KEY_BYTES]);
+        let key = Key::of(7);
         let subkey = |key: &Key, purpose, salt| Subkey::derive(key, purpose, &[salt; SALT_BYTES]);
         let sealer = subkey(&key, Purpose::Page, 1);
         let mut sealed = *b"some bytes";
@@ -131,7 +183,7 @@ mod tests {
         assert!(!opens(&sealer, 6, b"head", tag, sealed));
         assert!(!opens(&sealer, 5, b"heat", tag, sealed));
         let others = [
-            subkey(&Key([8; KEY_BYTES]), Purpose::Page, 1),
+            subkey(&Key::of(8), Purpose::Page, 1),
             subkey(&key, Purpose::Record, 1),
             subkey(&key, Purpose::Page, 2),
         ];

@@ -13,6 +13,8 @@
 
 use std::collections::BTreeMap;
 
+use zeroize::Zeroize;
+
 use super::cipher::{KEY_BYTES, Key};
 use super::{CLEAR, KEYS_MAX};
 
@@ -27,6 +29,13 @@ pub struct KeyFile {
 }
 
 impl KeyFile {
+    /// As `parse`, and leaves nothing of the text in memory.
+    pub fn take(name: &str, mut text: String) -> Result<KeyFile, String> {
+        let parsed = KeyFile::parse(name, &text);
+        erase(&mut text);
+        parsed
+    }
+
     /// An error names the place and the line, and repeats nothing of a key.
     pub fn parse(name: &str, text: &str) -> Result<KeyFile, String> {
         let mut keys = BTreeMap::new();
@@ -64,6 +73,10 @@ impl KeyFile {
     }
 }
 
+pub(super) fn erase(text: &mut String) {
+    text.zeroize();
+}
+
 fn parse_line(line: &str) -> Result<(u32, Key), &'static str> {
     let (id, digits) = line
         .split_once(char::is_whitespace)
@@ -74,15 +87,15 @@ fn parse_line(line: &str) -> Result<(u32, Key), &'static str> {
     if digits.len() != 2 * KEY_BYTES {
         return Err("a key is 32 bytes, as 64 hexadecimal digits");
     }
-    let mut key = [0; KEY_BYTES];
-    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+    let mut key = Key::blank();
+    for (byte, pair) in key.bytes_mut().iter_mut().zip(digits.chunks_exact(2)) {
         let digit = |digit: u8| char::from(digit).to_digit(16);
         match (digit(pair[0]), digit(pair[1])) {
             (Some(high), Some(low)) => *byte = (high << 4 | low) as u8,
             _ => return Err("a key is 32 bytes, as 64 hexadecimal digits"),
         }
     }
-    Ok((id, Key(key)))
+    Ok((id, key))
 }
 
 #[cfg(test)]
@@ -95,8 +108,8 @@ mod tests {
         let text = format!("# keys\n\n 7\t{a}\n2 {b} \n");
         let file = KeyFile::parse("keys", &text).unwrap();
         assert_eq!(file.first, 7);
-        assert_eq!(file.keys[&7], Key([0x0a; 32]));
-        assert_eq!(file.keys[&2], Key([0xb1; 32]));
+        assert_eq!(file.keys[&7], Key::of(0x0a));
+        assert_eq!(file.keys[&2], Key::of(0xb1));
         let off = KeyFile::parse("keys", &format!("clear\n2 {b}\n")).unwrap();
         assert_eq!((off.first, off.keys.len()), (CLEAR, 1));
     }

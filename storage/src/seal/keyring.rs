@@ -52,8 +52,8 @@ pub(super) struct Entry {
 impl Entry {
     /// A new data key, and how it is kept.
     pub(super) fn make(id: u32, under: &Key) -> std::io::Result<(Entry, Key)> {
-        let (data, salt) = (Key(random()?), random()?);
-        let mut sealed = data.0;
+        let (data, salt) = (Key::random()?, random()?);
+        let mut sealed = *data.bytes();
         let wrapping = Subkey::derive(under, Purpose::Wrapping, &salt);
         let tag = wrapping.seal(0, &id.to_le_bytes(), &mut sealed);
         let entry = Entry {
@@ -67,12 +67,13 @@ impl Entry {
 
     /// `None` when `under` is not the key it was wrapped under.
     pub(super) fn unwrap(&self, under: &Key) -> Option<Key> {
-        let mut bytes = self.sealed;
+        let mut key = Key::blank();
+        *key.bytes_mut() = self.sealed;
         let wrapping = Subkey::derive(under, Purpose::Wrapping, &self.salt);
         let beside = self.id.to_le_bytes();
         wrapping
-            .open(0, &beside, self.tag, &mut bytes)
-            .then_some(Key(bytes))
+            .open(0, &beside, self.tag, key.bytes_mut())
+            .then_some(key)
     }
 }
 
@@ -120,7 +121,13 @@ impl Keyring {
         }
     }
 
+    /// What is found is durable: data is going to be sealed under its keys, and a run that was killed
+    /// between renaming the file and syncing that leaves a name that a power cut may still take back.
     pub(super) fn read(vfs: &dyn Vfs, path: &Path) -> Result<Option<Keyring>> {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        if vfs.exists(dir).map_err(Error::io("look for", dir))? {
+            whole::sync_name(vfs, path)?;
+        }
         if !vfs.exists(path).map_err(Error::io("look for", path))? {
             return Ok(None);
         }
@@ -196,10 +203,10 @@ mod tests {
 
     #[test]
     fn a_ring_reads_as_written_and_survives_any_flipped_bit() {
-        let (one, _) = Entry::make(1, &Key([1; 32])).unwrap();
-        let (two, data) = Entry::make(2, &Key([2; 32])).unwrap();
-        assert_eq!(two.unwrap(&Key([2; 32])), Some(data));
-        assert_eq!(two.unwrap(&Key([1; 32])), None);
+        let (one, _) = Entry::make(1, &Key::of(1)).unwrap();
+        let (two, data) = Entry::make(2, &Key::of(2)).unwrap();
+        assert_eq!(two.unwrap(&Key::of(2)), Some(data));
+        assert_eq!(two.unwrap(&Key::of(1)), None);
         let ring = Keyring {
             active: 2,
             clear_left: true,

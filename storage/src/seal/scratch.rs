@@ -43,7 +43,7 @@ pub struct Scratch {
 impl ScratchWriter {
     /// The file must not exist. Its owner removes it: this knows no file system.
     pub fn create(vfs: &dyn Vfs, path: &Path) -> Result<ScratchWriter> {
-        let draw = || -> std::io::Result<_> { Ok((Key(cipher::random()?), cipher::random()?)) };
+        let draw = || -> std::io::Result<_> { Ok((Key::random()?, cipher::random()?)) };
         let (key, salt) = draw().map_err(Error::io("draw a key for", path))?;
         let file = vfs
             .open(path, Open::New)

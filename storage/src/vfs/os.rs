@@ -1,4 +1,4 @@
-//! The real file system. The only module of the crate that may touch files, and the only one with
+//! The real file system. The only module of the crate that may touch files, and one of the two with
 //! unsafe code: a memory map is sound only while nobody truncates or rewrites under a reader, and
 //! that is promised by `Map`'s contract, not by the compiler. Knows nothing of what is stored.
 
@@ -7,7 +7,10 @@
     reason = "a memory map of a file is an unsafe operation; see the SAFETY note"
 )]
 
+mod bus_error;
+
 use std::borrow::Cow;
+use std::ffi::c_void;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,7 +23,8 @@ use memmap2::{Advice, Mmap, MmapOptions};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{DiskSpace, File, Lock, Map, Open, Vfs};
+use super::{DiskSpace, File, FileMut, Lock, Map, Open, Vfs};
+use bus_error::Watched;
 
 /// Files hold users' secrets: nobody but the owner reads them.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -41,6 +45,7 @@ impl Vfs for OsVfs {
         let len = file.metadata()?.len();
         Ok(Arc::new(OsFile {
             file,
+            path: path.into(),
             len: Arc::new(AtomicU64::new(len)),
         }))
     }
@@ -129,6 +134,8 @@ impl Lock for OsLock {}
 #[derive(Debug)]
 struct OsFile {
     file: fs::File,
+    /// As it was opened.
+    path: Arc<Path>,
     /// The file's length as this handle knows it; maps refuse to read past it, because touching a
     /// mapped page beyond the end is a SIGBUS. Invariant: never above the true
     /// length, as long as a file is cut through one handle only.
@@ -151,7 +158,9 @@ impl File for OsFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buf, offset)
     }
+}
 
+impl FileMut for OsFile {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(buf, offset)?;
         self.len
@@ -206,6 +215,7 @@ impl File for OsFile {
         // without madvise loses speed only.
         let _ = map.advise(Advice::Random);
         Ok(Arc::new(OsMap {
+            _watched: Watched::new(map.as_ptr(), map.len(), &self.path),
             map,
             len,
             file_len: self.len.clone(),
@@ -215,9 +225,21 @@ impl File for OsFile {
 
 #[derive(Debug)]
 struct OsMap {
+    /// Dropped first, as fields are in their order: no other map can have its addresses before.
+    _watched: Watched,
     map: Mmap,
     len: u64,
     file_len: Arc<AtomicU64>,
+}
+
+impl OsMap {
+    /// Where bytes of the map are, whether the file has them or not.
+    fn address(&self, offset: u64, len: u64) -> io::Result<*mut c_void> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.len);
+        end.ok_or(io::ErrorKind::InvalidInput)?;
+        let start = self.map.as_ptr().wrapping_add(offset as usize);
+        Ok(start.cast_mut().cast())
+    }
 }
 
 impl Map for OsMap {
@@ -229,8 +251,27 @@ impl Map for OsMap {
         Ok(Cow::Borrowed(&self.map[offset as usize..end as usize]))
     }
 
-    fn len(&self) -> u64 {
-        self.len
+    fn will_need(&self, offset: u64, len: u64) {
+        if offset.saturating_add(len) <= self.len {
+            // Whoever does not know it reads page by page.
+            let _ = (self.map).advise_range(Advice::WillNeed, offset as usize, len as usize);
+        }
+    }
+
+    fn lock(&self, offset: u64, len: u64) -> io::Result<()> {
+        let start = self.address(offset, len)?;
+        // SAFETY: `address` has seen that all of the range is mapped, as it is for as long as `self`
+        // lives. The call keeps no pointer, and changes no byte: it reads the file into memory.
+        unsafe { rustix::mm::mlock(start, len as usize) }?;
+        Ok(())
+    }
+
+    fn unlock(&self, offset: u64, len: u64) {
+        let Ok(start) = self.address(offset, len) else {
+            return;
+        };
+        // SAFETY: as for `mlock`. What stays locked for want of success does no harm.
+        let _ = unsafe { rustix::mm::munlock(start, len as usize) };
     }
 }
 

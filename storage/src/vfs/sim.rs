@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{DiskSpace, File, Lock, Map, Open, Vfs};
+use super::{DiskSpace, File, FileMut, Lock, Map, Open, Vfs};
 use disk::{Disk, InodeId};
 
 /// A power cut keeps or loses each unsynced piece of this size as a whole.
@@ -44,6 +44,22 @@ impl SimVfs {
         self.disk.lock().calls()
     }
 
+    /// The next `reads` reads and mappings succeed, and none after them: a medium that has gone bad, or
+    /// a process without address space. Writes and syncs go on.
+    pub fn fail_reads_after(&self, reads: u64) {
+        self.disk.lock().fail_reads_after(reads);
+    }
+
+    /// How many reads, of maps too, and mappings there were so far.
+    pub fn reads(&self) -> u64 {
+        self.disk.lock().reads()
+    }
+
+    /// What maps were told that it will be needed, offset and length, in the order of the calls.
+    pub fn announced(&self) -> Vec<(u64, u64)> {
+        self.disk.lock().announced().to_vec()
+    }
+
     /// The disk as it may be found after power is cut now: a disk of its own, without faults,
     /// with no lock held and everything on it durable. This one is left as it is.
     pub fn power_cut(&self, seed: u64) -> SimVfs {
@@ -51,7 +67,9 @@ impl SimVfs {
     }
 
     /// The disk as a new process finds it after the old one was killed: nothing written is lost,
-    /// what was not synced is still not, locks are free, faults are off.
+    /// what was not synced is still not, locks are free, faults are off. After a sync that failed it is
+    /// as Linux leaves it: some of what was to be synced is clean, can be read, and is not on the disk,
+    /// so that no later sync writes it.
     pub fn process_killed(&self) -> SimVfs {
         SimVfs::with(self.disk.lock().process_killed())
     }
@@ -180,11 +198,13 @@ impl File for SimFile {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let disk = self.vfs.disk.lock();
+        let mut disk = self.vfs.disk.lock();
         buf.copy_from_slice(disk.read(self.id, offset, buf.len())?);
         Ok(())
     }
+}
 
+impl FileMut for SimFile {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.vfs.disk.lock().write(self.id, buf, offset)
     }
@@ -204,7 +224,7 @@ impl File for SimFile {
     fn forget(&self) {}
 
     fn map(&self, len: u64) -> io::Result<Arc<dyn Map>> {
-        self.vfs.disk.lock().alive()?;
+        self.vfs.disk.lock().begin_read()?;
         Ok(Arc::new(SimMap {
             file: self.clone(),
             len,
@@ -223,13 +243,24 @@ impl Map for SimMap {
         if offset.saturating_add(len as u64) > self.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let disk = self.file.vfs.disk.lock();
+        let mut disk = self.file.vfs.disk.lock();
         Ok(Cow::Owned(disk.read(self.file.id, offset, len)?.to_vec()))
     }
 
-    fn len(&self) -> u64 {
-        self.len
+    fn will_need(&self, offset: u64, len: u64) {
+        let mut disk = self.file.vfs.disk.lock();
+        disk.announce(offset, len);
     }
+
+    /// All of the simulated disk is in memory.
+    fn lock(&self, offset: u64, len: u64) -> io::Result<()> {
+        match offset.saturating_add(len) <= self.len {
+            true => Ok(()),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    fn unlock(&self, _: u64, _: u64) {}
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{DiskSpace, File, Lock, Map, Open, Vfs};
+use super::{DiskSpace, File, FileMut, Lock, Map, Open, Vfs};
 
 /// Another file system, and nothing done to it.
 #[derive(Clone, Debug)]
@@ -74,7 +74,9 @@ impl File for UntouchedFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.file()?.read_at(buf, offset)
     }
+}
 
+impl FileMut for UntouchedFile {
     fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<()> {
         Ok(())
     }

@@ -28,13 +28,18 @@
 //! | P    | a segment without a header that is not the last, or the only one left | refused |
 //! | Q    | no segment at all                                                     | a new log |
 //!
-//! The wiping in C and D matters: records behind the gap would otherwise wait for the log to grow
-//! up to them. A power cut during the wiping leaves C or D again.
+//! What lies behind a cut stays there, and the segment takes no more records, because the log must not
+//! grow up to those behind the gap: the next record begins a new segment, whose header says where this
+//! one ends. So a cut changes nothing on the disk, and a power cut before the new segment leaves C or D
+//! again. Wiping would do as well, if one knew after its sync failed that it had been tried.
+//!
+//! That what is read here is on the disk, and not in the page cache alone, is the work of `anchor`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::anchor;
 use super::record::{self, HEAD_BYTES, Head};
 use super::sealed::RecordOpener;
 use super::sector::{self, DATA_BYTES, SECTOR_BYTES, Sector};
@@ -45,7 +50,7 @@ use crate::vfs::{File, Open, Vfs};
 use crate::{Error, Result};
 
 /// Files are read in such pieces; a multiple of the sector.
-const READ_BYTES: usize = 1 << 20;
+pub(super) const READ_BYTES: usize = 1 << 20;
 
 /// A segment whose place in the log is certain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +86,8 @@ pub(super) struct Tail {
     /// What of the stream lies in the sector that is not full, and its first record's start.
     pub(super) open: Vec<u8>,
     pub(super) first: Option<usize>,
+    /// Sectors behind the end hold pieces of records that never came to be: nothing may be appended.
+    pub(super) cut: bool,
 }
 
 #[derive(Debug)]
@@ -126,6 +133,9 @@ pub(super) fn recover(
     let last = listing.segments.len().wrapping_sub(1);
     for (i, segment) in listing.segments.into_iter().enumerate() {
         let file = open(vfs, &segment.path)?;
+        if i == last {
+            anchor::anchor(&*file, &segment.path, segment.sequence, segment.bytes)?;
+        }
         match read_header(&*file, &segment)? {
             Some(header) => begun.push((segment, header)),
             None if i == last && (i > 0 || segment.sequence == 1) => {
@@ -330,10 +340,7 @@ impl Walk {
             _ => 'A',
         };
         found.recovery.end = case;
-        let (open, first) = self.wipe(&rest)?;
-        // Also when nothing was wiped: after a killed process the records may be in memory only.
-        let synced = self.file.sync_data();
-        synced.map_err(Error::io("sync", &self.segment.path))?;
+        let (open, first) = self.open_sector()?;
         found.tail = Some(Tail {
             segment: self.segment,
             file: self.file,
@@ -342,6 +349,7 @@ impl Walk {
             len: self.at,
             open,
             first,
+            cut: matches!(case, 'C' | 'D'),
         });
         Ok(())
     }
@@ -437,40 +445,22 @@ impl Walk {
         Ok(true)
     }
 
-    /// Makes everything after the last record blank. Returns what stays of the open sector.
-    fn wipe(&self, rest: &Rest) -> Result<(Vec<u8>, Option<usize>)> {
+    /// What of the stream lies in the sector that is not full, and its first record's start.
+    fn open_sector(&self) -> Result<(Vec<u8>, Option<usize>)> {
         let path = &self.segment.path;
         let kept = (self.at % DATA_BYTES as u64) as usize;
-        let open_at = sector::file_offset(self.at - kept as u64);
-        let mut open = Vec::new();
-        let mut first = None;
-        let mut wipe_from = open_at;
-        if kept > 0 {
-            let mut bytes = [0; SECTOR_BYTES];
-            read(&*self.file, &mut bytes, open_at, path)?;
-            let Sector::Own { first: start, data } = sector::read(&bytes, self.segment.sequence)
-            else {
-                return Err(damaged(path, open_at));
-            };
-            first = start.filter(|start| *start < kept);
-            open.extend_from_slice(&data[..kept]);
-            wipe_from += SECTOR_BYTES as u64;
-            if rest.junk {
-                let sequence = self.segment.sequence;
-                let mut framer = sector::Framer::resume(sequence, self.at, &open, first);
-                let (clean, at) = framer.sectors();
-                let written = self.file.write_at(clean, at);
-                written.map_err(Error::io("write", path))?;
+        if kept == 0 {
+            return Ok((Vec::new(), None));
+        }
+        let at = sector::file_offset(self.at - kept as u64);
+        let mut bytes = [0; SECTOR_BYTES];
+        read(&*self.file, &mut bytes, at, path)?;
+        match sector::read(&bytes, self.segment.sequence) {
+            Sector::Own { first, data } => {
+                Ok((data[..kept].to_vec(), first.filter(|start| *start < kept)))
             }
+            _ => Err(damaged(path, at)),
         }
-        let zeros = vec![0; READ_BYTES];
-        while wipe_from < rest.own_end {
-            let slice = READ_BYTES.min((rest.own_end - wipe_from) as usize);
-            let written = self.file.write_at(&zeros[..slice], wipe_from);
-            written.map_err(Error::io("write", path))?;
-            wipe_from += slice as u64;
-        }
-        Ok((open, first))
     }
 
     fn refuse(&self, case: char, what: impl Into<String>) -> Error {
@@ -536,7 +526,7 @@ impl Rest {
 }
 
 /// The most that the records starting in this sector say was durable.
-fn witness(data: &[u8], first: Option<usize>) -> u32 {
+pub(super) fn witness(data: &[u8], first: Option<usize>) -> u32 {
     let mut durable = 0;
     let mut next = first;
     while let Some(bytes) = next.and_then(|at| data.get(at..at + HEAD_BYTES)) {
@@ -627,7 +617,7 @@ fn size(file: &dyn File, path: &Path) -> Result<u64> {
     file.len().map_err(Error::io("stat", path))
 }
 
-fn read(file: &dyn File, buf: &mut [u8], at: u64, path: &Path) -> Result<()> {
+pub(super) fn read(file: &dyn File, buf: &mut [u8], at: u64, path: &Path) -> Result<()> {
     file.read_at(buf, at).map_err(Error::io("read", path))
 }
 

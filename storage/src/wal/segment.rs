@@ -23,6 +23,7 @@
 //!
 //! CRC-32C of these 504 bytes is the segment's seed: the checksums of its records start from it.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -154,13 +155,21 @@ pub(super) struct Spare {
     pub(super) cached: bool,
 }
 
+/// A segment to be taken out of the log.
+#[derive(Clone, Debug)]
+pub(super) struct Dropped {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+}
+
 /// Spare files, shared by the log and the helper thread that prepares them.
 #[derive(Clone, Debug)]
 pub(super) struct Spares {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     state: Arc<Mutex<State>>,
-    /// Held while a file of no use is removed, so that whoever has to know it gone can wait.
+    /// Held while dropped segments and files of no use are removed, so that it is done in order, and
+    /// whoever has to know them gone can wait.
     removing: Arc<Mutex<()>>,
 }
 
@@ -170,6 +179,8 @@ struct State {
     next_number: u64,
     /// A job is under way: one at a time.
     preparing: bool,
+    /// Segments that the log has no use for, oldest first, still under their names.
+    dropped: VecDeque<Dropped>,
     /// Of no use; to be removed.
     useless: Vec<PathBuf>,
     /// Somebody waits for that.
@@ -183,6 +194,7 @@ impl Spares {
             ready,
             next_number,
             preparing: false,
+            dropped: VecDeque::new(),
             useless: Vec::new(),
             hurry: false,
         };
@@ -232,10 +244,16 @@ impl Spares {
         self.state.lock().ready.push(spare);
     }
 
-    /// Removes the files that may hold records of an earlier life.
+    /// Removes the files that may hold records of an earlier life, and what was left to a job.
     pub(super) fn discard_stale(&self) -> Result<()> {
         self.state.lock().hurry = true;
-        let removed = self.remove_useless(&mut || ());
+        let removing = self.removing.lock();
+        let mut removed = Ok(());
+        while let (Ok(()), Some(dropped)) = (&removed, self.next_dropped()) {
+            removed = self.remove_durably(&dropped.path);
+        }
+        let removed = removed.and_then(|()| self.remove_useless(&mut || ()));
+        drop(removing);
         let stale: Vec<Spare> = {
             let mut state = self.state.lock();
             state.hurry = false;
@@ -253,36 +271,63 @@ impl Spares {
         }
     }
 
-    /// Turns the oldest segment's file into a spare if it is wanted and may become one. Else it is
-    /// removed, or when that may wait left to a [`DropJob`]. Durable on return.
-    pub(super) fn recycle(&self, path: &Path, bytes: u64, wanted: Option<u64>) -> Result<()> {
-        let keep = Some(bytes) == wanted && self.state.lock().ready.len() < SPARES_MAX;
-        if keep {
-            let to = Name::Spare(self.number()).path(&self.dir);
-            self.rename(path, &to)?;
-            self.put(Spare {
-                path: to,
-                bytes,
-                used: true,
-                stale: true,
-                cached: true,
-            });
-        } else if wanted.is_some() {
-            let to = Name::Preparing(self.number()).path(&self.dir);
-            self.rename(path, &to)?;
-            self.state.lock().useless.push(to);
-        } else {
-            self.vfs.remove(path).map_err(Error::io("remove", path))?;
-        }
+    /// Leaves the oldest segment to a [`DropJob`]: that renames files and syncs the directory, for which
+    /// no write to the log is to wait. After a crash it is a segment again, and dropped again.
+    pub(super) fn drop_later(&self, dropped: Dropped) {
+        self.state.lock().dropped.push_back(dropped);
+    }
+
+    /// Removes a segment when none is left to a job (see `discard_stale`). Durable on return.
+    pub(super) fn drop_now(&self, dropped: &Dropped) -> Result<()> {
+        self.remove_durably(&dropped.path)
+    }
+
+    fn next_dropped(&self) -> Option<Dropped> {
+        self.state.lock().dropped.pop_front()
+    }
+
+    fn remove_durably(&self, path: &Path) -> Result<()> {
+        self.vfs.remove(path).map_err(Error::io("remove", path))?;
         self.sync_dir()
     }
 
+    /// Takes all dropped segments out of the log, one by one, each durably before the next goes: a gap
+    /// would be taken for a loss. `removing` is held. Those of the size that new ones have become
+    /// spares, as long as there is room for them.
+    fn recycle(&self, wanted: u64) -> Result<()> {
+        while let Some(Dropped { path, bytes }) = self.next_dropped() {
+            let keep = bytes == wanted && self.state.lock().ready.len() < SPARES_MAX;
+            let number = self.number();
+            let name = match keep {
+                true => Name::Spare(number),
+                false => Name::Preparing(number),
+            };
+            let to = name.path(&self.dir);
+            self.rename(&path, &to)?;
+            if keep {
+                self.put(Spare {
+                    path: to,
+                    bytes,
+                    used: true,
+                    stale: true,
+                    cached: true,
+                });
+            } else {
+                self.state.lock().useless.push(to);
+            }
+            self.sync_dir()?;
+        }
+        Ok(())
+    }
+
     /// Work for a helper thread after segments were dropped.
-    pub(super) fn drop_job(&self) -> Option<DropJob> {
+    pub(super) fn drop_job(&self, wanted: u64) -> Option<DropJob> {
         let state = self.state.lock();
-        let needed = !state.useless.is_empty() || state.ready.iter().any(|spare| spare.cached);
+        let files = !state.dropped.is_empty() || !state.useless.is_empty();
+        let needed = files || state.ready.iter().any(|spare| spare.cached);
         needed.then(|| DropJob {
             spares: self.clone(),
+            wanted,
         })
     }
 
@@ -303,9 +348,9 @@ impl Spares {
         }
     }
 
-    /// Step by step, so that the log's syncs need not wait for the whole of a file to be freed.
+    /// Step by step, so that the log's syncs need not wait for the whole of a file to be freed. `removing`
+    /// is held.
     fn remove_useless(&self, rest: &mut dyn FnMut()) -> Result<()> {
-        let _removing = self.removing.lock();
         loop {
             let Some(path) = self.state.lock().useless.pop() else {
                 return Ok(());
@@ -402,13 +447,18 @@ impl Drop for PrepareJob {
 #[derive(Debug)]
 pub struct DropJob {
     spares: Spares,
+    /// The size of a segment made today.
+    wanted: u64,
 }
 
 impl DropJob {
     /// What could not be removed goes when the log is opened again. `rest` is called between pieces of
-    /// the work, and may wait.
+    /// the work, and may wait. Of several jobs one works at a time.
     pub fn run(self, mut rest: impl FnMut()) -> Result<()> {
+        let removing = self.spares.removing.lock();
+        self.spares.recycle(self.wanted)?;
         self.spares.remove_useless(&mut rest)?;
+        drop(removing);
         self.spares.forget_cached()
     }
 }
@@ -453,14 +503,17 @@ mod tests {
         let (vfs, dir) = (SimVfs::new(1), Path::new("/log"));
         vfs.create_dir_all(dir).unwrap();
         let spares = Spares::new(Arc::new(vfs.clone()), dir, Vec::new(), 1);
-        let dropped = spares.make(4096).unwrap();
-        spares.recycle(&dropped.path, 4096, Some(8192)).unwrap();
+        let made = spares.make(4096).unwrap();
+        spares.drop_later(Dropped {
+            path: made.path,
+            bytes: 4096,
+        });
         let mut rests = 0;
         let rest = || {
             assert!(spares.state.try_lock().is_some());
             rests += 1;
         };
-        spares.drop_job().unwrap().run(rest).unwrap();
+        spares.drop_job(8192).unwrap().run(rest).unwrap();
         assert_eq!(rests, 1);
         assert!(vfs.list(dir).unwrap().is_empty());
     }

@@ -155,8 +155,10 @@ fn check_and_go_on(vfs: &SimVfs, model: &mut Model) {
     model.append(&mut wal, STATE, 1_002, payload(77, 16));
     model.sync(&mut wal).unwrap();
     drop(wal);
-    let (_, seen) = open(&vfs.power_cut(0), SMALL).unwrap();
-    model.check(&seen);
+    for seed in 0..3 {
+        let (_, seen) = open(&vfs.power_cut(seed), SMALL).unwrap();
+        model.copy().check(&seen);
+    }
 }
 
 /// A disk whose log is sealed, or clear.
@@ -229,6 +231,56 @@ fn cut_recovery(sealed: bool) {
             if done {
                 break;
             }
+        }
+    }
+}
+
+/// What was to be synced stays readable in memory and is not on the disk. The restarted process goes on
+/// with it, fails in its turn, and is restarted; then power goes.
+#[test]
+fn a_restart_after_a_failed_sync_trusts_nothing_that_only_memory_has() {
+    for sealed in [false, true] {
+        let whole = disk(1, sealed);
+        let begin = whole.calls();
+        workload(&whole, &mut Model::default(), 24).unwrap();
+        for call in (0..whole.calls() - begin).step_by(2) {
+            let vfs = disk(call, sealed);
+            vfs.fail_after(call);
+            let mut model = Model::default();
+            workload(&vfs, &mut model, 24).unwrap_err();
+            for second in 0.. {
+                let image = vfs.process_killed();
+                image.fail_after(second);
+                let mut again = model.copy();
+                let done = workload(&image, &mut again, 3).is_ok();
+                check_and_go_on(&image.process_killed(), &mut again.copy());
+                check_and_go_on(&image.power_cut(second), &mut again);
+                if done {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_of_which_any_read_fails_is_refused_and_loses_nothing() {
+    let vfs = SimVfs::new(1);
+    let mut model = Model::default();
+    workload(&vfs, &mut model, 40).unwrap();
+    for reads in 0.. {
+        let image = vfs.process_killed();
+        image.fail_reads_after(reads);
+        let refused = open(&image, SMALL).map(|_| ()).err();
+        assert!(
+            matches!(&refused, None | Some(Error::Io { op: "read", .. })),
+            "{refused:?}"
+        );
+        check_and_go_on(&image.process_killed(), &mut model.copy());
+        check_and_go_on(&image.power_cut(reads), &mut model.copy());
+        if refused.is_none() {
+            assert!(reads > 4, "few reads prove little: {reads}");
+            break;
         }
     }
 }
@@ -391,6 +443,37 @@ fn dropping_keeps_the_directory_small_and_carried_state_alive() {
     assert!(seen.appended.iter().any(|p| p.1 == 994) && seen.appended.last().unwrap().1 == 999);
 }
 
+/// No write waits for the renames and the syncs of the directory.
+#[test]
+fn a_drop_leaves_the_disk_to_its_job_and_two_jobs_do_not_disturb_each_other() {
+    let vfs = SimVfs::new(1);
+    let (mut wal, _) = open(&vfs, SMALL).unwrap();
+    let mut model = Model::default();
+    let mut jobs = Vec::new();
+    for n in 1..100 {
+        model.append(&mut wal, ENTRY, n, payload(n, 700));
+        model.sync(&mut wal).unwrap();
+        let calls = vfs.calls();
+        model.dropped_before = n.saturating_sub(5);
+        wal.drop_before(model.dropped_before).unwrap();
+        jobs.extend(wal.finish_drop());
+        assert_eq!(vfs.calls(), calls, "record {n}");
+    }
+    assert!(wal.older.len() < 4 && jobs.len() > 10);
+    // A crash brings them back; nothing of that is wrong.
+    let (_, seen) = open(&vfs.process_killed(), SMALL).unwrap();
+    assert_eq!(seen.appended.len(), 99);
+    model.copy().check(&seen);
+    std::thread::scope(|scope| {
+        for job in jobs {
+            scope.spawn(|| job.run(|| ()).unwrap());
+        }
+    });
+    let (_, seen) = open(&vfs.power_cut(1), SMALL).unwrap();
+    assert!(seen.appended.len() < 20);
+    model.check(&seen);
+}
+
 #[test]
 fn the_largest_payload_is_carried_by_a_segment_of_its_own() {
     let vfs = SimVfs::new(1);
@@ -465,12 +548,14 @@ fn carried_state_lost_at_the_head_of_a_segment_is_repeated_before_older_ones_go(
     assert_eq!(seen.appended.len(), 4);
     // Nothing may go before the repetition is durable.
     wal.drop_before(100).unwrap();
+    assert!(wal.finish_drop().is_none());
     let (_, seen) = open(&image.power_cut(1), SMALL).unwrap();
     assert_eq!(seen.appended.len(), 4);
     wal.append(ENTRY, 4, &[b"again"]);
     wal.write().unwrap();
     wal.sync().unwrap();
     wal.drop_before(100).unwrap();
+    wal.finish_drop().unwrap().run(|| ()).unwrap();
     drop(wal);
     let (_, seen) = open(&image.power_cut(2), SMALL).unwrap();
     assert_eq!(seen.appended, [(ENTRY, 4, b"again".to_vec())]);

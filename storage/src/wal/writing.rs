@@ -45,6 +45,8 @@ pub(super) struct OpenSegment {
     pub(super) sealer: Option<RecordSealer>,
     /// Begun by another process: nothing may be sealed here under its scope.
     pub(super) resumed: bool,
+    /// Its end was cut: takes nothing more.
+    pub(super) cut: bool,
 }
 
 impl OpenSegment {
@@ -67,6 +69,7 @@ impl OpenSegment {
             head_end: 1,
             sealer: None,
             resumed: false,
+            cut: false,
         }
     }
 
@@ -86,6 +89,7 @@ impl OpenSegment {
             head_end: 0,
             sealer: None,
             resumed: true,
+            cut: tail.cut,
         }
     }
 
@@ -109,7 +113,10 @@ impl OpenSegment {
     }
 
     pub(super) fn room(&self) -> u64 {
-        sector::capacity(self.segment.bytes) - self.framer.len()
+        match self.cut {
+            true => 0,
+            false => sector::capacity(self.segment.bytes) - self.framer.len(),
+        }
     }
 
     pub(super) fn is_of(&self, key: u32) -> bool {

@@ -168,6 +168,92 @@ fn cut_at_every_call(disk: fn() -> SimVfs) {
     );
 }
 
+/// The newest meta may be in memory alone then, and clean.
+#[test]
+fn a_restart_after_a_failed_sync_trusts_no_meta_that_only_memory_has() {
+    let mut lost = 0;
+    for disk in [disk, sealed_disk] {
+        for calls in 0.. {
+            let vfs = disk();
+            // Who makes the file sees to its name.
+            drop(Bench::open(&vfs).unwrap());
+            vfs.fail_after(calls);
+            let mut work = Workload::new();
+            if work.run(&vfs, 8).is_ok() {
+                break;
+            }
+            let number = found(&vfs.process_killed(), &work.held).unwrap();
+            lost += usize::from(number != found(&vfs.power_cut(1), &work.held).unwrap());
+            let go_on = |image: &SimVfs, rounds| {
+                let mut again = Workload::new();
+                again.held = work.held[..=number].to_vec();
+                again.completed = number;
+                let done = again.run(image, rounds);
+                (again, done)
+            };
+            // What the next checkpoint takes for the one to fall back to is on the disk.
+            let image = vfs.process_killed();
+            let (again, done) = go_on(&image, 1);
+            done.unwrap();
+            let newest_lost = zero_meta(&image.power_cut(calls), (number + 1) % 2);
+            let older = found(&newest_lost, &again.held);
+            assert_eq!(
+                older.unwrap_or_else(|e| panic!("call {calls}: {e}")),
+                number
+            );
+            for second in (calls % 3..30).step_by(3) {
+                let image = vfs.process_killed();
+                image.fail_after(second);
+                let (again, _) = go_on(&image, 2);
+                for image in [image.power_cut(calls), image.process_killed()] {
+                    let after = found(&image, &again.held);
+                    let after = after.unwrap_or_else(|e| panic!("calls {calls}, {second}: {e}"));
+                    let mut last = vec![again.completed, again.held.len() - 1];
+                    if again.completed == number {
+                        // No checkpoint has made sure of it.
+                        last.push(work.completed);
+                    }
+                    assert!(
+                        last.contains(&after),
+                        "{calls}, {second}: {after} of {last:?}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(lost > 0, "no sync of a meta failed");
+}
+
+#[test]
+fn a_file_of_which_any_read_or_map_fails_loses_nothing() {
+    let vfs = disk();
+    let mut work = Workload::new();
+    work.run(&vfs, 3).unwrap();
+    for reads in 0.. {
+        let image = vfs.process_killed();
+        image.fail_reads_after(reads);
+        let mut again = Workload::new();
+        again.held = work.held.clone();
+        again.completed = work.completed;
+        let done = again.run(&image, 2);
+        for image in [image.process_killed(), image.power_cut(reads)] {
+            let number = found(&image, &again.held).unwrap();
+            let last = [again.completed, again.held.len() - 1];
+            assert!(last.contains(&number), "{reads}: {number} of {last:?}");
+        }
+        match done {
+            Err(Error::Io {
+                op: "read" | "map", ..
+            }) => {}
+            Err(error) => panic!("{reads}: {error}"),
+            Ok(()) => {
+                assert!(reads > 15, "few reads prove little: {reads}");
+                break;
+            }
+        }
+    }
+}
+
 /// A file after two checkpoints, all in the file and nothing in memory.
 fn two_checkpoints() -> (SimVfs, Workload) {
     let vfs = disk();
@@ -256,7 +342,7 @@ fn reference_to_itself_ends_with_an_error() {
     let start = page.id * 4096;
     let bytes = vfs.contents(Path::new(PATH)).unwrap();
     let slot = page::u32_at(&bytes[start as usize..], page::HEADER) as u64;
-    let child = image::child_value(0, page);
+    let child = page::child_value(Weight::NONE, page);
     bench.file.file.write_at(&child, start + slot + 4).unwrap();
     let error = bench.trees[1]
         .get(bench.file.pages(), &[0; 4])

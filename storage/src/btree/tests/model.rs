@@ -158,7 +158,7 @@ impl Run {
                 assert_eq!((cursor.key(), cursor.value()), (&join(k)[..], &v[..]));
             }
         }
-        let weight: u64 = model.range(..place).map(|(k, v)| weigh(&k.0, v)).sum();
+        let weight: Weight = model.range(..place).map(|(k, v)| weigh(&join(k), v)).sum();
         assert_eq!(tree.weight_before(&pages, key).unwrap(), weight);
     }
 
@@ -232,7 +232,7 @@ pub(super) fn compare(trees: &[Tree], pages: &Pages, models: &[Model]) {
             tree.kind.id
         );
         assert_eq!(tree.len(), model.len() as u64);
-        let weight: u64 = model.iter().map(|(k, v)| weigh(&k.0, v)).sum();
+        let weight: Weight = model.iter().map(|(k, v)| weigh(&join(k), v)).sum();
         assert_eq!(tree.weight(), weight);
     }
 }

@@ -258,7 +258,75 @@ fn view_keeps_its_pages_until_it_is_dropped() {
         overwrite(&mut bench, round);
     }
     let after = bench.file.stats();
-    assert!(after.file_bytes < held.file_bytes, "{after:?} {held:?}");
+    assert!(after.file_bytes <= held.file_bytes, "{after:?} {held:?}");
+    assert!(held.viewed_bytes > 0 && after.viewed_bytes == 0);
+    bench.check().unwrap();
+}
+
+#[test]
+fn a_walk_announces_the_pages_it_comes_to_once_and_only_those_never_read() {
+    let vfs = disk();
+    let (mut bench, _) = Bench::open(&vfs).unwrap();
+    for i in 0..40_000u64 {
+        bench.insert(1, &i.to_be_bytes(), &[1; 60]);
+    }
+    bench.checkpoint(b"").unwrap();
+    drop(bench);
+    let vfs = vfs.process_killed();
+    let (bench, _) = Bench::open(&vfs).unwrap();
+    // One entry, or two next to each other, are no walk.
+    let mut cursor = bench.trees[1].cursor(bench.file.pages());
+    cursor.seek(&7u64.to_be_bytes()).unwrap();
+    cursor.next().unwrap();
+    assert_eq!(vfs.announced(), []);
+    let reads = vfs.reads();
+    let rows = entries(&bench.trees[1], bench.file.pages()).unwrap();
+    assert_eq!(rows.len(), 40_000);
+    let pages = vfs.reads() - reads;
+    let announced = vfs.announced();
+    let bytes: u64 = announced.iter().map(|(_, len)| len).sum();
+    // Nearly all of them, in few calls, and none twice.
+    let used = bench.file.stats().used_bytes;
+    assert!(bytes <= used && bytes > used / 10 * 9, "{bytes} of {used}");
+    assert!(announced.len() as u64 * 8 < pages, "{announced:?}");
+    entries(&bench.trees[1], bench.file.pages()).unwrap();
+    assert_eq!(vfs.announced().len(), announced.len());
+}
+
+/// What was born and given up after a view is no concern of it, and is written again at once.
+#[test]
+fn views_keep_what_they_can_see_and_the_file_does_not_grow_while_they_are_held() {
+    let (mut bench, _) = Bench::open(&disk()).unwrap();
+    let mut views = Vec::new();
+    let mut lengths = Vec::new();
+    for round in 0..60u8 {
+        overwrite(&mut bench, round);
+        // Two that stay, and one that goes.
+        if [1, 10, 20].contains(&round) {
+            let view = (bench.trees[2].clone(), bench.file.pages().clone());
+            views.push((round, view));
+        }
+        if round == 25 {
+            views.remove(1);
+        }
+        if round > 35 {
+            lengths.push(bench.file.stats().file_bytes);
+        }
+    }
+    assert!(lengths.iter().all(|len| *len <= lengths[0]), "{lengths:?}");
+    for (round, (tree, pages)) in &views {
+        let rows = entries(tree, pages).unwrap();
+        assert!(rows.len() == 1000 && rows.iter().all(|(_, value)| value[0] == *round));
+    }
+    let held = bench.file.stats();
+    // Each of them the size of the tree, and no more than that.
+    let tree = held.used_bytes;
+    assert!((tree..3 * tree).contains(&held.viewed_bytes), "{held:?}");
+    views.clear();
+    for round in 0..3u8 {
+        overwrite(&mut bench, round);
+    }
+    assert_eq!(bench.file.stats().viewed_bytes, 0);
     bench.check().unwrap();
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::super::{
     Applied, Attempt, Bucket, CheckpointDone, CheckpointJob, KeyRange, LonePut, Options, Root,
-    Store, View, Want,
+    Store, Usage, View, Want,
 };
 use super::{Model, Row, Version};
 use crate::Result;
@@ -497,7 +497,10 @@ fn compare_all(root: &Root, model: &Model, at: i64, input: &mut Input<'_>) -> Re
         );
     }
     let mut rows = Vec::new();
-    root.hash_rows(at, &mut |change| rows.push(Row::from(change)))?;
+    root.hash_rows(at, &mut |change| {
+        rows.push(Row::from(change));
+        ControlFlow::Continue(())
+    })?;
     assert_eq!(rows, model.hash_rows(then), "hash at {then}");
     for bucket in [Bucket::Lease, Bucket::LeaseKeys, Bucket::Meta] {
         let mut rows = Vec::new();
@@ -526,6 +529,16 @@ fn compare_range(
         expected.len() as u64,
         "count of {range:?} at {then}"
     );
+    if then == root.revision() {
+        let sizes = expected
+            .iter()
+            .map(|it| (it.key.len() + it.value.len()) as u64);
+        let expected = Usage {
+            keys: expected.len() as u64,
+            bytes: sizes.sum(),
+        };
+        assert_eq!(root.usage(range)?, expected, "usage of {range:?}");
+    }
     let mut found = Vec::new();
     root.range(range, at, Want::Values, &mut |item| {
         found.push(Version::from(item));

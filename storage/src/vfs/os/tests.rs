@@ -94,3 +94,46 @@ fn a_lock_has_one_holder_until_it_is_dropped() {
     drop(held);
     OsVfs.lock(&path).unwrap();
 }
+
+/// Set for the process that is to end.
+const BUS_ERROR: &str = "STELE_TEST_BUS_ERROR";
+
+#[test]
+fn a_bus_error_under_a_map_ends_the_process_with_path_and_offset() {
+    if let Some(how) = std::env::var_os(BUS_ERROR) {
+        return read_what_is_gone(Path::new(&how));
+    }
+    let dir = dir();
+    let (own, foreign) = (dir.path().join("own"), dir.path().join("foreign"));
+    for path in [&own, &foreign] {
+        let name = "vfs::os::tests::a_bus_error_under_a_map_ends_the_process_with_path_and_offset";
+        let ended = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(BUS_ERROR, path)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let signal = std::os::unix::process::ExitStatusExt::signal(&ended.status);
+        assert_eq!(signal, Some(libc::SIGBUS), "{said}");
+        let expected = format!("memory map of {} at byte 8192:", own.display());
+        assert_eq!(said.contains(&expected), *path == own, "{said}");
+    }
+}
+
+/// What a file lost that was cut by somebody else is as unreadable as a bad sector.
+fn read_what_is_gone(path: &Path) {
+    let file = OsVfs.open(path, Open::New).unwrap();
+    file.set_len(16 << 10).unwrap();
+    let map = file.map(1 << 20).unwrap();
+    let bytes = map.read(8192, 4096).unwrap();
+    let handle = rustix::fs::open(path, OFlags::RDWR, Mode::empty()).unwrap();
+    // A map that the handler is told nothing of.
+    // SAFETY: its bytes are read once, which ends the process.
+    let foreign = unsafe { Mmap::map(&handle) }.unwrap();
+    rustix::fs::ftruncate(&handle, 0).unwrap();
+    let seen = match path.ends_with("own") {
+        true => bytes[50],
+        false => foreign[50],
+    };
+    panic!("{seen} was read from nowhere");
+}

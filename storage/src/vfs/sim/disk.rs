@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use super::{BLOCK_BYTES, DiskSpace};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+/// What the page cache writes, forgets and calls clean as a whole, in blocks.
+const PAGE_BLOCKS: u64 = 4096 / BLOCK;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
@@ -24,6 +26,11 @@ struct Inode {
     durable: Vec<u8>,
     /// Blocks written since the last sync, each with states it had in between.
     dirty: BTreeMap<u64, Vec<Vec<u8>>>,
+    /// Blocks that a failed sync left as Linux leaves them: in memory as they were written, on the
+    /// disk as in `durable`, and clean: no later sync writes them, unless their page is written again.
+    unsaved: BTreeSet<u64>,
+    /// The last sync failed, and no process has been started since.
+    sync_failed: bool,
     /// The file may grow to this length whatever else the disk holds.
     reserved: u64,
 }
@@ -53,6 +60,10 @@ pub(super) struct Disk {
     /// The number of the first call that fails.
     fails_at: Option<u64>,
     dead: bool,
+    reads: u64,
+    /// The number of the first read that fails; no other succeeds after it.
+    read_fails_at: Option<u64>,
+    announced: Vec<(u64, u64)>,
     capacity: u64,
     /// From this call on the disk is full for those who ask, so many times.
     full_from: u64,
@@ -74,6 +85,9 @@ impl Disk {
             calls: 0,
             fails_at: None,
             dead: false,
+            reads: 0,
+            read_fails_at: None,
+            announced: Vec::new(),
             capacity: u64::MAX,
             full_from: 0,
             full_times: 0,
@@ -93,6 +107,22 @@ impl Disk {
 
     pub(super) fn calls(&self) -> u64 {
         self.calls
+    }
+
+    pub(super) fn fail_reads_after(&mut self, reads: u64) {
+        self.read_fails_at = Some(self.reads.saturating_add(reads));
+    }
+
+    pub(super) fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    pub(super) fn announce(&mut self, offset: u64, len: u64) {
+        self.announced.push((offset, len));
+    }
+
+    pub(super) fn announced(&self) -> &[(u64, u64)] {
+        &self.announced
     }
 
     pub(super) fn set_capacity(&mut self, bytes: u64) {
@@ -136,8 +166,8 @@ impl Disk {
         self.find(path).ok_or(io::ErrorKind::NotFound.into())
     }
 
-    pub(super) fn read(&self, id: InodeId, offset: u64, len: usize) -> io::Result<&[u8]> {
-        self.alive()?;
+    pub(super) fn read(&mut self, id: InodeId, offset: u64, len: usize) -> io::Result<&[u8]> {
+        self.begin_read()?;
         usize::try_from(offset)
             .ok()
             .and_then(|start| Some(start..start.checked_add(len)?))
@@ -271,10 +301,13 @@ impl Disk {
     }
 
     pub(super) fn sync_data(&mut self, id: InodeId) -> io::Result<()> {
-        if self.begin_call()? {
+        let fails = self.begin_call()?;
+        let inode = &mut self.inodes[id.0];
+        inode.sync_failed = fails;
+        if fails {
             return Err(eio());
         }
-        self.inodes[id.0].sync();
+        inode.sync();
         Ok(())
     }
 
@@ -297,8 +330,16 @@ impl Disk {
     }
 
     pub(super) fn process_killed(&self) -> Disk {
+        let mut dice = Dice::new(self.seed ^ self.calls.wrapping_mul(0x2545_f491_4f6c_dd1d));
+        let mut inodes = self.inodes.clone();
+        for inode in inodes.iter_mut().filter(|inode| inode.sync_failed) {
+            inode.after_failed_sync(&mut dice);
+        }
         Disk {
+            inodes,
             fails_at: None,
+            read_fails_at: None,
+            announced: Vec::new(),
             dead: false,
             full_times: 0,
             locks: BTreeSet::new(),
@@ -342,6 +383,14 @@ impl Disk {
         self.dead = self.fails_at.is_some_and(|n| self.calls >= n);
         self.calls += 1;
         Ok(self.dead)
+    }
+
+    /// Counts the read, or the mapping.
+    pub(super) fn begin_read(&mut self) -> io::Result<()> {
+        self.alive()?;
+        let fails = self.read_fails_at.is_some_and(|n| self.reads >= n);
+        self.reads += 1;
+        if fails { Err(eio()) } else { Ok(()) }
     }
 
     /// The length to which this file can grow.
@@ -405,8 +454,7 @@ impl Inode {
         Inode {
             durable: bytes.clone(),
             bytes,
-            dirty: BTreeMap::new(),
-            reserved: 0,
+            ..Inode::default()
         }
     }
 
@@ -447,8 +495,53 @@ impl Inode {
         }
     }
 
+    /// What Linux makes of a sync that failed. Of each page that was to be written it may have come
+    /// to nothing, to its end, or to an error, which makes the page clean: it stays in memory as it was
+    /// written, or is forgotten and then read from the disk, and what the disk has of it are some blocks
+    /// or none.
+    fn after_failed_sync(&mut self, dice: &mut Dice) {
+        self.sync_failed = false;
+        let pages: BTreeSet<u64> = self.dirty.keys().map(|n| n / PAGE_BLOCKS).collect();
+        for page in pages {
+            let outcome = dice.below(5);
+            let blocks = page * PAGE_BLOCKS..(page + 1) * PAGE_BLOCKS;
+            if outcome == 0 {
+                continue;
+            }
+            for number in blocks {
+                let Some(former) = self.dirty.remove(&number) else {
+                    continue;
+                };
+                let newest = block(&self.bytes, number);
+                let states = former.iter().chain([&newest]);
+                let kept = match outcome {
+                    1 => Some(&newest),
+                    _ => states.filter(|_| dice.below(4) == 0).last(),
+                };
+                let range = (number * BLOCK) as usize..((number + 1) * BLOCK) as usize;
+                // Beyond the length that is durable a block has no place on the disk.
+                let place = self.durable.get_mut(range.clone());
+                if let (Some(kept), Some(place)) = (kept, place) {
+                    place.copy_from_slice(kept);
+                }
+                match (outcome, self.bytes.get_mut(range)) {
+                    (2, Some(bytes)) => bytes.copy_from_slice(&block(&self.durable, number)),
+                    _ => drop(self.unsaved.insert(number)),
+                }
+            }
+        }
+    }
+
     /// Marks the blocks of a byte range as unsynced and remembers the state they are leaving.
     fn touch(&mut self, start: u64, end: u64) {
+        if start < end {
+            let first = start / BLOCK / PAGE_BLOCKS * PAGE_BLOCKS;
+            let last = end.div_ceil(BLOCK).next_multiple_of(PAGE_BLOCKS);
+            // A page is written as a whole.
+            for number in self.unsaved.extract_if(first..last, |_| true) {
+                self.dirty.insert(number, Vec::new());
+            }
+        }
         for number in start / BLOCK..end.div_ceil(BLOCK) {
             match self.dirty.get_mut(&number) {
                 None => {

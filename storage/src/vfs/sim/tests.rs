@@ -94,6 +94,57 @@ fn after_the_failing_call_everything_fails_until_power_returns() {
 }
 
 #[test]
+fn what_a_failed_sync_left_in_memory_is_read_and_never_on_the_disk_unless_written_again() {
+    let (mut kept, mut forgotten, mut written) = (0, 0, 0);
+    for seed in 0..50 {
+        let vfs = SimVfs::new(seed);
+        let path = Path::new("f");
+        vfs.install(path, &[1; 8192]);
+        let file = vfs.open(path, Open::Existing).unwrap();
+        file.write_at(&[2; 4096], 0).unwrap();
+        vfs.fail_after(0);
+        file.sync_data().unwrap_err();
+        let vfs = vfs.process_killed();
+        let file = vfs.open(path, Open::Existing).unwrap();
+        let on_disk = |vfs: &SimVfs| vfs.power_cut(3).contents(path).unwrap();
+        let in_memory = vfs.contents(path).unwrap();
+        // Nothing is left that a sync would write, or all of it.
+        file.sync_data().unwrap();
+        let synced = on_disk(&vfs);
+        match (in_memory[0], synced == in_memory) {
+            (1, _) => forgotten += 1,
+            (_, true) => written += 1,
+            (_, false) => kept += 1,
+        }
+        // One byte takes its page along.
+        file.write_at(&[3], 100).unwrap();
+        file.sync_data().unwrap();
+        assert_eq!(on_disk(&vfs), vfs.contents(path).unwrap());
+    }
+    assert!(kept > 0 && forgotten > 0 && written > 0);
+}
+
+#[test]
+fn reads_and_maps_fail_from_the_one_that_was_asked_for_and_writes_do_not() {
+    let (vfs, path) = disk();
+    let file = vfs.open(&path, Open::New).unwrap();
+    file.write_at(b"hello", 0).unwrap();
+    let map = file.map(5).unwrap();
+    vfs.fail_reads_after(1);
+    map.read(0, 5).unwrap();
+    assert!(map.read(0, 5).is_err());
+    assert!(file.read_at(&mut [0], 0).is_err());
+    assert!(file.map(5).is_err());
+    file.write_at(b"HELLO", 0).unwrap();
+    file.sync_data().unwrap();
+    let restarted = vfs.process_killed();
+    let file = restarted.open(&path, Open::Existing).unwrap();
+    let mut seen = [0; 5];
+    file.read_at(&mut seen, 0).unwrap();
+    assert_eq!(&seen, b"HELLO");
+}
+
+#[test]
 fn a_full_disk_takes_what_fits_and_says_so() {
     let (vfs, path) = disk();
     vfs.set_capacity(1000);

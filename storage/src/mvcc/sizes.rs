@@ -1,0 +1,93 @@
+//! Stores made before the key tree knew the sizes of values: they learn them once, before anything
+//! else, in steps that keep what is dirty in memory small. A crash on the way loses nothing: the next
+//! start passes by those that are known.
+
+use super::key::{self, StampBytes, VersionKey};
+use super::load::DIRTY_BYTES_MAX;
+use super::{Root, Store};
+use crate::Result;
+
+/// Rows looked at between two looks at the memory in use.
+const ROWS_PER_STEP: usize = 4096;
+
+impl Store {
+    /// Whether [`Root::usage`] leaves out bytes.
+    pub fn lacks_sizes(&self) -> bool {
+        self.unsized_from.is_some()
+    }
+
+    /// Puts the size of every live key's value into the key tree; `false` when the disk is too full
+    /// for that. Nobody else uses the store meanwhile.
+    pub fn learn_sizes(&mut self) -> Result<bool> {
+        while let Some(from) = self.unsized_from.take() {
+            self.unsized_from = self.learn_step(&from)?;
+            self.touch();
+            let is_much = self.stats().dirty_bytes >= DIRTY_BYTES_MAX;
+            if is_much && !self.checkpoint_alone()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns the key to go on from.
+    fn learn_step(&mut self, from: &[u8]) -> Result<Option<Vec<u8>>> {
+        let Store { root, file, .. } = self;
+        let Looked { found, next } = unsized_rows(root, from)?;
+        for row in found {
+            let (key, revision) = root.split(&row)?;
+            let Some((_, mut stamp)) = root.version_at(key, revision.main)? else {
+                return Err(root.damaged(format!("no version {revision:?} of a key")));
+            };
+            let change = root
+                .revisions
+                .get(&root.pages, &key::revision_key(revision))?;
+            let Some(change) = change else {
+                return Err(root.damaged(format!("row {revision:?} is not in the revision tree")));
+            };
+            stamp.size = Some(root.row(&change, revision)?.value.len() as u64);
+            drop(change);
+            let stamp = StampBytes::new(&stamp, revision);
+            root.keys.insert(file.writer(), &row, stamp.as_ref())?;
+        }
+        Ok(next)
+    }
+}
+
+/// Rows of the key tree that were looked at.
+#[derive(Default)]
+struct Looked {
+    /// Those of live keys that have no size.
+    found: Vec<Vec<u8>>,
+    /// The key to go on from.
+    next: Option<Vec<u8>>,
+}
+
+/// Looks at the next rows.
+fn unsized_rows(root: &Root, from: &[u8]) -> Result<Looked> {
+    let mut looked = Looked::default();
+    let mut cursor = root.keys.cursor(&root.pages);
+    let mut more = cursor.seek(&VersionKey::newest_of(from))?;
+    for _ in 0..ROWS_PER_STEP {
+        if !more {
+            return Ok(looked);
+        }
+        let (_, revision) = root.split(cursor.key())?;
+        let lacks_size = root.stamp(cursor.value(), revision)?.size.is_none();
+        if key::is_live_head(cursor.value()) && lacks_size {
+            looked.found.push(cursor.key().to_vec());
+        }
+        more = cursor.next()?;
+    }
+    if !more {
+        return Ok(looked);
+    }
+    let (key, _) = root.split(cursor.key())?;
+    // A key whose newest version was looked at has no other that is live. It may have more than a step
+    // has rows, so it is not begun with again.
+    looked.next = Some(match key::is_live_head(cursor.value()) {
+        true => key.to_vec(),
+        false => [key, &[0]].concat(),
+    });
+    Ok(looked)
+}
