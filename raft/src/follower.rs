@@ -46,10 +46,13 @@ impl Follower {
             }
             Body::Heartbeat { commit, context } => {
                 self.heard(state, now, from);
-                // The leader tells no more than we acknowledged. More than we have would mean
-                // that this log lost what it promised to keep: do not make it worse.
-                if state.installing.is_none() && commit <= state.log.last().index {
-                    state.log.commit_to(commit);
+                // The leader tells no more than we acknowledged. More than we have means that this
+                // log lost what it promised to keep: do not make it worse.
+                if state.installing.is_none() {
+                    match commit <= state.log.last().index {
+                        true => drop(state.log.commit_to(commit)),
+                        false => state.owe_log(commit),
+                    }
                 }
                 state.send(from, Body::HeartbeatReply { context });
             }
@@ -57,7 +60,7 @@ impl Follower {
                 self.heard(state, now, from);
                 consider_snapshot(state, from, snapshot);
             }
-            Body::ReadIndexReply { index, context } => {
+            Body::ReadIndexReply { index, context } if from == state.leader => {
                 if let Ok(context) = <[u8; 8]>::try_from(context.as_ref()) {
                     state.answer_read(Read {
                         context: u64::from_be_bytes(context),
@@ -124,6 +127,12 @@ fn append(state: &mut State, from: NodeId, prev: Position, entries: Vec<Entry>, 
             rejected: Some(state.hint_for(prev)),
         };
         return state.send(from, reply);
+    }
+    if !entries.is_empty() && state.log.unapplied_bytes() > state.config.limits.unapplied_bytes {
+        // Not answered: an answer would be answered with more. The leader finds what was sent
+        // behind this refused, and asks with one append after each heartbeat.
+        state.log.commit_to(commit.min(prev.index));
+        return;
     }
     let matched = state.log.accept(prev, entries);
     // Only what is known to be the leader's log: our tail after it may be another's.

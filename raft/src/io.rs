@@ -65,6 +65,9 @@ pub struct Limits {
     pub inflight_bytes: usize,
     /// Entry bytes a leader holds that are not committed; beyond it proposals get `Busy`.
     pub uncommitted_bytes: usize,
+    /// Bytes of committed entries that wait to be applied; beyond it a follower takes no more, and
+    /// a leader's proposals get `Busy`.
+    pub unapplied_bytes: usize,
     /// Applied entries kept in memory for those who may come back: at most so many..
     pub kept_entries: usize,
     /// ..and at most so many bytes of them.
@@ -83,6 +86,7 @@ impl Default for Limits {
             inflight_messages: 512,
             inflight_bytes: 32 << 20,
             uncommitted_bytes: 256 << 20,
+            unapplied_bytes: 256 << 20,
             kept_entries: 5000,
             kept_bytes: 32 << 20,
             held_bytes: 256 << 20,
@@ -230,6 +234,19 @@ pub struct RoleChange {
     pub leader: NodeId,
 }
 
+/// What whoever runs the cluster has to hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Complaint {
+    /// A message that no sound member sends. It had no effect.
+    Refused { from: NodeId, why: &'static str },
+    /// `peer` acknowledged everything up to `acknowledged` to this leader, and refuses what follows
+    /// on it now: its log is lost, or that of an older disk. It is fed no more.
+    PeerLostLog { peer: NodeId, acknowledged: Index },
+    /// This member acknowledged everything up to `acknowledged` and holds the log up to `holds`
+    /// only. It gives no vote before it holds again what it promised to keep.
+    OwnLogLost { acknowledged: Index, holds: Index },
+}
+
 /// Everything in `messages` is safe to send at once: whatever had to be durable first, already is.
 #[derive(Debug, Default)]
 pub struct Output {
@@ -247,6 +264,7 @@ pub struct Output {
     pub install: Option<Snapshot>,
     /// The members as of the conf change or snapshot this step took.
     pub conf: Option<ConfState>,
+    pub complaints: Vec<Complaint>,
 }
 
 impl Output {
@@ -261,6 +279,7 @@ impl Output {
         self.snapshots_wanted.clear();
         self.install = None;
         self.conf = None;
+        self.complaints.clear();
     }
 }
 

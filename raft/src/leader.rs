@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::io::{Now, PeerStatus, Proposal, Proposed, Read, Refused};
+use crate::io::{Complaint, Now, PeerStatus, Proposal, Proposed, Read, Refused};
 use crate::log;
 use crate::message::{
     Body, ConfChange, ConfChangeKind, EntryKind, Index, Message, NOBODY, NodeId, Position, Snapshot,
 };
-use crate::progress::{Flow, Progress};
+use crate::progress::{Flow, Progress, Refusal};
 use crate::quorum;
 use crate::raft::Next;
 use crate::read::{Asker, Reads};
@@ -70,7 +70,9 @@ impl Leader {
     pub(crate) fn propose(&mut self, state: &mut State, proposals: Vec<Proposal>) -> Proposed {
         let bytes: usize = proposals.iter().map(|p| p.data.len()).sum();
         let over = self.uncommitted_bytes + bytes > state.config.limits.uncommitted_bytes;
-        if self.transfer.is_some() || (over && self.uncommitted_bytes > 0) || proposals.is_empty() {
+        let behind = state.log.unapplied_bytes() > state.config.limits.unapplied_bytes;
+        let is_full = behind || (over && self.uncommitted_bytes > 0);
+        if self.transfer.is_some() || is_full || proposals.is_empty() {
             return Proposed::Refused(Refused::Busy);
         }
         let mut first = None;
@@ -145,7 +147,7 @@ impl Leader {
 
     fn append_reply(
         &mut self,
-        state: &State,
+        state: &mut State,
         from: NodeId,
         index: Index,
         rejected: Option<Position>,
@@ -163,7 +165,12 @@ impl Leader {
                     0 => hint.index,
                     term => state.log.newest_possible_match(hint.index, term).index,
                 };
-                peer.refused(index, hint);
+                if peer.refused(index, hint) == Refusal::LostLog {
+                    state.complain(Complaint::PeerLostLog {
+                        peer: from,
+                        acknowledged: peer.matched,
+                    });
+                }
             }
         }
     }
@@ -396,7 +403,7 @@ impl Leader {
             };
             let probing = peer.flow != Flow::Replicate;
             let full = !probing && peer.inflight.is_full(&limits);
-            let entries = match full {
+            let entries = match full || peer.has_lost_log() {
                 true => Vec::new(),
                 false => state.log.slice(peer.next, limits.append_bytes),
             };

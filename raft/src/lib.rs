@@ -42,8 +42,8 @@ pub mod wire;
 
 pub use bootstrap::bootstrap;
 pub use io::{
-    Config, Input, Limits, Now, Output, PeerStatus, Proposal, Proposed, Read, Recovered, Refused,
-    RoleChange, RoleKind, Status, Ticket, Write,
+    Complaint, Config, Input, Limits, Now, Output, PeerStatus, Proposal, Proposed, Read, Recovered,
+    Refused, RoleChange, RoleKind, Status, Ticket, Write,
 };
 pub use message::{
     Body, ConfChange, ConfChangeKind, ConfChangeV2, ConfState, Entry, EntryKind, HardState, Index,

@@ -28,6 +28,8 @@ pub(crate) struct Log {
     entries: VecDeque<Entry>,
     /// Sum of the sizes of the entries up to `applied`.
     kept_bytes: usize,
+    /// Sum of the sizes of the entries after `applied` up to `handed_out`.
+    unapplied_bytes: usize,
     applied: Index,
     handed_out: Index,
     commit: Index,
@@ -61,6 +63,7 @@ impl Log {
         let kept = &entries[..(applied - base.index) as usize];
         Log {
             kept_bytes: kept.iter().map(size_of).sum(),
+            unapplied_bytes: 0,
             base,
             entries: entries.into(),
             applied,
@@ -83,6 +86,13 @@ impl Log {
 
     pub(crate) fn applied(&self) -> Index {
         self.applied
+    }
+
+    /// Bytes of entries that were handed out and that the state machine does not hold yet. What is
+    /// not committed is not among them: a follower that refused entries for its own uncommitted
+    /// tail would never take those that commit it.
+    pub(crate) fn unapplied_bytes(&self) -> usize {
+        self.unapplied_bytes
     }
 
     pub(crate) fn commit(&self) -> Index {
@@ -207,6 +217,7 @@ impl Log {
         self.base = position;
         self.entries.clear();
         self.kept_bytes = 0;
+        self.unapplied_bytes = 0;
         self.applied = position.index;
         self.handed_out = position.index;
         self.commit = position.index;
@@ -260,7 +271,9 @@ impl Log {
             return;
         }
         let range = self.offset(self.handed_out + 1)..self.offset(end + 1);
+        let begin = out.len();
         out.extend(self.entries.range(range).cloned());
+        self.unapplied_bytes += out[begin..].iter().map(size_of).sum::<usize>();
         self.handed_out = end;
     }
 
@@ -283,7 +296,9 @@ impl Log {
         );
         while self.applied < index {
             self.applied += 1;
-            self.kept_bytes += self.get(self.applied).map_or(0, size_of);
+            let bytes = self.get(self.applied).map_or(0, size_of);
+            self.unapplied_bytes -= bytes;
+            self.kept_bytes += bytes;
         }
         let surplus = |log: &Log| {
             let needed = needed_after.is_some_and(|index| index <= log.base.index);

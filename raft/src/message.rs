@@ -119,6 +119,46 @@ pub struct Message {
     pub body: Body,
 }
 
+impl Message {
+    /// What no member ever says. Whoever says it is broken or no member, and to act on it would
+    /// break what the rest of this crate takes for granted: that terms only grow along a log, and
+    /// that no entry is of a later term than the leader who sends it.
+    pub fn flaw(&self) -> Option<&'static str> {
+        match &self.body {
+            Body::Append { prev, entries, .. } => flaw_of_append(self.term, *prev, entries),
+            Body::Vote { last, .. } | Body::PreVote { last, .. } if last.term > self.term => {
+                Some("a candidate's log is of a later term than its vote")
+            }
+            Body::Snapshot(snapshot) if snapshot.position.term > self.term => {
+                Some("a snapshot is of a later term than its leader")
+            }
+            // Entries of an append follow on what this member has; a snapshot may be of anywhere.
+            Body::Snapshot(snapshot) if snapshot.position.index > INDEX_MAX => {
+                Some("a snapshot is of an index that no log comes to")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// At a million entries a second a log comes here in 290,000 years. What counts on from here never
+/// overflows.
+const INDEX_MAX: Index = Index::MAX / 2;
+
+fn flaw_of_append(term: Term, prev: Position, entries: &[Entry]) -> Option<&'static str> {
+    let mut at = prev;
+    for entry in entries {
+        if Some(entry.index) != at.index.checked_add(1) {
+            return Some("entries of an append do not follow each other");
+        }
+        if entry.term < at.term {
+            return Some("terms go back along the entries of an append");
+        }
+        at = entry.position();
+    }
+    (at.term > term).then_some("an entry is of a later term than its leader")
+}
+
 /// | body | from → to | says |
 /// |---|---|---|
 /// | `Propose` | follower → leader | append this for a client of mine |

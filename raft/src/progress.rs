@@ -1,10 +1,30 @@
 //! One follower as its leader sees it: what it holds, what to send next, how much may be under
 //! way. Knows indexes and sizes, not messages.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use crate::io::Limits;
 use crate::message::Index;
+
+/// A follower that refuses what follows on its own acknowledgement so many times, each time asked
+/// anew and with nothing acknowledged in between, has lost it. A single refusal may be an old one
+/// that was long on its way.
+const REFUSALS_OF_LOST_LOG: u8 = 3;
+
+/// What became of an answer that refused an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It answers a message from before the present state.
+    Old,
+    /// The next probe begins earlier, or at what is known to match.
+    SteppedBack,
+    /// What was refused follows on what the follower acknowledged: asked again at the next sign of
+    /// life, as long as that may have been an old answer.
+    Doubtful,
+    /// The follower's log is lost; told once.
+    LostLog,
+}
 
 /// How entries flow to a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +56,8 @@ pub(crate) struct Progress {
     pub(crate) poke: bool,
     /// The newest read round it confirmed.
     pub(crate) round: u64,
+    /// How often in a row it refused what follows on `matched`.
+    doubts: u8,
 }
 
 impl Progress {
@@ -51,6 +73,7 @@ impl Progress {
             commit_sent: 0,
             poke: false,
             round: 0,
+            doubts: 0,
         }
     }
 
@@ -60,6 +83,7 @@ impl Progress {
         if index < self.matched {
             return; // an old answer
         }
+        self.doubts = 0;
         self.matched = index;
         match self.flow {
             Flow::Replicate => self.next = self.next.max(index + 1),
@@ -73,23 +97,36 @@ impl Progress {
         }
     }
 
-    /// It refused an append after `prev`; nothing of ours after `hint` can match. False when this
-    /// answers a message from before the present state.
-    pub(crate) fn refused(&mut self, prev: Index, hint: Index) -> bool {
+    /// It refused an append after `prev`; nothing of ours after `hint` can match.
+    pub(crate) fn refused(&mut self, prev: Index, hint: Index) -> Refusal {
         match self.flow {
-            Flow::Snapshot { .. } => false,
-            Flow::Replicate if prev <= self.matched => false,
+            Flow::Snapshot { .. } => Refusal::Old,
+            Flow::Replicate if prev <= self.matched => Refusal::Old,
             Flow::Replicate => {
                 self.probe();
-                true
+                Refusal::SteppedBack
             }
-            Flow::Probe { .. } if prev + 1 != self.next => false,
+            Flow::Probe { .. } if prev + 1 != self.next => Refusal::Old,
+            // A leader finds nothing matched of one whose log it does not know.
+            Flow::Probe { .. } if prev <= self.matched && self.matched > 0 => {
+                self.flow = Flow::Probe { paused: true };
+                self.doubts = self.doubts.saturating_add(1);
+                match self.doubts.cmp(&REFUSALS_OF_LOST_LOG) {
+                    Ordering::Equal => Refusal::LostLog,
+                    _ => Refusal::Doubtful,
+                }
+            }
             Flow::Probe { .. } => {
-                self.next = prev.min(hint + 1).max(self.matched + 1);
+                self.next = prev.min(hint.saturating_add(1)).max(self.matched + 1);
                 self.flow = Flow::Probe { paused: false };
-                true
+                Refusal::SteppedBack
             }
         }
+    }
+
+    /// It lost what it acknowledged: whatever it is sent it refuses.
+    pub(crate) fn has_lost_log(&self) -> bool {
+        self.doubts >= REFUSALS_OF_LOST_LOG
     }
 
     /// Back to asking where the logs agree.

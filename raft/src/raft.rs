@@ -8,8 +8,8 @@ use bytes::Bytes;
 use crate::candidate::Candidate;
 use crate::follower::{self, Follower};
 use crate::io::{
-    Config, Input, Now, Output, PeerStatus, Proposal, Proposed, Read, Recovered, Refused,
-    RoleChange, RoleKind, Status,
+    Complaint, Config, Input, Now, Output, PeerStatus, Proposal, Proposed, Read, Recovered,
+    Refused, RoleChange, RoleKind, Status,
 };
 use crate::leader::Leader;
 use crate::membership::Membership;
@@ -18,6 +18,10 @@ use crate::message::{
 };
 use crate::read::Asker;
 use crate::state::State;
+
+/// No cluster holds so many elections while one of its members is away: a term further ahead than
+/// this is no term that anybody was elected in, and to follow it would use up the numbers.
+const TERM_JUMP_MAX: Term = 1 << 32;
 
 /// What a handler wants to become of the role.
 #[derive(Debug)]
@@ -355,6 +359,11 @@ impl Raft {
         if message.to != id || message.from == id || message.from == NOBODY {
             return Next::Stay;
         }
+        if let Some(why) = self.flaw(&message) {
+            let from = message.from;
+            self.state.complain(Complaint::Refused { from, why });
+            return Next::Stay;
+        }
         // These two bind no term: they only ask.
         if matches!(message.body, Body::Propose { .. } | Body::ReadIndex { .. }) {
             return self.receive_in_term(now, message);
@@ -388,6 +397,22 @@ impl Raft {
             };
         }
         self.receive_in_term(now, message)
+    }
+
+    fn flaw(&self, message: &Message) -> Option<&'static str> {
+        let Raft { state, .. } = self;
+        if message.term > state.term.saturating_add(TERM_JUMP_MAX) {
+            return Some("a term too far ahead to be one of this cluster");
+        }
+        let leads = matches!(
+            message.body,
+            Body::Append { .. } | Body::Heartbeat { .. } | Body::Snapshot(_) | Body::TimeoutNow
+        );
+        let in_term = message.term == state.term && state.leader != NOBODY;
+        if leads && in_term && message.from != state.leader {
+            return Some("a second leader of one term");
+        }
+        message.flaw()
     }
 
     /// From a term that is over. Its leader or candidate is told ours, or it would never learn:
@@ -449,7 +474,8 @@ impl Raft {
     fn vote(&mut self, now: Now, from: NodeId, last: Position) {
         let state = &mut self.state;
         let free = state.vote == NOBODY && state.leader == NOBODY;
-        let granted = (state.vote == from || free) && state.log.is_behind_or_level(last);
+        let may = (state.vote == from || free) && !state.owes_log();
+        let granted = may && state.log.is_behind_or_level(last);
         if granted {
             state.vote = from;
             if let Role::Follower(follower) = &mut self.role {
@@ -463,7 +489,7 @@ impl Raft {
         let state = &mut self.state;
         let free = state.vote == NOBODY && state.leader == NOBODY;
         let may = term > state.term || state.vote == from || free;
-        let granted = may && state.log.is_behind_or_level(last);
+        let granted = may && !state.owes_log() && state.log.is_behind_or_level(last);
         let term = if granted { term } else { state.term };
         state.send_in_term(from, term, Body::PreVoteReply { granted });
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
 
-use crate::io::{Config, Now, Output, Read, Recovered, Ticket, Write};
+use crate::io::{Complaint, Config, Now, Output, Read, Recovered, Ticket, Write};
 use crate::log::Log;
 use crate::membership::Membership;
 use crate::message::{Body, HardState, Index, Message, NOBODY, NodeId, Position, Snapshot, Term};
@@ -33,6 +33,9 @@ pub(crate) struct State {
     /// A snapshot the server is putting in place. Until it says so we are what we were, except
     /// that nothing moves the log: the snapshot is a message that has not arrived yet.
     pub(crate) installing: Option<Snapshot>,
+    /// The newest entry that a leader says this member acknowledged, when that was more than it
+    /// held: its disk lost what it promised to keep.
+    promised: Index,
     /// Candidacies since a leader was heard.
     pub(crate) attempts: u32,
     /// Read rounds ever begun here: numbers are not used twice.
@@ -78,6 +81,7 @@ impl State {
             removed: false,
             save_commit: false,
             installing: None,
+            promised: 0,
             attempts: 0,
             rounds: 0,
             rng: Rng::new(config.seed ^ config.id.rotate_left(32)),
@@ -161,6 +165,7 @@ impl State {
     pub(crate) fn may_campaign(&self) -> bool {
         (self.members.is_voter(self.config.id) || self.removed)
             && self.installing.is_none()
+            && !self.owes_log()
             && !self
                 .log
                 .has_committed_conf_change_after(self.conf_applied_through())
@@ -169,6 +174,27 @@ impl State {
     /// Every conf change up to here has been taken.
     pub(crate) fn conf_applied_through(&self) -> Index {
         self.conf_applied.max(self.log.applied())
+    }
+
+    /// A leader counts on this member for everything up to `promised`, and the log ends before.
+    pub(crate) fn owe_log(&mut self, promised: Index) {
+        if !self.owes_log() {
+            self.complain(Complaint::OwnLogLost {
+                acknowledged: promised,
+                holds: self.log.last().index,
+            });
+        }
+        self.promised = self.promised.max(promised);
+    }
+
+    /// Whether this log lost what it promised to keep. A vote by such a log could elect somebody
+    /// who never had what others count as committed.
+    pub(crate) fn owes_log(&self) -> bool {
+        self.log.last().index < self.promised
+    }
+
+    pub(crate) fn complain(&mut self, complaint: Complaint) {
+        self.out.complaints.push(complaint);
     }
 
     pub(crate) fn enter_term(&mut self, term: Term) {
@@ -298,19 +324,33 @@ impl State {
     }
 }
 
-/// Of several acknowledgements that leave together only the last says anything.
+/// Of several acknowledgements that leave together only that of the most says anything.
 fn let_go(message: Message, out: &mut Vec<Message>) {
     if is_acknowledgement(&message)
         && let Some(earlier) = out.iter_mut().find(|earlier| {
             (earlier.to, earlier.term) == (message.to, message.term) && is_acknowledgement(earlier)
         })
     {
-        *earlier = message;
+        // They may have waited for the disk in another order than that of the log: one that only
+        // repeats what is settled is the later one, and says less.
+        if acknowledged(&message) > acknowledged(earlier) {
+            *earlier = message;
+        }
         return;
     }
     out.push(message);
 }
 
 fn is_acknowledgement(message: &Message) -> bool {
-    matches!(message.body, Body::AppendReply { rejected: None, .. })
+    acknowledged(message).is_some()
+}
+
+fn acknowledged(message: &Message) -> Option<Index> {
+    match message.body {
+        Body::AppendReply {
+            index,
+            rejected: None,
+        } => Some(index),
+        _ => None,
+    }
 }

@@ -1,6 +1,9 @@
-//! Tests of whole members: a cluster in one thread, driven by hand (`paper`, `single`), (`suspicion`), by text (`script`) or by chance.
+//! Tests of whole members: a cluster in one thread, driven by hand (`paper`, `single`,
+//! `suspicion`, `hostile`, `backlog`), by text (`script`) or by chance.
 
+mod backlog;
 mod cluster;
+mod hostile;
 mod paper;
 mod random;
 mod script;

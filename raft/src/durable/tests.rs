@@ -266,6 +266,7 @@ fn dropped_segments_take_no_state_with_them() {
     }
     log.sync().unwrap();
     log.drop_before(1900).unwrap();
+    log.finish_drop().unwrap().run(|| ()).unwrap();
     let (_, opened) = open(&vfs.power_cut(3), 1, 1950);
     assert_eq!(opened.metadata.as_deref(), Some(&b"whose"[..]));
     assert_eq!(opened.recovered.hard_state.term, 1);

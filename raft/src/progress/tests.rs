@@ -26,23 +26,23 @@ fn a_probe_waits_for_its_answer() {
 fn a_refused_probe_steps_back_to_the_hint() {
     let mut progress = Progress::new(50);
     progress.sent(60, 0);
-    assert!(progress.refused(49, 20));
+    assert_eq!(progress.refused(49, 20), Refusal::SteppedBack);
     assert_eq!(
         (progress.flow, progress.next),
         (Flow::Probe { paused: false }, 21)
     );
     // The same refusal again answers nothing that was asked.
-    assert!(!progress.refused(49, 20));
+    assert_eq!(progress.refused(49, 20), Refusal::Old);
     // A hint that is no step back is one all the same.
-    assert!(progress.refused(20, 90));
+    assert_eq!(progress.refused(20, 90), Refusal::SteppedBack);
     assert_eq!(progress.next, 20);
 }
 
 #[test]
 fn a_refusal_while_replicating_starts_over_behind_what_matched() {
     let mut progress = replicating(3, 8);
-    assert!(!progress.refused(2, 0));
-    assert!(progress.refused(6, 4));
+    assert_eq!(progress.refused(2, 0), Refusal::Old);
+    assert_eq!(progress.refused(6, 4), Refusal::SteppedBack);
     assert_eq!(
         (progress.flow, progress.next),
         (Flow::Probe { paused: false }, 4)

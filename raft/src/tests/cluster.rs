@@ -11,7 +11,8 @@ use crate::message::{
     Term,
 };
 use crate::{
-    Config, Input, Now, Output, Proposal, Proposed, Raft, Read, Recovered, RoleKind, Write, wire,
+    Complaint, Config, Input, Now, Output, Proposal, Proposed, Raft, Read, Recovered, RoleKind,
+    Write, wire,
 };
 
 /// The id of a change that the server refuses when it is applied.
@@ -89,6 +90,7 @@ pub(super) struct Node {
     pub(super) wanted: Vec<NodeId>,
     pub(super) install: Option<Snapshot>,
     pub(super) proposed: Option<Proposed>,
+    pub(super) complaints: Vec<Complaint>,
     /// Sync at once, without being told.
     pub(super) fast_disk: bool,
     /// Apply at once.
@@ -120,6 +122,8 @@ pub(super) struct Cluster {
     pub(super) installs: usize,
     /// Snapshots are made and installed only when told.
     pub(super) snapshots_by_hand: bool,
+    /// Somebody sends what no member does, or a disk has lost what was durable.
+    pub(super) is_unsound: bool,
 }
 
 impl Cluster {
@@ -165,6 +169,7 @@ impl Cluster {
             wanted: Vec::new(),
             install: None,
             proposed: None,
+            complaints: Vec::new(),
             fast_disk: true,
             fast_apply: true,
             to_apply: VecDeque::new(),
@@ -307,6 +312,7 @@ impl Cluster {
         if out.proposed.is_some() {
             node.proposed = out.proposed;
         }
+        node.complaints.append(&mut out.complaints);
         node.reads.append(&mut out.reads);
         node.wanted.append(&mut out.snapshots_wanted);
         node.install = out.install.take().or(node.install.take());
@@ -510,6 +516,11 @@ impl Cluster {
         let Some(raft) = &node.raft else {
             return;
         };
+        assert!(
+            self.is_unsound || node.complaints.is_empty(),
+            "{:?}",
+            node.complaints
+        );
         let status = raft.status();
         assert!(
             status.applied <= status.commit && status.commit <= status.last,

@@ -40,6 +40,7 @@ impl Run {
             kept_entries: [5, 40, 5000][rng.below(3) as usize],
             held_bytes: [900, 256 << 20][rng.below(2) as usize],
             uncommitted_bytes: 4000,
+            unapplied_bytes: [2000, 256 << 20][rng.below(2) as usize],
             pending_reads: 20,
             ..Limits::default()
         };

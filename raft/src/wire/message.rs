@@ -174,12 +174,16 @@ pub fn decode_message(bytes: &Bytes) -> Result<Message, Malformed> {
             _ => {}
         }
     }
-    Ok(Message {
+    let message = Message {
         from,
         to,
         term,
         body: raise(flat)?,
-    })
+    };
+    match message.flaw() {
+        Some(flaw) => Err(Malformed(flaw)),
+        None => Ok(message),
+    }
 }
 
 fn raise(flat: Flat) -> Result<Body, Malformed> {
@@ -189,19 +193,11 @@ fn raise(flat: Flat) -> Result<Body, Malformed> {
         PROPOSE => Body::Propose {
             entries: flat.entries,
         },
-        APPEND => {
-            let consecutive = flat.entries.iter().zip(1u64..).all(|(entry, n)| {
-                Some(entry.index) == flat.at.index.checked_add(n) && entry.term >= flat.at.term
-            });
-            if !consecutive {
-                return Err(Malformed("entries of an append do not follow each other"));
-            }
-            Body::Append {
-                prev: flat.at,
-                entries: flat.entries,
-                commit: flat.commit,
-            }
-        }
+        APPEND => Body::Append {
+            prev: flat.at,
+            entries: flat.entries,
+            commit: flat.commit,
+        },
         APPEND_REPLY => Body::AppendReply {
             index: flat.at.index,
             rejected: flat.reject.then_some(Position {

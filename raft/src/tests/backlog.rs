@@ -1,0 +1,81 @@
+//! State machines that are slower than the log: what waits for them is bounded, and nothing is lost.
+
+use std::time::Duration;
+
+use super::cluster::Cluster;
+use crate::{Limits, Proposed, Refused};
+
+const HEARTBEAT: Duration = Duration::from_millis(100);
+const DATA: &str =
+    "one of many entries, a hundred bytes of which would be a little long for a line";
+const LIMITS: Limits = Limits {
+    append_bytes: 300,
+    inflight_messages: 4,
+    inflight_bytes: 1200,
+    uncommitted_bytes: 256 << 20,
+    unapplied_bytes: 2000,
+    kept_entries: 5000,
+    kept_bytes: 256 << 20,
+    held_bytes: 256 << 20,
+    pending_reads: 100,
+};
+
+/// Member 1 leads; member `slow` does not apply by itself.
+fn cluster(voters: &[u64], slow: u64) -> Cluster {
+    let mut cluster = Cluster::new(voters);
+    for id in voters {
+        cluster.node(*id).config.limits = LIMITS;
+        cluster.start(*id);
+    }
+    cluster.elect(1);
+    cluster.node(slow).fast_apply = false;
+    cluster
+}
+
+#[test]
+fn a_follower_that_applies_slowly_takes_no_more_than_it_may_hold() {
+    let mut cluster = cluster(&[1, 2, 3], 2);
+    for _ in 0..200 {
+        cluster.propose(1, DATA);
+        cluster.settle();
+        cluster.pass(HEARTBEAT / 4);
+        cluster.settle();
+    }
+    let held: usize = cluster.node(2).to_apply.iter().map(|e| e.data.len()).sum();
+    assert!(held > LIMITS.unapplied_bytes / 2, "{held}");
+    assert!(
+        held <= LIMITS.unapplied_bytes + LIMITS.append_bytes,
+        "{held}"
+    );
+    // The others went on without it, and it is still one of them.
+    assert_eq!(cluster.leader(), Some(1));
+    assert_eq!(
+        cluster.raft(1).status().commit,
+        cluster.raft(3).status().applied
+    );
+
+    cluster.node(2).fast_apply = true;
+    cluster.apply_all(2);
+    for _ in 0..20 {
+        cluster.pass(HEARTBEAT);
+        cluster.settle();
+    }
+    assert_eq!(
+        cluster.raft(2).status().applied,
+        cluster.raft(1).status().commit
+    );
+}
+
+#[test]
+fn a_leader_that_applies_slowly_takes_proposals_again_when_it_has_caught_up() {
+    let mut cluster = cluster(&[1], 1);
+    let busy = Some(Proposed::Refused(Refused::Busy));
+    let mut taken = 0;
+    while cluster.propose(1, DATA) != busy {
+        taken += 1;
+        assert!(taken < 100, "it is never full");
+    }
+    assert!(taken > 10, "{taken}");
+    cluster.apply_all(1);
+    assert_ne!(cluster.propose(1, DATA), busy);
+}
