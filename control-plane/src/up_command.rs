@@ -223,6 +223,7 @@ async fn start_api(
             service_cidr: settings.service_cidr,
             advertised: Some(reached),
             allow_privileged: true,
+            ..Config::default()
         },
     ));
     let serving = Arc::clone(&server);

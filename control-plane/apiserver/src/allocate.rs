@@ -113,6 +113,7 @@ pub(crate) async fn update(
         for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
             object::remove(new, &["spec", key]);
         }
+        drop_node_ports(old, new);
         return Ok(());
     }
     one_address(Some(old), new);

@@ -13,7 +13,7 @@ use crate::catalogue::{self, Resource, Storage};
 use crate::edit::Edited;
 use crate::entry::Entry;
 use crate::feed::Feed;
-use crate::serve::Slots;
+use crate::slots::Slots;
 use crate::store::Store;
 use crate::ttl::EventLeases;
 use crate::write::Writer;

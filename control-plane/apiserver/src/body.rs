@@ -1,8 +1,5 @@
 //! Bodies of requests: read up to a limit, then decoded by the schema.
 
-use axum::body::Body;
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use machinery::schema::Message;
 use machinery::status::{Cause, Status};
 use machinery::{object, protobuf, schema, strict};
@@ -81,17 +78,6 @@ impl Validation {
                 Validation::Warn
             }
         }
-    }
-}
-
-/// Reads a body.
-pub(crate) async fn read(body: Body) -> Result<Bytes, Status> {
-    match Limited::new(body, BODY_BYTES_MAX).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(BODY_BYTES_MAX)),
-        Err(error) => Err(Status::bad_request(format!(
-            "the body cannot be read: {error}"
-        ))),
     }
 }
 

@@ -11,6 +11,7 @@ use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use machinery::status::Status;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
@@ -74,6 +75,8 @@ pub(crate) struct Cache {
 
 struct State {
     items: BTreeMap<Arc<str>, Arc<Entry>>,
+    /// Keys whose newest values are no objects, and why. `items` may have what was there before.
+    unreadable: BTreeMap<Arc<str>, String>,
     /// Rising revisions; the last one has number `next - 1`.
     ring: VecDeque<Arc<Change>>,
     next: u64,
@@ -87,6 +90,7 @@ impl Cache {
     pub(crate) fn new() -> Cache {
         let state = State {
             items: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             ring: VecDeque::new(),
             next: 0,
             known_after: 0,
@@ -102,6 +106,7 @@ impl Cache {
     pub(crate) fn reset(&self, items: BTreeMap<Arc<str>, Arc<Entry>>, revision: i64) {
         let mut state = self.state.write();
         state.items = items;
+        state.unreadable.clear();
         state.ring.clear();
         // One number is left out: a cursor of before lies behind the ring, even an up-to-date one.
         state.next += 1;
@@ -121,6 +126,28 @@ impl Cache {
         let next = state.next;
         drop(state);
         self.changed.send_replace(next);
+    }
+
+    /// The newest value of a key is no object. That it is gone is not said: things would be deleted
+    /// on its account.
+    pub(crate) fn set_unreadable(&self, key: &str, why: &Status) {
+        let mut state = self.state.write();
+        state.unreadable.insert(key.into(), why.message.clone());
+    }
+
+    /// Whether everything below a folder can be shown. A list without what cannot be read would
+    /// say that it is not there.
+    pub(crate) fn check(&self, folder: &str) -> Result<(), Status> {
+        let state = self.state.read();
+        let mut behind = state
+            .unreadable
+            .range::<str, _>((Bound::Included(folder), Bound::Unbounded));
+        match behind.next() {
+            Some((key, why)) if key.starts_with(folder) => {
+                Err(Status::internal(&format!("unable to decode {key}: {why}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The object of a key.
@@ -189,6 +216,7 @@ impl Cache {
 
 impl State {
     fn apply(&mut self, key: Arc<str>, revision: i64, entry: Option<Entry>) {
+        self.unreadable.remove(&key);
         let change = match entry {
             Some(entry) => {
                 let entry = Arc::new(entry);

@@ -18,7 +18,7 @@ use crate::edit::{Edit, Edited, Step};
 use crate::entry::Entry;
 use crate::request::{Query, dry_run};
 use crate::write::Writer;
-use crate::{admission, allocate, clock};
+use crate::{admission, allocate, clock, convert};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -120,14 +120,28 @@ fn invalid(cause: Cause) -> Status {
 impl Writer<'_> {
     /// Deletes one object, or begins to.
     pub(crate) async fn delete(&self, name: &str, options: Options) -> Result<Edited, Status> {
+        self.end(name, options, false).await
+    }
+
+    /// The same for what was admitted in another form, such as an eviction.
+    pub(crate) async fn delete_admitted(
+        &self,
+        name: &str,
+        options: Options,
+    ) -> Result<Edited, Status> {
+        self.end(name, options, true).await
+    }
+
+    async fn end(&self, name: &str, options: Options, admitted: bool) -> Result<Edited, Status> {
         let storage = self
             .resource
             .storage
             .ok_or_else(Status::method_not_allowed)?;
-        admission::delete(self.resource, name)?;
         let key = storage.key(self.namespace, name);
         let dry = self.dry || options.dry;
         let mut deletion = Deletion {
+            writer: self,
+            admitted,
             resource: self.resource,
             name,
             options,
@@ -142,6 +156,8 @@ impl Writer<'_> {
 
 /// One deletion of one object.
 struct Deletion<'a> {
+    writer: &'a Writer<'a>,
+    admitted: bool,
     resource: &'static Resource,
     name: &'a str,
     options: Options,
@@ -149,11 +165,17 @@ struct Deletion<'a> {
 
 impl Edit for Deletion<'_> {
     fn step<'a>(&'a mut self, _: &'a Api, current: Option<&'a Entry>) -> Answer<'a, Step> {
-        let step = match current {
-            Some(current) => self.decide(&current.object, clock::now()),
-            None => Err(not_found(self.resource, self.name)),
-        };
-        Box::pin(async { step })
+        Box::pin(async move {
+            let Some(current) = current else {
+                return Err(not_found(self.resource, self.name));
+            };
+            if !self.admitted {
+                let old = convert::to_served(self.resource, &current.object);
+                let admission = self.writer.admission("DELETE", "", self.name, Some(&old));
+                admission::admit(self.writer.api, &admission, &mut Value::Null).await?;
+            }
+            self.decide(&current.object, clock::now())
+        })
     }
 }
 

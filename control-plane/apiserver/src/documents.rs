@@ -92,9 +92,10 @@ fn schema(parts: &Parts, path: &str) -> Response<Body> {
     let known = parts.headers.get(http::header::IF_NONE_MATCH);
     let mut response = match &tag {
         Ok(tag) if known == Some(tag) => {
-            reply::bytes(StatusCode::NOT_MODIFIED, JSON, bytes::Bytes::new())
+            let none = bytes::Bytes::new();
+            reply::verbatim(StatusCode::NOT_MODIFIED, JSON, none)
         }
-        _ => reply::bytes(StatusCode::OK, JSON, document),
+        _ => reply::verbatim(StatusCode::OK, JSON, document),
     };
     if let Ok(tag) = tag {
         response.headers_mut().insert(ETAG, tag);
@@ -106,7 +107,7 @@ fn schema(parts: &Parts, path: &str) -> Response<Body> {
 /// on a kind, then skip what they would have checked. In protobuf: `swagger`, `info` with `title`
 /// and `version`, no paths.
 fn old_schema(parts: &Parts) -> Response<Body> {
-    const MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    const MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     const DOCUMENT: &[u8] = b"\n\x032.0\x12\x15\n\nKubernetes\x12\x07v1.36.3B\0";
     let accept = parts.headers.get(http::header::ACCEPT);
     let wanted = accept

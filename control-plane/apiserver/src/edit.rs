@@ -40,6 +40,15 @@ pub(crate) enum Edited {
 }
 
 impl Edited {
+    pub(crate) fn entry_ref(&self) -> &Entry {
+        match self {
+            Edited::Same(entry)
+            | Edited::Created(entry)
+            | Edited::Updated(entry)
+            | Edited::Deleted(entry) => entry,
+        }
+    }
+
     pub(crate) fn entry(self) -> Arc<Entry> {
         match self {
             Edited::Same(entry)

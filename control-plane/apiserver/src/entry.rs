@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use machinery::status::Status;
 use machinery::{defaults, object, protobuf};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
 use crate::catalogue::Storage;
@@ -82,6 +83,35 @@ pub(crate) fn encode(storage: &Storage, object: &Value) -> Result<Vec<u8>, Statu
 pub(crate) fn to_json(value: &Value) -> Bytes {
     let mut bytes = Vec::with_capacity(1024);
     // Writing into memory fails only for maps with keys that are no text: there are none.
-    let _ = serde_json::to_writer(&mut bytes, value);
+    let _ = serde_json::to_writer(&mut bytes, &InOrder(value));
     bytes.into()
+}
+
+/// An object that begins with what it is, and a Status in the order of Kubernetes' own, as people
+/// and scripts expect them.
+struct InOrder<'a>(&'a Value);
+
+impl Serialize for InOrder<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const FIRST: [&str; 3] = ["kind", "apiVersion", "metadata"];
+        const OF_STATUS: [&str; 5] = ["status", "message", "reason", "details", "code"];
+        let Value::Object(object) = self.0 else {
+            return self.0.serialize(serializer);
+        };
+        let mut map = serializer.serialize_map(Some(object.len()))?;
+        let is_status = object.get("kind").is_some_and(|kind| kind == "Status");
+        let rest: &[&str] = if is_status { &OF_STATUS } else { &[] };
+        for key in FIRST.iter().chain(rest).copied() {
+            if let Some(value) = object.get(key) {
+                map.serialize_entry(key, value)?;
+            }
+        }
+        for (key, value) in object
+            .iter()
+            .filter(|(key, _)| !FIRST.contains(&key.as_str()) && !rest.contains(&key.as_str()))
+        {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
 }

@@ -48,7 +48,7 @@ pub(crate) async fn evict(call: &Call<'_>, options: Options) -> Result<(), Statu
         }
     }
     mark(&writer, &target.name).await?;
-    writer.delete(&target.name, options).await?;
+    writer.delete_admitted(&target.name, options).await?;
     Ok(())
 }
 

@@ -143,6 +143,7 @@ impl Feed {
     async fn load(&self) -> Result<i64, Status> {
         let mut found: Vec<BTreeMap<Arc<str>, Arc<Entry>>> = Vec::new();
         found.resize_with(self.caches.len(), BTreeMap::new);
+        let mut unreadable = Vec::new();
         let (mut start, mut revision) = (ROOT.to_owned(), 0);
         loop {
             let page = self.store.list(&start, ROOT, PAGE_KEYS, revision).await?;
@@ -157,7 +158,7 @@ impl Feed {
                     Ok(entry) => {
                         found[storage.at].insert(Arc::clone(&entry.key), Arc::new(entry));
                     }
-                    Err(error) => tracing::error!(%error, "left out"),
+                    Err(error) => unreadable.push((storage.at, key.to_owned(), error)),
                 }
             }
             match page.items.last() {
@@ -169,6 +170,9 @@ impl Feed {
         }
         for (cache, items) in self.caches.iter().zip(found) {
             cache.reset(items, revision);
+        }
+        for (at, key, error) in unreadable {
+            self.set_unreadable(at, &key, &error);
         }
         self.advance(revision);
         Ok(revision)
@@ -246,6 +250,8 @@ impl Feed {
 
     fn apply(&self, events: Vec<Event>) {
         let mut changes: BTreeMap<usize, Vec<_>> = BTreeMap::new();
+        // Those whose last value is no object.
+        let mut unreadable = BTreeMap::new();
         for event in events {
             let Some(kv) = &event.kv else { continue };
             let Some((storage, key)) = place(&kv.key) else {
@@ -256,17 +262,26 @@ impl Feed {
                 EventType::Put => match Entry::decode(storage, key, &kv.value, kv.mod_revision) {
                     Ok(entry) => Some(entry),
                     Err(error) => {
-                        tracing::error!(%error, "left out");
+                        unreadable.insert((storage.at, key.to_owned()), error);
                         continue;
                     }
                 },
             };
+            unreadable.remove(&(storage.at, key.to_owned()));
             let change = (Arc::from(key), kv.mod_revision, entry);
             changes.entry(storage.at).or_default().push(change);
         }
         for (at, changes) in changes {
             self.caches[at].apply(changes);
         }
+        for ((at, key), error) in unreadable {
+            self.set_unreadable(at, &key, &error);
+        }
+    }
+
+    fn set_unreadable(&self, at: usize, key: &str, error: &Status) {
+        tracing::error!(key, %error, "a value of the store is no object");
+        self.caches[at].set_unreadable(key, error);
     }
 
     fn advance(&self, revision: i64) {

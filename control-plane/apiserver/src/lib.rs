@@ -13,7 +13,9 @@ mod body;
 mod builtin;
 mod cache;
 mod catalogue;
+mod certificate_request;
 mod clock;
+mod connections;
 mod convert;
 mod delete;
 mod discovery;
@@ -29,9 +31,11 @@ mod list;
 mod media;
 mod openapi;
 mod patch;
+mod pretty;
 mod reply;
 mod request;
 mod serve;
+mod slots;
 mod store;
 mod sub;
 mod table;
@@ -45,18 +49,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use auth::listener::TlsListener;
-use auth::tls::{Peer, Tls};
+use auth::tls::Tls;
 use axum::extract::Request;
-use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
 use machinery::status::Status;
 use tokio::net::TcpListener;
 
 pub use api::Api;
+pub use connections::Limits;
 
-/// How long requests may take once a stop was asked for.
-const GRACE: Duration = Duration::from_secs(3);
 /// How often the store is made to forget old revisions, and how old they are then.
 const COMPACT_EVERY: Duration = Duration::from_secs(300);
 /// How long to wait before trying again to make the built-in objects.
@@ -73,6 +73,8 @@ pub struct Config {
     pub advertised: Option<SocketAddr>,
     /// Whether containers may be privileged.
     pub allow_privileged: bool,
+    /// What clients may take.
+    pub limits: Limits,
 }
 
 impl Default for Config {
@@ -82,6 +84,7 @@ impl Default for Config {
             service_cidr: "10.96.0.0/16".into(),
             advertised: None,
             allow_privileged: false,
+            limits: Limits::default(),
         }
     }
 }
@@ -101,7 +104,7 @@ impl Server {
             config,
             store,
             leases: ttl::EventLeases::default(),
-            slots: serve::Slots::default(),
+            slots: slots::Slots::default(),
             allocation: tokio::sync::Mutex::new(()),
             stopping: tokio::sync::watch::Sender::new(false),
             tasks: parking_lot::Mutex::new(Vec::new()),
@@ -152,36 +155,13 @@ impl Server {
     /// Answers requests on a listener until [`Server::stop`].
     pub async fn serve(&self, listener: TcpListener) -> std::io::Result<()> {
         keep_alive::set(&listener)?;
-        self.serve_on(listener).await
+        connections::serve(&self.api, listener, None).await
     }
 
     /// Answers requests over encrypted connections until [`Server::stop`].
     pub async fn serve_tls(&self, listener: TcpListener, tls: Tls) -> std::io::Result<()> {
         keep_alive::set(&listener)?;
-        self.serve_on(TlsListener::new(listener, tls)?).await
-    }
-
-    async fn serve_on<L>(&self, listener: L) -> std::io::Result<()>
-    where
-        L: Listener<Addr: std::fmt::Debug>,
-        Peer: for<'a> Connected<IncomingStream<'a, L>>,
-    {
-        let mut stopping = self.api.0.stopping.subscribe();
-        let mut stopped = stopping.clone();
-        let stop = async move {
-            // An error means that the server is gone, which is a stop too.
-            let _ = stopping.wait_for(|stop| *stop).await;
-        };
-        let service = self.router().into_make_service_with_connect_info::<Peer>();
-        let serving = axum::serve(listener, service).with_graceful_shutdown(stop);
-        let late = async move {
-            let _ = stopped.wait_for(|stop| *stop).await;
-            tokio::time::sleep(GRACE).await;
-        };
-        tokio::select! {
-            served = serving.into_future() => served,
-            () = late => Ok(()),
-        }
+        connections::serve(&self.api, listener, Some(tls)).await
     }
 
     /// Ends watches and listeners.

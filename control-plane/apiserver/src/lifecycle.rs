@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::auth::User;
 use crate::catalogue::Resource;
-use crate::clock;
+use crate::{certificate_request, clock};
 
 /// Where a daemon set says how often its template has changed.
 const TEMPLATE_NUMBER: &str = "deprecated.daemonset.template.generation";
@@ -98,7 +98,9 @@ pub(crate) fn conform(resource: &Resource, object: &mut Value) {
 
 /// Writes into a request for a certificate who asks: that is not for them to say.
 pub(crate) fn requested_by(user: &User, resource: &Resource, object: &mut Value) {
-    if resource.kind.kind != "CertificateSigningRequest" {
+    if (resource.kind.group, resource.kind.kind)
+        != ("certificates.k8s.io", "CertificateSigningRequest")
+    {
         return;
     }
     let spec = json!({
@@ -131,6 +133,15 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
         }
         return;
     }
+    match (resource.kind.group, resource.kind.plural, subresource) {
+        ("certificates.k8s.io", "certificatesigningrequests", "status") => {
+            return certificate_request::update_status(old, new);
+        }
+        ("certificates.k8s.io", "certificatesigningrequests", "approval") => {
+            return certificate_request::update_approval(old, new);
+        }
+        _ => {}
+    }
     if subresource == "status" {
         return status_updated(resource, old, new);
     }
@@ -148,18 +159,19 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
             }
         }
     }
-    if resource.kind.kind == "CertificateSigningRequest" {
+    let is = |group, kind| (resource.kind.group, resource.kind.kind) == (group, kind);
+    if is("certificates.k8s.io", "CertificateSigningRequest") {
         // What is asked for was looked at by whoever approves it.
         keep(old, new, "spec");
     }
-    if resource.kind.kind == "DaemonSet" {
+    if is("apps", "DaemonSet") {
         let template = |object| object::at(object, &["spec", "template"]);
         let had = object::annotation(old, TEMPLATE_NUMBER);
         let had: i64 = had.and_then(|had| had.parse().ok()).unwrap_or(0);
         number_template(new, had + i64::from(template(old) != template(new)));
     }
     // A deployment's replica sets inherit its annotations: its loop has to see those too.
-    let annotated = resource.kind.kind == "Deployment" && annotations(old) != annotations(new);
+    let annotated = is("apps", "Deployment") && annotations(old) != annotations(new);
     if resource.has_generation() && (annotated || differs_in_substance(old, new)) {
         let next = object::generation(old) + 1;
         metadata_mut(new).insert("generation".into(), next.into());

@@ -14,6 +14,7 @@ use crate::convert;
 use crate::entry::Entry;
 use crate::reply::ListMeta;
 use crate::request::{Query, Selectors};
+use crate::store;
 
 /// Keys read from the store at once when the client sets no limit, or a selector hides many.
 const PAGE_KEYS: i64 = 2000;
@@ -146,6 +147,7 @@ impl Listing {
         folder: &str,
         revision: i64,
     ) -> Result<(Vec<Arc<Entry>>, ListMeta), Status> {
+        api.0.feed.cache(storage).check(folder)?;
         let (mut entries, _, changed) = api.0.feed.cache(storage).snapshot(folder);
         let revision = revision.max(changed);
         if !self.selectors.is_empty() {
@@ -337,7 +339,7 @@ fn expired(start: &str, folder: &str) -> Status {
 
 /// A state that is still to come.
 fn too_new(error: Status, revision: i64, api: &Api) -> Status {
-    match error.message.contains("future revision") {
+    match store::is_future(&error) {
         true => Status::future_version(revision, api.0.feed.revision()),
         false => error,
     }

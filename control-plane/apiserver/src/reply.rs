@@ -205,8 +205,21 @@ pub(crate) fn only_metadata(object: &Value) -> Value {
     })
 }
 
-/// An answer of bytes.
+/// An answer of bytes. Text in JSON ends its line, as Go's does.
 pub(crate) fn bytes(code: StatusCode, media_type: &'static str, body: Bytes) -> Response<Body> {
+    if media_type != JSON {
+        return verbatim(code, media_type, body);
+    }
+    // Copied only when somebody else has the same bytes.
+    let mut line = body
+        .try_into_mut()
+        .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+    line.put_u8(b'\n');
+    verbatim(code, media_type, line.freeze())
+}
+
+/// An answer of bytes as they are.
+pub(crate) fn verbatim(code: StatusCode, media_type: &'static str, body: Bytes) -> Response<Body> {
     with_body(code, HeaderValue::from_static(media_type), Body::from(body))
 }
 

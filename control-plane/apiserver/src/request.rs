@@ -1,5 +1,7 @@
 //! What a request is about, read from its method, path and query. Knows no bodies.
 
+mod info;
+
 use http::Method;
 use machinery::selector::{FieldRequirement, FieldSelector, LabelSelector};
 use machinery::status::{Cause, Status};
@@ -7,13 +9,7 @@ use machinery::status::{Cause, Status};
 use crate::body::Validation;
 use crate::catalogue::{self, Resource};
 
-/// What a path names.
-pub(crate) enum Route {
-    /// Objects.
-    Objects(Target),
-    /// Something else: discovery, health, documents.
-    Path,
-}
+pub(crate) use info::Info;
 
 /// What a request about objects names.
 pub(crate) struct Target {
@@ -23,8 +19,6 @@ pub(crate) struct Target {
     /// Empty for a collection.
     pub(crate) name: String,
     pub(crate) subresource: String,
-    /// The path itself asks for a watch, as paths did before there were parameters.
-    pub(crate) watch: bool,
 }
 
 /// What a write is asked beside its object.
@@ -38,92 +32,68 @@ pub(crate) struct Options {
 /// The most letters of the name of who manages fields.
 const MANAGER_BYTES_MAX: usize = 128;
 
-/// The path of a request, decoded and split; `None` when it cannot be.
+/// The path of a request, decoded and split; `None` when it cannot be. It is decoded first, so
+/// that an escaped slash separates like any other.
 pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
-    let parts = path.split('/').filter(|part| !part.is_empty());
-    parts
-        .map(|part| {
-            let text = percent_encoding::percent_decode_str(part)
-                .decode_utf8()
-                .ok()?;
-            Some(text.into_owned())
-        })
-        .collect()
+    let path = percent_encoding::percent_decode_str(path)
+        .decode_utf8()
+        .ok()?;
+    let path = path.trim_matches('/');
+    match path {
+        "" => Some(Vec::new()),
+        path => Some(path.split('/').map(str::to_owned).collect()),
+    }
 }
 
-/// Reads a path. Below a version that is served, an unknown resource is an error.
-pub(crate) fn route(segments: &[String]) -> Result<Route, Status> {
-    let words: Vec<&str> = segments.iter().map(String::as_str).collect();
-    let (group, version, rest) = match words.as_slice() {
-        ["api", version, rest @ ..] => ("", *version, rest),
-        ["apis", group, version, rest @ ..] => (*group, *version, rest),
-        _ => return Ok(Route::Path),
-    };
-    if !catalogue::serves_version(group, version) && !rest.is_empty() {
-        return match catalogue::serves_group(group) {
+/// Finds what a request about objects names; `None` when no version of the group is served.
+pub(crate) fn route(info: &Info) -> Result<Option<Target>, Status> {
+    let asked = &info.attributes;
+    if !catalogue::serves_version(&asked.api_group, &info.version) {
+        return match catalogue::serves_group(&asked.api_group) {
             true => Err(Status::unknown_path()),
-            false => Ok(Route::Path),
+            false => Ok(None),
         };
     }
-    if rest.is_empty() {
-        return Ok(Route::Path);
-    }
-    let (watch, rest) = match rest {
-        ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
-        rest => (false, rest),
+    let resource = catalogue::resource(&asked.api_group, &info.version, &asked.resource)
+        .ok_or_else(Status::unknown_path)?;
+    let namespaced = resource.kind.namespaced();
+    let namespace = match (&*asked.api_group, &*asked.resource) {
+        // To authorization a namespace is in itself. Another one before it is no place for it.
+        ("", "namespaces") if asked.namespace == info.name => "",
+        _ => &asked.namespace,
     };
-    let (namespace, rest) = match rest {
-        // A namespace itself, and what is below it.
-        ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => ("", rest),
-        ["namespaces", namespace, rest @ ..] => (*namespace, rest),
-        rest => ("", rest),
-    };
-    let (plural, name, subresource) = match rest {
-        [plural] => (*plural, "", ""),
-        [plural, name] => (*plural, *name, ""),
-        [plural, name, subresource] => (*plural, *name, *subresource),
-        // Below a proxy there may be any path.
-        [plural, name, subresource @ "proxy", ..] => (*plural, *name, *subresource),
-        _ => return Err(Status::unknown_path()),
-    };
-    let resource = catalogue::resource(group, version, plural).ok_or_else(Status::unknown_path)?;
-    let named = !name.is_empty();
-    let fits = match resource.kind.namespaced() {
-        true => !namespace.is_empty() || !named,
+    let fits = match namespaced {
+        true => !namespace.is_empty() || info.name.is_empty(),
         false => namespace.is_empty(),
     };
+    let subresource = &asked.subresource;
     let known = subresource.is_empty() || resource.kind.subresource(subresource).is_some();
-    if !fits || !known || watch && !subresource.is_empty() {
+    // Below a proxy there may be any path.
+    let deep = info.deeper == 0 || subresource == "proxy";
+    if !fits || !known || !deep || info.watch_path && !subresource.is_empty() {
         return Err(Status::unknown_path());
     }
-    Ok(Route::Objects(Target {
+    Ok(Some(Target {
         resource,
         namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        subresource: subresource.to_owned(),
-        watch,
+        name: info.name.clone(),
+        subresource: subresource.clone(),
     }))
 }
 
-/// What is asked of a target, in the words of authorization.
-pub(crate) fn verb(method: &Method, target: &Target, query: &Query) -> Option<&'static str> {
+/// Whether a target can be asked for this with this method at all.
+pub(crate) fn takes(method: &Method, info: &Info, target: &Target) -> bool {
     let named = !target.name.is_empty();
     let everywhere = target.resource.kind.namespaced() && target.namespace.is_empty();
-    Some(match *method {
-        Method::GET if target.watch => "watch",
-        _ if target.watch => return None,
-        Method::GET | Method::HEAD if named => "get",
-        Method::GET | Method::HEAD if query.flag("watch") => "watch",
-        Method::GET | Method::HEAD => "list",
+    match info.attributes.verb.as_str() {
+        "watch" if info.watch_path => *method == Method::GET,
+        "get" | "list" | "watch" => true,
         // All namespaces at once can only be looked at.
-        _ if everywhere => return None,
-        Method::POST => "create",
-        Method::PUT if named => "update",
-        Method::PATCH if named => "patch",
-        Method::DELETE if named => "delete",
-        Method::DELETE => "deletecollection",
-        _ => return None,
-    })
+        _ if everywhere => false,
+        "create" | "deletecollection" => true,
+        "update" | "patch" | "delete" => named,
+        _ => false,
+    }
 }
 
 /// The parameters of a request.
@@ -316,6 +286,8 @@ fn value<'a>(
         Some(Value::Bool(flag)) => flag.to_string().into(),
         Some(Value::Number(number)) => number.to_string().into(),
         _ => match field {
+            // Newer senders of events say who they are in another field.
+            "source" => machinery::object::text(object, &["reportingComponent"]).into(),
             "spec.unschedulable" | "spec.hostNetwork" => "false".into(),
             "status.replicas" | "status.successful" => "0".into(),
             _ => "".into(),

@@ -9,7 +9,6 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use machinery::status::Status;
 use machinery::{object, status};
 use serde_json::Value;
-use tokio::sync::Semaphore;
 
 use crate::api::Api;
 use crate::auth::{Attributes, User};
@@ -21,62 +20,14 @@ use crate::list::{self, Listing};
 use crate::media::{self, Accept, Encoding};
 use crate::patch::Patch;
 use crate::reply::{self, Include, ListMeta, Shown};
-use crate::request::{self, Query, Route, Target};
+use crate::request::{self, Info, Query, Target};
+use crate::slots::{Received, Turn};
 use crate::watch::Watching;
 use crate::write::{Change, Writer};
-use crate::{clock, convert, documents, sub, validate};
+use crate::{clock, convert, documents, pretty, sub, validate};
 
-/// Kinds whose deletion answers with the object instead of a status.
-const ANSWERED_BY_OBJECT: [&str; 16] = [
-    "pods",
-    "podtemplates",
-    "services",
-    "serviceaccounts",
-    "resourcequotas",
-    "persistentvolumes",
-    "persistentvolumeclaims",
-    "csidrivers",
-    "csinodes",
-    "storageclasses",
-    "volumeattachments",
-    "volumeattributesclasses",
-    "resourceclaims",
-    "resourceclaimtemplates",
-    "resourceslices",
-    "deviceclasses",
-];
-
-/// How many requests are worked on at once; watches that were begun do not count.
-const READS_MAX: usize = 400;
-const WRITES_MAX: usize = 200;
-/// How long one of them may take.
+/// How long one request may take, its body included.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The requests that are worked on.
-pub(crate) struct Slots {
-    reads: Semaphore,
-    writes: Semaphore,
-}
-
-impl Default for Slots {
-    fn default() -> Slots {
-        Slots {
-            reads: Semaphore::new(READS_MAX),
-            writes: Semaphore::new(WRITES_MAX),
-        }
-    }
-}
-
-impl Slots {
-    /// How many requests read and write just now.
-    pub(crate) fn taken(&self) -> (usize, usize) {
-        let (reads, writes) = (&self.reads, &self.writes);
-        (
-            READS_MAX - reads.available_permits(),
-            WRITES_MAX - writes.available_permits(),
-        )
-    }
-}
 
 /// A request about objects, once it is known whose it is and that it may.
 pub(crate) struct Call<'a> {
@@ -97,10 +48,19 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
         Err(_) => Encoding::Json,
     };
     let head = parts.method == Method::HEAD;
-    let mut response = match bounded(&api, &mut parts, body).await {
-        Ok(response) => response,
-        Err(error) => reply::error(&error, encoding),
-    };
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer(&api, &mut parts, body)).await;
+    let answer = answer.unwrap_or_else(|_| {
+        let text = "request did not complete within the allotted timeout";
+        Err(Status::new(504, "Timeout", format!("Timeout: {text}")))
+    });
+    let mut response = answer.unwrap_or_else(|error| reply::error(&error, encoding));
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    if pretty::is_wanted(&parts.headers, &query) {
+        response = match pretty::indented(response).await {
+            Ok(response) => response,
+            Err(error) => reply::error(&error, encoding),
+        };
+    }
     let audit = audit.or_else(|| HeaderValue::from_str(&clock::uid()).ok());
     if let Some(audit) = audit {
         response.headers_mut().insert("Audit-Id", audit);
@@ -109,23 +69,6 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
         *response.body_mut() = Body::empty();
     }
     response
-}
-
-/// Answers within the time and the number of requests there may be.
-async fn bounded(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Body>, Status> {
-    let slots = match parts.method {
-        Method::GET | Method::HEAD => &api.0.slots.reads,
-        _ => &api.0.slots.writes,
-    };
-    let Ok(_slot) = slots.try_acquire() else {
-        let text = "the server has received too many requests and has asked us to try again later";
-        return Err(Status::too_many_requests(text, 1));
-    };
-    let answer = tokio::time::timeout(REQUEST_TIMEOUT, answer(api, parts, body)).await;
-    answer.unwrap_or_else(|_| {
-        let text = "request did not complete within the allotted timeout";
-        Err(Status::new(504, "Timeout", format!("Timeout: {text}")))
-    })
 }
 
 async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Body>, Status> {
@@ -139,25 +82,29 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
     let Some(segments) = request::segments(path) else {
         return Ok(reply::text(StatusCode::NOT_FOUND, "404 page not found\n"));
     };
-    let mut attributes = Attributes {
+    let info = Info::read(&parts.method, &segments, &query);
+    let attributes = Attributes {
         user,
-        verb: parts.method.as_str().to_ascii_lowercase(),
-        path: path.to_owned(),
-        ..Attributes::default()
+        ..info.attributes.clone()
     };
-    let target = match request::route(&segments) {
-        Ok(Route::Objects(target)) => target,
-        other => {
-            // Whether a path is there is told only to those who may ask.
-            gate.authorize(api, &attributes).await?;
-            other?;
-            return documents::answer(api, parts, &segments);
-        }
+    let turn = Turn {
+        slots: &api.0.slots,
+        exempt: is_probe(&info) || gate.is_exempt(&attributes.user),
+        reads: [Method::GET, Method::HEAD].contains(&parts.method),
     };
-    let verb =
-        request::verb(&parts.method, &target, &query).ok_or_else(Status::method_not_allowed)?;
-    describe(&mut attributes, verb, &target, &query);
+    let mut slot = turn.enter()?;
+    // Whether a path is there is told only to those who may ask.
     gate.authorize(api, &attributes).await?;
+    let target = match info.is_resource() {
+        true => request::route(&info)?,
+        false => None,
+    };
+    let Some(target) = target else {
+        return documents::answer(api, parts, &segments);
+    };
+    if !request::takes(&parts.method, &info, &target) {
+        return Err(Status::method_not_allowed());
+    }
     let call = Call {
         api,
         user: &attributes.user,
@@ -166,31 +113,27 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
         method: &parts.method,
         headers: &parts.headers,
     };
-    call.run(verb, body).await
+    let mut received = Received::default();
+    if !turn.reads {
+        // A slow body takes no slot from those who are ready.
+        drop(slot);
+        received = turn.receive(body).await?;
+        slot = turn.enter()?;
+    }
+    let answer = call.run(&attributes.verb, received.take()).await;
+    drop(slot);
+    answer
 }
 
-fn describe(attributes: &mut Attributes, verb: &str, target: &Target, query: &Query) {
-    let kind = target.resource.kind;
-    attributes.verb = verb.to_owned();
-    attributes.api_group = kind.group.to_owned();
-    attributes.resource = kind.plural.to_owned();
-    attributes.subresource = target.subresource.clone();
-    attributes.namespace = target.namespace.clone();
-    attributes.name = target.name.clone();
-    if (kind.group, kind.plural) == ("", "namespaces") {
-        attributes.namespace = target.name.clone();
-    }
-    // Who may see one object may also list and watch it by its name.
-    if target.name.is_empty()
-        && let Ok(selectors) = query.selectors(target.resource)
-        && let Some(name) = selectors.fields.exact("metadata.name")
-    {
-        attributes.name = name.to_owned();
-    }
+/// Whether somebody asks for the server's health alone.
+fn is_probe(info: &Info) -> bool {
+    let path = &info.attributes.path;
+    let probes = ["/healthz", "/livez", "/readyz"].iter();
+    !info.is_resource() && probes.into_iter().any(|probe| path.starts_with(probe))
 }
 
 impl<'a> Call<'a> {
-    async fn run(&self, verb: &str, body: Body) -> Result<Response<Body>, Status> {
+    async fn run(&self, verb: &str, body: Bytes) -> Result<Response<Body>, Status> {
         if !self.target.subresource.is_empty() {
             return sub::answer(self, verb, body).await;
         }
@@ -325,7 +268,7 @@ impl<'a> Call<'a> {
     /// Reads the body as an object of the target's kind.
     pub(crate) async fn object(
         &self,
-        body: Body,
+        body: Bytes,
         validation: Validation,
     ) -> Result<body::Decoded, Status> {
         let kind = self.target.resource.kind;
@@ -337,15 +280,18 @@ impl<'a> Call<'a> {
         };
         let media_type = media::content_type(self.headers);
         media::body_encoding(&media_type)?;
-        let bytes = body::read(body).await?;
-        body::decode(&bytes, &media_type, &expected, validation)
+        body::decode(&body, &media_type, &expected, validation)
     }
 
-    async fn create(&self, body: Body) -> Result<Response<Body>, Status> {
+    async fn create(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let asked = self.options()?;
         let decoded = self.object(body, asked.validation).await?;
         let mut warnings = decoded.warnings;
         warnings.extend(validate::warnings(self.target.resource, &decoded.object));
+        warnings.extend(validate::without_effect(
+            self.target.resource,
+            &decoded.object,
+        ));
         let made = self.writer(asked.dry).create(decoded.object).await;
         self.warned(made, &warnings, |entry| {
             self.show(StatusCode::CREATED, &entry)
@@ -354,11 +300,16 @@ impl<'a> Call<'a> {
 
     pub(crate) async fn replace(
         &self,
-        body: Body,
+        body: Bytes,
         subresource: &str,
     ) -> Result<Response<Body>, Status> {
         let asked = self.options()?;
-        let decoded = self.object(body, asked.validation).await?;
+        let mut decoded = self.object(body, asked.validation).await?;
+        if subresource.is_empty() {
+            let resource = self.target.resource;
+            let more = validate::without_effect(resource, &decoded.object);
+            decoded.warnings.extend(more);
+        }
         let change = Change::Replace(decoded.object);
         let updated = self
             .writer(asked.dry)
@@ -371,7 +322,7 @@ impl<'a> Call<'a> {
 
     pub(crate) async fn patch(
         &self,
-        body: Body,
+        body: Bytes,
         subresource: &str,
     ) -> Result<Response<Body>, Status> {
         let patch = self.read_patch(body).await?;
@@ -381,7 +332,14 @@ impl<'a> Call<'a> {
             .writer(dry)
             .update(&self.target.name, subresource, change)
             .await?;
-        let (edited, warnings) = updated;
+        let (edited, mut warnings) = updated;
+        let entry = edited.entry_ref();
+        if subresource.is_empty() {
+            warnings.extend(validate::without_effect(
+                self.target.resource,
+                &entry.object,
+            ));
+        }
         let mut response = self.show_edited(edited)?;
         reply::warn(&mut response, &warnings);
         Ok(response)
@@ -406,12 +364,11 @@ impl<'a> Call<'a> {
         Ok(response)
     }
 
-    pub(crate) async fn read_patch(&self, body: Body) -> Result<Patch, Status> {
+    pub(crate) async fn read_patch(&self, body: Bytes) -> Result<Patch, Status> {
         let media_type = media::content_type(self.headers);
         Patch::takes(&media_type)?;
         let validation = self.options()?.validation;
-        let bytes = body::read(body).await?;
-        Patch::read(&media_type, &bytes, validation)
+        Patch::read(&media_type, &body, validation)
     }
 
     fn show_edited(&self, edited: Edited) -> Result<Response<Body>, Status> {
@@ -422,18 +379,17 @@ impl<'a> Call<'a> {
         self.show(code, &edited.entry())
     }
 
-    async fn delete_options(&self, body: Body) -> Result<Options, Status> {
-        let bytes: Bytes = body::read(body).await?;
-        Options::read(self.query, &media::content_type(self.headers), &bytes)
+    async fn delete_options(&self, body: Bytes) -> Result<Options, Status> {
+        Options::read(self.query, &media::content_type(self.headers), &body)
     }
 
-    async fn delete(&self, body: Body) -> Result<Response<Body>, Status> {
+    async fn delete(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let options = self.delete_options(body).await?;
         let dry = options.dry || self.options()?.dry;
         let edited = self.writer(dry).delete(&self.target.name, options).await?;
         let kind = self.target.resource.kind;
         match edited {
-            Edited::Deleted(entry) if !ANSWERED_BY_OBJECT.contains(&kind.plural) => {
+            Edited::Deleted(entry) if !self.target.resource.answers_deletion() => {
                 let uid = object::uid(&entry.object);
                 let name = &self.target.name;
                 let success = status::success(kind.group, kind.plural, name, uid);
@@ -443,7 +399,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    async fn delete_collection(&self, body: Body) -> Result<Response<Body>, Status> {
+    async fn delete_collection(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let options = self.delete_options(body).await?;
         let Target {
             resource,
@@ -471,7 +427,7 @@ impl<'a> Call<'a> {
     }
 
     /// Kinds that are answered and not stored.
-    async fn review(&self, body: Body) -> Result<Response<Body>, Status> {
+    async fn review(&self, body: Bytes) -> Result<Response<Body>, Status> {
         let Target {
             resource,
             namespace,
@@ -480,8 +436,10 @@ impl<'a> Call<'a> {
         if (resource.kind.group, resource.kind.plural) == ("", "bindings") {
             return sub::bind(self, body).await;
         }
+        Accept::negotiate(self.headers, false)?;
         let validation = self.options()?.validation;
-        let decoded = self.object(body, validation).await?;
+        let mut decoded = self.object(body, validation).await?;
+        sub::admit_new(self, "", &mut decoded.object).await?;
         let gate = &self.api.0.config.gate;
         let answer = gate
             .review(

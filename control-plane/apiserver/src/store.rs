@@ -7,6 +7,11 @@ use machinery::status::Status;
 use pb::compare::{CompareResult, CompareTarget, TargetUnion};
 use pb::{request_op, response_op};
 
+/// What etcd says of a revision that it forgot, and of one that is still to come. The code is the
+/// same for both; its own clients compare the texts, too.
+const COMPACTED: &str = "etcdserver: mvcc: required revision has been compacted";
+const FUTURE: &str = "etcdserver: mvcc: required revision is a future revision";
+
 /// A write that expected a revision of a key.
 pub(crate) enum Swap {
     /// It was that revision; the write has this one.
@@ -203,7 +208,7 @@ pub(crate) fn prefix_end(prefix: &str) -> Vec<u8> {
 pub(crate) fn status(error: tonic::Status) -> Status {
     let text = error.message();
     match error.code() {
-        tonic::Code::OutOfRange if text.contains("compacted") => Status::expired(
+        tonic::Code::OutOfRange if text == COMPACTED => Status::expired(
             "The provided resource version is too old: its state is no longer kept.",
         ),
         tonic::Code::InvalidArgument if text.contains("too large") => {
@@ -213,6 +218,11 @@ pub(crate) fn status(error: tonic::Status) -> Status {
         }
         _ => Status::internal(&format!("the store answers: {} {text}", error.code())),
     }
+}
+
+/// Whether the store was asked for a state that is still to come.
+pub(crate) fn is_future(error: &Status) -> bool {
+    error.message.ends_with(FUTURE)
 }
 
 fn put(key: &str, value: Vec<u8>, lease: i64) -> request_op::Request {

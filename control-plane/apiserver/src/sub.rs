@@ -1,6 +1,7 @@
 //! What is below an object: its status, its scale, and the verbs that are written as paths.
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::{Response, StatusCode};
 use machinery::object::{self, metadata_mut};
 use machinery::selector::LabelSelector;
@@ -17,13 +18,13 @@ use crate::entry::Entry;
 use crate::media;
 use crate::serve::Call;
 use crate::write::{Change, Writer, precondition_failed};
-use crate::{clock, evict, lifecycle};
+use crate::{admission, clock, evict, lifecycle};
 
 /// Answers a request about a subresource.
 pub(crate) async fn answer(
     call: &Call<'_>,
     verb: &str,
-    body: Body,
+    body: Bytes,
 ) -> Result<Response<Body>, Status> {
     let name = call.target.subresource.as_str();
     let known = call
@@ -52,10 +53,12 @@ pub(crate) async fn answer(
                 .await?;
             call.show(StatusCode::OK, &entry)
         }
-        ("status" | "approval", "update") => call.replace(body, "status").await,
-        ("status" | "approval", "patch") => call.patch(body, "status").await,
-        ("ephemeralcontainers" | "resize", "update") => call.replace(body, name).await,
-        ("ephemeralcontainers" | "resize", "patch") => call.patch(body, name).await,
+        ("status" | "approval" | "ephemeralcontainers" | "resize", "update") => {
+            call.replace(body, name).await
+        }
+        ("status" | "approval" | "ephemeralcontainers" | "resize", "patch") => {
+            call.patch(body, name).await
+        }
         _ => Err(Status::new(
             501,
             "NotImplemented",
@@ -65,7 +68,7 @@ pub(crate) async fn answer(
 }
 
 /// Reads a body as what the subresource takes.
-async fn read(call: &Call<'_>, body: Body) -> Result<Value, Status> {
+async fn read(call: &Call<'_>, body: Bytes) -> Result<Value, Status> {
     let resource = call.target.resource;
     let expected = match resource.kind.subresource(&call.target.subresource) {
         Some(sub) => Expected {
@@ -83,12 +86,11 @@ async fn read(call: &Call<'_>, body: Body) -> Result<Value, Status> {
     };
     let validation = call.options()?.validation;
     let media_type = media::content_type(call.headers);
-    let bytes = body::read(body).await?;
-    Ok(body::decode(&bytes, &media_type, &expected, validation)?.object)
+    Ok(body::decode(&body, &media_type, &expected, validation)?.object)
 }
 
 /// The number of an object's replicas as an object of its own.
-async fn scale(call: &Call<'_>, verb: &str, body: Body) -> Result<Response<Body>, Status> {
+async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body>, Status> {
     let dry = call.options()?.dry;
     let change = match verb {
         "get" => {
@@ -102,6 +104,7 @@ async fn scale(call: &Call<'_>, verb: &str, body: Body) -> Result<Response<Body>
     let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
     let key = storage.key(&call.target.namespace, &call.target.name);
     let mut edit = Scaling {
+        call,
         resource,
         name: &call.target.name,
         change,
@@ -116,6 +119,7 @@ enum ScaleChange {
 }
 
 struct Scaling<'a> {
+    call: &'a Call<'a>,
     resource: &'static Resource,
     name: &'a str,
     change: ScaleChange,
@@ -123,19 +127,20 @@ struct Scaling<'a> {
 
 impl Edit for Scaling<'_> {
     fn step<'a>(&'a mut self, _: &'a Api, current: Option<&'a Entry>) -> Answer<'a, Step> {
-        let step = match current {
-            Some(current) => self.decide(&current.object),
-            None => Err(not_found(self.resource, self.name)),
-        };
-        Box::pin(async { step })
+        Box::pin(async move {
+            let Some(current) = current else {
+                return Err(not_found(self.resource, self.name));
+            };
+            self.decide(&current.object).await
+        })
     }
 }
 
 impl Scaling<'_> {
-    fn decide(&self, current: &Value) -> Result<Step, Status> {
+    async fn decide(&self, current: &Value) -> Result<Step, Status> {
         let kind = self.resource.kind;
         let old = scale_of(current);
-        let new = match &self.change {
+        let mut new = match &self.change {
             ScaleChange::Replace(scale) => scale.clone(),
             ScaleChange::Patch(patch) => {
                 let message = kind.subresource("scale").ok_or_else(Status::unknown_path)?;
@@ -152,6 +157,9 @@ impl Scaling<'_> {
             let why = "Precondition failed: UID in precondition differs";
             return Err(Status::conflict(kind.group, kind.plural, self.name, why));
         }
+        let writer = self.call.writer(false);
+        let admission = writer.admission("UPDATE", "scale", self.name, Some(&old));
+        admission::mutate(self.call.api, &admission, &mut new).await?;
         let replicas = object::integer(&new, &["spec", "replicas"]).unwrap_or(0);
         if replicas < 0 {
             let why = "must be greater than or equal to 0";
@@ -163,6 +171,7 @@ impl Scaling<'_> {
                 vec![cause],
             ));
         }
+        admission::validate(self.call.api, &admission, &mut new).await?;
         if object::integer(current, &["spec", "replicas"]) == Some(replicas) {
             return Ok(Step::Keep);
         }
@@ -215,9 +224,9 @@ fn scale_of(object: &Value) -> Value {
 }
 
 /// Assigns a pod to a node.
-pub(crate) async fn bind(call: &Call<'_>, body: Body) -> Result<Response<Body>, Status> {
+pub(crate) async fn bind(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status> {
     let dry = call.options()?.dry;
-    let binding = read(call, body).await?;
+    let mut binding = read(call, body).await?;
     let name = match call.target.name.is_empty() {
         true => object::name(&binding).to_owned(),
         false => call.target.name.clone(),
@@ -228,6 +237,7 @@ pub(crate) async fn bind(call: &Call<'_>, body: Body) -> Result<Response<Body>, 
         let why = "name in URL does not match name in Binding object";
         return Err(Status::bad_request(why));
     }
+    admit_new(call, &name, &mut binding).await?;
     let wrong = wrong_target(&binding);
     if !wrong.is_empty() {
         // Kubernetes does not call this an invalid object.
@@ -241,6 +251,13 @@ pub(crate) async fn bind(call: &Call<'_>, body: Body) -> Result<Response<Body>, 
     };
     call.api.edit(storage, &key, dry, &mut edit).await?;
     created(call)
+}
+
+/// Admits a body that asks for something and is not stored.
+pub(crate) async fn admit_new(call: &Call<'_>, name: &str, body: &mut Value) -> Result<(), Status> {
+    let writer = call.writer(false);
+    let admission = writer.admission("CREATE", &call.target.subresource, name, None);
+    admission::admit(call.api, &admission, body).await
 }
 
 /// The answer to a verb that is written as a path.
@@ -346,14 +363,15 @@ fn scheduled(pod: &mut Value) {
 }
 
 /// Deletes a pod if its disruption budgets allow.
-async fn eviction(call: &Call<'_>, body: Body) -> Result<Response<Body>, Status> {
-    let eviction = read(call, body).await?;
+async fn eviction(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status> {
+    let mut eviction = read(call, body).await?;
     let name = object::name(&eviction);
     if !name.is_empty() && name != call.target.name {
         return Err(Status::bad_request(
             "name in URL does not match name in Eviction object",
         ));
     }
+    admit_new(call, &call.target.name, &mut eviction).await?;
     let mut options = match eviction.get("deleteOptions") {
         Some(options) => Options::of(options)?,
         None => Options::default(),
@@ -363,16 +381,17 @@ async fn eviction(call: &Call<'_>, body: Body) -> Result<Response<Body>, Status>
     created(call)
 }
 
-async fn token(call: &Call<'_>, body: Body) -> Result<Response<Body>, Status> {
-    let request = read(call, body).await?;
+async fn token(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status> {
+    let mut request = read(call, body).await?;
     let account = call.stored().await?;
+    admit_new(call, &call.target.name, &mut request).await?;
     let gate = &call.api.0.config.gate;
     let answer = gate.issue_token(call.api, &account, request).await?;
     call.value(StatusCode::CREATED, &answer)
 }
 
 /// Replaces the finalizers of a namespace's spec; with the last one it goes.
-async fn finalize(call: &Call<'_>, body: Body) -> Result<Response<Body>, Status> {
+async fn finalize(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status> {
     let asked = call.options()?;
     let decoded = call.object(body, asked.validation).await?;
     let writer: Writer<'_> = call.writer(asked.dry);

@@ -14,11 +14,15 @@ use serde_json::{Value, json};
 use crate::catalogue::Resource;
 use crate::reply::{Include, only_metadata};
 
+/// The column of the name, as it is everywhere or where only wide output shows it.
+const NAME: &str = "Name";
+const NAME_LATER: &str = "Name*";
 /// What is shown for nothing.
 const NONE: &str = "<none>";
 const UNKNOWN: &str = "<unknown>";
 
-/// The columns of a kind and the cells of an object; the first column is always its name.
+/// The columns of a kind and the cells of an object; its name comes before them, unless it is among
+/// them.
 struct Layout {
     /// A star marks columns that only wide output shows, a hash numbers.
     columns: &'static [&'static str],
@@ -34,10 +38,14 @@ pub(crate) fn of(
     now: Timestamp,
 ) -> Value {
     let layout = layout(resource.kind.group, resource.kind.plural);
-    let mut columns = vec![column("Name", true)];
-    columns.extend(layout.columns.iter().map(|name| column(name, false)));
+    // Some kinds have their name elsewhere: what an event is called tells nobody anything.
+    let named = !layout.columns.contains(&NAME_LATER);
+    let first = named.then_some(NAME).into_iter();
+    let columns = first.chain(layout.columns.iter().copied());
+    let columns: Vec<Value> = columns.map(column).collect();
     let rows = objects.iter().map(|object| {
-        let mut cells = vec![Value::from(object::name(object))];
+        let first = named.then(|| Value::from(object::name(object)));
+        let mut cells = Vec::from_iter(first);
         cells.extend((layout.cells)(object, now));
         let shown = match include {
             Include::None => Value::Null,
@@ -52,7 +60,8 @@ pub(crate) fn of(
     })
 }
 
-fn column(name: &str, is_name: bool) -> Value {
+fn column(name: &str) -> Value {
+    let is_name = [NAME, NAME_LATER].contains(&name);
     let wide = name.contains('*');
     let number = name.contains('#');
     json!({

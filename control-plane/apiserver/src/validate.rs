@@ -4,6 +4,7 @@
 mod address;
 mod autoscaler;
 mod causes;
+mod certificate;
 mod config;
 mod definition;
 mod endpoints;
@@ -63,6 +64,7 @@ pub(crate) fn create(resource: &Resource, object: &Value, policy: Policy) -> Cau
     causes.extend(body(resource, &stored));
     match (resource.kind.group, resource.kind.kind) {
         ("", "Pod") => causes.extend(pod::created(object)),
+        ("certificates.k8s.io", _) => causes.extend(certificate::check(object)),
         // The newer form of events has rules that the older never had.
         ("events.k8s.io", "Event") => causes.extend(event::new(&stored)),
         _ => {}
@@ -91,6 +93,34 @@ pub(crate) fn warnings(resource: &Resource, object: &Value) -> Option<String> {
     }
 }
 
+/// What is kept of an object and has no effect here, to warn of when it is written.
+pub(crate) fn without_effect(resource: &Resource, object: &Value) -> Option<String> {
+    const PODS_SECURITY: &str = "pod-security.kubernetes.io/";
+    let (group, plural) = (resource.kind.group, resource.kind.plural);
+    let what = match (group, plural) {
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations")
+        | ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => {
+            "its webhooks are not called"
+        }
+        ("admissionregistration.k8s.io", _) => "its policies are not evaluated",
+        ("apiextensions.k8s.io", "customresourcedefinitions") => "its kind is not served",
+        ("apiregistration.k8s.io", "apiservices") => "requests are not passed on to it",
+        ("flowcontrol.apiserver.k8s.io", _) => "requests are not queued by it",
+        ("", "resourcequotas") => "its limits are not enforced",
+        ("", "limitranges") => "its limits and defaults are not applied",
+        ("resource.k8s.io", _) => "devices are not allocated",
+        ("", "namespaces") => {
+            let labels = machinery::object::labels(object)?;
+            labels.keys().find(|key| key.starts_with(PODS_SECURITY))?;
+            "pods are not checked against its pod-security labels"
+        }
+        _ => return None,
+    };
+    Some(format!(
+        "this server keeps {plural} but does not act on them: {what}"
+    ))
+}
+
 /// Checks a new state of an object that came through a subresource, or through none.
 pub(crate) fn update(
     resource: &Resource,
@@ -117,7 +147,7 @@ pub(crate) fn update(
             causes.extend(body(resource, new));
             causes.extend(pod::resized(old, new));
         }
-        _ => causes.extend(status(resource, old, new)),
+        _ => causes.extend(status(resource, subresource, old, new)),
     }
     policy.apply(&mut causes);
     causes
@@ -125,7 +155,14 @@ pub(crate) fn update(
 
 /// Whether what must not change is told before what must not be.
 fn tells_changes_first(resource: &Resource) -> bool {
-    ["Service", "Secret", "ConfigMap", "DaemonSet"].contains(&resource.kind.kind)
+    let kind = (resource.kind.group, resource.kind.kind);
+    [
+        ("", "Service"),
+        ("", "Secret"),
+        ("", "ConfigMap"),
+        ("apps", "DaemonSet"),
+    ]
+    .contains(&kind)
 }
 
 /// An object in the form of the store: the rules are about that one.
@@ -137,7 +174,7 @@ fn stored<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
 }
 
 /// What a new status, or the end of a namespace, may say.
-fn status(resource: &Resource, old: &Value, new: &Value) -> Causes {
+fn status(resource: &Resource, subresource: &str, old: &Value, new: &Value) -> Causes {
     let (group, kind) = (resource.kind.group, resource.kind.kind);
     match (group, kind) {
         ("", "Namespace") => node::namespace_status(old, new),
@@ -146,6 +183,7 @@ fn status(resource: &Resource, old: &Value, new: &Value) -> Causes {
             .chain(node::node_update(old, new))
             .collect(),
         ("", "ResourceQuota") => quota::quota_status(new),
+        ("certificates.k8s.io", _) => certificate::update(subresource, old, new),
         _ => status::check(group, kind, old, new),
     }
 }
@@ -187,6 +225,7 @@ fn changes(resource: &Resource, old: &Value, new: &Value) -> Causes {
     let kind = resource.kind.kind;
     match (resource.kind.group, kind) {
         ("", "Pod") => pod::update(old, new),
+        ("certificates.k8s.io", _) => certificate::update("", old, new),
         ("apps", _) => workload::update(kind, old, new),
         ("batch", _) => job::update(kind, old, new),
         ("", "Service") => network::service_update(old, new),

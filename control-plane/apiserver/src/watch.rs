@@ -108,6 +108,7 @@ impl Watching {
                     Some(asked) => feed.reach(asked).await?,
                 }
                 revision = feed.revision();
+                cache.check(&folder)?;
                 let (entries, cursor, changed) = cache.snapshot(&folder);
                 revision = revision.max(changed);
                 waiting.extend(entries);

@@ -74,10 +74,7 @@ impl Writer<'_> {
     async fn create_named(&self, mut object: Value) -> Result<Arc<Entry>, Status> {
         let resource = self.resource;
         let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
-        if !object::resource_version(&object).is_empty() {
-            let text = "resourceVersion should not be set on objects to be created";
-            return Err(Status::new(500, "", text));
-        }
+        let versioned = !object::resource_version(&object).is_empty();
         // Held until the service is stored: others choose among what is free after that.
         let guard = match allocate::concerns(resource) {
             true => Some(self.api.0.allocation.lock().await),
@@ -97,7 +94,14 @@ impl Writer<'_> {
             }
             return Ok(Arc::new(Entry::new(key.into(), 0, stored)));
         }
-        let written = self.store_new(storage, &key, &stored).await;
+        let written = match versioned {
+            // The store says so, after everything else has been checked.
+            true => {
+                let text = "resourceVersion should not be set on objects to be created";
+                Err(Status::new(500, "", text))
+            }
+            false => self.store_new(storage, &key, &stored).await,
+        };
         match written {
             Ok(Some(revision)) => Ok(Arc::new(Entry::new(key.into(), revision, stored))),
             other => {
@@ -128,17 +132,15 @@ impl Writer<'_> {
         fill_in(resource, object);
         lifecycle::created(resource, object);
         lifecycle::requested_by(self.user, resource, object);
-        admission::create(self.api, resource, self.namespace, object).await?;
-        let admission = self.admission("CREATE", "", None);
-        admission::ask_gate(self.api, admission, object).await?;
+        let name = object::name(object).to_owned();
+        let admission = self.admission("CREATE", "", &name, None);
+        admission::mutate(self.api, &admission, object).await?;
         if allocate::concerns(resource) {
             allocate::prepare(object)?;
         }
-        refuse(
-            resource,
-            object,
-            validate::create(resource, object, self.policy()),
-        )
+        let causes = validate::create(resource, object, self.policy());
+        refuse(resource, object, causes)?;
+        admission::validate(self.api, &admission, object).await
     }
 
     /// Stores a whole new state of an object.
@@ -199,6 +201,7 @@ impl Writer<'_> {
         &'b self,
         operation: &'static str,
         subresource: &'b str,
+        name: &'b str,
         old: Option<&'b Value>,
     ) -> Admission<'b> {
         Admission {
@@ -207,6 +210,7 @@ impl Writer<'_> {
             kind: self.resource.kind,
             subresource,
             namespace: self.namespace,
+            name,
             old,
         }
     }
@@ -254,11 +258,12 @@ impl Update<'_, '_> {
         self.preconditions(&old, &new)?;
         let removed_deletion = lifecycle_end(resource, self.subresource, &old, &new);
         fill_in(resource, &mut new);
-        lifecycle::updated(resource, self.subresource, &old, &mut new);
         let admission = self
             .writer
-            .admission("UPDATE", self.subresource, Some(&old));
-        admission::ask_gate(self.writer.api, admission, &mut new).await?;
+            .admission("UPDATE", self.subresource, self.name, Some(&old));
+        admission::mutate(self.writer.api, &admission, &mut new).await?;
+        // After that, so that what admission puts back is no change.
+        lifecycle::updated(resource, self.subresource, &old, &mut new);
         if allocate::concerns(resource) && self.subresource.is_empty() {
             allocate::update(self.writer.api, &old, &mut new, self.writer.dry).await?;
             let address = |one| object::text(one, &["spec", "clusterIP"]);
@@ -268,6 +273,7 @@ impl Update<'_, '_> {
         let policy = self.writer.policy();
         let causes = validate::update(resource, self.subresource, (&old, &new), policy);
         refuse(resource, &new, causes)?;
+        admission::validate(self.writer.api, &admission, &mut new).await?;
         let stored = convert::to_stored(resource, new);
         Ok(match removed_deletion {
             true => Step::Delete(stored),

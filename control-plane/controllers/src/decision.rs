@@ -174,12 +174,27 @@ pub(crate) fn change<T: Known>(object: &T, patch: Value) -> Call {
 
 /// Lays a document over an object.
 pub(crate) fn merge(kind: &'static Kind, namespace: &str, name: &str, patch: Value) -> Call {
+    patched(kind, namespace, name, PatchForm::Merge, patch)
+}
+
+/// Patches an object by the rules that its kind has for lists.
+pub(crate) fn strategic(kind: &'static Kind, namespace: &str, name: &str, patch: Value) -> Call {
+    patched(kind, namespace, name, PatchForm::Strategic, patch)
+}
+
+fn patched(
+    kind: &'static Kind,
+    namespace: &str,
+    name: &str,
+    form: PatchForm,
+    patch: Value,
+) -> Call {
     Call::Patch {
         kind,
         namespace: namespace.into(),
         name: name.into(),
         subresource: "",
-        form: PatchForm::Merge,
+        form,
         patch,
     }
 }

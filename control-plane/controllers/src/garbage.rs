@@ -9,11 +9,11 @@ mod tests;
 
 use std::time::Duration;
 
-use machinery::world::{Call, DeleteOptions, PatchForm, Propagation};
+use machinery::world::{Call, DeleteOptions, Propagation};
 use serde_json::json;
 
 use crate::cache::{Caches, Changed, Key};
-use crate::decision::{Decision, Note, merge};
+use crate::decision::{Decision, Note, merge, strategic};
 use crate::graph::{FOREGROUND, ORPHAN, Owner, Vertex};
 use crate::loops::{Context, Loop};
 
@@ -114,6 +114,11 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
         return decision;
     }
     let waited_for = of(Held::UntilGone).next().is_some();
+    if waited_for && closes_circle(caches, dependent) {
+        // Each of a circle waits for the next. One that blocks nobody ends that; what is deleted
+        // for it follows when this is seen.
+        return Decision::of(unblocking(dependent));
+    }
     let owns = caches.graph.dependents(&dependent.uid).next().is_some();
     let propagation = match waited_for && owns {
         true => Propagation::Foreground,
@@ -131,6 +136,26 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
     });
     step.done = misplaced(caches, dependent);
     decision
+}
+
+/// Whether something waits for what it owns itself, this one among it. That is seen of neighbours
+/// alone, so it may be no circle; then an owner goes earlier than it asked for, as in Kubernetes.
+fn closes_circle(caches: &Caches, dependent: &Vertex) -> bool {
+    let mut owned = caches.graph.dependents(&dependent.uid);
+    owned.any(|one| one.waits_for(FOREGROUND)) && dependent.owners.iter().any(|one| one.blocks)
+}
+
+/// Lets the owners go before this one.
+fn unblocking(dependent: &Vertex) -> Call {
+    let blocking = dependent.owners.iter().filter(|owner| owner.blocks);
+    let references: Vec<_> = blocking
+        .map(|owner| json!({"uid": owner.uid, "blockOwnerDeletion": false}))
+        .collect();
+    let patch = json!({"metadata": {
+        "uid": dependent.uid, "resourceVersion": dependent.revision.to_string(),
+        "ownerReferences": references,
+    }});
+    strategic(dependent.kind, &dependent.namespace, &dependent.name, patch)
 }
 
 /// What people are told when an owner is in another namespace, where it owns nothing here.
@@ -204,14 +229,8 @@ fn without_owners(dependent: &Vertex, owners: &[&str]) -> Call {
         .iter()
         .map(|uid| json!({"$patch": "delete", "uid": uid}))
         .collect();
-    Call::Patch {
-        kind: dependent.kind,
-        namespace: dependent.namespace.clone(),
-        name: dependent.name.clone(),
-        subresource: "",
-        form: PatchForm::Strategic,
-        patch: json!({"metadata": {"uid": dependent.uid, "ownerReferences": references}}),
-    }
+    let patch = json!({"metadata": {"uid": dependent.uid, "ownerReferences": references}});
+    strategic(dependent.kind, &dependent.namespace, &dependent.name, patch)
 }
 
 fn without_finalizer(vertex: &Vertex, finalizer: &str) -> Call {

@@ -6,10 +6,11 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use machinery::selector::LabelSelector;
 use machinery::time::Timestamp;
-use machinery::world::{Call, PatchForm};
+use machinery::world::Call;
 use serde_json::json;
 
 use crate::cache::{Known, Shared, Store, kind_of};
+use crate::decision::strategic;
 use crate::meta;
 
 pub(crate) fn phase(pod: &Pod) -> &str {
@@ -120,18 +121,17 @@ fn release<T: Known>(object: &T, owner: &str) -> Call {
 
 fn change_owners<T: Known>(object: &T, change: serde_json::Value) -> Call {
     let metadata = object.metadata();
-    Call::Patch {
-        kind: kind_of::<T>(),
-        namespace: meta::namespace(metadata).into(),
-        name: meta::name(metadata).into(),
-        subresource: "",
-        form: PatchForm::Strategic,
-        patch: json!({"metadata": {
-            "uid": meta::uid(metadata),
-            "resourceVersion": meta::resource_version(metadata),
-            "ownerReferences": [change],
-        }}),
-    }
+    let patch = json!({"metadata": {
+        "uid": meta::uid(metadata),
+        "resourceVersion": meta::resource_version(metadata),
+        "ownerReferences": [change],
+    }});
+    strategic(
+        kind_of::<T>(),
+        meta::namespace(metadata),
+        meta::name(metadata),
+        patch,
+    )
 }
 
 /// How a pod made from a template begins: its workload's labels, annotations and finalizers, a

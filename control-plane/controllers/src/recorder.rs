@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 use machinery::event::{self, Event};
 use machinery::object;
 use machinery::time::Timestamp;
-use machinery::world::{Call, PatchForm};
+use machinery::world::Call;
 use serde_json::json;
 
-use crate::decision::Note;
+use crate::decision::{Note, strategic};
 
 /// How many notes are remembered to be counted.
 const NOTES_MAX: usize = 4096;
@@ -51,14 +51,9 @@ impl Recorder {
         let same = (uid, note.reason, message.clone());
         if let Some(told) = self.told.get_mut(&same) {
             told.count += 1;
-            return Call::Patch {
-                kind: event::kind(),
-                namespace: event::namespace(&note.about).into(),
-                name: told.name.clone(),
-                subresource: "",
-                form: PatchForm::Strategic,
-                patch: json!({"count": told.count, "lastTimestamp": now.to_seconds()}),
-            };
+            let patch = json!({"count": told.count, "lastTimestamp": now.to_seconds()});
+            let namespace = event::namespace(&note.about);
+            return strategic(event::kind(), namespace, &told.name, patch);
         }
         let event = Event {
             about: note.about.clone(),

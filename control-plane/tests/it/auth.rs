@@ -226,7 +226,7 @@ fn whoever_is_not_to_be_believed_stays_outside() {
     refused(&wrong, "Response Status: 401 Unauthorized");
     refused(
         &wrong,
-        r#"\"message\":\"Unauthorized\",\"metadata\":{},\"reason\":\"Unauthorized\",\"status\":\"Failure\"}"#,
+        r#""status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#,
     );
 
     let other = tempfile::tempdir().unwrap();

@@ -24,6 +24,16 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
+    /// Works on the store beside the apiserver.
+    pub(crate) fn in_store<T>(&self, work: impl AsyncFnOnce(etcd_api::Client) -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = etcd_api::Client::connect(self.store.url()).await;
+            work(client.unwrap()).await
+        })
+    }
+
     pub(crate) fn start() -> Cluster {
         let launch = Launch::program(BINARY).subcommand("store");
         Cluster::on(launch.start().unwrap_or_else(|error| panic!("{error}")))
@@ -157,13 +167,5 @@ pub(crate) fn told(output: &Output) -> String {
 
 /// Whether there is a kubectl; without one the test says that it is skipped, but not in CI.
 pub(crate) fn kubectl_or_skip(test: &str) -> bool {
-    let found = Command::new("kubectl")
-        .args(["version", "--client"])
-        .output();
-    let found = found.is_ok_and(|output| output.status.success());
-    assert!(found || !testkit::in_ci(), "{test} needs kubectl");
-    if !found {
-        eprintln!("SKIPPED {test}: there is no kubectl");
-    }
-    found
+    testkit::has_or_skip("kubectl", &["version", "--client"], test)
 }

@@ -334,12 +334,7 @@ fn what_was_forgotten_is_gone_and_a_list_may_go_on_without_it() {
 }
 
 fn compact(cluster: &Cluster, revision: i64) {
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.enable_all().build().unwrap();
-    runtime.block_on(async {
-        let client = etcd_api::Client::connect(cluster.store.url())
-            .await
-            .unwrap();
+    cluster.in_store(async |client| {
         let request = CompactionRequest {
             revision,
             physical: true,

@@ -5,6 +5,7 @@
     reason = "runs processes, and waits for what they do"
 )]
 
+mod admission;
 mod apply;
 mod auth;
 mod bad_input;
@@ -16,10 +17,13 @@ mod http;
 mod kube_rs;
 mod kubectl;
 mod limits;
+mod manners;
 mod objects;
+mod overload;
 mod parts;
 mod pods;
 mod rows;
+mod security;
 mod surface;
 mod swap;
 mod up;

@@ -297,9 +297,11 @@ fn a_service_of_another_type_sheds_what_it_had() {
     }
     assert_eq!(inside["spec"]["ports"][0].get("nodePort"), None);
     assert_eq!(inside["spec"]["clusterIP"], "10.96.7.7");
+    patch(json!({"spec": {"type": "NodePort"}})).expect(200);
     let outside = json!({"spec": {"type": "ExternalName", "externalName": "a.example.com"}});
     let outside = patch(outside).expect(200);
     assert_eq!(outside["spec"].get("clusterIP"), None);
+    assert_eq!(outside["spec"]["ports"][0].get("nodePort"), None);
     let mut heir = balancer;
     heir["metadata"]["name"] = "b".into();
     cluster.post(path, &heir).expect(201);

@@ -1,8 +1,8 @@
 //! What a client certificate says of its bearer: the common name is the user, organizations are
 //! the groups. Whether the certificate may be believed is checked elsewhere.
 
+use aws_lc_rs::digest;
 use machinery::time::Timestamp;
-use ring::digest;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::oid_registry::Oid;
 use x509_parser::prelude::FromDer;

@@ -1,20 +1,20 @@
 //! Signed statements (JSON web tokens) and the keys that sign them: ES256 and RS256, the two that
 //! service account keys are made for. It does not know what a statement says.
 //!
-//! The mathematics is ring's; here are the frame around it and its refusals. The algorithm is the
+//! The mathematics is aws-lc's; here are the frame around it and its refusals. The algorithm is the
 //! key's and never the token's choice.
 
 #[cfg(test)]
 mod tests;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::digest;
-use ring::rand::SystemRandom;
-use ring::signature::{
+use aws_lc_rs::digest;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _,
     RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair, UnparsedPublicKey,
 };
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
@@ -52,8 +52,7 @@ impl Key {
                 .map_err(|e| e.to_string()),
             PrivateKeyDer::Pkcs8(der) => {
                 let der = der.secret_pkcs8_der();
-                let random = SystemRandom::new();
-                EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &random)
+                EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der)
                     .map(Pair::Ec)
                     .or_else(|_| RsaKeyPair::from_pkcs8(der).map(Pair::Rsa))
                     .map_err(|e| e.to_string())
@@ -95,7 +94,8 @@ impl Key {
                 })
             }
             Pair::Rsa(pair) => {
-                let public = ring::rsa::PublicKeyComponents::<Vec<u8>>::from(pair.public());
+                let public =
+                    aws_lc_rs::rsa::PublicKeyComponents::<Vec<u8>>::from(pair.public_key());
                 json!({
                     "use": "sig", "kty": "RSA", "kid": self.id, "alg": "RS256",
                     "n": text(&public.n), "e": text(&public.e),
@@ -123,7 +123,7 @@ impl Key {
                 .sign(&random, message.as_bytes())
                 .map(|signature| URL_SAFE_NO_PAD.encode(signature)),
             Pair::Rsa(pair) => {
-                let mut signature = vec![0; pair.public().modulus_len()];
+                let mut signature = vec![0; pair.public_modulus_len()];
                 pair.sign(
                     &RSA_PKCS1_SHA256,
                     &random,

@@ -5,20 +5,28 @@
 //! it still counts.
 
 #[cfg(test)]
+mod handshake;
+#[cfg(test)]
 mod tests;
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::certificate::Bearer;
 use super::pki::Identity;
+use crate::clock;
 
 /// What the other end of a connection shows of itself; every request of the connection carries
 /// it among its extensions.
@@ -33,6 +41,9 @@ pub enum Peer {
     Refused(String),
 }
 
+/// A connection after its handshake.
+pub type Stream = TlsStream<TcpStream>;
+
 /// How the server speaks TLS.
 #[derive(Clone)]
 pub struct Tls {
@@ -43,7 +54,7 @@ pub struct Tls {
 impl Tls {
     /// The server shows `identity`, and believes clients whom `authority` (PEM) signed.
     pub fn new(identity: &Identity, authority: &str) -> Result<Tls, String> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = provider();
         let mut roots = RootCertStore::empty();
         for certificate in certificates(authority)? {
             roots.add(certificate).map_err(|error| error.to_string())?;
@@ -71,9 +82,15 @@ impl Tls {
         })
     }
 
-    /// What a listener needs.
-    pub fn config(&self) -> Arc<ServerConfig> {
-        self.config.clone()
+    /// Shakes hands; tells also who is at the other end.
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<(Stream, Peer)> {
+        let stream = TlsAcceptor::from(self.config.clone())
+            .accept(stream)
+            .await?;
+        let seconds = u64::try_from(clock::now().seconds).unwrap_or_default();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let peer = self.peer(stream.get_ref().1.peer_certificates(), now);
+        Ok((stream, peer))
     }
 
     /// Whom the certificates of a connection stand for.
@@ -90,6 +107,11 @@ impl Tls {
             Err(why) => Peer::Refused(why),
         }
     }
+}
+
+/// The algorithms of this process.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
 }
 
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {

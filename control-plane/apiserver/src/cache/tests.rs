@@ -37,6 +37,24 @@ fn a_cursor_sees_each_change_once_and_in_order() {
 }
 
 #[test]
+fn what_cannot_be_read_is_told_until_it_can_or_is_gone() {
+    let cache = Cache::new();
+    let why = Status::internal("no object");
+    put(&cache, "x", 6);
+    for mended in [Some(entry("x", 9)), None] {
+        cache.set_unreadable("/registry/configmaps/a/x", &why);
+        let told = cache.check("/registry/configmaps/").unwrap_err();
+        assert!(told.message.contains("/registry/configmaps/a/x"), "{told}");
+        assert!(cache.check("/registry/configmaps/a/").is_err());
+        assert!(cache.check("/registry/configmaps/b/").is_ok());
+        // Nobody was told that it is gone.
+        assert!(cache.get("/registry/configmaps/a/x").is_some());
+        cache.apply(vec![("/registry/configmaps/a/x".into(), 9, mended)]);
+        assert!(cache.check("/registry/configmaps/").is_ok());
+    }
+}
+
+#[test]
 fn a_revision_is_found_while_it_is_remembered() {
     let cache = Cache::new();
     cache.reset(BTreeMap::new(), 5);

@@ -98,6 +98,49 @@ fn in_the_foreground_dependents_go_before_their_owner() {
 }
 
 #[test]
+fn a_circle_of_owners_is_opened() {
+    let refer = |to: &str| {
+        let mut reference = owner("apps/v1", "ReplicaSet", "x");
+        reference["kind"] = "Pod".into();
+        reference["apiVersion"] = "v1".into();
+        reference["name"] = to.into();
+        reference["uid"] = format!("pods/{to}").into();
+        reference
+    };
+    let of = |name: &str, to: &str| {
+        let mut one = owned(pod(name, "a", true), "x");
+        one["metadata"]["ownerReferences"] = json!([refer(to)]);
+        one
+    };
+    // Each owns the one before it: a is deleted, and waits for b.
+    let mut first = of("a", "c");
+    first["metadata"]["deletionTimestamp"] = ago(1).into();
+    first["metadata"]["finalizers"] = json!([FOREGROUND]);
+    let (b, mut c) = (of("b", "a"), of("c", "b"));
+    let known = caches(&[first.clone(), b.clone(), c.clone()]);
+    let delete = decide(&Garbage, &known, ("", "pods/b"));
+    assert_eq!(lines(&delete), ["delete pods n/b"]);
+    let mut second = b;
+    second["metadata"]["deletionTimestamp"] = ago(1).into();
+    second["metadata"]["finalizers"] = json!([FOREGROUND]);
+    let known = caches(&[first.clone(), second.clone(), c.clone()]);
+    let opened = decide(&Garbage, &known, ("", "pods/c"));
+    assert_eq!(lines(&opened), ["patch pods n/c"]);
+    let references = &bodies(&opened)[0]["metadata"]["ownerReferences"];
+    let unblocked = json!([{"uid": "pods/b", "blockOwnerDeletion": false}]);
+    assert_eq!(*references, unblocked);
+    // Then the last is deleted, the second waits for it no more, and the circle is gone.
+    c["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = false.into();
+    let known = caches(&[first, second, c]);
+    assert_eq!(
+        lines(&decide(&Garbage, &known, ("", "pods/c"))),
+        ["delete pods n/c"]
+    );
+    let goes = decide(&Garbage, &known, ("", "pods/b"));
+    assert_eq!(bodies(&goes)[0]["metadata"]["finalizers"], json!([]));
+}
+
+#[test]
 fn orphans_lose_their_owner_before_it_goes() {
     let known = caches(&[deleted(ORPHAN), owned(pod("p", "a", true), "web")]);
     let decision = decide(&Garbage, &known, ("", "replicasets/web"));

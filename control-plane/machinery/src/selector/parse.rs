@@ -170,7 +170,10 @@ fn found_in(why: &Error) -> Error {
 /// Reads `a=b,c!=d`, where a backslash takes the meaning from `,`, `=` and itself.
 pub(super) fn fields(text: &str) -> Result<Vec<FieldRequirement>, Error> {
     let mut all = Vec::new();
-    for part in split(text) {
+    let mut parts = split(text);
+    // Go sorts them, so which of two values of a field comes first does not hang on the request.
+    parts.sort_unstable();
+    for part in parts {
         if part.is_empty() {
             continue;
         }

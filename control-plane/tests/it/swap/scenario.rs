@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::world::World;
+use super::world::{NODES, World};
 
 pub(super) const NAMESPACE: &str = "swap";
 /// What is looked at in the namespace.
@@ -71,6 +71,18 @@ pub(super) fn objects(world: &World) -> Vec<Value> {
         objects.extend(list["items"].as_array().unwrap().iter().cloned());
     }
     objects
+}
+
+/// After a restart of the apiserver: what there was is there, and the other parts find it again.
+pub(super) fn go_on(world: &World) {
+    let nodes = world.run(&["get", "nodes", "-o", "name"]);
+    assert_eq!(nodes.lines().count(), NODES, "{nodes}");
+    let deployment = ["create", "deployment", "after", "--image=nginx"];
+    world.run(&[&deployment[..], &["--replicas=2"]].concat());
+    world.run(&["rollout", "status", "deployment/after", "--timeout=180s"]);
+    let bound = "jsonpath={range .items[*]}{.spec.nodeName} {end}";
+    let bound = world.run(&["get", "pods", "-l", "app=after", "-o", bound]);
+    assert_eq!(bound.split_whitespace().count(), 2, "{bound}");
 }
 
 const DEPLOYMENT: &str = "

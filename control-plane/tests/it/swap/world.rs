@@ -51,7 +51,9 @@ impl Mix {
 pub(crate) struct World {
     home: TempDir,
     children: Vec<(&'static str, Child)>,
-    _store: testkit::Server,
+    /// Where Kubernetes' own apiserver is reached: at the same place after a restart.
+    port: u16,
+    _store: Option<testkit::Server>,
 }
 
 impl World {
@@ -87,22 +89,73 @@ impl World {
     }
 
     fn with_apiserver(go: bool) -> World {
-        let launch = Launch::program(BINARY).subcommand("store");
-        let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
-        let url = store.url();
         let mut world = World {
             home: tempfile::tempdir().unwrap(),
             children: Vec::new(),
-            _store: store,
+            port: testkit::free_port(),
+            _store: None,
         };
+        let launch = Launch::program(BINARY).subcommand("store");
+        let started = |launch: Launch| launch.start().unwrap_or_else(|error| panic!("{error}"));
         match go {
-            true => world.begin_go_apiserver(&url),
-            false => world.begin_apiserver(&url),
+            true => {
+                world.make_pki();
+                let tls = format!("https://127.0.0.1:{}", testkit::free_port());
+                let flags = world.secure_store(&tls);
+                world._store = Some(started(launch.flags(&flags)));
+                let own = world.store_client(&tls);
+                world.begin_go_apiserver(&own);
+            }
+            false => {
+                let store = started(launch);
+                world.begin_apiserver(&store.url());
+                world._store = Some(store);
+            }
         }
-        world.until("the apiserver is ready", |world| {
+        world.until_ready();
+        world
+    }
+
+    fn until_ready(&self) {
+        self.until("the apiserver is ready", |world| {
             world.kubectl(&["get", "--raw", "/readyz"]).status.success()
         });
-        world
+    }
+
+    /// Starts Kubernetes' own apiserver again, which goes on with the store over a unix socket.
+    pub(super) fn restart_go_apiserver_on_the_socket(&mut self) {
+        let name = Kubernetes::Apiserver.name();
+        let running = self.children.iter().position(|(part, _)| *part == name);
+        let (_, mut apiserver) = self.children.remove(running.unwrap());
+        apiserver.kill().unwrap();
+        apiserver.wait().unwrap();
+        self.begin_go_apiserver(&[format!("--etcd-servers={}", self.socket())]);
+        self.until_ready();
+    }
+
+    fn socket(&self) -> String {
+        format!("unix://{}", self.home.path().join("store.sock").display())
+    }
+
+    /// The store's flags, by which clients have to show a certificate, except over its socket.
+    fn secure_store(&self, tls: &str) -> [String; 5] {
+        [
+            format!("--listen-client-urls={tls},{}", self.socket()),
+            format!("--cert-file={}", self.pki("apiserver.crt")),
+            format!("--key-file={}", self.pki("apiserver.key")),
+            format!("--trusted-ca-file={}", self.pki("ca.crt")),
+            "--client-cert-auth".to_owned(),
+        ]
+    }
+
+    /// The apiserver's flags for such a store.
+    fn store_client(&self, tls: &str) -> [String; 4] {
+        [
+            format!("--etcd-servers={tls}"),
+            format!("--etcd-cafile={}", self.pki("ca.crt")),
+            format!("--etcd-certfile={}", self.pki("admin.crt")),
+            format!("--etcd-keyfile={}", self.pki("admin.key")),
+        ]
     }
 
     fn begin_proxy(&mut self) -> String {
@@ -133,8 +186,7 @@ impl World {
         self.children.push(("apiserver", child));
     }
 
-    fn begin_go_apiserver(&mut self, store: &str) {
-        let port = testkit::free_port();
+    fn make_pki(&self) {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now = Timestamp {
             seconds: i64::try_from(since.unwrap().as_secs()).unwrap(),
@@ -143,11 +195,13 @@ impl World {
         // Services get addresses from the range, and the API the first of them.
         let names = ["10.96.0.1".to_owned()];
         let pki = Pki::open(&self.home.path().join("pki"), &names, now).unwrap();
-        pki.write_admin(&self.kubeconfig(), &format!("https://127.0.0.1:{port}"))
-            .unwrap();
+        let url = format!("https://127.0.0.1:{}", self.port);
+        pki.write_admin(&self.kubeconfig(), &url).unwrap();
+    }
+
+    fn begin_go_apiserver(&mut self, store: &[String]) {
         let flags = [
-            format!("--etcd-servers={store}"),
-            format!("--secure-port={port}"),
+            format!("--secure-port={}", self.port),
             "--bind-address=127.0.0.1".into(),
             "--advertise-address=127.0.0.1".into(),
             "--endpoint-reconciler-type=none".into(),
@@ -160,7 +214,7 @@ impl World {
             format!("--service-account-signing-key-file={}", self.pki("sa.key")),
             "--service-account-issuer=https://kubernetes.default.svc".into(),
         ];
-        self.begin(Kubernetes::Apiserver, &flags);
+        self.begin(Kubernetes::Apiserver, &[store, &flags[..]].concat());
     }
 
     fn begin_go_loops(&mut self) {

@@ -1,0 +1,130 @@
+//! What pods are given: the priority of their class, and patience with short troubles of nodes.
+
+use machinery::object;
+use machinery::status::Status;
+use serde_json::{Value, json};
+
+use super::NOT_READY;
+use crate::api::Api;
+use crate::auth::{Admission, Answer};
+use crate::catalogue;
+
+/// How long pods stay on a node that is not ready or not reachable, unless they say.
+const TOLERATED_SECONDS: i64 = 300;
+
+/// Priority.
+pub(super) fn priority<'a>(
+    api: &'a Api,
+    admission: &'a Admission<'a>,
+    pod: &'a mut Value,
+) -> Answer<'a, ()> {
+    let done = match admission.old {
+        None => new_priority(api, pod),
+        Some(old) => {
+            keep_priority(old, pod);
+            Ok(())
+        }
+    };
+    Box::pin(async { done })
+}
+
+/// DefaultTolerationSeconds.
+pub(super) fn toleration_seconds<'a>(
+    _: &'a Api,
+    _: &'a Admission<'a>,
+    pod: &'a mut Value,
+) -> Answer<'a, ()> {
+    tolerations(pod);
+    Box::pin(async { Ok(()) })
+}
+
+/// An update that says nothing of the priority leaves it as the class gave it.
+fn keep_priority(old: &Value, pod: &mut Value) {
+    for key in ["priority", "preemptionPolicy"] {
+        let path = ["spec", key];
+        if object::at(pod, &path).is_none()
+            && let Some(kept) = object::at(old, &path)
+        {
+            object::set(pod, &path, kept.clone());
+        }
+    }
+}
+
+/// A pod's priority is that of its class, or of the class that is the default.
+fn new_priority(api: &Api, pod: &mut Value) -> Result<(), Status> {
+    let Some(classes) = catalogue::resource("scheduling.k8s.io", "v1", "priorityclasses") else {
+        return Ok(());
+    };
+    let wanted = object::text(pod, &["spec", "priorityClassName"]).to_owned();
+    let class = match wanted.as_str() {
+        "" => {
+            let all = api.cached_list(classes.kind, "");
+            let defaults = all
+                .into_iter()
+                .filter(|class| class["globalDefault"] == true);
+            defaults.min_by_key(|class| class["value"].as_i64())
+        }
+        name => {
+            let why = format!("no PriorityClass with name {name} was found");
+            let missing = || Status::forbidden("", "pods", object::name(pod), &why);
+            Some(api.cached(classes.kind, "", name).ok_or_else(missing)?)
+        }
+    };
+    let (value, policy) = match &class {
+        None => (json!(0), json!("PreemptLowerPriority")),
+        Some(class) => {
+            object::set(
+                pod,
+                &["spec", "priorityClassName"],
+                object::name(class).into(),
+            );
+            let policy = object::text(class, &["preemptionPolicy"]);
+            let policy = if policy.is_empty() {
+                "PreemptLowerPriority"
+            } else {
+                policy
+            };
+            (
+                class.get("value").cloned().unwrap_or(json!(0)),
+                json!(policy),
+            )
+        }
+    };
+    if let Some(given) = object::integer(pod, &["spec", "priority"])
+        && json!(given) != value
+    {
+        let why = format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name"
+        );
+        return Err(Status::forbidden("", "pods", object::name(pod), &why));
+    }
+    let given = object::text(pod, &["spec", "preemptionPolicy"]);
+    if !given.is_empty() && policy != given {
+        let policy = policy.as_str().unwrap_or_default();
+        let why = format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+        );
+        return Err(Status::forbidden("", "pods", object::name(pod), &why));
+    }
+    object::set(pod, &["spec", "priority"], value);
+    object::set(pod, &["spec", "preemptionPolicy"], policy);
+    Ok(())
+}
+
+/// Pods outlast short troubles of their node.
+fn tolerations(pod: &mut Value) {
+    let mut all = object::items(pod, &["spec", "tolerations"]).to_vec();
+    for key in [NOT_READY, "node.kubernetes.io/unreachable"] {
+        let covers = |one: &Value| {
+            let (its_key, effect) = (object::text(one, &["key"]), object::text(one, &["effect"]));
+            (its_key == key || its_key.is_empty()) && ["NoExecute", ""].contains(&effect)
+        };
+        if !all.iter().any(covers) {
+            all.push(json!({
+                "key": key, "operator": "Exists", "effect": "NoExecute",
+                "tolerationSeconds": TOLERATED_SECONDS,
+            }));
+        }
+    }
+    object::set(pod, &["spec", "tolerations"], all.into());
+}

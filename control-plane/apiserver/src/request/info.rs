@@ -1,0 +1,132 @@
+//! What a request asks for in the words of authorization, read from its method, path and query by
+//! the rules of Kubernetes' RequestInfo.
+//!
+//! The router takes its target from the same reading: what is served is what was allowed.
+
+#[cfg(test)]
+mod tests;
+
+use http::Method;
+use machinery::selector::{FieldSelector, LabelSelector};
+
+use super::Query;
+use crate::auth::Attributes;
+
+/// Verbs that a path may begin with, as paths did before there were parameters.
+const PATH_VERBS: [&str; 2] = ["proxy", "watch"];
+/// What may stand below a namespace without being a resource in it.
+const OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
+
+/// A request as authorization sees it, before anybody knows who sent it.
+#[derive(Debug, Default)]
+pub(crate) struct Info {
+    /// All but the user.
+    pub(crate) attributes: Attributes,
+    pub(crate) version: String,
+    /// The name in the path. A list may be authorized by a name that only its selector has.
+    pub(crate) name: String,
+    /// The path itself asks for a watch.
+    pub(crate) watch_path: bool,
+    /// How many segments follow the subresource.
+    pub(crate) deeper: usize,
+}
+
+impl Info {
+    /// Reads a request; `segments` is its decoded path.
+    pub(crate) fn read(method: &Method, segments: &[String], query: &Query) -> Info {
+        let mut info = Info::default();
+        info.attributes.path = format!("/{}", segments.join("/"));
+        info.attributes.verb = method.as_str().to_ascii_lowercase();
+        let words: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let (group, version, rest) = match words.as_slice() {
+            ["api", version, rest @ ..] if !rest.is_empty() => ("", version, rest),
+            ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, version, rest),
+            _ => return info,
+        };
+        info.attributes.api_group = group.to_owned();
+        info.version = (*version).to_owned();
+        let (by_path, verb, rest) = match rest {
+            [first, inner @ ..] if PATH_VERBS.contains(first) => (true, *first, inner),
+            rest => (false, verb(method), rest),
+        };
+        if rest.is_empty() {
+            return info;
+        }
+        info.attributes.verb = verb.to_owned();
+        info.watch_path = by_path && verb == "watch";
+        info.place(rest);
+        if !by_path && info.name.is_empty() {
+            info.select(query);
+        }
+        info
+    }
+
+    /// Whether the request is about objects.
+    pub(crate) fn is_resource(&self) -> bool {
+        !self.attributes.resource.is_empty()
+    }
+
+    /// Reads what follows the version: `namespaces/{namespace}/{resource}/{name}/{subresource}`.
+    fn place(&mut self, rest: &[&str]) {
+        let asked = &mut self.attributes;
+        let rest = match rest {
+            ["namespaces", namespace, inner @ ..] => {
+                asked.namespace = (*namespace).to_owned();
+                match inner {
+                    [] => rest,
+                    [first, ..] if OF_NAMESPACES.contains(first) => rest,
+                    inner => inner,
+                }
+            }
+            rest => rest,
+        };
+        let word = |at: usize| rest.get(at).copied().unwrap_or_default().to_owned();
+        asked.resource = word(0);
+        asked.name = word(1);
+        if asked.verb != "proxy" {
+            asked.subresource = word(2);
+        }
+        self.name = asked.name.clone();
+        self.deeper = rest.len().saturating_sub(3);
+    }
+
+    /// A request without a name is about a collection. Who may see one object may also list and
+    /// watch it by its name; for everything else a name in a selector means nothing.
+    fn select(&mut self, query: &Query) {
+        let asked = &mut self.attributes;
+        match asked.verb.as_str() {
+            "delete" => asked.verb = "deletecollection".into(),
+            "get" => {
+                let watch = query.flag("watch");
+                asked.verb = if watch { "watch" } else { "list" }.into();
+                asked.name = selected_name(query).unwrap_or_default();
+            }
+            _ => {}
+        }
+    }
+}
+
+fn verb(method: &Method) -> &'static str {
+    match *method {
+        Method::POST => "create",
+        Method::GET | Method::HEAD => "get",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "",
+    }
+}
+
+/// The one name that a list's parameters allow. Parameters that cannot be read name nothing.
+fn selected_name(query: &Query) -> Option<String> {
+    for key in ["limit", "timeoutSeconds"] {
+        if let Some(number) = query.given(key) {
+            number.parse::<i64>().ok()?;
+        }
+    }
+    LabelSelector::parse(query.text("labelSelector")).ok()?;
+    let fields = FieldSelector::parse(query.text("fieldSelector")).ok()?;
+    let name = fields.exact("metadata.name")?;
+    let segment = ![".", ".."].contains(&name) && !name.contains(['/', '%']);
+    segment.then(|| name.to_owned())
+}
