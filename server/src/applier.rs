@@ -5,29 +5,38 @@
 mod leases;
 mod pace;
 mod removal;
+mod slow;
 mod space;
 #[cfg(test)]
 mod tests;
+mod views;
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use raft::Now;
-use storage::mvcc::{Attempt, CheckpointJob, Reader, Resealing, Retired, SyncJob, View};
+use storage::mvcc::{Attempt, CheckpointJob, Reader, Resealing, Retired, SyncJob};
 
+use crate::auth::AuthInfo;
+use crate::entry;
 use crate::error::Error;
 use crate::event::{Applied, ApplyEvent, Committed, LeaseCall, Outcome, Reply, ReplySlot};
+use crate::hashes::{Compacted, HashJob};
 use crate::lessor::Lessor;
 use crate::metrics::Operation;
 use crate::replay::Replayed;
 use crate::request::Request;
 use crate::resealer::Resealer;
 use crate::snapshot::Received;
-use crate::state::{self, Effects, State, Tally};
+use crate::state::{self, Authenticated, Effects, State, Tally};
 use crate::watch::HubHandle;
+use leases::WaitingRenewal;
 pub(crate) use pace::DIRTY_BYTES_TO_CHECKPOINT;
 pub use pace::Pace;
 use removal::Removal;
+pub use slow::{Slow, Stopwatch};
 use space::Space;
+use views::Views;
 
 /// How long the removal of compacted rows waits before it looks again whether the hub has read
 /// them; usually it has within some microseconds.
@@ -63,15 +72,26 @@ pub struct Applier {
     /// Space on the disk is low.
     space_is_low: bool,
     log_bytes: u64,
+    /// Entries applied since the last checkpoint.
+    unsaved_entries: u64,
+    /// None: nobody asks which entries are slow.
+    stopwatch: Option<Stopwatch>,
+    /// The next step of a compaction waits until then.
+    next_step: Now,
     /// Due since the start.
     sync: Option<SyncJob>,
     removal: Removal,
-    /// Clients whose renewal must first take back a checkpoint of their lease, by lease id.
-    waiting_renewals: HashMap<i64, Vec<(ReplySlot, i64)>>,
+    /// By lease id.
+    waiting_renewals: HashMap<i64, Vec<WaitingRenewal>>,
+    /// Every member is known to be one of ours: only they know to take a lease's checkpoint back.
+    may_checkpoint_leases: bool,
+    /// What the leases have left was asked for, to be written down before a stop.
+    leases_are_written: bool,
     /// Reads that wait for an entry to be applied.
     waiting_reads: Vec<(u64, Vec<ReplySlot>)>,
     election_timeout: Now,
     space: Space,
+    views: Views,
     resealer: Resealer,
     stopping: bool,
 }
@@ -85,6 +105,8 @@ pub struct ApplyEffects {
     pub applied: Option<u64>,
     /// By index; `None`: refused.
     pub conf_changes: Vec<(u64, Option<raft::ConfChange>)>,
+    /// The age of the oldest view of the store.
+    pub oldest_view: Duration,
     /// The store's revision, when it moved.
     pub advanced: Option<i64>,
     /// Server-made requests for the log: expired leases, checkpoints of leases.
@@ -95,7 +117,12 @@ pub struct ApplyEffects {
     pub sync: Option<SyncJob>,
     /// To be dropped on another thread.
     pub retired: Option<Retired>,
+    /// The store is durable through the entry before this one.
     pub drop_log_before: Option<u64>,
+    /// Entries that took long.
+    pub slow: Vec<Slow>,
+    /// A compaction ended.
+    pub compacted: Option<Compacted>,
     /// Hashes of histories about to be compacted, to be computed on another thread.
     pub hash: Vec<HashJob>,
     /// How far re-sealing has come, when that is worth telling.
@@ -124,13 +151,6 @@ pub struct Counts {
     pub compaction_took: Option<Now>,
 }
 
-/// The digest that etcd keeps of each of its last compactions: the history up to the compaction's
-/// revision, as it stood before.
-pub struct HashJob {
-    pub view: View,
-    pub revision: i64,
-}
-
 impl Applier {
     /// `now` is when the leases found in the store begin to run.
     pub fn new(
@@ -142,6 +162,7 @@ impl Applier {
         now: Now,
     ) -> Result<Applier, Error> {
         let rows = state::leases(state.store.root())?;
+        lessor.allow_checkpoints(false);
         lessor.restore(
             rows.iter()
                 .map(|row| (row.id, row.granted_ttl, row.remaining_ttl)),
@@ -164,12 +185,18 @@ impl Applier {
             waiting_checkpoint: None,
             space_is_low: false,
             log_bytes: 0,
+            unsaved_entries: 0,
+            stopwatch: None,
+            next_step: Now::ZERO,
             sync: None,
             removal: Removal::interrupted(),
             waiting_renewals: HashMap::new(),
+            may_checkpoint_leases: false,
+            leases_are_written: false,
             waiting_reads: Vec::new(),
             election_timeout,
             space: Space::default(),
+            views: Views::default(),
             stopping: false,
         })
     }
@@ -182,6 +209,11 @@ impl Applier {
 
     pub fn set_pace(&mut self, pace: Pace) {
         self.pace = pace;
+    }
+
+    /// Reports the entries that take longer than `stopwatch` allows.
+    pub fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
+        self.stopwatch = Some(stopwatch);
     }
 
     /// Whether space on the disk is low, or a checkpoint waits for some.
@@ -203,9 +235,13 @@ impl Applier {
         if self.removal.is_running() && self.is_ahead_of_hub() {
             return Some(now + HUB_PATIENCE);
         }
-        let removes = self.removal.is_running() && !self.holds_too_much();
-        if removes || (!self.backlog.is_empty() && !self.stalled()) {
+        if !self.backlog.is_empty() && !self.stalled() {
             return Some(now);
+        }
+        let removes = self.removal.is_running() && !self.holds_too_much();
+        let step = removes.then(|| self.next_step.max(now));
+        if step == Some(now) {
+            return step;
         }
         let reseal = self.resealer.wake_at(now, self.checkpoint_running);
         let lessor = self
@@ -217,7 +253,7 @@ impl Applier {
             false => self.space.wake_at(now),
         };
         let removal = self.removal.due_at();
-        let all = lessor.into_iter().chain(chores).chain(reseal);
+        let all = lessor.into_iter().chain(chores).chain(reseal).chain(step);
         all.chain(removal).min()
     }
 
@@ -255,6 +291,11 @@ impl Applier {
                 ApplyEvent::Leading(term) => {
                     self.elected = term;
                     self.leading = None;
+                    self.abandon_renewals(effects);
+                }
+                ApplyEvent::LeaseCheckpoints { allowed } => {
+                    self.may_checkpoint_leases = allowed;
+                    self.lessor.allow_checkpoints(allowed);
                 }
                 ApplyEvent::Defragment(slot) => self.space.ask(slot),
                 ApplyEvent::Install(received) => self.installing = Some(received),
@@ -303,6 +344,7 @@ impl Applier {
         self.answer_reads(effects);
         let wanted = self.give_space_back(now, effects)?;
         self.checkpoint(wanted, effects);
+        effects.oldest_view = self.views.note(now, &self.state.store.stats());
         Ok(())
     }
 
@@ -333,9 +375,8 @@ impl Applier {
         let Some(received) = self.installing.take_if(|_| !self.checkpoint_running) else {
             return Ok(());
         };
+        self.abandon_renewals(effects);
         let gone = self.backlog.drain(..).filter_map(|entry| entry.reply);
-        let renewals = self.waiting_renewals.drain().flat_map(|(_, slots)| slots);
-        let gone = gone.chain(renewals.map(|(slot, _)| slot));
         effects
             .replies
             .extend(gone.map(|slot| (slot, Err(Error::Timeout))));
@@ -343,6 +384,7 @@ impl Applier {
         self.take_over_leases(now)?;
         self.removal.go_on(); // One that was interrupted at the sender.
         self.log_bytes = 0;
+        self.unsaved_entries = 0;
         effects.applied = Some(self.state.store.root().applied().index);
         effects.cluster_changed = true;
         effects.installed = true;
@@ -398,11 +440,22 @@ impl Applier {
             return Ok(()); // Replayed from the log, and in the checkpoint already.
         }
         self.log_bytes += entry.data.len() as u64;
+        self.unsaved_entries += 1;
         match entry.kind {
             raft::EntryKind::Normal if entry.data.is_empty() => self.state.skip(position),
             raft::EntryKind::Normal => {
-                let request = request.unwrap_or_else(|| decode(&entry));
-                let result = self.apply_request(now, position, &request, effects);
+                let request = match request {
+                    Some(request) => request,
+                    None => entry::request(&entry)?,
+                };
+                let by = self.requester(&entry);
+                let began = self.stopwatch.as_ref().map(Stopwatch::begin);
+                let result = self.apply_request(now, position, &request, &by, effects);
+                if let Some((stopwatch, began)) = self.stopwatch.as_ref().zip(began) {
+                    effects
+                        .slow
+                        .extend(stopwatch.judge(began, &request, &result));
+                }
                 if let Err(Error::Damaged(what)) = &result {
                     return Err(Error::Damaged(what.clone()));
                 }
@@ -415,7 +468,7 @@ impl Applier {
                 }
             }
             raft::EntryKind::ConfChange | raft::EntryKind::ConfChangeV2 => {
-                let change = decode_conf_change(&entry);
+                let change = entry::conf_change(&entry)?;
                 let result = self.state.apply_conf_change(position, &change);
                 if let Err(Error::Damaged(what)) = result {
                     return Err(Error::Damaged(what));
@@ -437,6 +490,7 @@ impl Applier {
         now: Now,
         position: storage::mvcc::Applied,
         request: &Request,
+        by: &AuthInfo,
         effects: &mut ApplyEffects,
     ) -> Result<Outcome, Error> {
         if let Request::Compaction(compaction) = request
@@ -445,7 +499,7 @@ impl Applier {
             self.keep_hash_before(compaction.revision, effects);
         }
         let mut did = Effects::default();
-        let result = self.state.apply(position, request, &mut did);
+        let result = self.state.apply(position, request, by, &mut did);
         let counts = &mut effects.counts;
         if let Some(operation) = Operation::of(request) {
             counts.applied.push((operation, result.is_ok()));
@@ -456,9 +510,14 @@ impl Applier {
             self.lessor.grant(row.id, row.granted_ttl, now);
             counts.leases_granted.push(row.granted_ttl);
         }
+        if let Some(Authenticated { user, token, .. }) = &did.authenticated {
+            let tokens = &self.state.auth.shared().tokens;
+            tokens.lock().assign(token, user, now);
+        }
         if let Some(id) = did.revoked {
             self.lessor.revoke(id);
             counts.leases_revoked += 1;
+            self.end_renewals(id, effects);
         }
         self.finish_renewals(request, effects);
         if did.compacted.is_some() {
@@ -466,6 +525,19 @@ impl Applier {
         }
         effects.cluster_changed |= did.cluster_changed;
         result
+    }
+
+    /// On whose behalf the entry was written; nobody asks when auth is off.
+    fn requester(&self, entry: &raft::Entry) -> AuthInfo {
+        match self.state.auth.image().enabled {
+            true => Request::auth_info_of(&entry.data),
+            false => AuthInfo::default(),
+        }
+    }
+
+    /// On whose behalf this member itself asks for changes.
+    pub fn own_auth_info(&self) -> AuthInfo {
+        self.state.own_auth_info()
     }
 
     /// The digest is that of the history as it is just before the compaction is applied.
@@ -496,6 +568,10 @@ impl Applier {
         if !self.removal.is_running() || self.is_ahead_of_hub() || self.holds_too_much() {
             return Ok(());
         }
+        if now < self.next_step && !self.is_short() {
+            return Ok(());
+        }
+        self.next_step = now + self.pace.compact_pause;
         let rows = match self.is_short() {
             true => self.pace.compact_step_rows.min(COMPACT_STEP_ROWS_WHEN_LOW),
             false => self.pace.compact_step_rows,
@@ -503,13 +579,21 @@ impl Applier {
         let progress = self.state.store.compact_step(rows)?;
         if self.removal.since().is_some() {
             effects.counts.compacted_rows = Some(progress.removed);
+            self.removal.removed(progress.removed as u64);
         }
         if progress.removed > 0 {
             self.space.freed();
         }
         if progress.done {
             let since = self.removal.since();
-            effects.counts.compaction_took = since.map(|since| now.saturating_sub(since));
+            let took = since.map(|since| now.saturating_sub(since));
+            effects.counts.compaction_took = took;
+            effects.compacted = took.map(|took| Compacted {
+                revision: self.state.store.root().compacted(),
+                took,
+                rows: self.removal.rows(),
+                bytes: self.state.store.stats().in_use_bytes,
+            });
             for slot in self.removal.done() {
                 effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
             }
@@ -561,29 +645,22 @@ impl Applier {
             || wanted
             || self
                 .pace()
-                .checkpoint_is_due(self.log_bytes, &self.state.store.stats());
+                .checkpoint_is_due(self.log_bytes, &self.state.store.stats())
+            || self
+                .pace
+                .entries_to_checkpoint
+                .is_some_and(|most| self.unsaved_entries >= most);
         if due {
             effects.checkpoint = self.state.store.begin_checkpoint();
             self.checkpoint_running = effects.checkpoint.is_some();
             // There may be no space for it yet.
             if self.checkpoint_running {
                 self.log_bytes = 0;
+                self.unsaved_entries = 0;
             }
         }
         // The last checkpoint spares the next start the replay, and a second one, which has nothing to
         // write but itself, most of the log.
         effects.stopped = self.stopping && !self.checkpoint_running;
     }
-}
-
-/// Only bytes that verified against the log's checksums get here: what cannot be read was written
-/// by a version that knows more than this one, and skipping it would lose data.
-pub(crate) fn decode(entry: &raft::Entry) -> Request {
-    Request::decode(&entry.data)
-        .unwrap_or_else(|error| panic!("log entry {}: {error}", entry.index))
-}
-
-pub(crate) fn decode_conf_change(entry: &raft::Entry) -> raft::ConfChange {
-    raft::wire::decode_conf_change(&entry.data)
-        .unwrap_or_else(|error| panic!("log entry {}: {error}", entry.index))
 }

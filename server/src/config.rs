@@ -11,12 +11,17 @@ mod build;
 mod flags;
 mod go;
 mod help;
+mod host;
+mod log;
+mod tls;
 mod url;
 
 #[cfg(test)]
 mod tests;
 
 pub use go::duration;
+pub(crate) use go::parse_duration;
+pub use tls::{TlsFiles, TlsVersion};
 pub use url::{Scheme, Url};
 
 use crate::keys::KeySource;
@@ -39,6 +44,8 @@ pub const GRPC_OVERHEAD_BYTES: usize = 512 * 1024;
 pub struct Config {
     pub name: String,
     pub data_dir: PathBuf,
+    /// The log's own directory; None: inside `data_dir`.
+    pub wal_dir: Option<PathBuf>,
     /// None: data at rest is not sealed.
     pub encryption: Option<KeySource>,
     pub listen_peer_urls: Vec<Url>,
@@ -50,6 +57,8 @@ pub struct Config {
     pub initial_advertise_peer_urls: Vec<Url>,
     pub advertise_client_urls: Vec<Url>,
     pub initial_cluster: Vec<Member>,
+    /// `initial_cluster` follows from the member's name and advertised URLs.
+    initial_cluster_is_implied: bool,
     /// Why no cluster can be founded so. It is of no matter once there is a log, which says who the
     /// members are: they may have moved since.
     pub founding_error: Option<String>,
@@ -61,32 +70,70 @@ pub struct Config {
     pub heartbeat_interval: Duration,
     pub election_timeout: Duration,
     pub pre_vote: bool,
+    /// As etcd would count; see `checkpoint_entries`.
     pub snapshot_count: u64,
+    /// Upper bound of the entries between two checkpoints. None: bytes alone decide.
+    pub checkpoint_entries: Option<u64>,
     pub snapshot_catchup_entries: u64,
     /// None: no limit.
     pub quota_backend_bytes: Option<u64>,
     /// The space alarm goes by itself once there is space.
     pub auto_disarm_nospace: bool,
+    /// What `--auth-token` says.
+    pub auth_token: String,
+    /// Of a simple token that nobody uses.
+    pub auth_token_ttl: Duration,
+    pub bcrypt_cost: u32,
+    /// The common name of a client's certificate is its user.
+    pub client_cert_auth: bool,
     pub max_txn_ops: usize,
     pub max_request_bytes: usize,
     pub max_concurrent_streams: u32,
     pub keepalive: Keepalive,
     pub reuse_port: bool,
     pub reuse_address: bool,
+    pub client_tls: TlsFiles,
+    pub peer_tls: TlsFiles,
+    /// Make the certificate for clients, unless one is given.
+    pub auto_tls: bool,
+    pub peer_auto_tls: bool,
+    /// In years.
+    pub self_signed_cert_validity: u64,
+    /// Go's names; empty: all that are safe.
+    pub cipher_suites: Vec<String>,
+    pub tls_min_version: TlsVersion,
+    /// None: the newest there is.
+    pub tls_max_version: Option<TlsVersion>,
     pub auto_compaction: AutoCompaction,
-    pub compaction_batch_limit: usize,
-    pub compaction_sleep_interval: Duration,
+    /// None: as the store finds best.
+    pub compaction_batch_limit: Option<usize>,
+    pub compaction_sleep_interval: Option<Duration>,
+    /// Lock the page file in memory.
+    pub memory_mlock: bool,
+    /// `None`: no spans are made.
+    pub tracing: Option<TracingConfig>,
+    /// Free bytes that a start gives back first. None: that is left to the running server.
+    pub bootstrap_defrag_bytes: Option<u64>,
     pub watch_progress_notify_interval: Duration,
     pub warning_apply_duration: Duration,
     pub warning_unary_request_duration: Duration,
+    /// The JSON gateway under `/v3/`.
+    pub enable_grpc_gateway: bool,
     /// Origins; `*` is all.
     pub cors: Vec<String>,
     /// Host names; `*` is all.
     pub host_whitelist: Vec<String>,
     pub extensive_metrics: bool,
+    /// Serve `/debug/pprof/`; a log level of debug does as well.
+    pub pprof: bool,
+    /// `None`: the leader does not compare members by time.
+    pub corrupt_check_time: Option<Duration>,
+    pub compact_hash_check_time: Duration,
     /// All gates, by name.
     pub feature_gates: Vec<Gate>,
     pub log: LogConfig,
+    /// Flags that were given and that change nothing here, for the log.
+    pub without_effect: Vec<&'static str>,
     /// The command line, for the log.
     pub args: Vec<String>,
     /// Warnings about the configuration, to be logged once logging is up.
@@ -117,9 +164,24 @@ pub enum AutoCompaction {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// None: the server never pings.
-    pub interval: Option<Duration>,
+    /// Time between two pings of the server to a client.
+    pub interval: Duration,
+    /// Time a client has to answer.
     pub timeout: Duration,
+    /// Shortest time between two pings of a client.
+    pub min_time: Duration,
+}
+
+/// Where spans of calls are sent, and of which ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TracingConfig {
+    /// Host and port.
+    pub address: String,
+    pub service_name: String,
+    /// Empty: none.
+    pub instance_id: String,
+    /// Of a million traces that begin here.
+    pub sampling_rate: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,8 +202,31 @@ pub struct LogConfig {
     /// One of debug, info, warn, error, panic, fatal.
     pub level: String,
     pub format: LogFormat,
-    /// `default`, `stderr`, `stdout` or paths.
-    pub outputs: Vec<String>,
+    pub outputs: Vec<LogOutput>,
+    /// None: files grow.
+    pub rotation: Option<Rotation>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogOutput {
+    Stderr,
+    Stdout,
+    /// systemd's; stderr when a line cannot be sent there.
+    Journal,
+    File(PathBuf),
+}
+
+/// How a log file is rotated: the keys of `--log-rotation-config-json`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    pub file_bytes: u64,
+    /// Older files are removed. None: age is no reason.
+    pub max_age: Option<Duration>,
+    /// Rotated files kept; 0: all.
+    pub max_backups: usize,
+    /// Rotated files are named by local time, not UTC.
+    pub local_time: bool,
+    pub compress: bool,
 }
 
 impl Default for LogConfig {
@@ -149,7 +234,8 @@ impl Default for LogConfig {
         Self {
             level: "info".into(),
             format: LogFormat::Json,
-            outputs: vec!["default".into()],
+            outputs: vec![LogOutput::Stderr],
+            rotation: None,
         }
     }
 }
@@ -170,7 +256,8 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    fn flags(reason: impl Into<String>) -> Invalid {
+    /// Refused before anything starts ("failed to verify flags").
+    pub fn flags(reason: impl Into<String>) -> Invalid {
         Invalid {
             starting: false,
             reason: reason.into(),
@@ -281,11 +368,25 @@ impl Config {
         self.max_request_bytes.saturating_add(GRPC_OVERHEAD_BYTES)
     }
 
+    /// Where the log's files are.
+    pub fn log_dir(&self) -> PathBuf {
+        match &self.wal_dir {
+            Some(dir) => dir.clone(),
+            None => self.data_dir.join("member").join("log"),
+        }
+    }
+
     /// How long a silent leader is trusted: three heartbeats may get lost or be late. That others
     /// are asked so soon is harmless when it lives.
     pub fn suspicion(&self) -> Option<Duration> {
         const HEARTBEATS: u32 = 3;
         Some(self.heartbeat_interval.saturating_mul(HEARTBEATS))
+    }
+
+    /// Whether a feature gate is on.
+    pub fn gate(&self, name: &str) -> bool {
+        let mut gates = self.feature_gates.iter();
+        gates.any(|gate| gate.name == name && gate.enabled)
     }
 
     /// Applied entries kept in memory for members that were away.

@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/member/lock        held while a server runs on it
 //! DIR/member/keys        data keys, wrapped, when data is sealed
-//! DIR/member/log/        the raft log, the only write-ahead log
+//! DIR/member/log/        the raft log, the only write-ahead log; or all of --wal-dir
 //! DIR/member/store/      the page file
 //! ```
 
@@ -44,6 +44,9 @@ pub enum Unusable {
     /// There are no keys where the flags say.
     Keys(String),
 }
+
+/// Files of etcd's log that Stele's never has.
+const ETCD_NEXT_SEGMENTS: [&str; 2] = ["0.tmp", "1.tmp"];
 
 pub struct DataDir {
     pub vfs: Arc<dyn Vfs>,
@@ -105,7 +108,8 @@ impl DataDir {
         let keys = keys.transpose().map_err(Unusable::Keys)?;
         let member_dir = config.data_dir.join("member");
         refuse_etcd(&*vfs, &member_dir)?;
-        let (log_dir, store_dir) = (member_dir.join("log"), member_dir.join("store"));
+        let (log_dir, store_dir) = (config.log_dir(), member_dir.join("store"));
+        refuse_second_log(&*vfs, config, &member_dir)?;
         for dir in [&log_dir, &store_dir] {
             vfs.create_dir_all(dir)
                 .map_err(storage::Error::io("create", dir))?;
@@ -128,9 +132,14 @@ impl DataDir {
             ..options
         };
         let store_options = storage::mvcc::Options { seal };
-        let store = Store::open(Arc::clone(&vfs), &store_dir, store_options)?;
+        let mut store = Store::open(Arc::clone(&vfs), &store_dir, store_options)?;
+        if config.memory_mlock {
+            store.lock_in_memory()?;
+        }
+        learn_sizes(&mut store)?;
         let mut state = State::new(store, min_lease_ttl(config.election_timeout))?;
         state.max_learners = config.max_learners;
+        refuse_lost_log(&*vfs, &log_dir, &state)?;
         let (log, opened, replayed) =
             replay::open_log(Arc::clone(&vfs), &log_dir, &mut state, options, threads)?;
         refuse_downgrade(&state)?;
@@ -241,6 +250,20 @@ impl EmptyDir {
 /// The term of the entries that a cluster begins with, one per founding member.
 pub(crate) const FOUNDING_TERM: u64 = 1;
 
+/// Once, for a store of an older version.
+fn learn_sizes(store: &mut Store) -> storage::Result<()> {
+    if !store.lacks_sizes() {
+        return Ok(());
+    }
+    tracing::info!("the store is of an older version: adding up the sizes of its values");
+    if !store.learn_sizes()? {
+        tracing::warn!(
+            "the disk is too full to add up the sizes of all values; usage by prefix leaves some out until the next start"
+        );
+    }
+    Ok(())
+}
+
 /// What a new cluster begins with.
 pub(crate) struct Founding {
     pub members: Vec<MemberInfo>,
@@ -276,13 +299,11 @@ impl Founding {
 fn log_options(vfs: &dyn Vfs, config: &Config, seed: u64) -> raft::durable::Options {
     let usual = raft::durable::Options::default();
     // The directory may have yet to be made.
-    let mut places = config
-        .data_dir
-        .ancestors()
-        .map(|dir| match dir.as_os_str() {
-            name if name.is_empty() => Path::new("."),
-            _ => dir,
-        });
+    let log_dir = config.log_dir();
+    let mut places = log_dir.ancestors().map(|dir| match dir.as_os_str() {
+        name if name.is_empty() => Path::new("."),
+        _ => dir,
+    });
     let disk = places.find_map(|dir| vfs.space(dir).ok());
     raft::durable::Options {
         seed,
@@ -337,6 +358,48 @@ fn refuse_etcd(vfs: &dyn Vfs, member_dir: &Path) -> Result<(), Unusable> {
         }
     }
     Ok(())
+}
+
+/// With `--wal-dir`, a log inside the data directory would be left unread, and with it writes that
+/// were acknowledged. A log of etcd in that directory is no log to append to.
+fn refuse_second_log(vfs: &dyn Vfs, config: &Config, member_dir: &Path) -> Result<(), Unusable> {
+    let Some(wal_dir) = &config.wal_dir else {
+        return Ok(());
+    };
+    let names = |dir: &Path| match vfs.exists(dir) {
+        Ok(true) => vfs.list(dir).map_err(storage::Error::io("list", dir)),
+        Ok(false) => Ok(Vec::new()),
+        Err(error) => Err(storage::Error::io("look for", dir)(error)),
+    };
+    let inside = member_dir.join("log");
+    if *wal_dir != inside && !names(&inside)?.is_empty() {
+        return Err(Unusable::Start(format!(
+            "{} holds this member's log; move its files to the --wal-dir {}, or leave that flag out",
+            inside.display(),
+            wal_dir.display()
+        )));
+    }
+    // Segments are named alike; the file that etcd prepares for its next one is not.
+    let of_etcd = names(wal_dir)?
+        .into_iter()
+        .find(|name| ETCD_NEXT_SEGMENTS.contains(&name.as_str()));
+    match of_etcd {
+        Some(name) => Err(Unusable::OfEtcd(wal_dir.join(name))),
+        None => Ok(()),
+    }
+}
+
+/// A store without the log it belongs to must not found a cluster anew. Checked before the log is
+/// opened, which makes files.
+fn refuse_lost_log(vfs: &dyn Vfs, log_dir: &Path, state: &State) -> Result<(), Unusable> {
+    let applied = state.store.root().applied().index;
+    if applied == 0 || !is_unused(vfs, log_dir)? {
+        return Ok(());
+    }
+    Err(Unusable::Start(format!(
+        "the store is that of a member with {applied} entries, but its log is not in {}; start with the --wal-dir that it was started with",
+        log_dir.display()
+    )))
 }
 
 /// As the flags name them.

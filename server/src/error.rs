@@ -83,9 +83,32 @@ errors! {
     // Defined as ResourceExhausted in etcd, yet what reaches a client is Unknown.
     TooManyRequests => Unknown, "too many requests";
     UnknownMethod => Unknown, "unknown method";
+    RootUserNotFound => FailedPrecondition, "root user does not exist";
+    RootRoleNotGranted => FailedPrecondition, "root user does not have root role";
+    UserExists => FailedPrecondition, "user name already exists";
+    UserEmpty => InvalidArgument, "user name is empty";
+    UserNotFound => FailedPrecondition, "user name not found";
+    RoleExists => FailedPrecondition, "role name already exists";
+    RoleNotFound => FailedPrecondition, "role name not found";
+    RoleEmpty => InvalidArgument, "role name is empty";
+    AuthFailed => InvalidArgument, "authentication failed, invalid user ID or password";
+    PermissionNotGiven => InvalidArgument, "permission not given";
+    PermissionDenied => PermissionDenied, "permission denied";
+    RoleNotGranted => FailedPrecondition, "role is not granted to the user";
+    PermissionNotGranted => FailedPrecondition, "permission is not granted to the role";
+    AuthNotEnabled => FailedPrecondition, "authentication is not enabled";
+    InvalidAuthToken => Unauthenticated, "invalid auth token";
+    InvalidAuthManagement => InvalidArgument, "invalid auth management";
+    AuthOldRevision => InvalidArgument, "revision of auth store is old";
 }
 
 impl Error {
+    /// What etcd says, outside its table, of a password that cannot be one.
+    pub fn no_password_user() -> Error {
+        let text = "auth: authentication failed, password was given for no password user";
+        Error::Other(Code::Unknown, text.to_owned())
+    }
+
     /// Nobody knows whether what was asked for will still happen.
     pub fn is_timeout(&self) -> bool {
         matches!(

@@ -2,10 +2,7 @@
 //! happen to an actor is visible in one place.
 //!
 //! The queues between actors have no length of their own: what travels in them is what clients
-//! wait for, and [`Admission`] bounds that at the edge.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+//! wait for, and [`Admission`](crate::admission::Admission) bounds that at the edge.
 
 use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
@@ -13,9 +10,11 @@ use etcd_api::raw;
 use storage::mvcc::{Attempt, View};
 use tokio::sync::oneshot;
 
+use crate::admission::Permit;
 use crate::error::Error;
 use crate::request::Request;
 use crate::snapshot::Received;
+use crate::state::Authenticated;
 use crate::workers;
 
 pub type Reply = Result<Applied, Error>;
@@ -36,13 +35,23 @@ pub enum Outcome {
     LeaseGrant(pb::LeaseGrantResponse),
     Alarm(Vec<pb::AlarmMember>),
     Lease(LeaseAnswer),
+    Authenticated(Authenticated),
     /// Newest entries known to be durable at a member and at its leader.
     Progress {
         matched: u64,
         leader: u64,
     },
+    Raft(Box<RaftView>),
     /// The change has nothing to tell beyond that it happened.
     Done,
+}
+
+/// What this member's raft tells of itself.
+#[derive(Debug)]
+pub struct RaftView {
+    pub status: raft::Status,
+    /// Of the others; empty unless this member leads.
+    pub peers: Vec<raft::PeerStatus>,
 }
 
 /// Where the answer to one request goes. Dropping it tells the waiting task that the server stops.
@@ -75,46 +84,6 @@ impl ReplySlot {
     pub fn send(self, reply: Reply) {
         // Nobody listens when the client has gone; the change was made all the same.
         let _ = self.slot.send(reply);
-    }
-}
-
-/// Lets so many requests in at a time; each holds its permit until it is answered, also when its
-/// client has gone.
-#[derive(Clone, Debug)]
-pub struct Admission {
-    in_flight: Arc<AtomicUsize>,
-    limit: usize,
-}
-
-#[derive(Debug)]
-pub struct Permit(Arc<AtomicUsize>);
-
-impl Admission {
-    pub fn new(limit: usize) -> Admission {
-        Admission {
-            in_flight: Arc::default(),
-            limit,
-        }
-    }
-
-    pub fn admit(&self) -> Result<Permit, Error> {
-        // Counts first and looks then: two that race for the last place may both be turned away,
-        // never both let in.
-        let permit = Permit(Arc::clone(&self.in_flight));
-        if self.in_flight.fetch_add(1, Ordering::Relaxed) >= self.limit {
-            return Err(Error::TooManyRequests);
-        }
-        Ok(permit)
-    }
-
-    pub fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -156,6 +125,8 @@ pub enum MemberEvent {
         id: u64,
         reply: ReplySlot,
     },
+    /// What is there to tell of raft?
+    Describe(ReplySlot),
     /// From another member.
     Receive(raft::Message),
     /// Its end of a connection was closed.
@@ -229,6 +200,10 @@ pub enum ApplyEvent {
     },
     /// The term that this member leads, if it does: only a leader lets leases expire.
     Leading(Option<raft::Term>),
+    /// Whether what leases have left may be written down; not before it is said.
+    LeaseCheckpoints {
+        allowed: bool,
+    },
     /// To be answered once the space that nothing needs is back.
     Defragment(ReplySlot),
     /// To be put in the place of all there is.

@@ -4,11 +4,25 @@ pub mod auth;
 pub mod budget;
 pub mod check;
 pub mod cluster;
+pub mod election;
 pub mod health;
 pub mod kv;
 mod large;
 pub mod lease;
 pub mod lock;
 pub mod maintenance;
+pub mod on_behalf;
+mod patience;
+mod recipe;
+mod slow;
 mod snapshot;
+pub mod usage;
 pub mod watch;
+
+use crate::auth::Credentials;
+
+/// What a call says about who makes it.
+fn caller_of<T>(call: &tonic::Request<T>) -> Credentials {
+    let said = call.extensions().get::<Credentials>();
+    said.cloned().unwrap_or_default()
+}

@@ -1,23 +1,32 @@
-//! The pages a server has besides gRPC: health, version, metrics. Bodies, codes and headers are
-//! etcd's.
+//! What a server has besides gRPC: pages for health, version and metrics, and the gateway. Bodies,
+//! codes and headers are etcd's.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
 use http_body_util::Full;
+use tonic::body;
 
+mod access;
 mod health;
+mod pprof;
 mod scrape;
+mod usage;
+mod vars;
 
 use crate::config::{CLUSTER_VERSION, Config, ETCD_VERSION};
+use crate::gateway::Translator;
 use crate::metrics::Metrics;
 use crate::node::Node;
+use crate::serve::BoxError;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
+const HTML: &str = "text/html; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// What a listener serves.
@@ -34,41 +43,74 @@ pub enum Port {
     Peer,
 }
 
-pub(crate) type Page = Response<Full<Bytes>>;
+pub(crate) type Page = Response<body::Body>;
 
 pub struct Site {
     node: Node,
     config: Arc<Config>,
     metrics: Arc<Metrics>,
+    /// `None`: switched off.
+    gateway: Option<Translator>,
 }
 
 impl Site {
-    pub fn new(node: Node, config: Arc<Config>, metrics: Arc<Metrics>) -> Site {
+    pub(crate) fn new(
+        node: Node,
+        config: Arc<Config>,
+        metrics: Arc<Metrics>,
+        gateway: Option<Translator>,
+    ) -> Site {
         Site {
             node,
             config,
             metrics,
+            gateway,
         }
     }
 
-    /// Answers one request on a listener of the given kind.
-    pub async fn answer<B>(
+    /// Answers one request that is not gRPC, on a listener of the given kind, over HTTP/1 or 2.
+    pub(crate) async fn answer<B>(
         self: Arc<Self>,
         port: Port,
-        request: Request<B>,
-    ) -> Result<Page, Infallible> {
-        let client = matches!(port, Port::Client | Port::Http);
-        if client && !self.host_allowed(&request) {
-            return Ok(page(StatusCode::MISDIRECTED_REQUEST, TEXT, ""));
+        mut request: Request<B>,
+    ) -> Result<Page, Infallible>
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        if !matches!(port, Port::Client | Port::Http) {
+            return Ok(self.page(port, &request).await);
         }
-        let mut response = match request.method() == Method::OPTIONS && client {
-            true => page(StatusCode::OK, TEXT, ""),
-            false => self.page(port, &request).await,
-        };
-        if client {
-            self.allow_origins(request.headers(), response.headers_mut());
+        access::rewrite(&mut request);
+        if let Some(refused) = access::refused(&self.config, &self.node, &request) {
+            return Ok(refused);
+        }
+        let origin = access::origin(&self.config, request.headers());
+        let mut response = self.client(port, request).await;
+        // A WebSocket is no page; etcd's answer to one has no such headers.
+        let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if let Some(origin) = origin.filter(|_| !switched) {
+            access::allow(origin, response.headers_mut());
         }
         Ok(response)
+    }
+
+    async fn client<B>(&self, port: Port, request: Request<B>) -> Page
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        if request.method() == Method::OPTIONS {
+            return Response::new(body::Body::empty());
+        }
+        let gateway = self.gateway.as_ref();
+        if let Some(moved) = access::moved(&request, gateway.is_some()) {
+            return moved;
+        }
+        match gateway.filter(|_| request.uri().path().starts_with(access::GATEWAY)) {
+            Some(gateway) => gateway.answer(request).await,
+            None => self.page(port, &request).await,
+        }
     }
 
     async fn page<B>(&self, port: Port, request: &Request<B>) -> Page {
@@ -82,15 +124,22 @@ impl Site {
                 _ => not_found(),
             };
         }
+        let profiled = port != Port::Metrics && self.config.pprof;
+        if let Some(found) = pprof::answer(path, &self.config.args).filter(|_| profiled) {
+            return found;
+        }
         let health = path == "/health" || health::probe(path).is_some();
         match path {
-            _ if health && !get => not_allowed(),
+            _ if health && !get => {
+                health::log_refused(path);
+                not_allowed()
+            }
             "/health" => health::health(&self.node, &self.metrics, query).await,
             _ if health => health::checks(&self.node, &self.metrics, path, query).await,
             "/metrics" => self.metrics_page(),
             "/version" if port != Port::Metrics && !get => not_allowed(),
             "/version" if port != Port::Metrics => self.version(),
-            "/debug/vars" if port != Port::Metrics => self.variables(),
+            "/debug/vars" if port != Port::Metrics => vars::vars(&self.node, &self.config).await,
             _ => not_found(),
         }
     }
@@ -118,69 +167,10 @@ impl Site {
         self.metrics.scrapes.inc();
         page(StatusCode::OK, PROMETHEUS, body)
     }
-
-    fn variables(&self) -> Page {
-        let status = self.node.status().ok();
-        let raft = status.map(|status| {
-            serde_json::json!({
-                "id": format!("{:x}", self.node.identity().member_id),
-                "term": status.term,
-                "lead": format!("{:x}", status.leader),
-                "commit": status.raft_index,
-                "applied": status.applied_index,
-            })
-        });
-        let body = serde_json::json!({
-            "cmdline": self.config.args,
-            "file_descriptor_limit": scrape::open_files_max(),
-            "memstats": {},
-            "raft.status": raft,
-        });
-        page(
-            StatusCode::OK,
-            "application/json; charset=utf-8",
-            format!("{body}\n"),
-        )
-    }
-
-    fn host_allowed<B>(&self, request: &Request<B>) -> bool {
-        let allowed = &self.config.host_whitelist;
-        if allowed.iter().any(|host| host == "*") {
-            return true;
-        }
-        let host = request
-            .headers()
-            .get(http::header::HOST)
-            .and_then(|host| host.to_str().ok());
-        let host = host.unwrap_or_default();
-        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-        allowed
-            .iter()
-            .any(|allowed| allowed == name || allowed == host)
-    }
-
-    fn allow_origins(&self, asked: &HeaderMap, headers: &mut HeaderMap) {
-        let any = self.config.cors.iter().any(|origin| origin == "*");
-        let origin = asked.get(http::header::ORIGIN);
-        let origin = match origin.filter(|origin| self.config.cors.iter().any(|o| o == *origin)) {
-            Some(listed) => listed.clone(),
-            None if any => HeaderValue::from_static("*"),
-            None => return,
-        };
-        headers.insert(
-            "access-control-allow-methods",
-            HeaderValue::from_static("POST, GET, OPTIONS, PUT, DELETE"),
-        );
-        headers.insert("access-control-allow-origin", origin);
-        headers.insert(
-            "access-control-allow-headers",
-            HeaderValue::from_static("accept, content-type, authorization"),
-        );
-    }
 }
 
 fn page(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Page {
-    let mut response = Response::new(Full::new(body.into()));
+    let mut response = Response::new(body::Body::new(Full::new(body.into())));
     *response.status_mut() = status;
     response
         .headers_mut()
@@ -189,7 +179,7 @@ fn page(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Page 
 }
 
 /// A page as Go's error helper writes it: text, a newline, no sniffing.
-fn text(status: StatusCode, body: impl std::fmt::Display) -> Page {
+pub(crate) fn text(status: StatusCode, body: impl std::fmt::Display) -> Page {
     let mut response = page(status, TEXT, format!("{body}\n"));
     response.headers_mut().insert(
         "x-content-type-options",

@@ -95,7 +95,7 @@ impl KeySource {
         if text.len() > TEXT_BYTES_MAX {
             return Err(format!("{name}: longer than any key file"));
         }
-        KeyFile::parse(&name, &text)
+        KeyFile::take(&name, text)
     }
 }
 

@@ -20,8 +20,10 @@
 //!   crash it lives at most that much (and an election timeout) too long;
 //! - a lease that was renewed is left alone for half its TTL. Clients renew each third, so living
 //!   sessions are never written at all; a lease whose owner has gone joins the first kind;
-//! - a renewal of a lease whose remaining time stands in the store must take that row back before
-//!   the client hears of it, else a crash would end the lease early: [`Renewal::checkpointed`];
+//! - a renewal of a lease whose remaining time stands in the store, or is on its way there, must
+//!   take that row back before the client hears of it, else a crash would end the lease early. The
+//!   next renewal waits for the same row to be taken back: until then the store has the short time
+//!   still ([`Renewal::waits_for`]);
 //! - at most [`CHECKPOINT_ROWS_PER_SECOND`] rows, the longest due first: with more than that the
 //!   error grows instead of the load.
 
@@ -54,9 +56,12 @@ const CHECKPOINT_REMAINING_MIN: Duration = Duration::from_secs(2);
 pub struct Renewal {
     /// The granted TTL in seconds, which the lease now has again.
     pub ttl: i64,
-    /// The store holds a remaining time from before. Log a checkpoint of zero (meaning the whole
-    /// TTL) for this lease, and answer the client after it is durable.
-    pub checkpointed: bool,
+    /// The store holds, or will hold, a remaining time from before. Log a checkpoint of zero, which
+    /// means the whole TTL.
+    pub takes_back: bool,
+    /// The client may hear of the renewal once so many of the lease's rows are settled; see
+    /// [`Lessor::applied`]. `None`: at once.
+    pub waits_for: Option<u64>,
 }
 
 /// One lease as [`Lessor::list`] and [`Lessor::remaining`] tell it.
@@ -76,12 +81,22 @@ struct Lease {
     deadline: Duration,
     /// When its remaining time is to be written down next.
     checkpoint_at: Duration,
-    /// A row with its remaining time is in the store or on its way there.
-    checkpointed: bool,
+    /// The newest row that was issued or found is a remaining time; else there is none, or a zero.
+    is_short: bool,
     /// Its revoke is on the way.
     handed_out: bool,
     /// Tells this lease from an earlier one with the same id.
     serial: u64,
+}
+
+/// Rows of one lease that were issued and are not seen applied.
+#[derive(Debug, Default)]
+struct UnderWay {
+    /// Remaining times, in the order of the log. One that is overtaken by a later one was lost.
+    rows: VecDeque<i64>,
+    /// Rows of this lease that are applied or lost, since one was first under way.
+    settled: u64,
+    issued_at: Duration,
 }
 
 /// Heap entry; the order of the fields is the order of the heap.
@@ -99,6 +114,12 @@ pub struct Lessor {
     /// Leases handed out and still there.
     handed_out: usize,
     checkpoints: BinaryHeap<Due>,
+    under_way: HashMap<i64, UnderWay>,
+    /// Whether remaining times may be written down: members of etcd, should one lead next, would
+    /// never take them back.
+    may_checkpoint: bool,
+    /// While they may not: leases of which one was written before.
+    to_take_back: Vec<i64>,
     serial: u64,
     /// Rows that may still be written in the second that began at `.0`.
     allowance: (Duration, u32),
@@ -114,6 +135,9 @@ impl Lessor {
             retries: VecDeque::new(),
             handed_out: 0,
             checkpoints: BinaryHeap::new(),
+            under_way: HashMap::new(),
+            may_checkpoint: true,
+            to_take_back: Vec::new(),
             serial: 0,
             allowance: (Duration::ZERO, CHECKPOINT_ROWS_PER_SECOND),
         }
@@ -123,10 +147,13 @@ impl Lessor {
     /// TTL of zero means that none was written and the lease gets its whole TTL.
     pub fn restore(&mut self, leases: impl IntoIterator<Item = (i64, i64, i64)>, now: Duration) {
         for (id, ttl, remaining) in leases {
-            let checkpointed = remaining > 0;
-            let left = if checkpointed { remaining } else { ttl };
+            let is_short = remaining > 0;
+            let left = if is_short { remaining } else { ttl };
             let deadline = now + seconds(left) + self.election_timeout;
-            self.insert(id, ttl, deadline, now, checkpointed);
+            self.insert(id, ttl, deadline, now, is_short);
+            if is_short && !self.may_checkpoint {
+                self.to_take_back.push(id);
+            }
         }
     }
 
@@ -137,6 +164,7 @@ impl Lessor {
 
     /// A revoke was applied.
     pub fn revoke(&mut self, id: i64) {
+        self.under_way.remove(&id);
         // The heap entries stay until their time: they no longer name a lease.
         if self
             .leases
@@ -159,10 +187,76 @@ impl Lessor {
         lease.deadline = lease.deadline.max(now + ttl);
         let quiet_until = (now + ttl / 2).max(now + CHECKPOINT_STEP_MIN);
         lease.checkpoint_at = lease.checkpoint_at.max(quiet_until);
+        let (ttl, is_short) = (lease.ttl, std::mem::take(&mut lease.is_short));
+        let under_way = self.under_way.get(&id);
+        // What was to take a row back, and was not applied for so long, is lost.
+        let is_lost = under_way.is_some_and(|rows| rows.issued_at + EXPIRED_RETRY <= now);
+        let takes_back = is_short || is_lost;
+        if takes_back {
+            self.issue(id, 0, now);
+        }
+        let under_way = self.under_way.get(&id);
         Some(Renewal {
-            ttl: lease.ttl,
-            checkpointed: std::mem::take(&mut lease.checkpointed),
+            ttl,
+            takes_back,
+            waits_for: under_way.map(|under_way| under_way.settled + under_way.rows.len() as u64),
         })
+    }
+
+    /// A row that this leader, or an earlier one, had logged was applied. Renewals of the lease that
+    /// wait for no more rows than are returned may be answered.
+    pub fn applied(&mut self, id: i64, remaining: i64) -> u64 {
+        let Some(under_way) = self.under_way.get_mut(&id) else {
+            self.note_foreign(id, remaining);
+            return u64::MAX;
+        };
+        let Some(place) = under_way.rows.iter().position(|row| *row == remaining) else {
+            let settled = under_way.settled;
+            self.note_foreign(id, remaining);
+            return settled;
+        };
+        under_way.rows.drain(..=place);
+        under_way.settled += place as u64 + 1;
+        match under_way.rows.is_empty() {
+            false => under_way.settled,
+            true => {
+                self.under_way.remove(&id);
+                u64::MAX
+            }
+        }
+    }
+
+    /// A row that nobody here issued: a former leader of another make may send it on.
+    fn note_foreign(&mut self, id: i64, remaining: i64) {
+        if remaining > 0
+            && let Some(lease) = self.leases.get_mut(&id)
+        {
+            lease.is_short = true;
+            if !self.may_checkpoint {
+                self.to_take_back.push(id);
+            }
+        }
+    }
+
+    fn issue(&mut self, id: i64, remaining: i64, now: Duration) {
+        let under_way = self.under_way.entry(id).or_default();
+        under_way.rows.push_back(remaining);
+        under_way.issued_at = now;
+    }
+
+    /// Whether remaining times may be written down from now on. When not, [`Lessor::checkpoints`]
+    /// takes back those that were.
+    pub fn allow_checkpoints(&mut self, may_checkpoint: bool) {
+        if std::mem::replace(&mut self.may_checkpoint, may_checkpoint) == may_checkpoint {
+            return;
+        }
+        self.to_take_back.clear();
+        if !may_checkpoint {
+            let short = self.leases.iter().filter(|(_, lease)| lease.is_short);
+            self.to_take_back.extend(short.map(|(id, _)| *id));
+            // Equal states are to do equal things.
+            self.to_take_back.sort_unstable();
+        }
     }
 
     pub fn remaining(&self, id: i64, now: Duration) -> Option<LeaseState> {
@@ -234,6 +328,32 @@ impl Lessor {
             self.allowance = (now, CHECKPOINT_ROWS_PER_SECOND);
         }
         let max = max.min(self.allowance.1 as usize);
+        let rows = match self.may_checkpoint {
+            true => self.due_checkpoints(now, max),
+            false => self.taken_back(max),
+        };
+        for (id, remaining) in &rows {
+            self.issue(*id, *remaining, now);
+        }
+        self.allowance.1 -= u32::try_from(rows.len()).unwrap_or(u32::MAX);
+        rows
+    }
+
+    fn taken_back(&mut self, max: usize) -> Vec<(i64, i64)> {
+        let mut rows = Vec::new();
+        while rows.len() < max
+            && let Some(id) = self.to_take_back.pop()
+        {
+            if let Some(lease) = self.leases.get_mut(&id)
+                && std::mem::take(&mut lease.is_short)
+            {
+                rows.push((id, 0));
+            }
+        }
+        rows
+    }
+
+    fn due_checkpoints(&mut self, now: Duration, max: usize) -> Vec<(i64, i64)> {
         let mut rows = Vec::new();
         while rows.len() < max {
             let Some(Reverse((at, id, serial))) = self.checkpoints.peek().copied() else {
@@ -249,7 +369,7 @@ impl Lessor {
             if lease.checkpoint_at <= now {
                 if lease.deadline >= now + CHECKPOINT_REMAINING_MIN {
                     rows.push((id, lease.whole_seconds_left(now)));
-                    lease.checkpointed = true;
+                    lease.is_short = true;
                 }
                 lease.checkpoint_at = now + lease.checkpoint_step();
             }
@@ -257,18 +377,20 @@ impl Lessor {
             self.checkpoints
                 .push(Reverse((lease.checkpoint_at, id, serial)));
         }
-        self.allowance.1 -= u32::try_from(rows.len()).unwrap_or(u32::MAX);
         rows
     }
 
     /// A row for every lease that has spent a second or more, for a graceful stop: nothing is
     /// renewed after it.
     pub fn checkpoint_all(&mut self, now: Duration) -> Vec<(i64, i64)> {
+        if !self.may_checkpoint {
+            return Vec::new();
+        }
         let mut rows: Vec<(i64, i64)> = Vec::new();
         for (id, lease) in &mut self.leases {
             let left = lease.whole_seconds_left(now);
             if lease.deadline > now && left < lease.ttl {
-                lease.checkpointed = true;
+                lease.is_short = true;
                 rows.push((*id, left));
             }
         }
@@ -283,7 +405,10 @@ impl Lessor {
         // With as many on the way as may be, it is a revoke that makes room, or a retry.
         let deadline = deadline.filter(|_| self.handed_out < max);
         let retry = self.retries.front().map(|(at, ..)| *at);
-        let checkpoint = self.checkpoints.peek().map(|Reverse((at, ..))| *at);
+        let checkpoint = match self.may_checkpoint {
+            true => self.checkpoints.peek().map(|Reverse((at, ..))| *at),
+            false => self.to_take_back.first().map(|_| Duration::ZERO),
+        };
         // With the second's rows used up, being due does not help before the next second.
         let checkpoint = match self.allowance {
             (since, 0) => checkpoint.map(|at| at.max(since + Duration::from_secs(1))),
@@ -292,13 +417,13 @@ impl Lessor {
         [deadline, retry, checkpoint].into_iter().flatten().min()
     }
 
-    fn insert(&mut self, id: i64, ttl: i64, deadline: Duration, now: Duration, written: bool) {
+    fn insert(&mut self, id: i64, ttl: i64, deadline: Duration, now: Duration, is_short: bool) {
         self.serial += 1;
         let mut lease = Lease {
             ttl,
             deadline,
             checkpoint_at: Duration::ZERO,
-            checkpointed: written,
+            is_short,
             handed_out: false,
             serial: self.serial,
         };

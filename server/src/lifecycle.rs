@@ -1,11 +1,13 @@
 //! One server from its start to its stop: opens what it needs in order, says so in the log, and
 //! closes in the opposite order. The lines and their order are those that tools wait for.
 
+mod corruption;
 mod versions;
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use etcd_api::{etcdserverpb as pb, membershippb};
@@ -15,17 +17,20 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::compactor::Compactor;
-use crate::config::{Config, ETCD_VERSION};
+use crate::config::{Config, ETCD_VERSION, Url};
 use crate::data_dir::{self, DataDir, Found, Unusable};
 use crate::error::Error;
 use crate::event::LeaseCall;
 use crate::keys::{Follower, Look};
+use crate::logging::json;
 use crate::metrics::Metrics;
 use crate::node::Node;
-use crate::peer::{REMOVED, join};
+use crate::peer::{Dialer, REMOVED, join};
 use crate::request::Request;
 use crate::runtime::{self, Clock, Running};
 use crate::serve::{BindError, Listeners};
+use crate::spans::{Exporter, Tracer};
+use crate::tls::Security;
 use crate::workers::Workers;
 
 /// Calls in progress get this long to end once a stop was asked for.
@@ -47,9 +52,13 @@ const LEASES_PER_ENTRY: usize = 10_000;
 #[derive(Debug)]
 pub enum StartError {
     Bind(BindError),
+    /// This member's data is not that of its peers.
+    Corrupt(String),
     DataDir(Unusable),
     Publish(Error),
     Runtime(std::io::Error),
+    /// Spans cannot be sent where the flags say.
+    Tracing(String),
 }
 
 /// What a server runs in, and so who ends it.
@@ -89,9 +98,12 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
             ready,
         } => (End::Asked(stopped), Some(connections), Some(ready)),
     };
-    let mut listeners = Listeners::bind(&config).await.map_err(StartError::Bind)?;
+    let (tracer, exporter) = trace(&config)?.unzip();
+    let security = Security::prepare(&config).map_err(StartError::Bind)?;
+    let mut listeners = Listeners::bind(&config, &security).map_err(StartError::Bind)?;
+    let dialer = Dialer::new(&security);
     let seed = runtime::unix_time().as_nanos() as u64;
-    let data = open(vfs, &config, seed)
+    let data = open(vfs, &config, seed, &dialer)
         .await
         .map_err(StartError::DataDir)?;
     log_start(&config, &data);
@@ -99,15 +111,16 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
         say_removed();
         return Ok(NO_SIGNAL);
     }
+    let consistent = corruption::check_initially(&config, &data, &dialer).await;
+    consistent.map_err(StartError::Corrupt)?;
     let metrics = Arc::new(Metrics::default());
     let seal = data.state.store.options().seal;
     let active = seal.as_ref().map_or(0, |seal| seal.active());
     metrics.encryption_key.set(active.into());
     let workers = Arc::new(Workers::start(Workers::suitable_count()).map_err(StartError::Runtime)?);
-    let running = runtime::start(data, &config, Arc::clone(&metrics), &workers)
+    let running = runtime::start(data, &config, Arc::clone(&metrics), &workers, dialer)
         .map_err(StartError::DataDir)?;
-    let for_peers = listeners.take_peers().map_err(StartError::Runtime)?;
-    running.peers.serve(for_peers, &running.node);
+    running.peers.serve(listeners.take_peers(), &running.node);
     tokio::select! {
         published = publish(&running.node, &config) => published.map_err(StartError::Publish)?,
         signal = wait_for_end(&running, &mut end) => {
@@ -115,8 +128,11 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
             return Ok(signal);
         }
     }
+    defragment_at_start(&running.node, &config).await;
     let watching = tokio::spawn(running.node.clone().keep_watch_over_leader());
     let asking = tokio::spawn(versions::keep(running.node.clone()));
+    let comparing = corruption::keep(running.node.clone(), Arc::clone(&config));
+    let comparing = tokio::spawn(comparing);
 
     let (stop, stopping) = tokio::sync::watch::channel(false);
     let (node, for_serving) = (running.node.clone(), Arc::clone(&config));
@@ -124,7 +140,9 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     if let Some(connections) = connections {
         listeners.add_local(connections);
     }
-    let serving = tokio::spawn(listeners.serve(node, for_serving, metrics, workers, stopping));
+    let serving = listeners.serve(node, for_serving, metrics, workers, stopping, tracer);
+    let serving = tokio::spawn(serving);
+    log_serving(&config, &running.node);
     tracing::info!("ready to serve client requests");
     match ready {
         Some(ready) => ready(addresses),
@@ -137,7 +155,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     let following = tokio::spawn(follow_keys(running.node.clone(), keys));
 
     let signal = wait_for_end(&running, &mut end).await;
-    for task in [compacting, watching, asking, following] {
+    for task in [compacting, watching, asking, comparing, following] {
         task.abort();
     }
     tracing::info!(name = config.name, "closing etcd server");
@@ -152,8 +170,27 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
         checkpoint_leases(&running.node).await;
     }
     let _ = tokio::task::spawn_blocking(move || Running::stop(running)).await;
+    if let Some(exporter) = exporter {
+        exporter.stop().await;
+    }
     tracing::info!(name = config.name, "closed etcd server");
     Ok(signal)
+}
+
+/// What makes spans of calls and what sends them, if somebody wants them.
+fn trace(config: &Config) -> Result<Option<(Tracer, Exporter)>, StartError> {
+    let Some(config) = &config.tracing else {
+        return Ok(None);
+    };
+    let started = Tracer::start(config).map_err(StartError::Tracing)?;
+    tracing::info!(
+        address = config.address,
+        "service-name" = config.service_name,
+        "service-instance-id" = config.instance_id,
+        "sampling-rate" = config.sampling_rate,
+        "distributed tracing setup enabled"
+    );
+    Ok(Some(started))
 }
 
 fn log_start(config: &Config, data: &DataDir) {
@@ -172,6 +209,42 @@ fn log_start(config: &Config, data: &DataDir) {
         "encryption-key" = data.state.store.options().seal.map_or(0, |seal| seal.active()),
         "quota-backend-bytes" = config.quota_backend_bytes.unwrap_or(0),
         "opened the data directory"
+    );
+}
+
+/// As `--bootstrap-defrag-threshold-megabytes` says. A store that cannot be made smaller serves all
+/// the same.
+async fn defragment_at_start(node: &Node, config: &Config) {
+    let Some(threshold) = config.bootstrap_defrag_bytes else {
+        return;
+    };
+    let size = node.shared().db_file_bytes.load(Ordering::Relaxed);
+    let in_use = node.shared().db_bytes.load(Ordering::Relaxed);
+    let free = size.saturating_sub(in_use);
+    if free < threshold {
+        tracing::info!(
+            "current-db-size-bytes" = size,
+            "current-db-size-in-use-bytes" = in_use,
+            "bootstrap-defrag-threshold-bytes" = threshold,
+            "Skipping defragmentation"
+        );
+        return;
+    }
+    if let Err(error) = node.defragment().await {
+        tracing::warn!(%error, "failed to defragment at the start");
+    }
+}
+
+fn log_serving(config: &Config, node: &Node) {
+    let texts = |urls: &[Url]| json(&urls.iter().map(Url::as_str).collect::<Vec<_>>());
+    tracing::info!(
+        "local-member-id" = format!("{:x}", node.identity().member_id),
+        "initial-advertise-peer-urls" = %texts(&config.initial_advertise_peer_urls),
+        "listen-peer-urls" = %texts(&config.listen_peer_urls),
+        "advertise-client-urls" = %texts(&config.advertise_client_urls),
+        "listen-client-urls" = %texts(&config.listen_client_urls),
+        "listen-metrics-urls" = %texts(&config.listen_metrics_urls),
+        "now serving peer/client/metrics"
     );
 }
 
@@ -212,17 +285,22 @@ async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
 }
 
 /// Opens the data directory; an empty one becomes that of a new cluster, or of a running one.
-async fn open(vfs: Arc<dyn Vfs>, config: &Config, seed: u64) -> Result<DataDir, Unusable> {
+async fn open(
+    vfs: Arc<dyn Vfs>,
+    config: &Config,
+    seed: u64,
+    dialer: &Dialer,
+) -> Result<DataDir, Unusable> {
     let empty = match DataDir::find(vfs, config, seed)? {
         Found::Used(data) => return Ok(*data),
         Found::Empty(empty) => empty,
     };
     if data_dir::joins(config) {
-        let joined = join::join(config).await.map_err(Unusable::Start)?;
+        let joined = join::join(config, dialer).await.map_err(Unusable::Start)?;
         return empty.join(joined.member_id, joined.cluster_id, joined.members);
     }
     if config.founding_error.is_none() {
-        let asked = join::refuse_bootstrapped(config).await;
+        let asked = join::refuse_bootstrapped(config, dialer).await;
         asked.map_err(Unusable::Start)?;
     }
     empty.found(config)
@@ -359,11 +437,13 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Bind(error) => error.fmt(f),
+            StartError::Corrupt(error) => f.write_str(error),
             StartError::DataDir(error) => error.fmt(f),
             StartError::Publish(error) => {
                 write!(f, "failed to publish this member to its cluster: {error}")
             }
             StartError::Runtime(error) => write!(f, "failed to start the runtime: {error}"),
+            StartError::Tracing(error) => f.write_str(error),
         }
     }
 }

@@ -11,8 +11,6 @@
 )]
 
 use std::fmt::{self, Write as _};
-use std::fs::OpenOptions;
-use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -24,12 +22,16 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
+mod journal;
+mod output;
+mod rotate;
 mod sampler;
 
 #[cfg(test)]
 mod tests;
 
 use crate::config::{LogConfig, LogFormat};
+use output::Output;
 use sampler::Sampler;
 
 /// Lines waiting to be written. At some 300 bytes each, about 2 MB when it is full.
@@ -47,8 +49,16 @@ const JSON_MARK: char = '\u{1}';
 static WRITER: OnceLock<Writer> = OnceLock::new();
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
+/// A line and what the journal asks about it.
+struct Line {
+    text: String,
+    priority: u8,
+    /// Where in the source it comes from, without the file.
+    package: String,
+}
+
 enum Job {
-    Line(String),
+    Line(Line),
     Flush(Sender<()>),
 }
 
@@ -57,17 +67,9 @@ struct Writer(Sender<Job>);
 /// Starts logging for the rest of the process; a second call changes nothing. The error names the
 /// output that cannot be opened.
 pub fn init(config: &LogConfig) -> Result<(), String> {
-    let mut outputs: Vec<Box<dyn Write + Send>> = Vec::new();
-    for name in &config.outputs {
-        outputs.push(match name.as_str() {
-            "default" | "stderr" => Box::new(io::stderr()),
-            "stdout" => Box::new(io::stdout()),
-            path => {
-                let file = OpenOptions::new().create(true).append(true).open(path);
-                Box::new(file.map_err(|error| format!("open sink {path:?}: open {path}: {error}"))?)
-            }
-        });
-    }
+    let outputs = config.outputs.iter();
+    let outputs = outputs.map(|output| Output::open(output, config.rotation.as_ref()));
+    let outputs = outputs.collect::<Result<Vec<Output>, String>>()?;
     let (sender, receiver) = bounded(QUEUE_LINES_MAX);
     if WRITER.set(Writer(sender)).is_err() {
         return Ok(());
@@ -77,10 +79,11 @@ pub fn init(config: &LogConfig) -> Result<(), String> {
         .spawn(move || write_lines(&receiver, outputs))
         .map_err(|error| format!("start the log writer: {error}"))?;
     let level = match config.level.as_str() {
-        "debug" => LevelFilter::DEBUG,
-        "info" => LevelFilter::INFO,
-        "warn" => LevelFilter::WARN,
-        _ => LevelFilter::ERROR,
+        "debug" => Threshold::Level(LevelFilter::DEBUG),
+        "info" => Threshold::Level(LevelFilter::INFO),
+        "warn" => Threshold::Level(LevelFilter::WARN),
+        "error" => Threshold::Level(LevelFilter::ERROR),
+        _ => Threshold::Fatal,
     };
     let lines = Lines {
         format: config.format,
@@ -117,14 +120,11 @@ pub fn json(value: &impl Serialize) -> String {
 }
 
 /// The queue's other end: writes each line to every output, and says when some were lost.
-fn write_lines(jobs: &Receiver<Job>, mut outputs: Vec<Box<dyn Write + Send>>) {
+fn write_lines(jobs: &Receiver<Job>, mut outputs: Vec<Output>) {
     let mut told = 0;
     for job in jobs {
         let line = match job {
             Job::Flush(done) => {
-                for output in &mut outputs {
-                    let _ = output.flush();
-                }
                 let _ = done.send(());
                 continue;
             }
@@ -132,7 +132,7 @@ fn write_lines(jobs: &Receiver<Job>, mut outputs: Vec<Box<dyn Write + Send>>) {
         };
         for output in &mut outputs {
             // A full disk or a closed pipe must not stop the server.
-            let _ = output.write_all(line.as_bytes());
+            let _ = output.write(&line);
         }
         let dropped = DROPPED.load(Ordering::Relaxed);
         if dropped > told && jobs.is_empty() {
@@ -142,10 +142,18 @@ fn write_lines(jobs: &Receiver<Job>, mut outputs: Vec<Box<dyn Write + Send>>) {
     }
 }
 
+/// Which lines are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Threshold {
+    Level(LevelFilter),
+    /// Those before the process ends.
+    Fatal,
+}
+
 /// Turns events into lines.
 struct Lines {
     format: LogFormat,
-    level: LevelFilter,
+    level: Threshold,
     sampler: Sampler,
 }
 
@@ -174,33 +182,48 @@ impl<S: Subscriber> Layer<S> for Lines {
         if !self.sampler.admit(event.metadata(), now.as_secs()) {
             return;
         }
-        if sender
-            .try_send(Job::Line(line(event, self.format, now)))
-            .is_err()
-        {
+        let metadata = event.metadata();
+        let line = Line {
+            text: line(event, self.format, now),
+            priority: journal::priority(level_name(metadata)),
+            package: package(metadata.file().unwrap_or_default()),
+        };
+        if sender.try_send(Job::Line(line)).is_err() {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 /// Libraries speak up only when something is wrong.
-fn wanted(metadata: &Metadata<'_>, level: LevelFilter) -> bool {
+fn wanted(metadata: &Metadata<'_>, level: Threshold) -> bool {
     let own = ["server", "stele", "storage", "raft", FATAL];
     let library = !own.contains(&metadata.target().split("::").next().unwrap_or_default());
-    metadata.is_event()
-        && *metadata.level() <= level
-        && (!library || *metadata.level() <= Level::WARN)
+    let reached = match level {
+        Threshold::Level(level) => *metadata.level() <= level,
+        Threshold::Fatal => metadata.target() == FATAL,
+    };
+    metadata.is_event() && reached && (!library || *metadata.level() <= Level::WARN)
 }
 
-fn line(event: &Event<'_>, format: LogFormat, now: Duration) -> String {
-    let metadata = event.metadata();
-    let level = match *metadata.level() {
+fn level_name(metadata: &Metadata<'_>) -> &'static str {
+    match *metadata.level() {
         Level::ERROR if metadata.target() == FATAL => "fatal",
         Level::ERROR => "error",
         Level::WARN => "warn",
         Level::INFO => "info",
         _ => "debug",
-    };
+    }
+}
+
+/// The folder of a source file, as the journal's PACKAGE has it.
+fn package(file: &str) -> String {
+    let mut folders = file.rsplit('/').skip(1);
+    folders.next().unwrap_or(".").to_owned()
+}
+
+fn line(event: &Event<'_>, format: LogFormat, now: Duration) -> String {
+    let metadata = event.metadata();
+    let level = level_name(metadata);
     let mut fields = Fields::default();
     event.record(&mut fields);
     let mut line = String::with_capacity(256);
@@ -315,19 +338,8 @@ fn quote(out: &mut String, text: &str) {
 }
 
 /// `2026-11-21T01:20:00.121503Z`, from the time since 1970.
-fn timestamp(now: Duration) -> String {
-    let (days, seconds) = (now.as_secs() / 86_400, now.as_secs() % 86_400);
-    // Civil date from a day number, counted in eras of 400 years that begin on 1 March of year 0,
-    // so that the leap day is a year's last.
-    let shifted = days + 719_468;
-    let (era, day) = (shifted / 146_097, shifted % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let micros = now.subsec_micros();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+pub fn timestamp(now: Duration) -> String {
+    let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    let time = jiff::Timestamp::new(seconds, now.subsec_nanos() as i32);
+    format!("{:.6}", time.unwrap_or(jiff::Timestamp::MAX))
 }

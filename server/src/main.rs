@@ -3,11 +3,12 @@
 //! files instead.
 
 use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use server::config::{self, Config, ETCD_VERSION, Exit, LogConfig, Note};
+use server::config::{self, Config, ETCD_VERSION, Exit, Invalid, LogConfig, Note};
 use server::logging::{self, FATAL, json};
 use server::{lifecycle, signals};
 use storage::vfs::os::OsVfs;
@@ -52,11 +53,18 @@ fn utl(name: &'static str, args: &[String]) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn run(config: Config, program: String) -> ExitCode {
+fn run(mut config: Config, program: String) -> ExitCode {
     if let Err(error) = logging::init(&config.log) {
-        return fail("failed to start logging", &error);
+        return refuse(Exit::Invalid(Invalid::flags(error)));
     }
+    let host = config.advertise_host(&default_host);
     announce(&config, program);
+    if let Some(host) = host {
+        tracing::info!(host = %host, "detected default host for advertise");
+    }
+    if let Err(error) = server::descriptors::raise_limit() {
+        tracing::warn!(%error, "failed to raise the limit on open files");
+    }
     match lifecycle::run(config, Arc::new(OsVfs)) {
         Ok(signal) => {
             logging::flush();
@@ -64,6 +72,15 @@ fn run(config: Config, program: String) -> ExitCode {
         }
         Err(error) => fail("discovery failed", &error.to_string()),
     }
+}
+
+/// The machine's address on the way to everywhere else. No packet is sent.
+fn default_host() -> Option<IpAddr> {
+    // Any address behind the default route will do: this one is reserved for documentation.
+    const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect(ELSEWHERE).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// What a person or a tool looks for at the top of the log.
@@ -79,6 +96,12 @@ fn announce(config: &Config, program: String) {
                 "unrecognized environment variable"
             ),
         }
+    }
+    if !config.without_effect.is_empty() {
+        tracing::warn!(
+            flags = %json(&config.without_effect),
+            "these flags are taken and have no effect in Stele"
+        );
     }
     let members: Vec<String> = config
         .initial_cluster
@@ -138,13 +161,22 @@ fn refuse(exit: Exit) -> ExitCode {
             return ExitCode::from(code);
         }
         Exit::Invalid(invalid) if invalid.starting => ("discovery failed", invalid.reason),
-        Exit::Invalid(invalid) => ("failed to verify flags", invalid.reason),
+        Exit::Invalid(invalid) => {
+            start_usual_logging();
+            tracing::warn!(error = invalid.reason, "failed to verify flags");
+            logging::flush();
+            return ExitCode::FAILURE;
+        }
         Exit::Shadowed { variable } => (SHADOWED, variable),
     };
+    start_usual_logging();
+    fail(what, &error)
+}
+
+fn start_usual_logging() {
     if let Err(error) = logging::init(&LogConfig::default()) {
         eprintln!("{error}");
     }
-    fail(what, &error)
 }
 
 /// etcd's words, its two closing brackets included.

@@ -3,23 +3,27 @@
 
 mod changes;
 mod forwarded;
+mod replays;
 mod stall;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use raft::{
-    Body, EntryKind, Input, Message, NOBODY, Now, Output, Position, Proposed, Raft, Refused,
-    RoleChange, RoleKind,
+    Body, Complaint, EntryKind, Input, Message, NOBODY, Now, Output, Position, Proposed, Raft,
+    Refused, RoleChange, RoleKind,
 };
 use storage::mvcc::View;
 
 use crate::error::Error;
-use crate::event::{Applied, Committed, MemberEvent, Outcome, Proposal, Reply, ReplySlot};
+use crate::event::{
+    Applied, Committed, MemberEvent, Outcome, Proposal, RaftView, Reply, ReplySlot,
+};
 use crate::request::Request;
 use crate::snapshot::Received;
 use changes::Changes;
 use forwarded::Forwarded;
+use replays::Replays;
 use stall::Stall;
 
 /// Entries of a write that is not worth a thread of its own.
@@ -30,6 +34,8 @@ pub struct Member {
     /// Proposals in the log and not yet committed, by position.
     waiting: VecDeque<Waiting>,
     forwarded: Forwarded,
+    /// What was committed, or came from another member for the log.
+    replays: Replays,
     /// What the disk has had for long, while it is watched.
     stall: Stall,
     /// What came while nobody led, and when its clients stop waiting.
@@ -37,7 +43,8 @@ pub struct Member {
     changes: Changes,
     /// Proposals of other members that came while leadership is being handed over, or while
     /// another change of the members is under way.
-    held_messages: Vec<Message>,
+    /// They go when their clients have lost patience.
+    held_messages: Vec<(Now, Message)>,
     /// A leader whose connection was closed by its end: what is sent to it now is lost for sure.
     suspect: u64,
     /// In an order of its own, so that equal inputs have equal outputs.
@@ -91,6 +98,8 @@ pub struct MemberEffects {
     pub install: Option<Box<Received>>,
     /// States that came and are of no use.
     pub unwanted: Vec<Box<Received>>,
+    /// What whoever runs the cluster has to hear of.
+    pub complaints: Vec<Complaint>,
     pub stop: bool,
 }
 
@@ -107,6 +116,7 @@ impl Member {
             raft,
             waiting: VecDeque::new(),
             forwarded: Forwarded::default(),
+            replays: Replays::default(),
             stall: Stall::default(),
             held: VecDeque::new(),
             changes: Changes::default(),
@@ -166,7 +176,8 @@ impl Member {
                     reads.push(slot);
                     continue;
                 }
-                MemberEvent::Receive(message) => {
+                MemberEvent::Receive(mut message) => {
+                    self.drop_replays(&mut message, effects);
                     if message.from == self.suspect {
                         self.suspect = NOBODY;
                     }
@@ -174,7 +185,7 @@ impl Member {
                         continue; // Without the state it announces.
                     }
                     if self.is_to_wait(&message) {
-                        self.held_messages.push(message);
+                        self.held_messages.push((now + PATIENCE, message));
                         continue;
                     }
                     Input::Receive(message)
@@ -217,6 +228,18 @@ impl Member {
                 }
                 MemberEvent::Progress { id, reply } => {
                     effects.replies.push((reply, self.progress(id)));
+                    continue;
+                }
+                MemberEvent::Describe(reply) => {
+                    let view = RaftView {
+                        status: self.raft.status(),
+                        peers: self.raft.peers(),
+                    };
+                    let applied = Applied {
+                        outcome: Outcome::Raft(Box::new(view)),
+                        revision: 0,
+                    };
+                    effects.replies.push((reply, Ok(applied)));
                     continue;
                 }
                 MemberEvent::Stop => {
@@ -288,16 +311,30 @@ impl Member {
             && (self.hands_over() || (changes && self.raft.conf_pending()))
     }
 
+    /// Proposals that were here before are not to be applied again.
+    fn drop_replays(&mut self, message: &mut Message, effects: &mut MemberEffects) {
+        let Body::Propose { entries } = &mut message.body else {
+            return;
+        };
+        let before = entries.len();
+        entries.retain(|entry| self.replays.is_news(entry));
+        if entries.len() < before {
+            let (from, why) = (message.from, "a proposal came a second time");
+            effects.complaints.push(Complaint::Refused { from, why });
+        }
+    }
+
     fn let_go(&mut self, now: Now, effects: &mut MemberEffects) {
+        self.held_messages.retain(|(until, _)| *until > now);
         if self.held_messages.is_empty() || self.hands_over() {
             return;
         }
         if self.raft.status().leader == NOBODY {
             return;
         }
-        for message in std::mem::take(&mut self.held_messages) {
+        for (until, message) in std::mem::take(&mut self.held_messages) {
             match self.is_to_wait(&message) {
-                true => self.held_messages.push(message),
+                true => self.held_messages.push((until, message)),
                 false => self.step(now, Input::Receive(message), effects),
             }
         }
@@ -406,6 +443,7 @@ impl Member {
         self.is_fed = true;
         match self.raft.propose(data) {
             Proposed::Appended { first } => {
+                self.forget_replaced(first, effects);
                 for (offset, proposal) in proposals.into_iter().enumerate() {
                     let position = Position {
                         term: first.term,
@@ -445,6 +483,18 @@ impl Member {
         }
     }
 
+    /// Whoever waits for a place at or after `first` waits for an entry of an earlier term that
+    /// another leader has taken out of the log since.
+    fn forget_replaced(&mut self, first: Position, effects: &mut MemberEffects) {
+        let is_replaced = |waiting: &mut Waiting| waiting.position.index >= first.index;
+        while let Some(waiting) = self.waiting.pop_back_if(is_replaced) {
+            let slot = waiting.reply.into_iter();
+            effects
+                .replies
+                .extend(slot.map(|slot| (slot, Err(Error::Timeout))));
+        }
+    }
+
     /// What can share its consequences with the rest of the turn does: one write for the disk, one
     /// append for each follower, one acknowledgement.
     fn step(&mut self, now: Now, input: Input, effects: &mut MemberEffects) {
@@ -472,6 +522,7 @@ impl Member {
             effects.role_change = Some(change);
         }
         self.collect_snapshots(effects);
+        effects.complaints.append(&mut self.output.complaints);
         effects.messages.append(&mut self.output.messages);
         for read in self.output.reads.drain(..) {
             // Refused ones are asked again when their time comes.
@@ -482,6 +533,7 @@ impl Member {
             }
         }
         for entry in std::mem::take(&mut self.output.committed) {
+            self.replays.is_news(&entry);
             if entry.kind != EntryKind::Normal {
                 // Those who wait for it do so by its id, wherever in the log it came to stand.
                 let _ = take_waiting(&mut self.waiting, entry.position(), effects);

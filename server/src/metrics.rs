@@ -10,9 +10,10 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 mod calls;
+pub(crate) mod cost;
 mod network;
 mod operation;
-mod process;
+pub(crate) mod process;
 mod text;
 mod value;
 
@@ -27,6 +28,8 @@ pub use value::{Buckets, Counter, Gauge, Histogram, Unit};
 use crate::applier::Counts;
 use crate::config::{ETCD_VERSION, Gate};
 use crate::state::Tally;
+use cost::Costs;
+use storage::mvcc::Usage;
 use text::{Text, Type};
 
 /// What stands where etcd tells its Go version.
@@ -49,9 +52,6 @@ const HASH: Buckets = Buckets {
     first: 0.01,
     count: 15,
 };
-
-/// etcd's default of what takes long to apply.
-const SLOW_APPLY: Duration = Duration::from_millis(100);
 
 /// What a field of [`Metrics`] renders as.
 trait Render {
@@ -88,6 +88,8 @@ macro_rules! families {
             $(#[doc = $help] pub $field: $type,)*
             /// gRPC calls by method.
             pub calls: Calls,
+            /// And by prefix and client.
+            pub(crate) costs: Costs,
             /// Time to apply an entry, by operation.
             pub apply_duration: Durations,
             /// Time to answer a client, by operation.
@@ -103,6 +105,8 @@ macro_rules! families {
             /// Scrapes answered.
             pub scrapes: Counter,
             health_checks: RwLock<BTreeMap<(&'static str, &'static str), HealthCheck>>,
+            /// Streams of clients that broke while they were read, by what they are.
+            pub broken_streams: BrokenStreams,
         }
 
         impl Default for Metrics {
@@ -110,6 +114,7 @@ macro_rules! families {
                 Metrics {
                     $($field: $make,)*
                     calls: Calls::default(),
+                    costs: Costs::default(),
                     apply_duration: Durations::new(APPLY),
                     request_duration: Durations::new(MILLIS),
                     range_duration: [seconds(APPLY), seconds(APPLY)],
@@ -118,6 +123,7 @@ macro_rules! families {
                     promote_failures: RwLock::default(),
                     scrapes: Counter::default(),
                     health_checks: RwLock::default(),
+                    broken_streams: BrokenStreams::default(),
                 }
             }
         }
@@ -131,10 +137,10 @@ macro_rules! families {
 }
 
 families! {
-    backend_commit: Histogram = seconds(MILLIS), "etcd_disk_backend_commit_duration_seconds", "Time to make a checkpoint durable.";
+    backend_commit: Histogram = seconds(MILLIS), "etcd_disk_backend_commit_duration_seconds", "Time to make durable what a checkpoint has written.";
     backend_commit_rebalance: Histogram = seconds(MILLIS), "etcd_debugging_disk_backend_commit_rebalance_duration_seconds", "A step of etcd's commits that does not exist here.";
     backend_commit_spill: Histogram = seconds(MILLIS), "etcd_debugging_disk_backend_commit_spill_duration_seconds", "A step of etcd's commits that does not exist here.";
-    backend_commit_write: Histogram = seconds(MILLIS), "etcd_debugging_disk_backend_commit_write_duration_seconds", "Time to write the pages of a checkpoint.";
+    backend_commit_write: Histogram = seconds(MILLIS), "etcd_debugging_disk_backend_commit_write_duration_seconds", "Time to write and sync the end of a checkpoint: all of a commit here.";
     backend_snapshot: Histogram = seconds(Buckets { first: 0.01, count: 17 }), "etcd_disk_backend_snapshot_duration_seconds", "Time to send a snapshot of the data.";
     client_received_bytes: Counter = Counter::default(), "etcd_network_client_grpc_received_bytes_total", "Bytes of messages received from clients.";
     client_sent_bytes: Counter = Counter::default(), "etcd_network_client_grpc_sent_bytes_total", "Bytes of messages sent to clients.";
@@ -145,7 +151,7 @@ families! {
     defrag: Histogram = seconds(Buckets { first: 0.1, count: 13 }), "etcd_disk_backend_defrag_duration_seconds", "Time of a defragmentation.";
     defrag_inflight: Gauge = Gauge::default(), "etcd_disk_defrag_inflight", "1 while a defragmentation runs.";
     delete_total: Counter = Counter::default(), "etcd_mvcc_delete_total", "Range deletions, those in transactions included.";
-    disk_available: Gauge = Gauge::default(), "stele_disk_available_bytes", "Space on the disk of the data that this process may use.";
+    disk_available: Gauge = Gauge::default(), "stele_disk_available_bytes", "Space on the disk of the store that this process may use.";
     encryption_key: Gauge = Gauge::default(), "stele_encryption_key_id", "Id of the key that new data is sealed under; 0: it is not.";
     encryption_left_bytes: Gauge = Gauge::default(), "stele_encryption_reseal_left_bytes", "Bytes of pages that re-sealing has not looked at.";
     encryption_resealing: Gauge = Gauge::default(), "stele_encryption_reseal_in_progress", "1 while data may be left that is sealed otherwise than new data is.";
@@ -163,8 +169,10 @@ families! {
     lease_renewed: Counter = Counter::default(), "etcd_debugging_lease_renewed_total", "Leases renewed while this member led.";
     lease_revoked: Counter = Counter::default(), "etcd_debugging_lease_revoked_total", "Leases revoked.";
     lease_ttl: Histogram = Histogram::new(Unit::One, Buckets { first: 1.0, count: 24 }), "etcd_debugging_lease_ttl_total", "Times to live of leases, in seconds.";
+    log_disk_available: Gauge = Gauge::default(), "stele_log_disk_available_bytes", "Space on the disk of the log that this process may use.";
     metrics_in_flight: Gauge = Gauge::default(), "promhttp_metric_handler_requests_in_flight", "Scrapes under way.";
     pending_events: Gauge = Gauge::default(), "etcd_debugging_mvcc_pending_events_total", "Events waiting to be sent.";
+    proposals_pending: Gauge = Gauge::default(), "etcd_server_proposals_pending", "Proposals waiting.";
     proposals_failed: Counter = Counter::default(), "etcd_server_proposals_failed_total", "Proposals that failed.";
     proxy_cache_hits: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_hits_total", "Of etcd's proxy; always zero here.";
     proxy_cache_keys: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_keys_total", "Of etcd's proxy; always zero here.";
@@ -181,13 +189,16 @@ families! {
     snapshot_apply_in_progress: Gauge = Gauge::default(), "etcd_server_snapshot_apply_in_progress_total", "1 while a snapshot is applied.";
     snapshot_db_fsync: Histogram = seconds(MILLIS), "etcd_snap_db_fsync_duration_seconds", "Time to sync a received snapshot.";
     snapshot_db_save: Histogram = seconds(Buckets { first: 0.1, count: 10 }), "etcd_snap_db_save_total_duration_seconds", "Time to save a received snapshot.";
-    snapshot_fsync: Histogram = seconds(MILLIS), "etcd_snap_fsync_duration_seconds", "Time to sync a snapshot file.";
-    snapshot_marshalling: Histogram = seconds(MILLIS), "etcd_debugging_snap_save_marshalling_duration_seconds", "Time to encode a snapshot file.";
-    snapshot_save: Histogram = seconds(MILLIS), "etcd_debugging_snap_save_total_duration_seconds", "Time to save a snapshot file.";
+    snapshot_fsync: Histogram = seconds(MILLIS), "etcd_snap_fsync_duration_seconds", "Time to sync the end of a checkpoint.";
+    snapshot_marshalling: Histogram = seconds(MILLIS), "etcd_debugging_snap_save_marshalling_duration_seconds", "A step of etcd's snapshot files that does not exist here.";
+    snapshot_save: Histogram = seconds(MILLIS), "etcd_debugging_snap_save_total_duration_seconds", "Time of a whole checkpoint, with its rests.";
     store_expires: Counter = Counter::default(), "etcd_debugging_store_expires_total", "Of etcd's old store; always zero here.";
     store_watch_requests: Counter = Counter::default(), "etcd_debugging_store_watch_requests_total", "Of etcd's old store; always zero here.";
     store_watchers: Gauge = Gauge::default(), "etcd_debugging_store_watchers", "Of etcd's old store; always zero here.";
     txn_total: Counter = Counter::default(), "etcd_mvcc_txn_total", "Transactions of more than one operation.";
+    views_held_bytes: Gauge = Gauge::default(), "stele_views_held_back_bytes", "Bytes of the store's file that would be free if no view could read them.";
+    views_oldest: Gauge = Gauge::default(), "stele_views_oldest_age_seconds", "Age of the oldest view of an older state of the store, since the checkpoint after it.";
+    views_open: Gauge = Gauge::default(), "stele_views_open", "Older states of the store that readers still hold.";
     wal_bytes: Gauge = Gauge::default(), "etcd_disk_wal_write_bytes_total", "Bytes written to the log.";
     wal_fsync: Histogram = seconds(MILLIS), "etcd_disk_wal_fsync_duration_seconds", "Time to sync the log.";
     wal_write: Histogram = seconds(MILLIS), "etcd_disk_wal_write_duration_seconds", "Time to write to the log.";
@@ -197,6 +208,12 @@ families! {
     watch_send_per_event: Histogram = seconds(MILLIS), "etcd_debugging_server_watch_send_loop_watch_stream_duration_per_event_seconds", "Time to send events, divided by their number.";
     watch_streams: Gauge = Gauge::default(), "etcd_debugging_mvcc_watch_stream_total", "Watch streams open.";
     watchers: Gauge = Gauge::default(), "etcd_debugging_mvcc_watcher_total", "Watches open.";
+}
+
+#[derive(Debug, Default)]
+pub struct BrokenStreams {
+    pub watch: Counter,
+    pub keep_alive: Counter,
 }
 
 #[derive(Debug, Default)]
@@ -215,13 +232,17 @@ pub struct Scrape {
     pub current_revision: i64,
     /// -1: never compacted.
     pub compact_revision: i64,
+    pub auth_revision: u64,
     pub keys: u64,
+    /// Of the file, free pages included.
+    pub db_file_bytes: u64,
+    /// What counts against the quota. See [`crate::node::Shared::db_bytes`].
     pub db_bytes: u64,
-    pub db_bytes_in_use: u64,
+    pub requests_in_flight: usize,
+    pub requests_held_bytes: usize,
     pub open_views: u64,
     pub committed: u64,
     pub applied: u64,
-    pub pending: u64,
     pub quota_bytes: u64,
     /// "3.7"; None before it is decided.
     pub cluster_version: Option<String>,
@@ -231,6 +252,8 @@ pub struct Scrape {
     pub members: Vec<u64>,
     pub gates: Vec<Gate>,
     pub extensive: bool,
+    /// What keys take, by prefix.
+    pub usage: Vec<(String, Usage)>,
 }
 
 impl Metrics {
@@ -264,9 +287,6 @@ impl Metrics {
     pub fn applied(&self, counts: &mut Counts, elapsed: Duration, unix: Duration) {
         self.tally(&std::mem::take(&mut counts.tally));
         let each = elapsed / u32::try_from(counts.applied.len().max(1)).unwrap_or(u32::MAX);
-        if each > SLOW_APPLY {
-            self.slow_apply.add(counts.applied.len() as u64);
-        }
         for same in counts.applied.chunk_by(|a, b| a == b) {
             let (operation, success) = same[0];
             let histogram = self.apply_duration.of(operation, success);
@@ -291,6 +311,15 @@ impl Metrics {
             self.compaction_total.observe(took);
             self.compaction_last.set(unix.as_secs() as i64);
         }
+    }
+
+    /// A checkpoint is to this store what commits and snapshot files are to etcd. It takes its time
+    /// on purpose: what says whether the disk is slow is its `end`, which makes it durable.
+    pub fn checkpointed(&self, whole: Duration, end: Duration) {
+        self.backend_commit.observe(end);
+        self.backend_commit_write.observe(end);
+        self.snapshot_fsync.observe(end);
+        self.snapshot_save.observe(whole);
     }
 
     /// Remembers the outcome of a check behind `/livez` or `/readyz`.
@@ -322,6 +351,7 @@ impl Metrics {
         self.write_health_checks(&mut text);
         self.network.write(scrape.member_id, &mut text);
         self.calls.write(scrape.extensive, &mut text);
+        self.costs.write(&mut text);
         write_scrape(scrape, &mut text);
         process::write(&mut text);
         text.finish()
@@ -374,6 +404,19 @@ impl Metrics {
             let help = "Learners not promoted while this member led.";
             text.family(name, Type::Counter, help)
                 .sample(&[("Reason", reason)], counter.get() as f64);
+        }
+        let broken = &self.broken_streams;
+        for (api, counter) in [
+            ("lease-keepalive", &broken.keep_alive),
+            ("watch", &broken.watch),
+        ] {
+            if counter.get() > 0 {
+                let name = "etcd_network_server_stream_failures_total";
+                let help = "Streams of clients that broke.";
+                let labels = [("API", api), ("Type", "receive")];
+                text.family(name, Type::Counter, help)
+                    .sample(&labels, counter.get() as f64);
+            }
         }
         let mut family = text.family(
             "promhttp_metric_handler_requests_total",
@@ -434,7 +477,7 @@ fn write_scrape(scrape: &Scrape, text: &mut Text) {
         "etcd_debugging_auth_revision",
         "Revision of users and roles.",
         &[],
-        1.0,
+        scrape.auth_revision as f64,
     );
     gauge(
         "etcd_debugging_mvcc_compact_revision",
@@ -462,15 +505,33 @@ fn write_scrape(scrape: &Scrape, text: &mut Text) {
     );
     gauge(
         "etcd_mvcc_db_total_size_in_bytes",
-        "Bytes of the store's file.",
+        "Bytes that count against the quota: those in use.",
         &[],
         scrape.db_bytes as f64,
     );
     gauge(
         "etcd_mvcc_db_total_size_in_use_in_bytes",
-        "Bytes of the store's file in use.",
+        "Bytes of the store in use.",
         &[],
-        scrape.db_bytes_in_use as f64,
+        scrape.db_bytes as f64,
+    );
+    gauge(
+        "stele_db_file_bytes",
+        "Bytes of the store's file; those not in use are reused, and go back to the disk.",
+        &[],
+        scrape.db_file_bytes as f64,
+    );
+    gauge(
+        "stele_requests_in_flight",
+        "Changes and questions to the log that are not answered yet.",
+        &[],
+        scrape.requests_in_flight as f64,
+    );
+    gauge(
+        "stele_requests_held_bytes",
+        "Bytes of requests that are being received or are not answered yet.",
+        &[],
+        scrape.requests_held_bytes as f64,
     );
     for member in &scrape.members {
         gauge(
@@ -517,12 +578,6 @@ fn write_scrape(scrape: &Scrape, text: &mut Text) {
         scrape.committed as f64,
     );
     gauge(
-        "etcd_server_proposals_pending",
-        "Proposals waiting.",
-        &[],
-        scrape.pending as f64,
-    );
-    gauge(
         "etcd_server_quota_backend_bytes",
         "Size that raises the space alarm.",
         &[],
@@ -541,6 +596,21 @@ fn write_scrape(scrape: &Scrape, text: &mut Text) {
             "1 if the feature gate is on.",
             &labels,
             flag(gate.enabled),
+        );
+    }
+    for (prefix, usage) in &scrape.usage {
+        let labels = [("prefix", prefix.as_str())];
+        gauge(
+            "stele_prefix_keys",
+            "Keys with the prefix.",
+            &labels,
+            usage.keys as f64,
+        );
+        gauge(
+            "stele_prefix_bytes",
+            "Bytes of the keys with the prefix, and of their values, without history.",
+            &labels,
+            usage.bytes as f64,
         );
     }
     for (member, alarm) in &scrape.alarms {

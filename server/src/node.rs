@@ -1,37 +1,48 @@
 //! The server as its request handlers see it: changes go into the log, reads come from a view of
 //! the published root. Cheap to clone; every gRPC and HTTP handler holds one.
 
+mod access;
 mod downgrade;
+mod login;
 pub(crate) mod members;
 
+use std::convert::Infallible;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
 use storage::mvcc::{Reader, View};
+use tokio::sync::Semaphore;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
+use crate::admission::{self, Admission};
+use crate::auth::{self, AuthInfo, Credentials, Tokens};
+use crate::corruption::PeerHash;
 use crate::error::Error;
 use crate::event::{
-    Admission, Applied, ApplyEvent, LeaseAnswer, LeaseCall, MemberEvent, Outcome, Proposal,
-    ReplySlot,
+    Applied, ApplyEvent, LeaseAnswer, LeaseCall, MemberEvent, Outcome, Proposal, ReplySlot,
 };
 use crate::hashes::{Hashes, KvHash};
 use crate::inbox::Sender;
 use crate::metrics::{Metrics, Operation};
-use crate::peer::{self, Introduction, Peers};
+use crate::peer::{self, Peers};
 use crate::request::Request;
 use crate::runtime::Clock;
 use crate::state::{self, MemberInfo};
 use crate::watch::HubHandle;
+pub(crate) use login::Login;
 
-/// Changes and lease questions on their way through the actors at one time; one more is told
-/// "too many requests". Well above the number of clients that make sense on one machine, small
-/// enough to bound what waits in memory (together with `Limits::uncommitted_bytes` of raft).
-const MAX_IN_FLIGHT: usize = 32_768;
+/// What clients may have under way; see [`Admission`]. Far more requests than there are clients
+/// that make sense on one machine, and the bytes of 340 of the largest.
+const IN_FLIGHT: admission::Limits = admission::Limits {
+    requests: 32_768,
+    bytes: 512 << 20,
+};
 
 /// etcd's: 5 s for disk and queues plus two election timeouts.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// A million revisions take some seconds beside a full load of puts.
 const PHYSICAL_COMPACTION_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -40,6 +51,12 @@ const LOOKS_WITHOUT_LEADER: u32 = 3;
 
 /// A question for the read index that took longer counts as slow: etcd's.
 const SLOW_READ: Duration = Duration::from_millis(500);
+
+/// Delay between two looks at whether the space alarm is committed.
+const ALARM_POLL: Duration = Duration::from_millis(2);
+
+/// Between two questions to the leader: etcd's.
+const LEADER_RETRY: Duration = Duration::from_millis(50);
 
 /// How often a transfer of leadership looks whether it is done.
 const TRANSFER_POLL: Duration = Duration::from_millis(2);
@@ -65,6 +82,12 @@ pub struct Limits {
     pub election_timeout: Duration,
     /// Refuse changes of the members that could cost the quorum.
     pub strict_reconfig_check: bool,
+    /// Revokes of leases are let in when other changes are turned away (`PriorityRequest`).
+    pub revokes_first: bool,
+    /// Reads that take longer are logged.
+    pub slow_apply: Duration,
+    /// Calls that take longer are logged.
+    pub slow_call: Duration,
 }
 
 /// Figures that the actors keep up to date for everybody.
@@ -84,8 +107,14 @@ pub struct Shared {
     pub leader_changes: AtomicU64,
     /// When this member last became the leader, in nanoseconds of its clock.
     pub led_since: AtomicU64,
+    /// Of the file, free pages included.
+    pub db_file_bytes: AtomicU64,
+    /// In use: what the quota counts, and so what clients and alerts are told as the size of the
+    /// database and as what is in use of it. etcd's quota counts its file, free pages too, because
+    /// only a defragmentation makes them room again; here they are room at once and go back to the
+    /// disk by themselves. With the file's size beside this quota etcd's alerts would ask for
+    /// defragmentations that free nothing, and warn of a quota that is far away.
     pub db_bytes: AtomicU64,
-    pub db_bytes_in_use: AtomicU64,
     /// This member's space alarm is raised.
     pub nospace: AtomicBool,
     /// It was asked for, and may be on its way.
@@ -125,14 +154,18 @@ pub(crate) struct Inner {
     pub hub: HubHandle,
     pub shared: Arc<Shared>,
     pub hashes: Arc<Hashes>,
+    /// Of whoever computes a digest for a client or a peer.
+    pub hash_turn: Arc<Semaphore>,
     pub identity: Identity,
     pub limits: Limits,
     pub admission: Admission,
     pub request_ids: Arc<RequestIds>,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
+    pub auth: Arc<auth::Shared>,
+    pub tokens: Tokens,
+    pub login: Login,
     pub peers: Peers,
-    pub introduction: Introduction,
     /// Told when no leader has been known for long.
     pub leader_lost: tokio::sync::watch::Sender<()>,
 }
@@ -150,19 +183,34 @@ impl Node {
     }
 
     pub fn new_admission() -> Admission {
-        Admission::new(MAX_IN_FLIGHT)
+        Admission::new(IN_FLIGHT)
     }
 
-    /// Sends a change through the log; returns when it is applied and visible to readers.
+    /// Digests for clients and peers are computed one at a time.
+    pub(crate) fn new_hash_turn() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(1))
+    }
+
+    /// Sends a change of the server's own through the log; returns when it is applied and visible to
+    /// readers. Where users are asked who they are, it is nobody's.
     pub async fn propose(&self, request: Request) -> Result<Applied, Error> {
-        self.check_space(&request)?;
-        self.propose_unchecked(request).await
+        self.check_space(&request).await?;
+        self.propose_unchecked(request, &AuthInfo::default()).await
     }
 
-    async fn propose_unchecked(&self, request: Request) -> Result<Applied, Error> {
+    /// Sends the change that a call asks for; whether its user may is decided where it is applied.
+    pub async fn propose_by(&self, request: Request, who: &Credentials) -> Result<Applied, Error> {
+        self.check_space(&request).await?;
+        let by = self.auth_info(who).await?.unwrap_or_default();
+        self.propose_unchecked(request, &by).await
+    }
+
+    async fn propose_unchecked(&self, request: Request, by: &AuthInfo) -> Result<Applied, Error> {
         let metrics = &self.0.metrics;
         let (operation, began) = (Operation::of(&request), self.0.clock.now());
-        let result = self.send_and_wait(request).await;
+        let pending = metrics.proposals_pending.hold();
+        let result = self.send_and_wait(request, by).await;
+        drop(pending);
         let result = result.map_err(|error| self.explain(error, began));
         let timed_out = result.as_ref().is_err_and(Error::is_timeout);
         // What was applied and refused did not fail as a proposal.
@@ -184,13 +232,18 @@ impl Node {
         result
     }
 
-    async fn send_and_wait(&self, request: Request) -> Result<Applied, Error> {
-        let data = request.encode(self.0.request_ids.next());
+    async fn send_and_wait(&self, request: Request, by: &AuthInfo) -> Result<Applied, Error> {
+        let data = request.encode_by(self.0.request_ids.next(), by);
         if data.len() > self.0.limits.max_request_bytes {
             return Err(Error::RequestTooLarge);
         }
         let physical = matches!(&request, Request::Compaction(c) if c.physical);
-        let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
+        let goes_first = self.0.limits.revokes_first && matches!(request, Request::LeaseRevoke(_));
+        let permit = match goes_first {
+            true => self.0.admission.admit_first(data.len())?,
+            false => self.0.admission.admit(data.len())?,
+        };
+        let (slot, reply) = ReplySlot::new(permit);
         let proposal = Proposal {
             request,
             data,
@@ -214,10 +267,10 @@ impl Node {
         if self.decides_alone() {
             return Ok(());
         }
-        let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
+        let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
         let began = self.0.clock.now();
         post(&self.0.member, MemberEvent::Read(slot))?;
-        let read = self.wait(reply).await.map(drop);
+        let read = self.wait_for_read(reply).await;
         if self.0.clock.now().saturating_sub(began) >= SLOW_READ {
             self.0.metrics.slow_read_indexes.inc();
         }
@@ -255,36 +308,71 @@ impl Node {
         })
     }
 
-    /// Leases live at the leader: a follower asks there.
-    async fn ask_leader(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
-        let leader = self.0.shared.leader.load(Ordering::Relaxed);
-        let urls = self.0.peers.urls_of(leader).ok_or(Error::NoLeader)?;
-        let (path, body) = match &call {
+    /// Leases live at the leader: a follower asks there, and waits for one while there is none, as
+    /// clients take an error for the end of their lease. `None`: this member leads by now.
+    async fn ask_leader(&self, call: &LeaseCall) -> Result<Option<(LeaseAnswer, i64)>, Error> {
+        let (path, body) = match call {
             LeaseCall::TimeToLive { id, keys } => peer::time_to_live(*id, *keys),
             LeaseCall::KeepAlive { id } => peer::keep_alive(*id),
             LeaseCall::Leases | LeaseCall::CheckpointAll => return Err(Error::NotLeader),
         };
-        let answer = peer::post(&self.0.introduction, &urls, path, body).await;
-        let answer = answer.map_err(|_| Error::Timeout)?;
-        let revision = self.view().revision();
-        match (answer.status, call) {
-            (200, call) => {
-                let answer = peer::lease_answer(&call, answer.body).ok_or(Error::Timeout)?;
-                Ok((answer, revision))
+        let asked = async {
+            loop {
+                if self.is_leader() {
+                    return Ok(None);
+                }
+                let leader = self.0.shared.leader.load(Ordering::Relaxed);
+                if let Some(urls) = self.0.peers.urls_of(leader)
+                    && let Ok(answer) = self.0.peers.post(&urls, path, body.clone()).await
+                    && let Some(found) = self.told_by_leader(call, answer)
+                {
+                    return Ok(Some(found));
+                }
+                tokio::time::sleep(LEADER_RETRY).await;
             }
-            (404, call) => {
-                let ttl = match call {
+        };
+        let patience = REQUEST_TIMEOUT + 2 * self.0.limits.election_timeout;
+        match tokio::time::timeout(patience, asked).await {
+            Ok(outcome) => outcome,
+            Err(_) if self.0.shared.leader.load(Ordering::Relaxed) == 0 => Err(Error::NoLeader),
+            Err(_) => Err(Error::Timeout),
+        }
+    }
+
+    /// `None`: it has no answer, for it leads no more or is about to stop.
+    fn told_by_leader(&self, call: &LeaseCall, told: peer::Answer) -> Option<(LeaseAnswer, i64)> {
+        let answer = match (told.status, call) {
+            (200, call) => peer::lease_answer(call, told.body)?,
+            (404, call) => LeaseAnswer {
+                ttl: match call {
                     LeaseCall::TimeToLive { .. } => -1,
                     _ => 0,
-                };
-                let answer = LeaseAnswer {
-                    ttl,
-                    ..Default::default()
-                };
-                Ok((answer, revision))
-            }
-            _ => Err(Error::Timeout),
+                },
+                ..Default::default()
+            },
+            _ => return None,
+        };
+        Some((answer, self.view().revision()))
+    }
+
+    /// As [`Self::wait`], and says so when it takes long.
+    async fn wait_for_read(
+        &self,
+        mut reply: tokio::sync::oneshot::Receiver<crate::event::Reply>,
+    ) -> Result<(), Error> {
+        if let Ok(answer) = tokio::time::timeout(SLOW_READ, &mut reply).await {
+            return answer.unwrap_or(Err(Error::Stopped)).map(drop);
         }
+        tracing::warn!(
+            "retry-timeout" = crate::config::duration(SLOW_READ),
+            "waiting for ReadIndex response took too long, retrying"
+        );
+        self.wait(reply).await.map(drop)
+    }
+
+    /// Time on the clock of this node.
+    pub fn now(&self) -> Duration {
+        self.0.clock.now()
     }
 
     pub fn view(&self) -> View {
@@ -311,17 +399,18 @@ impl Node {
             call,
             LeaseCall::KeepAlive { .. } | LeaseCall::TimeToLive { .. }
         );
-        if let LeaseCall::KeepAlive { .. } = call
-            && self.is_leader()
+        if at_leader
+            && !self.is_leader()
+            && let Some(found) = self.ask_leader(&call).await?
         {
+            return Ok(found);
+        }
+        if let LeaseCall::KeepAlive { .. } = call {
             // One that was stopped or cut off may not know that another member leads, which counts
             // the lease's time without this renewal.
             self.linearizable().await?;
         }
-        if at_leader && !self.is_leader() {
-            return self.ask_leader(call).await;
-        }
-        let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
+        let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
         post(&self.0.apply, ApplyEvent::Lease(call, slot))?;
         let applied = self.wait(reply).await?;
         match applied.outcome {
@@ -391,9 +480,12 @@ impl Node {
         self.0.leader_lost.subscribe()
     }
 
-    /// Changes and lease questions under way.
-    pub fn in_flight(&self) -> usize {
-        self.0.admission.in_flight()
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.0.admission
+    }
+
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.0.peers
     }
 
     pub fn shared(&self) -> &Shared {
@@ -429,7 +521,7 @@ impl Node {
             raft_index: shared.committed.load(Ordering::Relaxed),
             applied_index: shared.applied.load(Ordering::Relaxed),
             db_size: shared.db_bytes.load(Ordering::Relaxed) as i64,
-            db_size_in_use: shared.db_bytes_in_use.load(Ordering::Relaxed) as i64,
+            db_size_in_use: shared.db_bytes.load(Ordering::Relaxed) as i64,
             quota: self.0.limits.quota_bytes as i64,
             errors,
         })
@@ -437,21 +529,58 @@ impl Node {
 
     /// The HashKV digest of history up to `revision` (0: the current one).
     pub async fn hash_kv(&self, revision: i64) -> Result<KvHash, Error> {
-        let (hashes, view) = (Arc::clone(&self.0.hashes), self.view());
         let began = self.0.clock.now();
-        let hash = run_blocking(move || hashes.at(&view, revision)).await;
-        let took = self.0.clock.now() - began;
-        self.0.metrics.hash_revision.observe(took);
+        // One at a time: each reads the whole store.
+        let turn = Arc::clone(&self.0.hash_turn).acquire_owned().await;
+        let turn = turn.map_err(|_| Error::Stopped)?;
+        let (hashes, view) = (Arc::clone(&self.0.hashes), self.view());
+        let (here, mut asked) = oneshot::channel::<Infallible>();
+        let hash = run_blocking(move || {
+            // The next one's turn comes when this work ends, not when its client leaves.
+            let _turn = turn;
+            hashes.at_while(&view, revision, &mut || match asked.try_recv() {
+                Err(TryRecvError::Closed) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            })
+        });
+        let hash = hash.await;
+        drop(here);
+        self.0
+            .metrics
+            .hash_revision
+            .observe(self.0.clock.now() - began);
         hash
+    }
+
+    /// The digests of the last compactions that are known, the newest first.
+    pub fn compaction_hashes(&self) -> Vec<KvHash> {
+        self.0.hashes.finished()
+    }
+
+    pub(crate) fn stop_hashing(&self) {
+        self.0.hashes.stop();
+    }
+
+    /// The digests that the other members have of history up to `revision`.
+    pub(crate) async fn peer_hashes(
+        &self,
+        revision: i64,
+        patience: Duration,
+    ) -> Result<Vec<PeerHash>, Error> {
+        let members = self.members()?;
+        Ok(self.0.peers.hashes(&members, revision, patience).await)
     }
 
     /// Ends once the space that nothing needs is back with the file system. Stops nobody.
     pub async fn defragment(&self) -> Result<(), Error> {
+        tracing::info!("starting defragment");
         let began = self.0.clock.now();
-        let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
+        let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
         post(&self.0.apply, ApplyEvent::Defragment(slot))?;
         reply.await.map_err(|_| Error::Stopped)??;
-        self.0.metrics.defrag.observe(self.0.clock.now() - began);
+        let took = self.0.clock.now() - began;
+        self.0.metrics.defrag.observe(took);
+        tracing::info!(took = crate::config::duration(took), "finished defragment");
         Ok(())
     }
 
@@ -460,15 +589,16 @@ impl Node {
     }
 
     /// By etcd's reckoning of what a change takes. The first one that would not fit raises the
-    /// alarm, which from then on refuses them all where they are applied. The quota is for what is
+    /// alarm, which from then on refuses them all where they are applied. A client that reads the
+    /// refusal finds the alarm in place: the answer waits until it is committed. The quota is for what is
     /// in use: what compactions have freed in the file is room, and needs no defragmentation.
-    fn check_space(&self, request: &Request) -> Result<(), Error> {
+    async fn check_space(&self, request: &Request) -> Result<(), Error> {
         let (quota, shared) = (self.0.limits.quota_bytes, &self.0.shared);
         let needed = state::space_needed(request);
         if needed == 0 {
             return Ok(());
         }
-        let in_use = shared.db_bytes_in_use.load(Ordering::Relaxed);
+        let in_use = shared.db_bytes.load(Ordering::Relaxed);
         let fits = quota == 0 || in_use + needed < quota;
         let is_low = shared.disk_is_low.load(Ordering::Acquire)
             || shared.store_is_short.load(Ordering::Relaxed);
@@ -478,27 +608,33 @@ impl Node {
         shared.refused_bytes.fetch_max(needed, Ordering::Relaxed);
         // Once: each would take space in the log.
         let is_raised = shared.nospace.load(Ordering::Acquire);
-        if is_raised || shared.nospace_asked.swap(true, Ordering::AcqRel) {
+        if is_raised {
             return Err(Error::NoSpace);
         }
-        shared.nospace_own.store(true, Ordering::Relaxed);
+        if !shared.nospace_asked.swap(true, Ordering::AcqRel) {
+            shared.nospace_own.store(true, Ordering::Relaxed);
+            // On its own: the client may leave, and others wait for the same alarm.
+            tokio::spawn(self.clone().raise_space_alarm());
+        }
+        while shared.nospace_asked.load(Ordering::Acquire)
+            && !shared.nospace.load(Ordering::Acquire)
+        {
+            tokio::time::sleep(ALARM_POLL).await;
+        }
+        Err(Error::NoSpace)
+    }
+
+    async fn raise_space_alarm(self) {
         let alarm = Request::Alarm(pb::AlarmRequest {
             action: pb::alarm_request::AlarmAction::Activate as i32,
             member_id: self.0.identity.member_id,
             alarm: pb::AlarmType::Nospace as i32,
         });
-        let data = alarm.encode(self.0.request_ids.next());
-        let proposal = Proposal {
-            request: alarm,
-            data,
-            reply: None,
-            term: None,
-        };
-        self.0
-            .member
-            .send(MemberEvent::Propose(proposal))
-            .map_err(|_| Error::Stopped)?;
-        Err(Error::NoSpace)
+        if let Err(error) = self.propose_unchecked(alarm, &AuthInfo::default()).await {
+            tracing::warn!(%error, "failed to raise the space alarm");
+            // The next change that does not fit tries again.
+            self.0.shared.nospace_asked.store(false, Ordering::Release);
+        }
     }
 
     /// Why a change that was asked for at `began` may have had no answer, as etcd guesses it: this

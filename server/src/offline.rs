@@ -22,6 +22,7 @@ use utl::{Engine, Import, Restore};
 use crate::config::{self, Config};
 use crate::data_dir;
 use crate::keys::KeySource;
+use crate::logging;
 use crate::snapshot::load::{FileSource, Plan, load};
 
 /// The digest behind a snapshot.
@@ -37,7 +38,7 @@ const UNFINISHED: &str = "member.unfinished";
 pub struct Offline;
 
 impl Engine for Offline {
-    fn restore(&self, plan: &Restore) -> Result<(), String> {
+    fn restore(&self, plan: &Restore) -> Result<Vec<String>, String> {
         restore(Arc::new(OsVfs), plan)
     }
 
@@ -46,16 +47,25 @@ impl Engine for Offline {
     }
 }
 
-fn restore(vfs: Arc<dyn Vfs>, plan: &Restore) -> Result<(), String> {
+fn restore(vfs: Arc<dyn Vfs>, plan: &Restore) -> Result<Vec<String>, String> {
     let config = founding_config(plan)?;
     let keys = read_keys(plan.encryption_key_file.as_deref())?;
     refuse_used(&*vfs, &config.data_dir)?;
+    if let Some(wal_dir) = &plan.wal_dir
+        && vfs.exists(wal_dir).map_err(text)?
+    {
+        return Err(format!(
+            "wal-dir {:?} exists",
+            wal_dir.display().to_string()
+        ));
+    }
     let file = open(&*vfs, &plan.snapshot)?;
     verify(&*file, &plan.snapshot, plan.skip_hash_check)?;
     let database = Database::open(FileSource(file)).map_err(|e| named(&plan.snapshot, e))?;
 
     let founding = data_dir::Founding::of(&config);
-    let place = Place::create(Arc::clone(&vfs), &config.data_dir, keys.as_ref())?;
+    let dirs = (config.data_dir.as_path(), plan.wal_dir.as_deref());
+    let place = Place::create(Arc::clone(&vfs), dirs, keys.as_ref())?;
     let bump_revision = i64::try_from(plan.bump_revision).map_err(text)?;
     let loading = Plan {
         members: Some(founding.members.clone()),
@@ -74,7 +84,35 @@ fn restore(vfs: Arc<dyn Vfs>, plan: &Restore) -> Result<(), String> {
     let (mut log, _) = opened.map_err(text)?;
     founding.write(&mut log).map_err(text)?;
     drop(log);
-    place.finish()
+    place.finish()?;
+    Ok(restored(plan, &config, &founding))
+}
+
+/// What etcdutl logs, in its form.
+fn restored(plan: &Restore, config: &Config, founding: &data_dir::Founding) -> Vec<String> {
+    let files = serde_json::json!({
+        "path": plan.snapshot,
+        "wal-dir": config.log_dir(),
+        "data-dir": plan.data_dir,
+        "snap-dir": plan.data_dir.join("member").join("store"),
+    });
+    let added = founding.members.iter().map(|member| {
+        let fields = serde_json::json!({
+            "cluster-id": format!("{:x}", founding.cluster_id),
+            "local-member-id": "0",
+            "added-peer-id": format!("{:x}", member.id),
+            "added-peer-peer-urls": member.peer_urls,
+            "added-peer-is-learner": false,
+        });
+        ("added member", fields)
+    });
+    let first = std::iter::once(("restoring snapshot", files.clone()));
+    let last = std::iter::once(("restored snapshot", files));
+    let time = logging::timestamp(crate::runtime::unix_time());
+    let lines = first.chain(added).chain(last);
+    lines
+        .map(|(message, fields)| format!("{time}\tinfo\toffline.rs\t{message}\t{fields}"))
+        .collect()
 }
 
 /// The flags that found a cluster, checked as the server checks its own.
@@ -87,6 +125,10 @@ fn founding_config(plan: &Restore) -> Result<Config, String> {
         format!(
             "--initial-advertise-peer-urls={}",
             plan.initial_advertise_peer_urls
+        ),
+        format!(
+            "--wal-dir={}",
+            plan.wal_dir.as_deref().unwrap_or(Path::new("")).display()
         ),
     ];
     let no_file = |path: &str| Err(std::io::Error::other(path.to_owned()));
@@ -169,15 +211,22 @@ fn verify(file: &dyn File, path: &Path, skip: bool) -> Result<(), String> {
 struct Place {
     vfs: Arc<dyn Vfs>,
     data_dir: PathBuf,
+    wal_dir: Option<PathBuf>,
     seal: Option<Arc<Seal>>,
 }
 
 impl Place {
-    /// Sealed under the first of `keys`, if there are any.
-    fn create(vfs: Arc<dyn Vfs>, data_dir: &Path, keys: Option<&KeyFile>) -> Result<Place, String> {
+    /// Sealed under the first of `keys`, if there are any. `dirs`: of the data, and of the log if it
+    /// has its own.
+    fn create(
+        vfs: Arc<dyn Vfs>,
+        dirs: (&Path, Option<&Path>),
+        keys: Option<&KeyFile>,
+    ) -> Result<Place, String> {
         let mut place = Place {
             vfs,
-            data_dir: data_dir.to_owned(),
+            data_dir: dirs.0.to_owned(),
+            wal_dir: dirs.1.map(Path::to_owned),
             seal: None,
         };
         if place.vfs.exists(&place.unfinished()).map_err(text)? {
@@ -203,7 +252,14 @@ impl Place {
     }
 
     fn log(&self) -> PathBuf {
-        self.unfinished().join("log")
+        match &self.wal_dir {
+            Some(dir) => {
+                let mut name = dir.as_os_str().to_owned();
+                name.push(".unfinished");
+                name.into()
+            }
+            None => self.unfinished().join("log"),
+        }
     }
 
     fn store_options(&self) -> storage::mvcc::Options {
@@ -221,7 +277,18 @@ impl Place {
     fn finish(self) -> Result<(), String> {
         let member = self.data_dir.join("member");
         self.vfs.rename(&self.unfinished(), &member).map_err(text)?;
-        self.vfs.sync_dir(&self.data_dir).map_err(text)
+        self.vfs.sync_dir(&self.data_dir).map_err(text)?;
+        let Some(wal_dir) = &self.wal_dir else {
+            return Ok(());
+        };
+        // Last: a server does not start on a store without its log, but it would on a log whose
+        // store is missing, and found the cluster without its data.
+        self.vfs.rename(&self.log(), wal_dir).map_err(text)?;
+        match wal_dir.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => self.vfs.sync_dir(parent),
+            _ => self.vfs.sync_dir(Path::new(".")),
+        }
+        .map_err(text)
     }
 }
 

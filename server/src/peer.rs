@@ -3,10 +3,12 @@
 //! The receiver dials: of each pair, either side holds two streams open to the other and reads
 //! what that one has to say. Sending never waits: what finds no room is dropped, and raft is told
 //! that the peer cannot be reached. All of it lives on a thread of its own, so that heartbeats
-//! wait for nobody. Knows nothing of what messages mean.
+//! wait for nobody. Only `guard` knows what messages mean.
 
 mod codec;
 mod dial;
+mod dialer;
+mod guard;
 mod hash;
 pub(crate) mod join;
 mod lease;
@@ -16,8 +18,8 @@ mod serve;
 mod transfer;
 
 use std::collections::{HashMap, HashSet};
-use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -26,27 +28,36 @@ use parking_lot::RwLock;
 use raft::{Body, Message};
 use storage::mvcc::{Reader, View};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 
 use crate::config::Url;
-use crate::event::MemberEvent;
+use crate::corruption::PeerHash;
+use crate::event::{ApplyEvent, MemberEvent};
 use crate::inbox::Sender;
 use crate::metrics::{Metrics, Traffic};
 use crate::node::Node;
 use crate::runtime::Clock;
+use crate::serve::Door;
 use crate::snapshot::{self, Received, Receiver};
 use crate::state::MemberInfo;
 use codec::Kind;
+use guard::{Refusal, Standing, Told};
 use link::Link;
 
-pub(crate) use dial::{REMOVED, post};
+pub(crate) use dial::REMOVED;
+pub(crate) use dialer::Dialer;
+pub(crate) use hash::hashes;
 pub(crate) use lease::{keep_alive, lease_answer, time_to_live};
 
+/// What members of ours say in all that they answer, and others do not.
+const MAKE_HEADER: &str = "X-Stele-Version";
 /// Messages that wait for one stream: etcd's.
 const STREAM_MESSAGES_MAX: usize = 4096;
 /// Messages that wait for a POST of their own while there is no stream: etcd's.
 const PIPELINE_MESSAGES_MAX: usize = 64;
+/// Messages that come by requests of their own and are read at one time.
+const POSTS_MAX: usize = 16;
 /// Peers that our log knows nothing of, at one time.
 const REMOTES_MAX: usize = 64;
 
@@ -65,9 +76,13 @@ pub struct Peers(Arc<Inner>);
 struct Inner {
     me: Introduction,
     member: Sender<MemberEvent>,
+    apply: Sender<ApplyEvent>,
+    /// As last told: every other member is known to be one of ours.
+    all_are_ours: AtomicBool,
     runtime: Handle,
     clock: Clock,
     metrics: Arc<Metrics>,
+    dialer: Dialer,
     peers: RwLock<HashMap<u64, Peer>>,
     /// What states for other members are read from.
     reader: Reader,
@@ -75,6 +90,9 @@ struct Inner {
     receiver: Receiver,
     /// Members once, and never again.
     removed: RwLock<HashSet<u64>>,
+    told: Told,
+    /// Requests with messages whose bodies are being read.
+    posts: Semaphore,
     /// Turns true when this member was removed.
     gone: watch::Sender<bool>,
 }
@@ -89,18 +107,27 @@ struct Peer {
     is_remote: bool,
     /// We read its streams.
     is_read: bool,
+    /// It said that it is one of ours.
+    is_ours: AtomicBool,
     tasks: Vec<AbortHandle>,
+}
+
+/// Where what other members say goes.
+pub(crate) struct Inboxes {
+    pub(crate) member: Sender<MemberEvent>,
+    pub(crate) apply: Sender<ApplyEvent>,
 }
 
 impl Peers {
     /// Starts the thread that all connections between members live on.
-    pub fn start(
+    pub(crate) fn start(
         me: Introduction,
-        member: Sender<MemberEvent>,
+        to: Inboxes,
         clock: Clock,
         reader: Reader,
         receiver: Receiver,
         metrics: Arc<Metrics>,
+        dialer: Dialer,
     ) -> std::io::Result<Peers> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -112,23 +139,28 @@ impl Peers {
             .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
         Ok(Peers(Arc::new(Inner {
             me,
-            member,
+            member: to.member,
+            apply: to.apply,
+            all_are_ours: AtomicBool::new(false),
             runtime: handle,
             clock,
             metrics,
+            dialer,
             peers: RwLock::default(),
             reader,
             receiver,
             removed: RwLock::default(),
+            told: Told::default(),
+            posts: Semaphore::new(POSTS_MAX),
             gone: watch::channel(false).0,
         })))
     }
 
-    /// Serves the other members on `listeners`, for as long as the process lives.
-    pub fn serve(&self, listeners: Vec<TcpListener>, node: &Node) {
-        for listener in listeners {
+    /// Serves the other members on `doors`, for as long as the process lives.
+    pub(crate) fn serve(&self, doors: Vec<Door>, node: &Node) {
+        for door in doors {
             let (peers, node) = (self.clone(), node.clone());
-            self.0.runtime.spawn(serve::accept(listener, peers, node));
+            self.0.runtime.spawn(serve::accept(door, peers, node));
         }
     }
 
@@ -159,6 +191,27 @@ impl Peers {
                     peers.insert(member.id, self.connect(member, false, true));
                 }
             }
+        }
+        self.tell_make(&peers);
+    }
+
+    /// What the peer `id` is: one of ours says so in all that it answers.
+    fn note_make(&self, id: u64, is_ours: bool) {
+        let peers = self.0.peers.read();
+        if let Some(peer) = peers.get(&id) {
+            peer.is_ours.store(is_ours, Ordering::Relaxed);
+        }
+        self.tell_make(&peers);
+    }
+
+    /// Members of etcd never take back what is written down of a lease. One that has not been heard
+    /// of yet may be such a member.
+    fn tell_make(&self, peers: &HashMap<u64, Peer>) {
+        let mut members = peers.values().filter(|peer| !peer.is_remote);
+        let allowed = members.all(|peer| peer.is_ours.load(Ordering::Relaxed));
+        if self.0.all_are_ours.swap(allowed, Ordering::Relaxed) != allowed {
+            // Nobody to tell once the member has stopped.
+            let _ = self.0.apply.send(ApplyEvent::LeaseCheckpoints { allowed });
         }
     }
 
@@ -218,6 +271,7 @@ impl Peers {
             link,
             is_remote,
             is_read,
+            is_ours: AtomicBool::new(false),
             tasks: tasks.iter().map(|task| task.abort_handle()).collect(),
         }
     }
@@ -333,13 +387,69 @@ impl Peers {
         Some((receiver, Arc::clone(&peer.link.traffic)))
     }
 
+    /// Asks the member with these URLs, one after the other until one answers.
+    pub(crate) async fn post(
+        &self,
+        urls: &[String],
+        path: &str,
+        body: Bytes,
+    ) -> std::io::Result<Answer> {
+        self.0.dialer.post(&self.0.me, urls, path, body).await
+    }
+
+    /// Asks `members` for the hash of their history at `revision`.
+    pub(crate) async fn hashes(
+        &self,
+        members: &[MemberInfo],
+        revision: i64,
+        patience: Duration,
+    ) -> Vec<PeerHash> {
+        hashes(&self.0.dialer, &self.0.me, members, revision, patience).await
+    }
+
+    pub(crate) fn dialer(&self) -> &Dialer {
+        &self.0.dialer
+    }
+
     fn me(&self) -> &Introduction {
         &self.0.me
     }
 
-    fn receive(&self, message: Message) {
-        // Nobody to tell once the member has stopped.
-        let _ = self.0.member.send(MemberEvent::Receive(message));
+    /// Hands over what came from another member, over the connection of `speaker`, unless it is
+    /// refused. Whether anybody was there to take it: not once the member has stopped.
+    fn receive(&self, message: Message, speaker: Option<u64>) -> Result<bool, Refusal> {
+        self.check(&message, speaker)?;
+        Ok(self.0.member.send(MemberEvent::Receive(message)).is_ok())
+    }
+
+    fn check(&self, message: &Message, speaker: Option<u64>) -> Result<(), Refusal> {
+        let me = self.0.me.member_id;
+        let standing = |id| match () {
+            () if self.is_removed(id) => Standing::Removed,
+            () if self.reads(id) => Standing::Member,
+            () => Standing::Unknown,
+        };
+        let Some(refusal) = guard::refusal(message, me, speaker, standing) else {
+            return Ok(());
+        };
+        self.note_refusal(speaker.unwrap_or(message.from), &refusal.to_string());
+        Err(refusal)
+    }
+
+    /// Told once: whoever is broken repeats itself.
+    fn note_refusal(&self, from: u64, why: &str) {
+        let id = format!("{from:x}");
+        // Whoever makes up ids must not make up as many rows of figures.
+        if let Some(peer) = self.0.peers.read().get(&from) {
+            peer.link.traffic.received_failures.inc();
+        }
+        if self.0.told.first(&id, why) {
+            tracing::warn!(
+                "remote-peer-id" = id,
+                error = why,
+                "refused a message from a peer"
+            );
+        }
     }
 }
 
@@ -381,4 +491,36 @@ pub(crate) struct Answer {
     /// As in its header; empty without one.
     pub cluster_id: String,
     pub body: Bytes,
+}
+
+/// Bytes as one of the streams from another member: whatever they are, there is an end and no
+/// panic; what gets past the guard is written as a stream that reads the same.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn any_stream(data: &[u8]) {
+    let Some((first, bytes)) = data.split_first() else {
+        return;
+    };
+    let kind = match first % 2 {
+        0 => Kind::Message,
+        _ => Kind::MsgApp,
+    };
+    let (from, to) = (1, 2);
+    let (mut decoder, mut passed) = (codec::Decoder::new(kind, from, to), Vec::new());
+    for piece in bytes.chunks(usize::from(first / 2).max(1)) {
+        decoder.push(piece);
+        while let Ok(Some(frame)) = decoder.next() {
+            if let codec::Frame::Message(message) = frame
+                && guard::refusal(&message, to, Some(from), |_| Standing::Member).is_none()
+            {
+                passed.push(message);
+            }
+        }
+    }
+    let (mut encoder, mut again) = (codec::Encoder::new(Kind::Message), Vec::new());
+    passed.iter().for_each(|m| encoder.message(m, &mut again));
+    let mut decoder = codec::Decoder::new(Kind::Message, from, to);
+    decoder.push(&again);
+    for message in passed {
+        assert_eq!(decoder.next(), Ok(Some(codec::Frame::Message(message))));
+    }
 }

@@ -11,10 +11,11 @@ use raft::{Entry, EntryKind, Position};
 use storage::mvcc::{Applied, LonePut, SyncJob};
 use storage::vfs::Vfs;
 
-use crate::applier::{DIRTY_BYTES_TO_CHECKPOINT, decode, decode_conf_change};
+use crate::applier::DIRTY_BYTES_TO_CHECKPOINT;
 use crate::data_dir::Unusable;
+use crate::entry;
 use crate::error::Error;
-use crate::request::Request;
+use crate::request::{self, PutBy, Request};
 use crate::state::{Effects, State};
 
 /// Bytes of keys and values that are gathered before the store takes them: the more, the more puts
@@ -129,6 +130,8 @@ struct Puts {
     /// Keys and values, one after the other.
     bytes: Vec<u8>,
     rows: Vec<PutRow>,
+    /// Headers, one after the other.
+    headers: Vec<u8>,
 }
 
 struct PutRow {
@@ -136,26 +139,43 @@ struct PutRow {
     /// Where the key ends in `bytes`; it begins where the value of the row before ends.
     key_end: usize,
     value_end: usize,
+    header_end: usize,
+    reads: bool,
 }
 
 impl Puts {
-    fn push(&mut self, applied: Applied, key: &[u8], value: &[u8]) {
+    fn push(&mut self, applied: Applied, put: &request::LonePut<'_>) {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve(GATHERED_BYTES + GATHERED_BYTES / 8);
         }
-        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(put.key);
         let key_end = self.bytes.len();
-        self.bytes.extend_from_slice(value);
+        self.bytes.extend_from_slice(put.value);
+        self.headers.extend_from_slice(put.by.header);
         self.rows.push(PutRow {
             applied,
             key_end,
             value_end: self.bytes.len(),
+            header_end: self.headers.len(),
+            reads: put.by.reads,
         });
     }
 
     fn clear(&mut self) {
         self.bytes.clear();
         self.rows.clear();
+        self.headers.clear();
+    }
+
+    /// What decides about each put, where auth is on when it is applied.
+    fn by(&self) -> impl Iterator<Item = PutBy<'_>> {
+        let mut start = 0;
+        self.rows.iter().map(move |row| {
+            let header = &self.headers[start..row.header_end];
+            start = row.header_end;
+            let reads = row.reads;
+            PutBy { header, reads }
+        })
     }
 
     fn puts(&self) -> Vec<LonePut<'_>> {
@@ -184,13 +204,13 @@ struct Reading<F> {
 impl<F: FnMut(Work) -> Result<(), Error>> Reading<F> {
     fn take(&mut self, entry: &Entry) -> Result<(), Error> {
         if entry.kind == EntryKind::Normal
-            && let Some((key, value)) = Request::lone_put(&entry.data)
+            && let Some(put) = Request::lone_put(&entry.data)
         {
             let applied = Applied {
                 index: entry.index,
                 term: entry.term,
             };
-            self.puts.push(applied, key, value);
+            self.puts.push(applied, &put);
             if self.puts.bytes.len() >= GATHERED_BYTES {
                 self.give_puts()?;
             }
@@ -226,7 +246,7 @@ impl Applying<'_> {
             Work::Puts(mut puts) => {
                 self.replayed.entries += puts.rows.len() as u64;
                 self.replayed.bytes += puts.bytes.len() as u64;
-                let sync = self.state.put_all(&puts.puts())?;
+                let sync = self.state.put_all(puts.puts(), puts.by())?;
                 // The newest one syncs all, and nobody need wait for it.
                 self.replayed.sync = sync.or(self.replayed.sync.take());
                 puts.clear();
@@ -257,11 +277,13 @@ impl Applying<'_> {
                 Ok(())
             }
             EntryKind::Normal => {
-                let (request, mut effects) = (decode(entry), Effects::default());
-                self.state.apply(applied, &request, &mut effects).map(drop)
+                let (request, mut effects) = (entry::request(entry)?, Effects::default());
+                let by = Request::auth_info_of(&entry.data);
+                let result = self.state.apply(applied, &request, &by, &mut effects);
+                result.map(drop)
             }
             EntryKind::ConfChange | EntryKind::ConfChangeV2 => {
-                let change = decode_conf_change(entry);
+                let change = entry::conf_change(entry)?;
                 self.state.apply_conf_change(applied, &change)
             }
         };
@@ -281,6 +303,9 @@ impl Applying<'_> {
             && let Some(job) = store.begin_checkpoint()
         {
             let _ = store.finish_checkpoint(job.run()?);
+            // Nobody reads yet, but the root last published keeps what was given up since from being
+            // written again.
+            store.publish();
             while !store.release_step(usize::MAX) {}
             self.replayed.bytes = 0;
         }

@@ -6,6 +6,8 @@ use etcd_api::etcdserverpb as pb;
 use prost::Message;
 use prost::encoding::{self, WireType, message};
 
+use crate::auth::AuthInfo;
+
 /// Field numbers of `InternalRaftRequest`.
 const HEADER_FIELD: u32 = 100;
 const PUT_FIELD: u32 = 4;
@@ -25,16 +27,121 @@ pub enum Request {
     ClusterVersionSet(etcd_api::membershippb::ClusterVersionSetRequest),
     ClusterMemberAttrSet(etcd_api::membershippb::ClusterMemberAttrSetRequest),
     DowngradeInfoSet(etcd_api::membershippb::DowngradeInfoSetRequest),
+    /// A token for a user whose password was found right.
+    Authenticate(pb::InternalAuthenticateRequest),
+    /// A change of who may do what.
+    Auth(AuthRequest),
     /// A read that some member sent through the log: it moves the applied index and nothing else.
     Read,
 }
 
+/// Changes of users, roles and permissions, for those who may do everything.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AuthRequest {
+    Enable,
+    Disable,
+    UserAdd(pb::AuthUserAddRequest),
+    UserDelete(pb::AuthUserDeleteRequest),
+    UserChangePassword(pb::AuthUserChangePasswordRequest),
+    UserGrantRole(pb::AuthUserGrantRoleRequest),
+    UserRevokeRole(pb::AuthUserRevokeRoleRequest),
+    RoleAdd(pb::AuthRoleAddRequest),
+    RoleDelete(pb::AuthRoleDeleteRequest),
+    RoleGrantPermission(pb::AuthRoleGrantPermissionRequest),
+    RoleRevokePermission(pb::AuthRoleRevokePermissionRequest),
+}
+
+impl AuthRequest {
+    fn encode(&self, out: &mut BytesMut) {
+        match self {
+            AuthRequest::Enable => message::encode(1000, &pb::AuthEnableRequest {}, out),
+            AuthRequest::Disable => message::encode(1011, &pb::AuthDisableRequest {}, out),
+            AuthRequest::UserAdd(r) => message::encode(1100, r, out),
+            AuthRequest::UserDelete(r) => message::encode(1101, r, out),
+            AuthRequest::UserChangePassword(r) => message::encode(1103, r, out),
+            AuthRequest::UserGrantRole(r) => message::encode(1104, r, out),
+            AuthRequest::UserRevokeRole(r) => message::encode(1105, r, out),
+            AuthRequest::RoleAdd(r) => message::encode(1200, r, out),
+            AuthRequest::RoleDelete(r) => message::encode(1201, r, out),
+            AuthRequest::RoleGrantPermission(r) => message::encode(1203, r, out),
+            AuthRequest::RoleRevokePermission(r) => message::encode(1204, r, out),
+        }
+    }
+
+    fn take(raft: &mut pb::InternalRaftRequest) -> Option<AuthRequest> {
+        if raft.auth_enable.is_some() {
+            return Some(AuthRequest::Enable);
+        }
+        if raft.auth_disable.is_some() {
+            return Some(AuthRequest::Disable);
+        }
+        let user_add = raft.auth_user_add.take().map(AuthRequest::UserAdd);
+        user_add
+            .or_else(|| raft.auth_user_delete.take().map(AuthRequest::UserDelete))
+            .or_else(|| {
+                let change = raft.auth_user_change_password.take();
+                change.map(AuthRequest::UserChangePassword)
+            })
+            .or_else(|| {
+                let grant = raft.auth_user_grant_role.take();
+                grant.map(AuthRequest::UserGrantRole)
+            })
+            .or_else(|| {
+                let revoke = raft.auth_user_revoke_role.take();
+                revoke.map(AuthRequest::UserRevokeRole)
+            })
+            .or_else(|| raft.auth_role_add.take().map(AuthRequest::RoleAdd))
+            .or_else(|| {
+                let grant = raft.auth_role_grant_permission.take();
+                grant.map(AuthRequest::RoleGrantPermission)
+            })
+            .or_else(|| {
+                let revoke = raft.auth_role_revoke_permission.take();
+                revoke.map(AuthRequest::RoleRevokePermission)
+            })
+            .or_else(|| raft.auth_role_delete.take().map(AuthRequest::RoleDelete))
+    }
+}
+
+/// A put that does no more than write its key, read where it lies in an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LonePut<'a> {
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+    pub by: PutBy<'a>,
+}
+
+/// What decides whether a lone put may write its key, when auth is on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PutBy<'a> {
+    /// The header's bytes; empty without one.
+    pub header: &'a [u8],
+    /// It asks for the value before, too.
+    pub reads: bool,
+}
+
+/// On whose behalf an entry was written, by its header's bytes.
+pub fn auth_info(header: &[u8]) -> AuthInfo {
+    // What cannot be read names nobody: the entry itself was decoded before.
+    let header = pb::RequestHeader::decode(header).unwrap_or_default();
+    AuthInfo {
+        user: header.username,
+        revision: header.auth_revision,
+    }
+}
+
 impl Request {
-    /// The entry payload, under the proposer's request `id`.
+    /// The entry payload, under the proposer's request `id`, on nobody's behalf.
     pub fn encode(&self, id: u64) -> Bytes {
+        self.encode_by(id, &AuthInfo::default())
+    }
+
+    /// The entry payload of a request of this user.
+    pub fn encode_by(&self, id: u64, by: &AuthInfo) -> Bytes {
         let header = pb::RequestHeader {
             id,
-            ..Default::default()
+            username: by.user.clone(),
+            auth_revision: by.revision,
         };
         let mut out = BytesMut::with_capacity(self.encoded_len_hint() + 24);
         message::encode(HEADER_FIELD, &header, &mut out);
@@ -50,6 +157,8 @@ impl Request {
             Request::ClusterVersionSet(r) => message::encode(1300, r, &mut out),
             Request::ClusterMemberAttrSet(r) => message::encode(1301, r, &mut out),
             Request::DowngradeInfoSet(r) => message::encode(1302, r, &mut out),
+            Request::Authenticate(r) => message::encode(1012, r, &mut out),
+            Request::Auth(r) => r.encode(&mut out),
             Request::Read => unreachable!("reads are not proposed"),
         }
         out.freeze()
@@ -64,14 +173,38 @@ impl Request {
         Some(pb::RequestHeader::decode(header).ok()?.id)
     }
 
-    /// Key and value of a payload that is a put which does no more than write them, in any state
-    /// that has room; they stay where they lie. Most of a log is such. `None` says nothing:
-    /// [`Request::decode`] does.
-    pub fn lone_put(data: &[u8]) -> Option<(&[u8], &[u8])> {
-        let (mut request, mut put) = (data, None);
+    /// On whose behalf an entry was written.
+    pub fn auth_info_of(data: &[u8]) -> AuthInfo {
+        let mut rest = data;
+        while !rest.is_empty() {
+            match next_field(&mut rest) {
+                Some((HEADER_FIELD, Field::Bytes(header))) => return auth_info(header),
+                Some(_) => {}
+                // In a form that is read whole.
+                None => {
+                    let raft = pb::InternalRaftRequest::decode(data).unwrap_or_default();
+                    let header = raft.header.unwrap_or_default();
+                    return AuthInfo {
+                        user: header.username,
+                        revision: header.auth_revision,
+                    };
+                }
+            }
+        }
+        AuthInfo::default()
+    }
+
+    /// A payload that is a put which does no more than write its key, in any state that has room
+    /// and lets its user; key and value stay where they lie. Most of a log is such. `None` says
+    /// nothing: [`Request::decode`] does.
+    pub fn lone_put(data: &[u8]) -> Option<LonePut<'_>> {
+        let (mut request, mut put, mut by) = (data, None, PutBy::default());
+        let mut has_header = false;
         while !request.is_empty() {
             match next_field(&mut request)? {
-                (HEADER_FIELD, Field::Bytes(_)) => {}
+                (HEADER_FIELD, Field::Bytes(bytes)) if !has_header => {
+                    (by.header, has_header) = (bytes, true);
+                }
                 (PUT_FIELD, Field::Bytes(bytes)) if put.is_none() => put = Some(bytes),
                 _ => return None,
             }
@@ -82,17 +215,25 @@ impl Request {
             match next_field(&mut put)? {
                 (1, Field::Bytes(bytes)) if key.is_none() => key = Some(bytes),
                 (2, Field::Bytes(bytes)) if value.is_none() => value = Some(bytes),
-                (4, Field::Number) => {} // asked for the value before
+                // Asked for the value before.
+                (4, Field::Number(reads)) => by.reads = reads != 0,
                 _ => return None,
             }
         }
-        Some((key?, value.unwrap_or_default()))
+        Some(LonePut {
+            key: key?,
+            value: value.unwrap_or_default(),
+            by,
+        })
     }
 
     /// Reads an entry payload; the error says what is wrong with it. A request of a kind that this
     /// version does not know is an error too: skipping it would let members drift apart.
     pub fn decode(data: &[u8]) -> Result<Request, String> {
-        let raft = pb::InternalRaftRequest::decode(data).map_err(|e| e.to_string())?;
+        let mut raft = pb::InternalRaftRequest::decode(data).map_err(|e| e.to_string())?;
+        if let Some(r) = AuthRequest::take(&mut raft) {
+            return Ok(Request::Auth(r));
+        }
         if let Some(r) = raft.put {
             return Ok(Request::Put(r));
         }
@@ -126,8 +267,18 @@ impl Request {
         if let Some(r) = raft.downgrade_info_set {
             return Ok(Request::DowngradeInfoSet(r));
         }
-        // Of etcd's own tests; like a read, it changes nothing.
-        if raft.range.is_some() || raft.downgrade_version_test.is_some() {
+        if let Some(r) = raft.authenticate {
+            return Ok(Request::Authenticate(r));
+        }
+        // The test is of etcd's own tests; like a read, it changes nothing.
+        if raft.range.is_some()
+            || raft.auth_status.is_some()
+            || raft.auth_user_get.is_some()
+            || raft.auth_user_list.is_some()
+            || raft.auth_role_get.is_some()
+            || raft.auth_role_list.is_some()
+            || raft.downgrade_version_test.is_some()
+        {
             return Ok(Request::Read);
         }
         Err("a request of a kind this version does not know".to_owned())
@@ -144,7 +295,7 @@ impl Request {
 
 /// A field of a message as it lies in its bytes.
 enum Field<'a> {
-    Number,
+    Number(u64),
     Bytes(&'a [u8]),
 }
 
@@ -154,7 +305,7 @@ fn next_field<'a>(data: &mut &'a [u8]) -> Option<(u32, Field<'a>)> {
     let (number, wire) = encoding::decode_key(data).ok()?;
     let length = encoding::decode_varint(data).ok()?;
     match wire {
-        WireType::Varint => Some((number, Field::Number)),
+        WireType::Varint => Some((number, Field::Number(length))),
         WireType::LengthDelimited => {
             let (bytes, rest) = data.split_at_checked(usize::try_from(length).ok()?)?;
             *data = rest;
@@ -200,12 +351,17 @@ mod tests {
             change(&mut put);
             Request::Put(put).encode(u64::MAX)
         };
+        let read = |data: &Bytes| {
+            let put = Request::lone_put(data)?;
+            Some((put.key.to_vec(), put.value.to_vec(), put.by.reads))
+        };
+        let (key, value) = (b"k".to_vec(), b"v".to_vec());
         let plain = encoded(|_| {});
-        assert_eq!(Request::lone_put(&plain), Some((&b"k"[..], &b"v"[..])));
+        assert_eq!(read(&plain), Some((key.clone(), value.clone(), false)));
         let before = encoded(|put| put.prev_kv = true);
-        assert_eq!(Request::lone_put(&before), Some((&b"k"[..], &b"v"[..])));
+        assert_eq!(read(&before), Some((key.clone(), value, true)));
         let empty = encoded(|put| put.value.clear());
-        assert_eq!(Request::lone_put(&empty), Some((&b"k"[..], &b""[..])));
+        assert_eq!(read(&empty), Some((key, Vec::new(), false)));
         let changes: [fn(&mut pb::PutRequest); 3] = [
             |put| put.lease = 7,
             |put| put.ignore_value = true,
@@ -224,12 +380,62 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_names_its_user() {
+        let by = AuthInfo {
+            user: "alice".to_owned(),
+            revision: 7,
+        };
+        let put = Request::Put(pb::PutRequest {
+            key: Bytes::from_static(b"k"),
+            ..Default::default()
+        });
+        let data = put.encode_by(1, &by);
+        assert_eq!(Request::auth_info_of(&data), by);
+        let lone = Request::lone_put(&data).unwrap();
+        assert_eq!(auth_info(lone.by.header), by);
+        // etcd writes the header behind the request.
+        let raft = pb::InternalRaftRequest::decode(&data[..]).unwrap();
+        assert_eq!(Request::auth_info_of(&raft.encode_to_vec()), by);
+        assert_eq!(Request::auth_info_of(&put.encode(1)), AuthInfo::default());
+        let headless = pb::InternalRaftRequest {
+            header: None,
+            ..raft
+        };
+        let nobody = AuthInfo::default();
+        assert_eq!(Request::auth_info_of(&headless.encode_to_vec()), nobody);
+    }
+
+    /// Every kind of request that etcd puts into its log, one after the other.
+    #[test]
+    fn every_kind_of_etcds_log_is_known() {
+        let empty = pb::InternalRaftRequest::default();
+        let kinds: Vec<u32> = (3..=11)
+            .chain([1000, 1011, 1012, 1013])
+            .chain(1100..=1107)
+            .chain(1200..=1204)
+            .chain([1300, 1301, 1302, 9900])
+            .collect();
+        for kind in kinds {
+            let mut data = BytesMut::from(&empty.encode_to_vec()[..]);
+            message::encode(kind, &pb::AuthEnableRequest {}, &mut data);
+            let request = Request::decode(&data);
+            assert!(request.is_ok(), "kind {kind}: {request:?}");
+            // What is proposed again means the same.
+            if let Ok(request) = request
+                && request != Request::Read
+            {
+                assert_eq!(Request::decode(&request.encode(1)), Ok(request));
+            }
+        }
+    }
+
+    #[test]
     fn an_unknown_request_is_an_error() {
-        let unknown = pb::InternalRaftRequest {
-            auth_enable: Some(pb::AuthEnableRequest {}),
+        let header = pb::InternalRaftRequest {
+            header: Some(pb::RequestHeader::default()),
             ..Default::default()
         };
-        assert!(Request::decode(&unknown.encode_to_vec()).is_err());
+        assert!(Request::decode(&header.encode_to_vec()).is_err());
         assert!(Request::decode(b"\xff\xff").is_err());
     }
 }

@@ -15,6 +15,7 @@
 )]
 
 mod apply;
+mod complaints;
 mod deliveries;
 mod lateness;
 mod log;
@@ -33,7 +34,8 @@ use raft::Raft;
 use raft::durable::LogWriter;
 use storage::vfs::Lock;
 
-use crate::applier::Applier;
+use crate::applier::{Applier, Pace, Stopwatch};
+use crate::auth::Tokens;
 use crate::config::{Config, Url};
 use crate::data_dir::{DataDir, Unusable};
 use crate::event::{ApplyEvent, LogEvent, MemberEvent};
@@ -42,8 +44,8 @@ use crate::inbox::{Inbox, Sender, inbox};
 use crate::lessor::Lessor;
 use crate::member::Member;
 use crate::metrics::Metrics;
-use crate::node::{Identity, Inner, Limits, Node, RequestIds, Shared};
-use crate::peer::{Introduction, Peers};
+use crate::node::{Identity, Inner, Limits, Login, Node, RequestIds, Shared};
+use crate::peer::{Dialer, Inboxes, Introduction, Peers};
 use crate::snapshot::Receiver;
 use crate::space_alarm::Guard;
 use crate::state;
@@ -51,6 +53,7 @@ use crate::watch::{Hub, HubHandle};
 use crate::workers::Workers;
 use deliveries::Deliveries;
 use lateness::Lateness;
+use rest::{DIGEST_REST, rests};
 
 /// Time since the process began to care.
 #[derive(Clone, Copy)]
@@ -83,11 +86,12 @@ pub struct Running {
 }
 
 /// Starts the actors on an opened data directory. Their answers are delivered by the workers.
-pub fn start(
+pub(crate) fn start(
     data: DataDir,
     config: &Config,
     metrics: Arc<Metrics>,
     workers: &Workers,
+    dialer: Dialer,
 ) -> Result<Running, Unusable> {
     let clock = Clock::start();
     let (voters, learners) = data.voters_and_learners()?;
@@ -98,7 +102,12 @@ pub fn start(
     let last_in_log = data.recovered.entries.last().map_or(0, |entry| entry.index);
     let raft = Raft::new(raft_config, data.recovered, clock.now());
     let lessor = Lessor::new(config.election_timeout);
+    let tokens =
+        Tokens::open(&config.auth_token, |path| std::fs::read(path)).map_err(Unusable::Start)?;
+    let login = Login::new(config.bcrypt_cost).map_err(Unusable::State)?;
     let state = data.state;
+    let auth = Arc::clone(state.auth.shared());
+    auth.tokens.lock().set_time_to_live(config.auth_token_ttl);
     let (reader, store_options) = (state.store.reader(), state.store.options());
     let (hub, hub_handle) = Hub::new(reader.clone());
     let hub = Arc::new(Mutex::new(hub));
@@ -112,6 +121,8 @@ pub fn start(
         clock.now(),
     )?;
     applier.go_on_from(data.replayed);
+    applier.set_pace(Pace::of(config));
+    applier.set_stopwatch(stopwatch(config.warning_apply_duration));
 
     let (member_tx, member_rx) = inbox();
     let (log_tx, log_rx) = inbox();
@@ -125,18 +136,23 @@ pub fn start(
         cluster_id: data.cluster_id,
         peer_urls: texts(&config.initial_advertise_peer_urls),
     };
-    let disk = space_alarm::Disk {
+    let disks = space_alarm::Disks {
         vfs: Arc::clone(&data.vfs),
-        dir: data.store_dir.clone(),
+        store_dir: data.store_dir.clone(),
+        log_dir: config.log_dir(),
     };
     let receiver = Receiver::new(data.vfs, data.store_dir, store_options)?;
     let peers = Peers::start(
-        introduction.clone(),
-        member_tx.clone(),
+        introduction,
+        Inboxes {
+            member: member_tx.clone(),
+            apply: apply_tx.clone(),
+        },
         clock,
         reader.clone(),
         receiver,
         Arc::clone(&metrics),
+        dialer,
     )
     .unwrap_or_else(|error| fatal("failed to start a thread", &error));
     peers.set_members(&members, &removed);
@@ -180,9 +196,14 @@ pub fn start(
     let quota = config.quota_backend_bytes.unwrap_or(0);
     let guard = Guard::new(quota, config.auto_disarm_nospace);
     let for_space = links.clone();
+    let digesting = Arc::clone(&hashes);
     let mut threads = actors.start(links);
+    threads.push(spawn("hash", move || {
+        let hurried = Arc::clone(&digesting);
+        digesting.run(rests(clock, DIGEST_REST, move || hurried.is_awaited()));
+    }));
     threads.push(spawn("space", move || {
-        space_alarm::run_space_alarm(guard, disk, space_rx, for_space);
+        space_alarm::run_space_alarm(guard, disks, space_rx, for_space);
     }));
     let node = Node::new(Inner {
         reader,
@@ -191,6 +212,7 @@ pub fn start(
         hub: hub_handle,
         shared,
         hashes,
+        hash_turn: Node::new_hash_turn(),
         identity: Identity {
             cluster_id: data.cluster_id,
             member_id: data.member_id,
@@ -203,8 +225,10 @@ pub fn start(
         request_ids,
         clock,
         metrics: for_node,
+        auth,
+        tokens,
+        login,
         peers: peers.clone(),
-        introduction,
     });
     Ok(Running {
         node,
@@ -278,7 +302,24 @@ fn limits(config: &Config) -> Limits {
         quota_bytes: config.quota_backend_bytes.unwrap_or(0),
         election_timeout: config.election_timeout,
         strict_reconfig_check: config.strict_reconfig_check,
+        revokes_first: config.gate("PriorityRequest"),
+        slow_apply: config.warning_apply_duration,
+        slow_call: config.warning_unary_request_duration,
     }
+}
+
+/// A clock read at each entry would cost a tenth of what a put does; the kernel's coarse one, which
+/// ticks every few milliseconds, costs next to nothing and tells as well what took a long time.
+fn stopwatch(limit: Duration) -> Stopwatch {
+    const COARSE_ENOUGH: Duration = Duration::from_millis(20);
+    if limit < COARSE_ENOUGH {
+        let clock = Clock::start();
+        return Stopwatch::new(limit, move || clock.now());
+    }
+    Stopwatch::new(limit, || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    })
 }
 
 fn texts(urls: &[Url]) -> Vec<String> {
@@ -312,6 +353,7 @@ impl Running {
         let _ = self.space.send(space_alarm::Stop);
         let _ = self.member.send(MemberEvent::Stop);
         self.node.hub().stop();
+        self.node.stop_hashing();
         for thread in self.threads {
             if thread.join().is_err() {
                 fatal("a thread of the server panicked", &"see above");

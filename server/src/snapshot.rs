@@ -152,6 +152,16 @@ impl Content for ViewContent {
                 keys.sort();
                 keys.iter().try_for_each(|key| row(key, &[]))
             }
+            schema::AUTH => {
+                scan(&self.view, Bucket::Auth, &mut |key, value| {
+                    row(key, &[value])
+                })?;
+                // It sorts behind the only other one.
+                match state::default_revision_row(&self.view).map_err(WriteError::Data)? {
+                    Some((key, value)) => row(key, &[&value]),
+                    None => Ok(()),
+                }
+            }
             name => {
                 let bucket = side_bucket(name);
                 let bucket = bucket.expect("every other bucket of etcd is one of the store's");
@@ -199,7 +209,8 @@ impl ViewContent {
     }
 }
 
-fn row_of<'a>(item: &storage::mvcc::Item<'a>) -> Row<'a> {
+/// A row as etcd's files have it.
+pub(crate) fn row_of<'a>(item: &storage::mvcc::Item<'a>) -> Row<'a> {
     Row {
         key: item.key,
         value: item.value,

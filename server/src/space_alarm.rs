@@ -105,6 +105,13 @@ impl Guard {
     }
 }
 
+/// The disk that the alarm goes by: the one with the fewest margins left.
+pub(crate) fn fuller(disks: [Option<DiskSpace>; 2]) -> Option<DiskSpace> {
+    let margins = |disk: &DiskSpace| disk.available / margin(*disk).max(1);
+    let known = disks.into_iter().flatten();
+    known.min_by_key(|disk| (margins(disk), disk.available))
+}
+
 /// Whether there is room enough for another file of the log.
 pub(crate) fn has_plenty(disk: DiskSpace) -> bool {
     disk.available >= margin(disk).saturating_mul(MARGINS_TO_CLEAR)
@@ -211,6 +218,18 @@ mod tests {
         let mut guard = Guard::new(0, true);
         let clear = alarms(&mut guard, seen(1 << 30, 9 << 30, true), 2);
         assert_eq!(clear, [None, Some(Alarm::Clear)]);
+    }
+
+    #[test]
+    fn the_alarm_goes_by_the_disk_that_is_nearer_to_its_end() {
+        let disk = |total, available| Some(DiskSpace { total, available });
+        let (large, small) = (disk(1 << 40, 100 * MIB), disk(48 * MIB, 40 * MIB));
+        assert_eq!(fuller([large, small]), large);
+        assert_eq!(fuller([small, large]), large);
+        let full = disk(48 * MIB, 2 * MIB);
+        assert_eq!(fuller([large, full]), full);
+        assert_eq!(fuller([None, small]), small);
+        assert_eq!(fuller([None, None]), None);
     }
 
     #[test]

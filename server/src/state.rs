@@ -2,6 +2,7 @@
 //! on the log entry and the state alone, so that every member ends up the same; time, salts and
 //! new ids are in the request already.
 
+mod auth;
 mod cluster;
 #[cfg(test)]
 mod frozen;
@@ -18,11 +19,13 @@ use etcd_api::etcdserverpb as pb;
 use etcd_api::mvccpb::KeyValue;
 use storage::mvcc::{Applied, Bucket, Item, LonePut, Root, Store, SyncJob, Write};
 
+use crate::auth::{AuthInfo, ROOT};
 use crate::error::Error;
 use crate::event::Outcome;
-use crate::request::Request;
+use crate::request::{PutBy, Request};
 use crate::snapshot::Received;
 
+pub use auth::{Auth, Authenticated, default_revision_row, is_default_revision};
 pub use cluster::{
     ChangeContext, Downgrade, MemberInfo, cluster_version, downgrade, member_row, members, removed,
 };
@@ -41,6 +44,8 @@ pub struct State {
     pub max_learners: usize,
     /// What `Bucket::Alarm` holds, kept beside it because every change asks.
     alarms: Vec<pb::AlarmMember>,
+    /// Who may do what, also kept beside its rows.
+    pub auth: Auth,
 }
 
 /// What an entry did beside its answer, for the actors around the state.
@@ -52,29 +57,37 @@ pub struct Effects {
     pub compacted: Option<i64>,
     pub alarms_changed: bool,
     pub cluster_changed: bool,
+    /// A token is to be known from now on.
+    pub authenticated: Option<Authenticated>,
     pub tally: Tally,
 }
 
 impl State {
     pub fn new(store: Store, min_lease_ttl: i64) -> Result<State, Error> {
         let alarms = alarms(store.root())?;
+        let auth = Auth::load(store.root())?;
         Ok(State {
             store,
             min_lease_ttl,
             max_learners: MAX_LEARNERS,
             alarms,
+            auth,
         })
     }
 
     /// Applies one entry. An error leaves the data as it was; the applied index moves either way.
+    /// Whether its user may do this was asked before it became an entry: what is in force may have
+    /// changed since, so it is asked again here.
     pub fn apply(
         &mut self,
         applied: Applied,
         request: &Request,
+        by: &AuthInfo,
         effects: &mut Effects,
     ) -> Result<Outcome, Error> {
         let mut write = self.store.write(applied);
         refuse_under_alarm(&self.alarms, request)?;
+        self.auth.check(&write, by, request)?;
         match request {
             Request::Put(put) => {
                 let response = kv::put(&mut write, put)?;
@@ -108,7 +121,12 @@ impl State {
                 }))
             }
             Request::LeaseRevoke(revoke) => {
-                lease::revoke(&mut write, revoke.id)?;
+                let deletes = lease::revoke(&mut write, revoke.id)?;
+                let tally = Tally {
+                    deletes,
+                    ..Tally::default()
+                };
+                tally.end(&mut effects.tally);
                 effects.revoked = Some(revoke.id);
                 Ok(Outcome::Done)
             }
@@ -134,20 +152,55 @@ impl State {
                 cluster::set_downgrade(&mut write, set)?;
                 Ok(Outcome::Done)
             }
+            Request::Authenticate(request) => {
+                let authenticated = self.auth.authenticate(applied.index, request)?;
+                effects.authenticated = Some(authenticated.clone());
+                Ok(Outcome::Authenticated(authenticated))
+            }
+            Request::Auth(request) => {
+                self.auth.change(&mut write, applied.index, request)?;
+                Ok(Outcome::Done)
+            }
             Request::Read => Ok(Outcome::Done),
         }
     }
 
-    /// Applies entries that are a [lone put](crate::request::Request::lone_put) each; see
-    /// [`Store::put_all`].
-    pub fn put_all(&mut self, puts: &[LonePut<'_>]) -> Result<Option<SyncJob>, Error> {
-        match puts.last() {
-            // Whichever it is, it refuses puts; and none of them changes it.
-            Some(last) if !self.alarms.is_empty() => {
-                self.skip(last.applied);
-                Ok(None)
-            }
-            _ => Ok(self.store.put_all(puts)?),
+    /// Applies entries that are a [lone put](crate::request::Request::lone_put) each, together with
+    /// what decides about each of them; see [`Store::put_all`].
+    pub fn put_all<'a>(
+        &mut self,
+        mut puts: Vec<LonePut<'_>>,
+        by: impl Iterator<Item = PutBy<'a>>,
+    ) -> Result<Option<SyncJob>, Error> {
+        let Some(last) = puts.last().map(|put| put.applied) else {
+            return Ok(None);
+        };
+        // Whichever it is, it refuses puts; and none of them changes it.
+        if !self.alarms.is_empty() {
+            self.skip(last);
+            return Ok(None);
+        }
+        if self.auth.image().enabled {
+            let auth = &self.auth;
+            let mut by = by;
+            puts.retain(|put| by.next().is_some_and(|by| auth.may_put(put.key, &by)));
+        }
+        let sync = self.store.put_all(&puts)?;
+        if puts.last().is_none_or(|put| put.applied != last) {
+            self.skip(last);
+        }
+        Ok(sync)
+    }
+
+    /// On whose behalf this member itself asks for changes.
+    pub fn own_auth_info(&self) -> AuthInfo {
+        let image = self.auth.image();
+        match image.enabled {
+            true => AuthInfo {
+                user: ROOT.to_owned(),
+                revision: image.revision,
+            },
+            false => AuthInfo::default(),
         }
     }
 
@@ -165,6 +218,7 @@ impl State {
     /// Goes on with the state of another member. What is kept beside the store is read anew.
     pub fn replace(&mut self, received: Received) -> Result<(), Error> {
         received.replace(&mut self.store)?;
+        self.auth.reload(self.store.root())?;
         self.alarms = alarms(self.store.root())?;
         Ok(())
     }
@@ -182,6 +236,14 @@ impl State {
     }
 }
 
+/// Whether all that the server reads of a state's rows beside the keys can be read. One that came
+/// from another member is not put in place before.
+pub fn check_rows(root: &Root) -> Result<(), Error> {
+    leases(root)?;
+    members(root)?;
+    alarms(root).map(drop)
+}
+
 /// The alarms that are raised, as rows of (member, kind).
 pub fn alarms(root: &Root) -> Result<Vec<pb::AlarmMember>, Error> {
     let mut found = Vec::new();
@@ -189,7 +251,7 @@ pub fn alarms(root: &Root) -> Result<Vec<pb::AlarmMember>, Error> {
         found.push(decode_alarm(key));
         std::ops::ControlFlow::Continue(())
     })?;
-    Ok(found)
+    found.into_iter().collect()
 }
 
 pub(crate) fn to_key_value(item: Item<'_>) -> KeyValue {
@@ -221,6 +283,8 @@ fn refuse_under_alarm(alarms: &[pb::AlarmMember], request: &Request) -> Result<(
         | Request::ClusterVersionSet(_)
         | Request::ClusterMemberAttrSet(_)
         | Request::DowngradeInfoSet(_)
+        | Request::Authenticate(_)
+        | Request::Auth(_)
         | Request::Read => false,
     };
     if changes_data && raised(pb::AlarmType::Corrupt) {
@@ -310,11 +374,13 @@ fn encode_alarm(alarm: &pb::AlarmMember) -> [u8; 12] {
     alarm_key(alarm.member_id, alarm.alarm)
 }
 
-fn decode_alarm(key: &[u8]) -> pb::AlarmMember {
-    let key: &[u8; 12] = key.try_into().expect("alarm rows have keys of 12 bytes");
-    let (member, kind) = key.split_at(8);
-    pb::AlarmMember {
-        member_id: u64::from_be_bytes(member.try_into().expect("8 bytes")),
-        alarm: i32::from_be_bytes(kind.try_into().expect("4 bytes")),
-    }
+fn decode_alarm(key: &[u8]) -> Result<pb::AlarmMember, Error> {
+    let alarm = || {
+        let (member, kind) = key.split_at_checked(8)?;
+        Some(pb::AlarmMember {
+            member_id: u64::from_be_bytes(member.try_into().ok()?),
+            alarm: i32::from_be_bytes(kind.try_into().ok()?),
+        })
+    };
+    alarm().ok_or_else(|| Error::Damaged("an alarm's row is none".to_owned()))
 }

@@ -9,6 +9,9 @@ use crate::etcdserverpb::kv_client::KvClient;
 use crate::etcdserverpb::lease_client::LeaseClient;
 use crate::etcdserverpb::maintenance_client::MaintenanceClient;
 use crate::etcdserverpb::watch_client::WatchClient;
+use crate::usage::usage_client::UsageClient;
+use crate::v3electionpb::election_client::ElectionClient;
+use crate::v3lockpb::lock_client::LockClient;
 
 /// Answers to a range are as large as the range: the server's limit is the one that counts.
 const DECODED_BYTES_MAX: usize = i32::MAX as usize;
@@ -53,5 +56,17 @@ impl Client {
 
     pub fn auth(&self) -> AuthClient<Channel> {
         AuthClient::new(self.channel.clone())
+    }
+
+    pub fn usage(&self) -> UsageClient<Channel> {
+        UsageClient::new(self.channel.clone())
+    }
+
+    pub fn lock(&self) -> LockClient<Channel> {
+        LockClient::new(self.channel.clone())
+    }
+
+    pub fn election(&self) -> ElectionClient<Channel> {
+        ElectionClient::new(self.channel.clone()).max_decoding_message_size(DECODED_BYTES_MAX)
     }
 }

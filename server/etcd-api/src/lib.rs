@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod codec;
+pub mod descriptor;
 mod range;
 mod txn;
 
@@ -50,6 +51,14 @@ generated!(
 generated!(
     /// gRPC's health service.
     health, "grpc.health.v1"
+);
+generated!(
+    /// What keys take: Stele's own service.
+    usage, "stele"
+);
+generated!(
+    /// OpenTelemetry's service for spans.
+    otlp, "opentelemetry.proto.collector.trace.v1"
 );
 /// `KV` and `Watch` for a server that holds key-values and events already encoded:
 /// `WatchResponse.events` are bytes here, `RangeResponse` is a message of our own, the same on the

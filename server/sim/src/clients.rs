@@ -6,11 +6,10 @@ mod request;
 
 use std::collections::BTreeMap;
 
+use server::admission::{Admission, Limits, Permit};
 use server::error::Error;
 use server::event::ReplySlot;
-use server::event::{
-    Admission, Applied, ApplyEvent, LeaseCall, MemberEvent, Outcome, Permit, Reply,
-};
+use server::event::{Applied, ApplyEvent, LeaseCall, MemberEvent, Outcome, Reply};
 use server::request::Request;
 use storage::mvcc::View;
 use tokio::sync::oneshot::Receiver;
@@ -28,7 +27,10 @@ const PATIENCE: u64 = 7 * SECOND;
 const PARTITIONS: [usize; 6] = [1, 1, 1, 1, 3, 3];
 /// A compaction leaves so many revisions at least: the oracle reads them as they are applied.
 const KEPT_REVISIONS: u64 = 40;
-const IN_FLIGHT_MAX: usize = 1 << 20;
+const IN_FLIGHT: Limits = Limits {
+    requests: 1 << 20,
+    bytes: 1 << 30,
+};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -132,7 +134,7 @@ impl Clients {
             last_lease: 0,
             keepers: rng.chance(400),
             thinks: *rng.pick(&[2 * MILLI, 10 * MILLI, 40 * MILLI]),
-            admission: Admission::new(IN_FLIGHT_MAX),
+            admission: Admission::new(IN_FLIGHT),
             healed_at: None,
             silent: Vec::new(),
             rng,
@@ -145,7 +147,7 @@ impl Clients {
 
     /// For requests of others than these.
     pub(crate) fn admit(&self) -> Result<Permit, Error> {
-        self.admission.admit()
+        self.admission.admit(0)
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -365,7 +367,7 @@ impl World {
 
     /// What a request handler does with it.
     fn submit(&mut self, waiting: &mut Waiting) {
-        let Ok(permit) = self.clients.admission.admit() else {
+        let Ok(permit) = self.clients.admission.admit(0) else {
             return;
         };
         let (slot, receiver) = ReplySlot::new(permit);
@@ -484,7 +486,7 @@ impl World {
     /// A keep-alive at the member that leads, as `server::node` has it: first it makes sure of that.
     fn renew(&mut self, waiting: &mut Waiting, at: usize) {
         let (Ok(permit), Some(process)) =
-            (self.clients.admission.admit(), &mut self.hosts[at].process)
+            (self.clients.admission.admit(0), &mut self.hosts[at].process)
         else {
             return;
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use etcd_api::membershippb;
 use raft::durable::{LogWriter, Options};
-use raft::{Message, Raft, Recovered, RoleKind, Status, Ticket, Write};
+use raft::{Complaint, Message, Raft, Recovered, RoleKind, Status, Ticket, Write};
 use server::applier::{Applier, ApplyEffects, Pace};
 use server::config::Config;
 use server::data_dir::{DataDir, Found, Unusable};
@@ -262,7 +262,8 @@ impl Process {
             to_log: Vec::new(),
             syncing: None,
             applier,
-            to_apply: Vec::new(),
+            // No member of a simulated cluster is of another make.
+            to_apply: vec![ApplyEvent::LeaseCheckpoints { allowed: true }],
             jobs: VecDeque::new(),
             hub,
             hub_inbox,
@@ -388,6 +389,9 @@ impl Process {
                 self.to_log.push(LogEvent::Write(write));
             }
         }
+        let is_loss = |c: &&Complaint| !matches!(c, Complaint::Refused { .. });
+        let loss = effects.complaints.iter().find(is_loss);
+        assert!(loss.is_none(), "no disk lost what was durable: {loss:?}");
         turn.messages = effects.messages;
         if let Some(change) = effects.role_change {
             let leads = (change.role == RoleKind::Leader).then_some(change.term);
@@ -478,9 +482,10 @@ impl Process {
         self.applier.turn(now, &mut self.to_apply, &mut effects)?;
         let mut turn = ApplyTurn::default();
         for job in effects.hash.drain(..) {
-            self.hashes.begin(job.revision);
-            self.hashes.finish(&job.view, job.revision);
-            turn.hashes.push(self.hashes.at(&job.view, job.revision)?);
+            let (view, revision) = (job.view.clone(), job.revision);
+            self.hashes.announce(job);
+            self.hashes.run_one();
+            turn.hashes.push(self.hashes.at(&view, revision)?);
         }
         if let Some(revision) = effects.advanced
             && !self.hub.advance_if_brief(revision)?

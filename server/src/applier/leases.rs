@@ -14,11 +14,20 @@ use crate::state;
 /// Lease checkpoints per entry.
 const LEASES_PER_TURN: usize = 500;
 
+/// A client whose renewal must first take back what the store says of its lease.
+pub(super) struct WaitingRenewal {
+    slot: ReplySlot,
+    ttl: i64,
+    /// Rows of the lease that must be settled; see [`Renewal::waits_for`].
+    rows: u64,
+}
+
 impl Applier {
     /// Followers do not hear of renewals: whoever begins to lead gives every lease its time anew.
     pub(super) fn take_over_leases(&mut self, now: Now) -> Result<(), Error> {
         let rows = state::leases(self.state.store.root())?;
         self.lessor = Lessor::new(self.election_timeout);
+        self.lessor.allow_checkpoints(self.may_checkpoint_leases);
         self.lessor.restore(
             rows.iter()
                 .map(|row| (row.id, row.granted_ttl, row.remaining_ttl)),
@@ -35,20 +44,31 @@ impl Applier {
         effects: &mut ApplyEffects,
     ) {
         let answer = match call {
+            // The next leader counts the lease's time without this renewal; and what was written
+            // down for a stop must not be outlived.
+            LeaseCall::KeepAlive { .. } if self.leading.is_none() || self.leases_are_written => {
+                Err(Error::Timeout)
+            }
             LeaseCall::KeepAlive { id } => match self.renew(now, id, effects) {
                 None => Ok(LeaseAnswer::default()),
-                Some(renewal) if renewal.checkpointed => {
-                    effects.proposals.push(checkpoint_request(vec![(id, 0)]));
-                    self.waiting_renewals
-                        .entry(id)
-                        .or_default()
-                        .push((slot, renewal.ttl));
-                    return;
+                Some(renewal) => {
+                    if renewal.takes_back {
+                        effects.proposals.push(checkpoint_request(vec![(id, 0)]));
+                    }
+                    if let Some(rows) = renewal.waits_for {
+                        let waiting = self.waiting_renewals.entry(id).or_default();
+                        waiting.push(WaitingRenewal {
+                            slot,
+                            ttl: renewal.ttl,
+                            rows,
+                        });
+                        return;
+                    }
+                    Ok(LeaseAnswer {
+                        ttl: renewal.ttl,
+                        ..Default::default()
+                    })
                 }
-                Some(renewal) => Ok(LeaseAnswer {
-                    ttl: renewal.ttl,
-                    ..Default::default()
-                }),
             },
             LeaseCall::TimeToLive { id, keys } => self.time_to_live(now, id, keys),
             LeaseCall::Leases => {
@@ -69,6 +89,7 @@ impl Applier {
                     Some(_) => self.lessor.checkpoint_all(now),
                     None => Vec::new(),
                 };
+                self.leases_are_written |= !checkpoints.is_empty();
                 Ok(LeaseAnswer {
                     checkpoints,
                     ..Default::default()
@@ -106,26 +127,51 @@ impl Applier {
         })
     }
 
-    /// A checkpoint of zero takes an earlier one back; whoever renewed the lease may hear of it.
+    /// Whoever renewed a lease may hear of it once the row that said otherwise is taken back.
     pub(super) fn finish_renewals(&mut self, request: &Request, effects: &mut ApplyEffects) {
         let Request::LeaseCheckpoint(request) = request else {
             return;
         };
-        for checkpoint in request.checkpoints.iter().filter(|c| c.remaining_ttl == 0) {
-            for (slot, ttl) in self
-                .waiting_renewals
-                .remove(&checkpoint.id)
-                .unwrap_or_default()
-            {
+        for checkpoint in &request.checkpoints {
+            let id = checkpoint.id;
+            let settled = self.lessor.applied(id, checkpoint.remaining_ttl);
+            let Some(waiting) = self.waiting_renewals.get_mut(&id) else {
+                continue;
+            };
+            let ready: Vec<WaitingRenewal> = waiting
+                .extract_if(.., |waiting| waiting.rows <= settled)
+                .collect();
+            if waiting.is_empty() {
+                self.waiting_renewals.remove(&id);
+            }
+            for WaitingRenewal { slot, ttl, .. } in ready {
                 let answer = LeaseAnswer {
                     ttl,
                     ..Default::default()
                 };
-                effects
-                    .replies
-                    .push((slot, self.answer(Ok(Outcome::Lease(answer)))));
+                let answer = self.answer(Ok(Outcome::Lease(answer)));
+                effects.replies.push((slot, answer));
             }
         }
+    }
+
+    /// The lease ended before its renewals came to be.
+    pub(super) fn end_renewals(&mut self, id: i64, effects: &mut ApplyEffects) {
+        for waiting in self.waiting_renewals.remove(&id).unwrap_or_default() {
+            let gone = self.answer(Ok(Outcome::Lease(LeaseAnswer::default())));
+            effects.replies.push((waiting.slot, gone));
+        }
+    }
+
+    /// Nobody will tell whether the renewals under way came to be: this member leads no more.
+    pub(super) fn abandon_renewals(&mut self, effects: &mut ApplyEffects) {
+        let waiting = std::mem::take(&mut self.waiting_renewals);
+        // In an order of its own, so that equal inputs have equal outputs.
+        let waiting = std::collections::BTreeMap::from_iter(waiting);
+        let slots = waiting.into_values().flatten().map(|waiting| waiting.slot);
+        effects
+            .replies
+            .extend(slots.map(|slot| (slot, Err(Error::Timeout))));
     }
 
     pub(super) fn run_lessor(&mut self, now: Now, effects: &mut ApplyEffects) {

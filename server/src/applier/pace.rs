@@ -1,7 +1,11 @@
 //! When background work of the store begins, and in what portions: bounds, and one rule of cost.
 //! Knows figures only, not the store.
 
+use std::time::Duration;
+
 use storage::mvcc::Stats;
+
+use crate::config::Config;
 
 /// See [`Pace::dirty_bytes_to_checkpoint`].
 pub(crate) const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
@@ -33,8 +37,12 @@ pub struct Pace {
     pub dirty_bytes_max: u64,
     /// Bytes of log entries since the last checkpoint that start another: bounds replay at start.
     pub log_bytes_to_checkpoint: u64,
+    /// Entries since the last checkpoint that start another. None: bytes alone decide.
+    pub entries_to_checkpoint: Option<u64>,
     /// Rows that one step of a compaction removes; entries are applied between steps.
     pub compact_step_rows: usize,
+    /// Pause between two steps, unless the space is wanted.
+    pub compact_pause: Duration,
 }
 
 impl Default for Pace {
@@ -44,12 +52,27 @@ impl Default for Pace {
             dirty_bytes_to_checkpoint: DIRTY_BYTES_TO_CHECKPOINT,
             dirty_bytes_max: 160 << 20,
             log_bytes_to_checkpoint: 128 << 20,
+            entries_to_checkpoint: None,
             compact_step_rows: 256,
+            compact_pause: Duration::ZERO,
         }
     }
 }
 
 impl Pace {
+    /// As `--snapshot-count`, `--compaction-batch-limit` and `--compaction-sleep-interval` say.
+    pub fn of(config: &Config) -> Pace {
+        let usual = Pace::default();
+        Pace {
+            entries_to_checkpoint: config.checkpoint_entries,
+            compact_step_rows: config
+                .compaction_batch_limit
+                .unwrap_or(usual.compact_step_rows),
+            compact_pause: config.compaction_sleep_interval.unwrap_or_default(),
+            ..usual
+        }
+    }
+
     /// As long as space on the disk is low.
     pub(super) fn when_low(self) -> Pace {
         let low = |usual: u64| usual.min(BYTES_TO_CHECKPOINT_WHEN_LOW);
@@ -97,6 +120,9 @@ mod tests {
             vacant_bytes: 0,
             dirty_bytes: dirty * MIB,
             views: 0,
+            viewed_bytes: 0,
+            checkpoint: 0,
+            oldest_view: 0,
             is_short: false,
         };
         Pace::default().checkpoint_is_due(log * MIB, &stats)

@@ -20,6 +20,8 @@ pub(super) struct Removal {
     /// When it began, or the newest compaction since was applied; not known of one that a crash
     /// interrupted.
     since: Option<Now>,
+    /// Removed since then.
+    rows: u64,
     /// Clients that asked for physical compaction.
     asking: Vec<ReplySlot>,
 }
@@ -37,6 +39,7 @@ impl Removal {
         Removal {
             state: State::Running,
             since: None,
+            rows: 0,
             asking: Vec::new(),
         }
     }
@@ -49,6 +52,7 @@ impl Removal {
 
     pub(super) fn compacted(&mut self, now: Now) {
         self.since = Some(now);
+        self.rows = 0;
         if self.state == State::Idle {
             self.state = State::Waiting {
                 until: now + PATIENCE,
@@ -100,6 +104,15 @@ impl Removal {
         self.since
     }
 
+    pub(super) fn removed(&mut self, rows: u64) {
+        self.rows += rows;
+    }
+
+    /// How many rows are gone since it began, or since the newest compaction was applied.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
     /// Who waited for the end of it.
     pub(super) fn done(&mut self) -> Vec<ReplySlot> {
         self.state = State::Idle;
@@ -119,6 +132,9 @@ mod tests {
         vacant_bytes: 0,
         dirty_bytes: 0,
         views: 0,
+        viewed_bytes: 0,
+        checkpoint: 0,
+        oldest_view: 0,
         is_short: false,
     };
     const SECOND: Now = Now::from_secs(1);

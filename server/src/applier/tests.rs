@@ -8,7 +8,7 @@ use tokio::sync::oneshot::Receiver;
 
 use super::leases::checkpoint_request;
 use super::*;
-use crate::event::Admission;
+use crate::admission::{Admission, Limits};
 use crate::watch::Hub;
 
 const ELECTION: Now = Now::from_secs(1);
@@ -63,7 +63,12 @@ impl Stage {
     }
 
     fn ask(&mut self, at: Now, call: LeaseCall) -> (ApplyEffects, Receiver<Reply>) {
-        let permit = Admission::new(1).admit().unwrap();
+        let permit = Admission::new(Limits {
+            requests: 1,
+            bytes: 1 << 20,
+        })
+        .admit(0)
+        .unwrap();
         let (slot, reply) = ReplySlot::new(permit);
         (self.turn(at, ApplyEvent::Lease(call, slot)), reply)
     }
@@ -146,4 +151,98 @@ fn who_is_no_leader_any_more_revokes_nothing_and_keeps_nobody_waiting() {
     let effects = stage.apply(at(60), entries);
     assert!(effects.proposals.is_empty(), "{:?}", effects.proposals);
     assert_eq!(stage.applier.wake_at(at(60)), None);
+}
+
+/// Leads in term 2, with a lease that the store has two seconds of.
+fn with_written_lease() -> Stage {
+    let mut stage = Stage::new();
+    stage.turn(Now::ZERO, ApplyEvent::LeaseCheckpoints { allowed: true });
+    let before = vec![
+        stage.entry(1, Some(grant())),
+        stage.entry(1, Some(remaining(2))),
+    ];
+    stage.apply(Now::ZERO, before);
+    stage.turn(Now::ZERO, ApplyEvent::Leading(Some(2)));
+    let own = vec![stage.entry(2, None)];
+    stage.apply(Now::ZERO, own);
+    stage
+}
+
+fn renewed(reply: &Reply) -> i64 {
+    match reply {
+        Ok(Applied {
+            outcome: Outcome::Lease(answer),
+            ..
+        }) => answer.ttl,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn no_client_hears_of_a_renewal_before_the_store_does() {
+    let mut stage = with_written_lease();
+    let call = LeaseCall::KeepAlive { id: LEASE };
+    let (effects, _first) = stage.ask(Now::ZERO, call.clone());
+    assert_eq!(effects.proposals, [remaining(0)]);
+    assert!(effects.replies.is_empty());
+    let (effects, _second) = stage.ask(Now::ZERO, call.clone());
+    assert!(effects.replies.is_empty(), "the row still says two seconds");
+    assert!(effects.proposals.is_empty(), "it is on its way");
+    let back = vec![stage.entry(2, Some(remaining(0)))];
+    let effects = stage.apply(Now::ZERO, back);
+    let ttls: Vec<i64> = effects.replies.iter().map(|(_, r)| renewed(r)).collect();
+    assert_eq!(ttls, [TTL, TTL]);
+    let (effects, _third) = stage.ask(Now::ZERO, call);
+    assert_eq!(effects.replies.len(), 1, "nothing is in the way any more");
+}
+
+#[test]
+fn a_leader_that_is_none_any_more_answers_no_renewal() {
+    let mut stage = with_written_lease();
+    let call = LeaseCall::KeepAlive { id: LEASE };
+    let (_, _waiting) = stage.ask(Now::ZERO, call.clone());
+    let effects = stage.turn(Now::ZERO, ApplyEvent::Leading(None));
+    assert!(matches!(effects.replies[..], [(_, Err(Error::Timeout))]));
+    let (effects, _late) = stage.ask(Now::ZERO, call);
+    assert!(matches!(effects.replies[..], [(_, Err(Error::Timeout))]));
+}
+
+#[test]
+fn a_lease_that_is_revoked_first_is_not_renewed() {
+    let mut stage = with_written_lease();
+    let (_, _waiting) = stage.ask(Now::ZERO, LeaseCall::KeepAlive { id: LEASE });
+    let id = LEASE;
+    let revoke = Request::LeaseRevoke(pb::LeaseRevokeRequest { id });
+    let entries = vec![
+        stage.entry(2, Some(revoke)),
+        stage.entry(2, Some(remaining(0))),
+    ];
+    let effects = stage.apply(Now::ZERO, entries);
+    let ttls: Vec<i64> = effects.replies.iter().map(|(_, r)| renewed(r)).collect();
+    assert_eq!(ttls, [0], "there is no such lease");
+}
+
+#[test]
+fn beside_other_members_than_ours_leases_are_not_written_down_and_rows_are_taken_back() {
+    let mut stage = with_written_lease();
+    let effects = stage.turn(Now::ZERO, ApplyEvent::LeaseCheckpoints { allowed: false });
+    assert_eq!(effects.proposals, [remaining(0)]);
+    let (id, ttl) = (8, 100);
+    let long = Request::LeaseGrant(pb::LeaseGrantRequest { id, ttl });
+    let long = vec![stage.entry(2, Some(long))];
+    stage.apply(Now::ZERO, long);
+    let is_row = |request: &Request| matches!(request, Request::LeaseCheckpoint(_));
+    let at = Now::from_secs(50);
+    let effects = stage.apply(at, Vec::new());
+    assert!(!effects.proposals.iter().any(is_row));
+    let (effects, _reply) = stage.ask(at, LeaseCall::CheckpointAll);
+    let (_, Ok(applied)) = &effects.replies[0] else {
+        panic!("{:?}", effects.replies);
+    };
+    let Outcome::Lease(answer) = &applied.outcome else {
+        panic!("{applied:?}");
+    };
+    assert_eq!(answer.checkpoints, []);
+    let effects = stage.turn(at, ApplyEvent::LeaseCheckpoints { allowed: true });
+    assert!(effects.proposals.iter().any(is_row));
 }

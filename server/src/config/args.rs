@@ -230,6 +230,7 @@ pub(super) fn file(text: &str, values: &mut Values) -> Result<(), String> {
         };
         for (inner_key, value) in inner {
             let flag = match (prefix, inner_key.as_str()) {
+                ("", "allowed-cn") => "client-cert-allowed-cn".into(),
                 ("", "allowed-hostname") => "client-cert-allowed-hostname".into(),
                 ("peer-", "allowed-cn") => "peer-cert-allowed-cn".into(),
                 ("peer-", "allowed-hostname") => "peer-cert-allowed-hostname".into(),
@@ -288,7 +289,13 @@ fn file_entry(key: &str, name: &str, json: &Json, values: &mut Values) -> Result
 fn takes_list(name: &str) -> bool {
     matches!(
         name,
-        "log-outputs" | "cipher-suites" | "discovery-endpoints"
+        "log-outputs"
+            | "cipher-suites"
+            | "discovery-endpoints"
+            | "client-cert-allowed-cn"
+            | "client-cert-allowed-hostname"
+            | "peer-cert-allowed-cn"
+            | "peer-cert-allowed-hostname"
     )
 }
 

@@ -4,13 +4,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::args::Values;
-use super::flags::{self, Effect, GATES};
-use super::url::{Scheme, Url};
+use super::flags::{self, Effect, GATES, MISSING_GATES};
+use super::url::Url;
 use super::{
-    AutoCompaction, ClusterState, Config, Gate, Invalid, Keepalive, LogConfig, LogFormat, Member,
-    go,
+    AutoCompaction, ClusterState, Config, Gate, Invalid, Keepalive, Member, TracingConfig, go,
+    host, log, tls,
 };
 use crate::keys::KeySource;
+
+/// What etcd says an advertised client URL must be.
+const CLIENT_URL_FORM: &str =
+    "in the format \"host:port\", \"unix:/path/to/socket\" or \"unixs:/path/to/socket\"";
 
 /// Longest election timeout.
 const ELECTION_TIMEOUT_MS_MAX: u64 = 50_000;
@@ -21,9 +25,20 @@ const HEARTBEATS_PER_ELECTION: u64 = 5;
 /// Quota that `--quota-backend-bytes=0` stands for.
 const QUOTA_BYTES_DEFAULT: u64 = 2 << 30;
 
-const COMPACTION_BATCH_DEFAULT: usize = 1000;
-const COMPACTION_PAUSE_DEFAULT: Duration = Duration::from_millis(10);
+/// grpc-go's keep-alive of a server that sets none.
+const GRPC_INTERVAL_DEFAULT: Duration = Duration::from_secs(2 * 3600);
+const GRPC_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
+const GRPC_MIN_TIME_DEFAULT: Duration = Duration::from_secs(5 * 60);
+
+/// What `--warning-unary-request-duration=0` stands for.
+const SLOW_CALL_DEFAULT: Duration = Duration::from_millis(300);
+const TOKEN_TTL_DEFAULT: Duration = Duration::from_secs(300);
+const BCRYPT_COSTS: std::ops::RangeInclusive<u32> = 4..=31;
+const BCRYPT_COST_DEFAULT: u32 = 10;
 const PROGRESS_INTERVAL_DEFAULT: Duration = Duration::from_secs(600);
+
+/// `--distributed-tracing-sampling-rate` counts traces of so many.
+const SAMPLING_RATE_MAX: i128 = 1_000_000;
 
 /// Shortest interval of progress notifications.
 const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -37,19 +52,29 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
         dir => PathBuf::from(dir),
     };
     let (heartbeat, election) = timing(values)?;
+    let initial_cluster_is_implied = cluster_is_implied(values, &name);
     let members = members(values, &name)?;
-    let founding_error = founding_error(values, &name, &members);
-    Ok(Config {
+    let (tls_min_version, tls_max_version) = tls::versions(values)?;
+    let mut config = Config {
         data_dir,
+        wal_dir: match values.text("wal-dir") {
+            "" => None,
+            dir => Some(PathBuf::from(dir)),
+        },
         encryption: encryption(values)?,
         listen_peer_urls: listen_urls(values, "listen-peer-urls")?,
         listen_client_urls: listen_urls(values, "listen-client-urls")?,
         listen_client_http_urls: listen_urls(values, "listen-client-http-urls")?,
         listen_metrics_urls: listen_urls(values, "listen-metrics-urls")?,
-        initial_advertise_peer_urls: values.urls("initial-advertise-peer-urls").to_vec(),
-        advertise_client_urls: values.urls("advertise-client-urls").to_vec(),
+        initial_advertise_peer_urls: advertise_urls(
+            values,
+            "initial-advertise-peer-urls",
+            "\"host:port\"",
+        )?,
+        advertise_client_urls: advertise_urls(values, "advertise-client-urls", CLIENT_URL_FORM)?,
         initial_cluster: members,
-        founding_error,
+        initial_cluster_is_implied,
+        founding_error: None,
         initial_cluster_token: values.text("initial-cluster-token").into(),
         initial_cluster_state: match values.text("initial-cluster-state") {
             "existing" => ClusterState::Existing,
@@ -62,6 +87,9 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
         election_timeout: election,
         pre_vote: values.bool("pre-vote"),
         snapshot_count: whole(values, "snapshot-count"),
+        checkpoint_entries: values
+            .given("snapshot-count")
+            .then(|| whole(values, "snapshot-count").max(1)),
         snapshot_catchup_entries: whole(values, "snapshot-catchup-entries"),
         quota_backend_bytes: match values.int("quota-backend-bytes") {
             0 => Some(QUOTA_BYTES_DEFAULT),
@@ -69,37 +97,87 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
             bytes => Some(bytes as u64),
         },
         auto_disarm_nospace: values.bool("auto-disarm-nospace"),
+        auth_token: values.text("auth-token").to_owned(),
+        auth_token_ttl: token_ttl(whole(values, "auth-token-ttl")),
+        bcrypt_cost: bcrypt_cost(whole(values, "bcrypt-cost")),
+        client_cert_auth: values.bool("client-cert-auth"),
         max_txn_ops: whole(values, "max-txn-ops") as usize,
         max_request_bytes: whole(values, "max-request-bytes") as usize,
         max_concurrent_streams: whole(values, "max-concurrent-streams") as u32,
-        keepalive: Keepalive {
-            interval: nonzero(nanos(values, "grpc-keepalive-interval")),
-            timeout: nanos(values, "grpc-keepalive-timeout"),
-        },
+        keepalive: keepalive(values),
         reuse_port: values.bool("socket-reuse-port"),
         reuse_address: values.bool("socket-reuse-address"),
-        auto_compaction: auto_compaction(values)?,
-        compaction_batch_limit: match whole(values, "compaction-batch-limit") {
-            0 => COMPACTION_BATCH_DEFAULT,
-            limit => limit as usize,
+        client_tls: tls::client(values),
+        peer_tls: tls::peer(values),
+        auto_tls: values.bool("auto-tls"),
+        peer_auto_tls: values.bool("peer-auto-tls"),
+        self_signed_cert_validity: match whole(values, "self-signed-cert-validity") {
+            // The file leaves it out; the flag refuses it, once a certificate is to be made.
+            0 if !flagged => 1,
+            years => years,
         },
-        compaction_sleep_interval: nonzero(nanos(values, "compaction-sleep-interval"))
-            .unwrap_or(COMPACTION_PAUSE_DEFAULT),
+        cipher_suites: tls::cipher_suites(values),
+        tls_min_version,
+        tls_max_version,
+        auto_compaction: auto_compaction(values)?,
+        compaction_batch_limit: usize::try_from(whole(values, "compaction-batch-limit"))
+            .ok()
+            .filter(|limit| *limit > 0),
+        compaction_sleep_interval: nonzero(nanos(values, "compaction-sleep-interval")),
+        memory_mlock: values.bool("memory-mlock"),
+        tracing: tracing(values),
+        bootstrap_defrag_bytes: match whole(values, "bootstrap-defrag-threshold-megabytes") {
+            0 => None,
+            megabytes => Some(megabytes.saturating_mul(1 << 20)),
+        },
         watch_progress_notify_interval: nonzero(nanos(values, "watch-progress-notify-interval"))
             .map_or(PROGRESS_INTERVAL_DEFAULT, |interval| {
                 interval.max(PROGRESS_INTERVAL_MIN)
             }),
         warning_apply_duration: nanos(values, "warning-apply-duration"),
-        warning_unary_request_duration: nanos(values, "warning-unary-request-duration"),
+        warning_unary_request_duration: nonzero(nanos(values, "warning-unary-request-duration"))
+            .unwrap_or(SLOW_CALL_DEFAULT),
+        enable_grpc_gateway: values.bool("enable-grpc-gateway"),
         cors: list(values.text("cors")),
         host_whitelist: list(values.text("host-whitelist")),
+        pprof: values.bool("enable-pprof") || values.text("log-level") == "debug",
         extensive_metrics: values.text("metrics") == "extensive",
+        corrupt_check_time: nonzero(nanos(values, "corrupt-check-time")),
+        compact_hash_check_time: nanos(values, "compact-hash-check-time"),
         feature_gates: gates(values)?,
-        log: log_config(values)?,
+        log: log::config(values)?,
+        without_effect: without_effect(values),
         args: Vec::new(),
         notes: Vec::new(),
         name,
-    })
+    };
+    config.founding_error = host::founding_error(&config);
+    Ok(config)
+}
+
+/// The flags that were given and that change nothing in Stele.
+fn without_effect(values: &Values) -> Vec<&'static str> {
+    let moot = flags::all().filter(|flag| flag.effect == Effect::Moot);
+    let changed = moot.filter(|flag| {
+        let default = flag.parse(flag.default).ok();
+        Some(values.value(flag.name)) != default.as_ref()
+    });
+    changed.map(|flag| flag.name).collect()
+}
+
+/// gRPC's own values take the place of zeros, as in etcd.
+fn keepalive(values: &Values) -> Keepalive {
+    let interval = nonzero(nanos(values, "grpc-keepalive-interval"));
+    let timeout = nonzero(nanos(values, "grpc-keepalive-timeout"));
+    let (interval, timeout) = interval
+        .zip(timeout)
+        .unwrap_or((GRPC_INTERVAL_DEFAULT, GRPC_TIMEOUT_DEFAULT));
+    Keepalive {
+        interval,
+        timeout,
+        min_time: nonzero(nanos(values, "grpc-keepalive-min-time"))
+            .unwrap_or(GRPC_MIN_TIME_DEFAULT),
+    }
 }
 
 /// Checks that need no more than the values themselves.
@@ -122,15 +200,44 @@ fn verify(values: &Values, flagged: bool) -> Result<(), Invalid> {
             "--advertise-client-urls is required when --listen-client-urls is set explicitly",
         ));
     }
-    if values.text("discovery-fallback") == "proxy" {
+    // etcd's sample file has this value, and etcd does not look at it there.
+    if flagged && values.text("discovery-fallback") == "proxy" {
         return Err(Invalid::flags(
             "v2 proxy is deprecated, and --discovery-fallback can't be configured as \"proxy\"",
         ));
     }
-    match values.text("logger") {
-        "zap" => Ok(()),
-        other => Err(Invalid::flags(format!("unknown logger option {other:?}"))),
+    if values.duration("compact-hash-check-time") <= 0 {
+        return Err(Invalid::flags(format!(
+            "--compact-hash-check-time must be >0 (set to {})",
+            super::duration(nanos(values, "compact-hash-check-time"))
+        )));
     }
+    let rate = values.int("distributed-tracing-sampling-rate");
+    let bad_rate = match rate {
+        ..0 => Some("tracing sampling rate must be positive"),
+        0..=SAMPLING_RATE_MAX => None,
+        _ => Some("tracing sampling rate must be less than 1000000"),
+    };
+    match bad_rate.filter(|_| values.bool("enable-distributed-tracing")) {
+        // etcd's spelling.
+        Some(text) => Err(Invalid::flags(format!(
+            "distributed tracing configurition is not valid: ({text})"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn tracing(values: &Values) -> Option<TracingConfig> {
+    let text = |name| values.text(name).to_owned();
+    let rate = values.int("distributed-tracing-sampling-rate");
+    let enabled = values.bool("enable-distributed-tracing");
+    enabled.then(|| TracingConfig {
+        address: text("distributed-tracing-address"),
+        service_name: text("distributed-tracing-service-name"),
+        instance_id: text("distributed-tracing-instance-id"),
+        // Verified by now.
+        sampling_rate: u32::try_from(rate).unwrap_or_default(),
+    })
 }
 
 fn encryption(values: &Values) -> Result<Option<KeySource>, Invalid> {
@@ -176,18 +283,11 @@ fn timing(values: &Values) -> Result<(Duration, Duration), Invalid> {
 
 fn listen_urls(values: &Values, name: &str) -> Result<Vec<Url>, Invalid> {
     for url in values.urls(name) {
-        let missing = match url.scheme() {
-            Scheme::Http => None,
-            Scheme::Https => Some("TLS"),
-            Scheme::Unix | Scheme::Unixs => Some("a unix socket"),
-        };
-        if let Some(feature) = missing {
-            return Err(Invalid::flags(format!(
-                "--{name}: {url}: {feature} is not supported by Stele yet"
-            )));
+        if url.is_unix() {
+            continue;
         }
         let host = url.host();
-        if !host.is_empty() && host != "localhost" && host.parse::<std::net::IpAddr>().is_err() {
+        if host != "localhost" && host.parse::<std::net::IpAddr>().is_err() {
             return Err(Invalid::flags(format!(
                 "expected IP in URL for binding ({url})"
             )));
@@ -196,12 +296,29 @@ fn listen_urls(values: &Values, name: &str) -> Result<Vec<Url>, Invalid> {
     Ok(values.urls(name).to_vec())
 }
 
+fn advertise_urls(values: &Values, name: &str, form: &str) -> Result<Vec<Url>, Invalid> {
+    let urls = values.urls(name);
+    let all: Vec<&str> = urls.iter().map(Url::as_str).collect();
+    let is_hostless = |url: &&Url| !url.is_unix() && url.host().is_empty();
+    match urls.iter().find(is_hostless) {
+        None => Ok(urls.to_vec()),
+        Some(url) => Err(Invalid::flags(format!(
+            "--{name} {:?} must be {form} (unexpected empty host ({url}))",
+            all.join(",")
+        ))),
+    }
+}
+
+/// etcd's rule: with a name of its own and no --initial-cluster, a member founds a cluster of one
+/// at its advertised URLs.
+fn cluster_is_implied(values: &Values, name: &str) -> bool {
+    name != "default" && !values.given("initial-cluster")
+}
+
 /// The founding members.
 fn members(values: &Values, name: &str) -> Result<Vec<Member>, Invalid> {
     let advertised = values.urls("initial-advertise-peer-urls");
-    // etcd's rule: with a name of its own and no --initial-cluster, a member founds a cluster of
-    // one at its advertised URLs.
-    if name != "default" && !values.given("initial-cluster") {
+    if cluster_is_implied(values, name) {
         return Ok(vec![Member {
             name: name.into(),
             peer_urls: advertised.to_vec(),
@@ -234,26 +351,6 @@ fn members(values: &Values, name: &str) -> Result<Vec<Member>, Invalid> {
     Ok(members)
 }
 
-/// This member has to be among the founders, where it says that it is.
-fn founding_error(values: &Values, name: &str, members: &[Member]) -> Option<String> {
-    let Some(own) = members.iter().find(|member| member.name == name) else {
-        return Some(format!(
-            "couldn't find local name {name:?} in the initial cluster configuration"
-        ));
-    };
-    // One that joins has told its URLs to the cluster before it starts.
-    let joins = values.text("initial-cluster-state") == "existing";
-    let advertised = values.urls("initial-advertise-peer-urls");
-    if joins || own.peer_urls == advertised {
-        return None;
-    }
-    let all = |urls: &[Url]| urls.iter().map(Url::as_str).collect::<Vec<_>>().join(",");
-    let (listed, advertised) = (all(&own.peer_urls), all(advertised));
-    Some(format!(
-        "--initial-cluster has {name}={listed} but missing from --initial-advertise-peer-urls={advertised} (resolved urls: {advertised:?} != {listed:?})"
-    ))
-}
-
 fn auto_compaction(values: &Values) -> Result<AutoCompaction, Invalid> {
     let text = values.text("auto-compaction-retention");
     let bad = |error: String| Invalid::start(format!("error parsing CompactionRetention: {error}"));
@@ -262,6 +359,7 @@ fn auto_compaction(values: &Values) -> Result<AutoCompaction, Invalid> {
     let periodic = match values.text("auto-compaction-mode") {
         "periodic" => true,
         "revision" => false,
+        "" => return Err(Invalid::flags("undefined auto-compaction-mode")),
         other => {
             return Err(Invalid::flags(format!(
                 "unknown auto-compaction-mode {other:?}"
@@ -306,6 +404,15 @@ fn gates(values: &Values) -> Result<Vec<Gate>, Invalid> {
             }
         })
         .collect();
+    if let Some((name, feature)) = MISSING_GATES.iter().find(|(missing, _)| {
+        gates
+            .iter()
+            .any(|gate| gate.name == *missing && gate.enabled)
+    }) {
+        return Err(Invalid::flags(format!(
+            "feature gate {name}: {feature} is not supported by Stele yet"
+        )));
+    }
     let on = |name: &str| gates.iter().any(|gate| gate.name == name && gate.enabled);
     if on("LeaseCheckpointPersist") && !on("LeaseCheckpoint") {
         return Err(Invalid::flags(
@@ -315,38 +422,21 @@ fn gates(values: &Values) -> Result<Vec<Gate>, Invalid> {
     Ok(gates)
 }
 
-fn log_config(values: &Values) -> Result<LogConfig, Invalid> {
-    let format = match values.text("log-format") {
-        "json" => LogFormat::Json,
-        "console" => LogFormat::Console,
-        other => {
-            return Err(Invalid::flags(format!(
-                "unknown log format: {other}, supported values json, console"
-            )));
-        }
-    };
-    let mut outputs: Vec<String> = values
-        .text("log-outputs")
-        .split(',')
-        .map(|output| output.trim().into())
-        .collect();
-    outputs.sort();
-    outputs.dedup();
-    if outputs.iter().any(|output| output.starts_with("systemd/")) {
-        return Err(Invalid::flags(
-            "--log-outputs: the systemd journal is not supported by Stele yet",
-        ));
+/// Etcd's default stands in for none.
+fn token_ttl(seconds: u64) -> Duration {
+    match seconds {
+        0 => TOKEN_TTL_DEFAULT,
+        // What does not fit in a duration of Go's is longer than anybody lives.
+        seconds => Duration::from_secs(seconds.min(i64::MAX as u64 / 1_000_000_000)),
     }
-    if outputs.len() > 1 && outputs.iter().any(|output| output == "default") {
-        return Err(Invalid::flags(
-            "multi logoutput for \"default\" is not supported, use \"stderr\" or \"stdout\"",
-        ));
+}
+
+/// A cost that bcrypt does not have is replaced by the default.
+fn bcrypt_cost(cost: u64) -> u32 {
+    match u32::try_from(cost) {
+        Ok(cost) if BCRYPT_COSTS.contains(&cost) => cost,
+        _ => BCRYPT_COST_DEFAULT,
     }
-    Ok(LogConfig {
-        level: values.text("log-level").into(),
-        format,
-        outputs,
-    })
 }
 
 fn list(text: &str) -> Vec<String> {

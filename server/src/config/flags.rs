@@ -74,9 +74,7 @@ const fn flag(
     }
 }
 
-const TLS: Effect = Effect::Missing("TLS");
 const DISCOVERY: Effect = Effect::Missing("discovery");
-const TRACING: Effect = Effect::Missing("distributed tracing");
 
 pub(super) const LEVELS: &[&str] = &["debug", "info", "warn", "error", "panic", "fatal"];
 
@@ -95,7 +93,16 @@ pub(super) const GATES: &[(&str, &str, bool)] = &[
     ("TxnModeWriteWithSharedBuffer", "BETA", true),
 ];
 
-use Effect::{Ignored, Missing, Moot, Used};
+/// Gates whose feature is missing, and what it is: they are refused when they are on. Four of the
+/// others change nothing here. `FastLeaseKeepAlive` and `TxnModeWriteWithSharedBuffer` choose between
+/// two inner workings of etcd, of which there is one here. `LeaseCheckpoint` and
+/// `LeaseCheckpointPersist` turn on what always happens here while every member is Stele.
+pub(super) const MISSING_GATES: &[(&str, &str)] = &[(
+    "SetMemberLocalAddr",
+    "choosing the local address of connections to peers",
+)];
+
+use Effect::{Ignored, Moot, Used};
 use Kind::{
     Bool, Choice, Duration, Gates, Int, Level, OptionalUrls, Origins, Text, Uint, Uint32, Urls,
 };
@@ -106,8 +113,8 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
     ("Member", &[
         flag("name", Text, "default", Used, "Name of this member, for people."),
         flag("data-dir", Text, "", Used, "Directory of the data; empty means NAME.etcd."),
-        flag("wal-dir", Text, "", Missing("a log directory apart from the data directory"), "Directory of the log, if apart from the data."),
-        flag("snapshot-count", Uint, "10000", Moot, "Entries between two snapshots in etcd; checkpoints go by bytes here."),
+        flag("wal-dir", Text, "", Used, "Directory of the log, if apart from the data."),
+        flag("snapshot-count", Uint, "10000", Used, "Most entries between two checkpoints; unless it is given, checkpoints go by bytes."),
         flag("snapshot-catchup-entries", Uint, "5000", Used, "Log entries kept for a member that lags."),
         flag("heartbeat-interval", Uint, "100", Used, "Milliseconds between two heartbeats."),
         flag("election-timeout", Uint, "1000", Used, "Milliseconds without a leader before an election."),
@@ -117,7 +124,7 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
         flag("listen-client-http-urls", OptionalUrls, "", Used, "Where to serve HTTP; --listen-client-urls is gRPC only then."),
         flag("max-snapshots", Uint, "5", Moot, "Snapshot files etcd keeps. Deprecated by etcd."),
         flag("max-wals", Uint, "5", Moot, "Log files etcd keeps; Stele drops what checkpoints cover."),
-        flag("memory-mlock", Bool, "false", Missing("locking pages in memory"), "Keep pages in memory."),
+        flag("memory-mlock", Bool, "false", Used, "Lock the page file in memory; what RLIMIT_MEMLOCK does not allow ends the server."),
         flag("quota-backend-bytes", Int, "0", Used, "Size of the data in use that raises the space alarm; 0 means 2 GiB, negative means none."),
         flag("auto-disarm-nospace", Bool, "true", Used, "Take the space alarm back that this member has raised, once a tenth of the quota is free and the disk has room; etcd waits for somebody to disarm it."),
         flag("backend-bbolt-freelist-type", Text, "map", Moot, "Free list of etcd's database file."),
@@ -126,12 +133,12 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
         flag("max-txn-ops", Uint, "128", Used, "Most operations of a transaction."),
         flag("max-request-bytes", Uint, "1572864", Used, "Most bytes of a request."),
         flag("max-concurrent-streams", Uint32, "4294967295", Used, "Most open streams of a client connection."),
-        flag("grpc-keepalive-min-time", Duration, "5s", Moot, "Shortest time between two pings of a client; not enforced yet."),
-        flag("grpc-keepalive-interval", Duration, "2h", Used, "Time between two pings to a client; 0 means never."),
-        flag("grpc-keepalive-timeout", Duration, "20s", Used, "Time a client has to answer a ping."),
+        flag("grpc-keepalive-min-time", Duration, "5s", Used, "Shortest time between two pings of a client; 0 means 5m. Who pings more is sent away."),
+        flag("grpc-keepalive-interval", Duration, "2h", Used, "Time between two pings to a client; 0 means gRPC's own, 2h and 20s."),
+        flag("grpc-keepalive-timeout", Duration, "20s", Used, "Time a client has to answer a ping; 0 means gRPC's own, 2h and 20s."),
         flag("socket-reuse-port", Bool, "false", Used, "Set SO_REUSEPORT on listeners."),
-        flag("socket-reuse-address", Bool, "false", Used, "Set SO_REUSEADDR on listeners."),
-        flag("enable-grpc-gateway", Bool, "true", Moot, "The JSON gateway under /v3/; missing here so far."),
+        flag("socket-reuse-address", Bool, "false", Moot, "Set SO_REUSEADDR on listeners; they always have it."),
+        flag("enable-grpc-gateway", Bool, "true", Used, "Serve the JSON gateway under /v3/."),
         flag("raft-read-timeout", Duration, "5s", Moot, "Read timeout of connections between members."),
         flag("raft-write-timeout", Duration, "5s", Moot, "Write timeout of connections between members."),
         flag("feature-gates", Gates, "", Used, "NAME=true|false, comma separated."),
@@ -165,30 +172,31 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
         flag("v2-deprecation", Choice(&["write-only", "write-only-skip-check", "write-only-drop-data", "gone"]), "write-only", Ignored, "etcd's old store. Deprecated by etcd."),
     ]),
     ("Security", &[
-        flag("cert-file", Text, "", TLS, "Certificate for clients."),
-        flag("key-file", Text, "", TLS, "Key for clients."),
-        flag("client-cert-auth", Bool, "false", TLS, "Ask clients for a certificate."),
-        flag("client-cert-file", Text, "", TLS, "Client certificate of the server itself."),
-        flag("client-key-file", Text, "", TLS, "Client key of the server itself."),
-        flag("client-crl-file", Text, "", TLS, "Revoked client certificates."),
-        flag("client-cert-allowed-hostname", Text, "", TLS, "Names allowed in client certificates."),
-        flag("trusted-ca-file", Text, "", TLS, "Authority of client certificates."),
-        flag("auto-tls", Bool, "false", TLS, "Make a certificate for clients."),
-        flag("peer-cert-file", Text, "", TLS, "Certificate for members."),
-        flag("peer-key-file", Text, "", TLS, "Key for members."),
-        flag("peer-client-cert-auth", Bool, "false", TLS, "Ask members for a certificate."),
-        flag("peer-client-cert-file", Text, "", TLS, "Client certificate towards members."),
-        flag("peer-client-key-file", Text, "", TLS, "Client key towards members."),
-        flag("peer-trusted-ca-file", Text, "", TLS, "Authority of members' certificates."),
-        flag("peer-cert-allowed-cn", Text, "", TLS, "Names allowed in members' certificates."),
-        flag("peer-cert-allowed-hostname", Text, "", TLS, "Host names allowed in members' certificates."),
-        flag("peer-auto-tls", Bool, "false", TLS, "Make a certificate for members."),
-        flag("peer-crl-file", Text, "", TLS, "Revoked certificates of members."),
-        flag("peer-skip-client-san-verification", Bool, "false", TLS, "No check of names in members' certificates."),
-        flag("self-signed-cert-validity", Uint, "1", Moot, "Years a made certificate is valid."),
-        flag("cipher-suites", Text, "", TLS, "Cipher suites."),
-        flag("tls-min-version", Choice(&["TLS1.2", "TLS1.3"]), "TLS1.2", TLS, "Oldest TLS version."),
-        flag("tls-max-version", Choice(&["", "TLS1.2", "TLS1.3"]), "", TLS, "Newest TLS version."),
+        flag("cert-file", Text, "", Used, "Certificate for clients."),
+        flag("key-file", Text, "", Used, "Key for clients."),
+        flag("client-cert-auth", Bool, "false", Used, "Ask clients for a certificate; its common name is the user's name."),
+        flag("client-cert-file", Text, "", Used, "Checked at start, as in etcd, whose gateway shows it."),
+        flag("client-key-file", Text, "", Used, "Key of --client-cert-file."),
+        flag("client-crl-file", Text, "", Used, "Revoked client certificates: a list in DER."),
+        flag("client-cert-allowed-cn", Text, "", Used, "Common names allowed in client certificates, comma separated; etcd takes them from its configuration file alone."),
+        flag("client-cert-allowed-hostname", Text, "", Used, "Host names allowed in client certificates, comma separated."),
+        flag("trusted-ca-file", Text, "", Used, "Authority of client certificates; clients must show one when it is given."),
+        flag("auto-tls", Bool, "false", Used, "Make a certificate for clients."),
+        flag("peer-cert-file", Text, "", Used, "Certificate for members."),
+        flag("peer-key-file", Text, "", Used, "Key for members."),
+        flag("peer-client-cert-auth", Bool, "false", Used, "Ask members for a certificate."),
+        flag("peer-client-cert-file", Text, "", Used, "Client certificate towards members."),
+        flag("peer-client-key-file", Text, "", Used, "Client key towards members."),
+        flag("peer-trusted-ca-file", Text, "", Used, "Authority of members' certificates."),
+        flag("peer-cert-allowed-cn", Text, "", Used, "Common names allowed in members' certificates, comma separated."),
+        flag("peer-cert-allowed-hostname", Text, "", Used, "Host names allowed in members' certificates, comma separated."),
+        flag("peer-auto-tls", Bool, "false", Used, "Make a certificate for members."),
+        flag("peer-crl-file", Text, "", Used, "Revoked certificates of members: a list in DER."),
+        flag("peer-skip-client-san-verification", Bool, "false", Used, "No check of names in members' certificates."),
+        flag("self-signed-cert-validity", Uint, "1", Used, "Years a made certificate is valid."),
+        flag("cipher-suites", Text, "", Used, "Cipher suites of TLS 1.2 by Go's names, comma separated."),
+        flag("tls-min-version", Text, "TLS1.2", Used, "Oldest TLS version."),
+        flag("tls-max-version", Text, "", Used, "Newest TLS version."),
         flag("cors", Origins, "*", Used, "Origins allowed in browsers; * or nothing means all."),
         flag("host-whitelist", Text, "*", Used, "Host names allowed in HTTP requests; * or nothing means all."),
     ]),
@@ -197,39 +205,39 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
         flag("encryption-key-command", Text, "", Used, "Command that prints what would be in the key file, instead of one."),
     ]),
     ("Auth", &[
-        flag("auth-token", Text, "simple", Missing("authentication"), "Kind of token."),
-        flag("auth-token-ttl", Uint, "300", Moot, "Seconds a token lives."),
-        flag("bcrypt-cost", Uint, "10", Moot, "Cost of a password hash."),
+        flag("auth-token", Text, "simple", Used, "Kind of token: simple, jwt,sign-method=..,pub-key=..,priv-key=..,ttl=.., or nothing for none."),
+        flag("auth-token-ttl", Uint, "300", Used, "Seconds a token lives."),
+        flag("bcrypt-cost", Uint, "10", Used, "Cost of a password hash."),
     ]),
     ("Profiling and monitoring", &[
-        flag("enable-pprof", Bool, "false", Missing("profiling over HTTP"), "Serve profiles under /debug/pprof/."),
+        flag("enable-pprof", Bool, "false", Used, "Serve /debug/pprof/: threads and command line; profiles are taken with perf."),
         flag("metrics", Text, "basic", Used, "basic, or extensive to add histograms of gRPC calls."),
         flag("listen-metrics-urls", OptionalUrls, "", Used, "Where to serve metrics and health only."),
     ]),
     ("Logging", &[
         flag("logger", Text, "zap", Used, "Only zap, etcd's log format."),
-        flag("log-outputs", Text, "default", Used, "default, stderr, stdout or files, comma separated."),
+        flag("log-outputs", Text, "default", Used, "default, stderr, stdout, systemd/journal or files, comma separated."),
         flag("log-level", Level, "info", Used, "debug, info, warn, error, panic or fatal."),
         flag("log-format", Text, "json", Used, "json or console."),
-        flag("enable-log-rotation", Bool, "false", Missing("log rotation"), "Rotate log files."),
-        flag("log-rotation-config-json", Text, r#"{"maxsize": 100, "maxage": 0, "maxbackups": 0, "localtime": false, "compress": false}"#, Moot, "How to rotate log files."),
+        flag("enable-log-rotation", Bool, "false", Used, "Rotate the log file."),
+        flag("log-rotation-config-json", Text, r#"{"maxsize": 100, "maxage": 0, "maxbackups": 0, "localtime": false, "compress": false}"#, Used, "How to rotate: maxsize in MB, maxage in days, maxbackups, localtime, compress."),
         flag("warning-unary-request-duration", Duration, "300ms", Used, "Log a call that takes longer."),
     ]),
     ("Distributed tracing", &[
-        flag("enable-distributed-tracing", Bool, "false", TRACING, "Send traces."),
-        flag("distributed-tracing-address", Text, "localhost:4317", Moot, "Where to send traces."),
-        flag("distributed-tracing-service-name", Text, "etcd", Moot, "Name of the service in traces."),
-        flag("distributed-tracing-instance-id", Text, "", Moot, "Name of this process in traces."),
-        flag("distributed-tracing-sampling-rate", Int, "0", Moot, "Traces taken of a million."),
+        flag("enable-distributed-tracing", Bool, "false", Used, "Send a span of each gRPC call to an OpenTelemetry collector."),
+        flag("distributed-tracing-address", Text, "localhost:4317", Used, "Host and port of the collector: OTLP over gRPC, without TLS."),
+        flag("distributed-tracing-service-name", Text, "etcd", Used, "Name of the service in traces."),
+        flag("distributed-tracing-instance-id", Text, "", Used, "Name of this process in traces; empty means none."),
+        flag("distributed-tracing-sampling-rate", Int, "0", Used, "Traces taken of a million, of those that begin here; others are taken if their client takes them."),
     ]),
     ("Features", &[
-        flag("corrupt-check-time", Duration, "0s", Moot, "Time between two comparisons with other members."),
-        flag("compact-hash-check-time", Duration, "1m", Moot, "Time between two comparisons of compaction hashes."),
-        flag("compaction-batch-limit", Int, "0", Used, "Revisions removed at a time; 0 means 1000."),
-        flag("compaction-sleep-interval", Duration, "0", Used, "Pause between two batches; 0 means 10 ms."),
+        flag("corrupt-check-time", Duration, "0s", Used, "Time between two comparisons of all members' data by the leader; 0 means none."),
+        flag("compact-hash-check-time", Duration, "1m", Used, "Time between two comparisons of members' data at compactions; wants the feature gate CompactHashCheck."),
+        flag("compaction-batch-limit", Int, "0", Used, "Rows removed at a time; 0 means as the store finds best."),
+        flag("compaction-sleep-interval", Duration, "0", Used, "Pause between two batches; 0 means none."),
         flag("watch-progress-notify-interval", Duration, "0", Used, "Time between two progress notifications; 0 means 10 minutes."),
         flag("warning-apply-duration", Duration, "100ms", Used, "Log an entry that takes longer to apply."),
-        flag("bootstrap-defrag-threshold-megabytes", Uint, "0", Moot, "Free space that makes etcd defragment when it starts."),
+        flag("bootstrap-defrag-threshold-megabytes", Uint, "0", Used, "Free space in the page file, in MB, that a start gives back before it serves; 0 means none."),
         flag("max-learners", Int, "1", Used, "Most learners of a cluster."),
         flag("downgrade-check-time", Duration, "5s", Moot, "Time between two checks of a downgrade."),
     ]),

@@ -1,3 +1,5 @@
+mod help;
+
 use std::io;
 
 use super::*;
@@ -68,7 +70,7 @@ fn defaults_are_etcds() {
         config.watch_progress_notify_interval,
         Duration::from_secs(600)
     );
-    assert_eq!(config.keepalive.interval, Some(Duration::from_secs(7200)));
+    assert_eq!(config.keepalive.interval, Duration::from_secs(7200));
     assert_eq!(config.log, LogConfig::default());
     assert_eq!(
         (config.cors.join(","), config.host_whitelist.join(",")),
@@ -205,6 +207,73 @@ fn wrong_command_lines_end_as_etcd_ends_them() {
             "--advertise-client-urls is required when --listen-client-urls is set explicitly",
         ),
         (
+            &[
+                "--listen-client-urls=http://:1",
+                "--advertise-client-urls=http://127.0.0.1:1",
+            ],
+            1,
+            "expected IP in URL for binding (http://:1)",
+        ),
+        (
+            &["--advertise-client-urls=http://:1"],
+            1,
+            "--advertise-client-urls \"http://:1\" must be in the format \"host:port\", \"unix:/path/to/socket\" or \"unixs:/path/to/socket\" (unexpected empty host (http://:1))",
+        ),
+        (
+            &["--initial-advertise-peer-urls=http://:1"],
+            1,
+            "--initial-advertise-peer-urls \"http://:1\" must be \"host:port\" (unexpected empty host (http://:1))",
+        ),
+        (
+            &["--auto-compaction-mode="],
+            1,
+            "undefined auto-compaction-mode",
+        ),
+        (
+            &["--logger=capnslog"],
+            1,
+            "--logger=capnslog is removed in v3.5",
+        ),
+        (&["--logger=x"], 1, "unknown logger option \"x\""),
+        (
+            &["--log-outputs=default,stderr"],
+            1,
+            "multi logoutput for \"default\" is not supported yet",
+        ),
+        (
+            &["--log-outputs=systemd/journal,stderr"],
+            1,
+            "running with systemd/journal but other '--log-outputs' values ([\"stderr\" \"systemd/journal\"]) are configured with 'default'; override 'default' value with something else",
+        ),
+        (
+            &["--enable-log-rotation"],
+            1,
+            "--log-outputs requires a single file path when --log-rotate-config-json is defined",
+        ),
+        (
+            &["--enable-log-rotation", "--log-outputs=a,b"],
+            1,
+            "--log-outputs requires a single file path when --log-rotate-config-json is defined",
+        ),
+        (
+            &[
+                "--enable-log-rotation",
+                "--log-outputs=a",
+                "--log-rotation-config-json={\"maxsize\": \"x\"}",
+            ],
+            1,
+            "invalid log rotation config: json: cannot unmarshal string into Go struct field logRotationConfig.Logger.maxsize of type int",
+        ),
+        (
+            &[
+                "--enable-log-rotation",
+                "--log-outputs=a",
+                "--log-rotation-config-json={",
+            ],
+            1,
+            "improperly formatted log rotation config: unexpected end of JSON input",
+        ),
+        (
             &["--listen-peer-urls=http://foo.com:1"],
             1,
             "expected IP in URL for binding (http://foo.com:1)",
@@ -223,6 +292,16 @@ fn wrong_command_lines_end_as_etcd_ends_them() {
             &["--log-format=nope"],
             1,
             "unknown log format: nope, supported values json, console",
+        ),
+        (
+            &["--feature-gates=AllAlpha=true"],
+            1,
+            "feature gate SetMemberLocalAddr: choosing the local address of connections to peers is not supported by Stele yet",
+        ),
+        (
+            &["--compact-hash-check-time=0s"],
+            1,
+            "--compact-hash-check-time must be >0 (set to 0s)",
         ),
         (
             &["--feature-gates=LeaseCheckpointPersist=true"],
@@ -271,32 +350,12 @@ fn what_forbids_founding_a_cluster_is_kept_for_when_one_is_founded() {
 fn missing_features_are_refused_by_name() {
     let cases = [
         (
-            "--cert-file=x",
-            "--cert-file: TLS is not supported by Stele yet",
-        ),
-        (
-            "--auto-tls",
-            "--auto-tls: TLS is not supported by Stele yet",
-        ),
-        (
-            "--auth-token=jwt,pub-key=x",
-            "--auth-token: authentication is not supported by Stele yet",
-        ),
-        (
             "--discovery-srv=x",
             "--discovery-srv: discovery is not supported by Stele yet",
         ),
         (
-            "--enable-distributed-tracing",
-            "--enable-distributed-tracing: distributed tracing is not supported by Stele yet",
-        ),
-        (
-            "--listen-metrics-urls=https://127.0.0.1:1",
-            "--listen-metrics-urls: https://127.0.0.1:1: TLS is not supported by Stele yet",
-        ),
-        (
-            "--listen-peer-urls=unix://x",
-            "--listen-peer-urls: unix://x: a unix socket is not supported by Stele yet",
+            "--discovery-token=x",
+            "--discovery-token: discovery is not supported by Stele yet",
         ),
     ];
     for (word, text) in cases {
@@ -306,9 +365,29 @@ fn missing_features_are_refused_by_name() {
     flags(&[
         "--cert-file=",
         "--auto-tls=false",
-        "--auth-token=simple",
         "--discovery-dial-timeout=9s",
     ]);
+}
+
+#[test]
+fn tokens_and_passwords_are_as_told() {
+    let config = flags(&[]);
+    assert_eq!(config.auth_token, "simple");
+    assert_eq!(config.auth_token_ttl, Duration::from_secs(300));
+    assert_eq!(config.bcrypt_cost, 10);
+    let words = [
+        "--auth-token=jwt,a=b",
+        "--auth-token-ttl=7",
+        "--bcrypt-cost=4",
+    ];
+    let config = flags(&words);
+    assert_eq!(config.auth_token, "jwt,a=b");
+    assert_eq!(config.auth_token_ttl, Duration::from_secs(7));
+    assert_eq!(config.bcrypt_cost, 4);
+    // etcd's own defaults stand in.
+    let config = flags(&["--auth-token-ttl=0", "--bcrypt-cost=3"]);
+    assert_eq!(config.auth_token_ttl, Duration::from_secs(300));
+    assert_eq!(config.bcrypt_cost, 10);
 }
 
 #[test]
@@ -321,32 +400,6 @@ fn keys_come_from_a_file_or_from_a_command() {
     let both = refused(&["--encryption-key-file=x", "--encryption-key-command=y"]);
     let text = "--encryption-key-file and --encryption-key-command exclude each other";
     assert_eq!(both, (1, text.to_owned()));
-}
-
-#[test]
-fn help_and_version_leave_with_zero() {
-    let (code, text) = refused(&["--version"]);
-    assert_eq!((code, text.as_str()), (0, "etcd Version: 3.7.3"));
-    for word in ["-h", "--help"] {
-        let Err(Exit::Print {
-            stdout,
-            stderr,
-            code: 0,
-        }) = run(&[word], &[], "")
-        else {
-            panic!("{word} is not help");
-        };
-        assert!(stderr.starts_with("Usage:"));
-        for (_, section) in flags::SECTIONS {
-            for flag in *section {
-                assert!(
-                    stdout.contains(&format!("  --{} '", flag.name)),
-                    "{}",
-                    flag.name
-                );
-            }
-        }
-    }
 }
 
 #[test]
@@ -420,7 +473,7 @@ proxy: 'off'
         config.auto_compaction,
         AutoCompaction::Periodic(Duration::from_secs(300))
     );
-    assert_eq!(config.log.outputs, ["stderr", "stdout"]);
+    assert_eq!(config.log.outputs, [LogOutput::Stderr, LogOutput::Stdout]);
     assert_eq!(config.listen_client_urls.len(), 2);
     assert!(config.reuse_port);
     let config = run(&[], &[("ETCD_CONFIG_FILE", "conf")], "{\"name\": \"json\"}").unwrap();
@@ -455,12 +508,8 @@ fn wrong_files_are_refused() {
             "unexpected error setting up listen-client-urls: URL scheme must be http, https, unix, or unixs: foo",
         ),
         (
-            "client-transport-security: {cert-file: x}",
-            "--cert-file: TLS is not supported by Stele yet",
-        ),
-        (
             "peer-transport-security: {allowed-cn: x}",
-            "--peer-cert-allowed-cn: TLS is not supported by Stele yet",
+            "error unmarshaling JSON: peer-transport-security.allowed-cn: expected a list of strings, found a string",
         ),
         (
             "discovery-config: {token: x}",
@@ -534,7 +583,8 @@ fn gates_follow_their_groups() {
         on("AllBeta=false,LeaseCheckpoint=true"),
         ["LeaseCheckpoint"]
     );
-    assert_eq!(on("AllAlpha=true,AllBeta=true").len(), flags::GATES.len());
+    let all = on("AllAlpha=true,AllBeta=true,SetMemberLocalAddr=false");
+    assert_eq!(all.len(), flags::GATES.len() - 1);
 }
 
 #[test]
@@ -545,4 +595,182 @@ fn deprecated_flags_are_noted() {
             .len(),
         2
     );
+}
+
+#[test]
+fn a_url_named_twice_is_listened_on_once() {
+    let config = flags(&["--listen-peer-urls=http://127.0.0.1:1,http://127.0.0.1:1"]);
+    assert_eq!(config.listen_peer_urls.len(), 1);
+}
+
+#[test]
+fn a_member_that_listens_everywhere_advertises_the_machines_address() {
+    let host = || Some("192.0.2.7".parse().unwrap());
+    let mut config = flags(&["--name=a", "--listen-peer-urls=http://0.0.0.0:7000"]);
+    assert_eq!(config.advertise_host(&host), host());
+    let url = "http://192.0.2.7:7000";
+    assert_eq!(config.initial_advertise_peer_urls[0].as_str(), url);
+    assert_eq!(config.initial_cluster[0].peer_urls[0].as_str(), url);
+    assert_eq!(config.founding_error, None);
+
+    // etcd finds the cluster of a nameless member at odds with that, too.
+    let mut config = flags(&["--listen-peer-urls=http://0.0.0.0:7000"]);
+    config.advertise_host(&host);
+    assert_eq!(
+        config.founding_error.as_deref(),
+        Some(
+            "--initial-cluster has default=http://localhost:2380 but missing from --initial-advertise-peer-urls=http://192.0.2.7:7000 (resolved urls: \"http://192.0.2.7:7000\" != \"http://localhost:2380\")"
+        )
+    );
+
+    for line in [
+        &["--listen-peer-urls=http://127.0.0.1:7000"][..],
+        &[
+            "--listen-client-urls=http://0.0.0.0:1",
+            "--advertise-client-urls=http://10.0.0.1:1",
+        ],
+    ] {
+        let mut config = flags(line);
+        assert_eq!(config.advertise_host(&host), None, "{line:?}");
+    }
+    let mut config = run(
+        &["--config-file=conf"],
+        &[],
+        "listen-client-urls: http://0.0.0.0:1",
+    )
+    .unwrap();
+    config.advertise_host(&host);
+    assert_eq!(
+        config.advertise_client_urls[0].as_str(),
+        "http://192.0.2.7:1"
+    );
+}
+
+#[test]
+fn zeros_of_the_keep_alive_stand_for_grpcs_own_values() {
+    let keepalive = |line: &[&str]| {
+        let keepalive = flags(line).keepalive;
+        [keepalive.interval, keepalive.timeout, keepalive.min_time].map(|time| time.as_secs())
+    };
+    assert_eq!(
+        keepalive(&[
+            "--grpc-keepalive-interval=9s",
+            "--grpc-keepalive-timeout=8s"
+        ]),
+        [9, 8, 5]
+    );
+    assert_eq!(
+        keepalive(&["--grpc-keepalive-interval=9s", "--grpc-keepalive-timeout=0"]),
+        [7200, 20, 5]
+    );
+    assert_eq!(keepalive(&["--grpc-keepalive-min-time=0"]), [7200, 20, 300]);
+}
+
+#[test]
+fn rotation_takes_lumberjacks_keys() {
+    let rotation = |json: &str| {
+        let json = format!("--log-rotation-config-json={json}");
+        flags(&["--enable-log-rotation", "--log-outputs=a.log", &json])
+            .log
+            .rotation
+    };
+    let text =
+        r#"{"maxsize": 2, "maxage": 3, "maxbackups": 4, "localtime": true, "compress": true}"#;
+    let expected = Rotation {
+        file_bytes: 2 << 20,
+        max_age: Some(Duration::from_secs(3 * 86_400)),
+        max_backups: 4,
+        local_time: true,
+        compress: true,
+    };
+    assert_eq!(rotation(text), Some(expected));
+    let usual = Rotation {
+        file_bytes: 100 << 20,
+        max_age: None,
+        max_backups: 0,
+        local_time: false,
+        compress: false,
+    };
+    assert_eq!(rotation("{}"), Some(usual));
+    assert_eq!(flags(&["--log-outputs=a.log"]).log.rotation, None);
+}
+
+#[test]
+fn what_changes_nothing_is_named() {
+    assert!(flags(&[]).without_effect.is_empty());
+    let line = ["--max-wals=7", "--unsafe-no-fsync", "--max-snapshots=5"];
+    assert_eq!(flags(&line).without_effect, ["max-wals", "unsafe-no-fsync"]);
+}
+
+/// The keys of the sample file that etcd ships, with its values: dead keys, empty values and a
+/// fall-back that the command line refuses.
+#[test]
+fn etcds_sample_file_loads() {
+    let sample = include_str!("tests/sample.yml");
+    let config = run(&["--config-file=conf"], &[], sample).unwrap();
+    assert_eq!(config.name, "default");
+    assert_eq!(config.wal_dir, None);
+    assert_eq!(config.log.level, "debug");
+    assert_eq!(
+        config.auto_compaction,
+        AutoCompaction::Periodic(Duration::from_secs(3600))
+    );
+    assert!(!config.strict_reconfig_check);
+    assert!(config.pprof);
+    assert_eq!(config.founding_error, None);
+}
+
+#[test]
+fn tls_is_told_by_flags_and_by_the_file() {
+    let config = flags(&[
+        "--cert-file=a",
+        "--key-file=b",
+        "--trusted-ca-file=c",
+        "--client-cert-auth",
+        "--client-crl-file=d",
+        "--client-cert-allowed-hostname=e, f",
+        "--peer-cert-allowed-cn=g,h",
+        "--cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        "--tls-max-version=TLS1.3",
+    ]);
+    assert_eq!(
+        config.client_tls.to_string(),
+        "cert = a, key = b, client-cert=, client-key=, trusted-ca = c, client-cert-auth = true, crl-file = d"
+    );
+    assert_eq!(config.client_tls.allowed_hostnames, ["e", "f"]);
+    assert_eq!(config.peer_tls.allowed_cns, ["g", "h"]);
+    assert_eq!(config.tls_max_version, Some(TlsVersion::Tls13));
+    let file = "
+client-transport-security:
+  cert-file: a
+  allowed-cn: [x]
+peer-transport-security:
+  trusted-ca-file: p
+  skip-client-san-verification: true
+  allowed-hostname: [one, two]
+cipher-suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
+";
+    let config = run(&["--config-file=conf"], &[], file).unwrap();
+    assert_eq!(config.client_tls.cert_file, "a");
+    assert_eq!(config.client_tls.allowed_cns, ["x"]);
+    assert_eq!(config.peer_tls.trusted_ca_file, "p");
+    assert!(config.peer_tls.skip_client_san_verification);
+    assert_eq!(config.peer_tls.allowed_hostnames, ["one", "two"]);
+    let refusals: [(&[&str], &str); 3] = [
+        (
+            &["--tls-min-version=TLS1.3", "--tls-max-version=TLS1.2"],
+            "min version (TLS1.3) is greater than max version (TLS1.2)",
+        ),
+        (
+            &["--tls-min-version=TLS1.1"],
+            "unexpected TLS version \"TLS1.1\" (must be one of: TLS1.2, TLS1.3)",
+        ),
+        (
+            &["--tls-min-version=TLS1.3", "--cipher-suites=a"],
+            "cipher suites cannot be configured when only TLS1.3 is enabled",
+        ),
+    ];
+    for (words, text) in refusals {
+        assert_eq!(refused(words), (1, text.to_string()));
+    }
 }

@@ -68,10 +68,12 @@ impl Url {
         })
     }
 
-    /// A comma-separated list, sorted as etcd sorts it (member ids are computed from it).
+    /// A comma-separated list, each URL once, sorted as etcd sorts it (member ids are computed from
+    /// it).
     pub fn parse_list(text: &str) -> Result<Vec<Url>, String> {
         let mut urls: Vec<Url> = text.split(',').map(Url::parse).collect::<Result<_, _>>()?;
         urls.sort_by(|a, b| a.text.cmp(&b.text));
+        urls.dedup();
         Ok(urls)
     }
 
@@ -92,8 +94,25 @@ impl Url {
         &self.port
     }
 
-    /// `host:port`, as needed to bind.
+    pub fn is_unix(&self) -> bool {
+        matches!(self.scheme, Scheme::Unix | Scheme::Unixs)
+    }
+
+    /// TLS is spoken there.
+    pub fn is_secure(&self) -> bool {
+        matches!(self.scheme, Scheme::Https | Scheme::Unixs)
+    }
+
+    /// The file of a unix socket. What looks like a host is the first part of a relative path.
+    pub fn socket_path(&self) -> &str {
+        &self.host
+    }
+
+    /// `host:port`, as needed to bind, or the path of a unix socket.
     pub fn address(&self) -> String {
+        if self.is_unix() {
+            return self.host.clone();
+        }
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
             false => format!("{}:{}", self.host, self.port),

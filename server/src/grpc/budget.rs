@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::HeaderMap;
+use http::{HeaderMap, Response};
 use http_body::{Body, Frame};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedMutexGuard};
@@ -179,6 +179,14 @@ enum State {
 }
 
 impl LargeReply {
+    /// Makes the large reply that travels beside `response`, if there is one, its body.
+    pub fn into_body(mut response: Response<tonic::body::Body>) -> Response<tonic::body::Body> {
+        if let Some(large) = response.extensions_mut().remove::<LargeReply>() {
+            *response.body_mut() = tonic::body::Body::new(large);
+        }
+        response
+    }
+
     fn new(message: Vec<Bytes>, mut share: Share) -> Result<LargeReply, Status> {
         let bytes = message.iter().map(Bytes::len).sum();
         let prefix = Some(prefix(bytes)?);

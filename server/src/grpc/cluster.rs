@@ -3,6 +3,7 @@
 use etcd_api::etcdserverpb as pb;
 use tonic::{Request as Call, Response, Status};
 
+use super::caller_of;
 use crate::node::Node;
 use crate::state::MemberInfo;
 
@@ -22,9 +23,11 @@ impl pb::cluster_server::Cluster for ClusterService {
         &self,
         call: Call<pb::MemberListRequest>,
     ) -> Result<Response<pb::MemberListResponse>, Status> {
+        let who = caller_of(&call);
         if call.into_inner().linearizable {
             self.node.linearizable().await?;
         }
+        self.node.require_user(&who).await?;
         // This service's headers have no revision.
         Ok(Response::new(pb::MemberListResponse {
             header: Some(self.node.header(0)),
@@ -36,8 +39,11 @@ impl pb::cluster_server::Cluster for ClusterService {
         &self,
         call: Call<pb::MemberAddRequest>,
     ) -> Result<Response<pb::MemberAddResponse>, Status> {
+        let who = caller_of(&call);
         let request = call.into_inner();
-        let added = self.node.add_member(&request.peer_urls, request.is_learner);
+        let added = self
+            .node
+            .add_member(&request.peer_urls, request.is_learner, &who);
         let (member, members) = added.await?;
         Ok(Response::new(pb::MemberAddResponse {
             header: Some(self.node.header(0)),
@@ -50,6 +56,7 @@ impl pb::cluster_server::Cluster for ClusterService {
         &self,
         call: Call<pb::MemberRemoveRequest>,
     ) -> Result<Response<pb::MemberRemoveResponse>, Status> {
+        self.node.require_admin(&caller_of(&call)).await?;
         let members = self.node.remove_member(call.into_inner().id).await?;
         Ok(Response::new(pb::MemberRemoveResponse {
             header: Some(self.node.header(0)),
@@ -61,8 +68,11 @@ impl pb::cluster_server::Cluster for ClusterService {
         &self,
         call: Call<pb::MemberUpdateRequest>,
     ) -> Result<Response<pb::MemberUpdateResponse>, Status> {
+        let who = caller_of(&call);
         let request = call.into_inner();
-        let updated = self.node.update_member(request.id, &request.peer_urls);
+        let updated = self
+            .node
+            .update_member(request.id, &request.peer_urls, &who);
         let members = updated.await?;
         Ok(Response::new(pb::MemberUpdateResponse {
             header: Some(self.node.header(0)),
@@ -74,6 +84,7 @@ impl pb::cluster_server::Cluster for ClusterService {
         &self,
         call: Call<pb::MemberPromoteRequest>,
     ) -> Result<Response<pb::MemberPromoteResponse>, Status> {
+        self.node.require_admin(&caller_of(&call)).await?;
         let members = self.node.promote_member(call.into_inner().id).await?;
         Ok(Response::new(pb::MemberPromoteResponse {
             header: Some(self.node.header(0)),

@@ -1,4 +1,5 @@
-//! `grpc.health.v1.Health`: one service, named "", which serves for as long as it answers.
+//! `grpc.health.v1.Health`: one service, named "". It serves for as long as it answers, except during
+//! a defragmentation where the gate `StopGRPCServiceOnDefrag` asks for that.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -7,12 +8,67 @@ use etcd_api::health::health_check_response::ServingStatus;
 use etcd_api::health::{
     HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse, health_server,
 };
+use tokio::sync::watch::{self, Receiver, Sender};
+use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request as Call, Response, Status};
 
-pub struct HealthService;
+pub struct HealthService {
+    status: Receiver<ServingStatus>,
+}
 
-type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+/// Changes what the health service says.
+#[derive(Debug)]
+pub struct HealthNotifier {
+    status: Sender<ServingStatus>,
+    stops_on_defragment: bool,
+}
+
+/// Says that the service does not serve, until it is dropped.
+pub(super) struct Defragmenting<'a>(&'a HealthNotifier);
+
+impl HealthNotifier {
+    pub fn new(stops_on_defragment: bool) -> HealthNotifier {
+        HealthNotifier {
+            status: watch::channel(ServingStatus::Serving).0,
+            stops_on_defragment,
+        }
+    }
+
+    pub fn service(&self) -> HealthService {
+        HealthService {
+            status: self.status.subscribe(),
+        }
+    }
+
+    pub(super) fn defragment(&self) -> Defragmenting<'_> {
+        if self.stops_on_defragment {
+            tracing::warn!(
+                service = "",
+                status = ServingStatus::NotServing.as_str_name(),
+                reason = "defrag is active",
+                "grpc service status changed"
+            );
+            self.status.send_replace(ServingStatus::NotServing);
+        }
+        Defragmenting(self)
+    }
+}
+
+impl Drop for Defragmenting<'_> {
+    fn drop(&mut self) {
+        if self.0.stops_on_defragment {
+            tracing::info!(
+                service = "",
+                status = ServingStatus::Serving.as_str_name(),
+                "grpc service status changed"
+            );
+            self.0.status.send_replace(ServingStatus::Serving);
+        }
+    }
+}
+
+type Statuses = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl health_server::Health for HealthService {
@@ -21,7 +77,7 @@ impl health_server::Health for HealthService {
         call: Call<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
         match call.into_inner().service.as_str() {
-            "" => Ok(Response::new(response(ServingStatus::Serving))),
+            "" => Ok(Response::new(response(*self.status.borrow()))),
             _ => Err(Status::not_found("unknown service")),
         }
     }
@@ -30,26 +86,66 @@ impl health_server::Health for HealthService {
         &self,
         _: Call<HealthListRequest>,
     ) -> Result<Response<HealthListResponse>, Status> {
-        let serving = (String::new(), response(ServingStatus::Serving));
+        let serving = (String::new(), response(*self.status.borrow()));
         let statuses = HashMap::from([serving]).into_iter().collect();
         Ok(Response::new(HealthListResponse { statuses }))
     }
 
-    type WatchStream = WatchStream;
+    type WatchStream = Statuses;
 
-    /// The status, and then nothing: it never changes while the connection lives.
-    async fn watch(&self, call: Call<HealthCheckRequest>) -> Result<Response<WatchStream>, Status> {
-        let status = match call.into_inner().service.as_str() {
-            "" => ServingStatus::Serving,
-            _ => ServingStatus::ServiceUnknown,
+    /// The status, and each change of it.
+    async fn watch(&self, call: Call<HealthCheckRequest>) -> Result<Response<Statuses>, Status> {
+        let stream: Statuses = match call.into_inner().service.as_str() {
+            "" => {
+                let statuses = WatchStream::new(self.status.clone());
+                Box::pin(statuses.map(|status| Ok(response(status))))
+            }
+            _ => {
+                let unknown = Ok(response(ServingStatus::ServiceUnknown));
+                Box::pin(tokio_stream::once(unknown).chain(tokio_stream::pending()))
+            }
         };
-        let stream = tokio_stream::once(Ok(response(status))).chain(tokio_stream::pending());
-        Ok(Response::new(Box::pin(stream)))
+        Ok(Response::new(stream))
     }
 }
 
 fn response(status: ServingStatus) -> HealthCheckResponse {
     HealthCheckResponse {
         status: status as i32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_defragmentation_stops_the_service_where_the_gate_says_so() {
+        for stops in [false, true] {
+            let notifier = HealthNotifier::new(stops);
+            let service = notifier.service();
+            let check = async || {
+                let call = Call::new(HealthCheckRequest::default());
+                let answer = health_server::Health::check(&service, call).await;
+                answer.unwrap().into_inner().status()
+            };
+            let call = Call::new(HealthCheckRequest::default());
+            let watch = health_server::Health::watch(&service, call).await;
+            let mut watch = watch.unwrap().into_inner();
+            let first = watch.next().await.unwrap().unwrap().status();
+            assert_eq!(first, ServingStatus::Serving);
+            let defragmenting = notifier.defragment();
+            let expected = match stops {
+                true => ServingStatus::NotServing,
+                false => ServingStatus::Serving,
+            };
+            assert_eq!(check().await, expected);
+            if stops {
+                let told = watch.next().await.unwrap().unwrap().status();
+                assert_eq!(told, ServingStatus::NotServing);
+            }
+            drop(defragmenting);
+            assert_eq!(check().await, ServingStatus::Serving);
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! `etcdserverpb.KV`: reads from a view, changes through the log.
 
 use std::pin::Pin;
-use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::raw;
@@ -12,10 +11,15 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request as Call, Response, Status};
 
 use super::budget::{BUDGET_BYTES, Budget};
+use super::caller_of;
 use super::check;
 use super::large::{STEP, read_large};
+use super::patience::Patience;
+use super::slow::{self, SlowRead};
+use crate::auth::{self, AuthInfo, Credentials, Image, Kind};
 use crate::error::Error;
 use crate::event::Outcome;
+use crate::loggable;
 use crate::node::{Node, run_blocking};
 use crate::request::Request;
 use crate::serve::ReadonlyTxn;
@@ -33,9 +37,6 @@ const STREAM_FIRST_ROWS: i64 = 10;
 const STREAM_PART_BYTES_MAX: usize = 2 << 20;
 /// Parts of a range stream that may wait for a slow client.
 const STREAM_QUEUE: usize = 1;
-/// A client gets this long to take a part: a stream reads one view to its end, and a view keeps
-/// pages from being used again.
-const STREAM_PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct KvService {
     node: Node,
@@ -50,19 +51,23 @@ impl KvService {
         }
     }
 
-    async fn change(&self, request: Request) -> Result<Outcome, Status> {
-        Ok(self.node.propose(request).await?.outcome)
+    async fn change(&self, request: Request, who: &Credentials) -> Result<Outcome, Status> {
+        Ok(self.node.propose_by(request, who).await?.outcome)
     }
 
     async fn read_txn(
         &self,
         request: pb::TxnRequest,
+        who: &Credentials,
     ) -> Result<Response<raw::TxnResponse>, Status> {
         if !txn::is_serializable(&request) {
             self.node.linearizable().await?;
         }
+        let view = self.node.view();
+        let ask = |image: &Image, by: &AuthInfo| auth::check_txn(image, by, &request);
+        self.node.check_read(who, ask).await?;
         let reading = txn::Reading::new(request);
-        read_large(&self.node, &self.budget, self.node.view(), reading).await
+        read_large(&self.node, &self.budget, view, reading).await
     }
 }
 
@@ -72,6 +77,8 @@ impl raw::kv_server::Kv for KvService {
         &self,
         call: Call<pb::RangeRequest>,
     ) -> Result<Response<raw::RangeResponse>, Status> {
+        let who = caller_of(&call);
+        let began = self.node.now();
         let request = call.into_inner();
         if !request.serializable && self.node.is_learner() {
             return Err(Error::NotSupportedForLearner.into());
@@ -81,15 +88,24 @@ impl raw::kv_server::Kv for KvService {
             self.node.linearizable().await?;
         }
         let view = self.node.view();
+        self.node.check_read(&who, may_read(&request)).await?;
         self.node.metrics().range_total.inc();
+        let slow = SlowRead::begin(&self.node, began);
         let is_large = is_large(&view, &request)?;
+        let shown = request.clone();
         let mut reading = Reading::new(&view, request)?;
-        if is_large || !reading.step(&view, STEP)? {
-            return read_large(&self.node, &self.budget, view, reading).await;
-        }
-        let mut response = reading.finish(&view)?;
-        self.node.complete(&mut response.header);
-        Ok(Response::new(response))
+        let mut response = if is_large || !reading.step(&view, STEP)? {
+            read_large(&self.node, &self.budget, view, reading).await?
+        } else {
+            let mut response = reading.finish(&view)?;
+            self.node.complete(&mut response.header);
+            Response::new(response)
+        };
+        let count = response.get_ref().count;
+        slow.end(&mut response, count, "read-only range ", || {
+            loggable::range(&shown)
+        });
+        Ok(response)
     }
 
     type RangeStreamStream =
@@ -99,23 +115,28 @@ impl raw::kv_server::Kv for KvService {
         &self,
         call: Call<pb::RangeRequest>,
     ) -> Result<Response<Self::RangeStreamStream>, Status> {
+        let who = caller_of(&call);
         let request = call.into_inner();
         check::range(&request)?;
         check::range_stream(&request)?;
         if !request.serializable {
             self.node.linearizable().await?;
         }
+        let view = self.node.view();
+        let by = self.node.check_read(&who, may_read(&request)).await?;
         // One more place for the word that the client has been given up on.
         let (parts, stream) = mpsc::channel(STREAM_QUEUE + 1);
-        let streaming = Streaming::new(&self.node, request)?;
+        let streaming = Streaming::new(&self.node, view, request, by)?;
         tokio::spawn(streaming.run(parts));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 
     async fn put(&self, call: Call<pb::PutRequest>) -> Result<Response<pb::PutResponse>, Status> {
+        let who = caller_of(&call);
         let request = call.into_inner();
         check::put(&request)?;
-        let Outcome::Put(mut response) = self.change(Request::Put(request)).await? else {
+        let outcome = self.change(Request::Put(request), &who).await?;
+        let Outcome::Put(mut response) = outcome else {
             unreachable!("a put is answered as a put");
         };
         self.node.complete(&mut response.header);
@@ -126,25 +147,35 @@ impl raw::kv_server::Kv for KvService {
         &self,
         call: Call<pb::DeleteRangeRequest>,
     ) -> Result<Response<pb::DeleteRangeResponse>, Status> {
+        let who = caller_of(&call);
         let request = call.into_inner();
         check::delete_range(&request)?;
-        let Outcome::DeleteRange(mut response) = self.change(Request::DeleteRange(request)).await?
-        else {
+        let began = self.node.now();
+        let outcome = self.change(Request::DeleteRange(request), &who).await?;
+        let Outcome::DeleteRange(mut response) = outcome else {
             unreachable!("a delete is answered as a delete");
         };
         self.node.complete(&mut response.header);
-        Ok(Response::new(response))
+        let deleted = response.deleted;
+        let mut response = Response::new(response);
+        slow::count(&self.node, began, &mut response, deleted);
+        Ok(response)
     }
 
     async fn txn(&self, call: Call<pb::TxnRequest>) -> Result<Response<raw::TxnResponse>, Status> {
+        let who = caller_of(&call);
         let request = call.into_inner();
         check::txn(&request, self.node.limits().max_txn_ops)?;
         if txn::is_read_only(&request) {
-            let mut response = self.read_txn(request).await?;
+            let shown = request.clone();
+            let slow = SlowRead::begin(&self.node, self.node.now());
+            let mut response = self.read_txn(request, &who).await?;
+            slow.end(&mut response, 0, "read-only txn ", || loggable::txn(&shown));
             response.extensions_mut().insert(ReadonlyTxn);
             return Ok(response);
         }
-        let Outcome::Txn(mut response) = self.change(Request::Txn(request)).await? else {
+        let outcome = self.change(Request::Txn(request), &who).await?;
+        let Outcome::Txn(mut response) = outcome else {
             unreachable!("a transaction is answered as a transaction");
         };
         self.node.complete(&mut response.header);
@@ -155,13 +186,19 @@ impl raw::kv_server::Kv for KvService {
         &self,
         call: Call<pb::CompactionRequest>,
     ) -> Result<Response<pb::CompactionResponse>, Status> {
-        let applied = self
-            .node
-            .propose(Request::Compaction(call.into_inner()))
-            .await?;
+        let who = caller_of(&call);
+        self.node.require_admin(&who).await?;
+        let compaction = Request::Compaction(call.into_inner());
+        let applied = self.node.propose_by(compaction, &who).await?;
         let header = Some(self.node.header(applied.revision));
         Ok(Response::new(pb::CompactionResponse { header }))
     }
+}
+
+/// What is asked about a range.
+fn may_read(range: &pb::RangeRequest) -> impl FnOnce(&Image, &AuthInfo) -> Result<(), Error> {
+    let (key, range_end) = (range.key.clone(), range.range_end.clone());
+    move |image, by| image.check(by, Kind::Read, &key, &range_end)
 }
 
 /// Whether a range reads more rows than a runtime thread should.
@@ -186,17 +223,23 @@ type StreamPart = Result<raw::RangeStreamResponse, Status>;
 struct Streaming {
     node: Node,
     view: View,
+    by: AuthInfo,
     /// Of the next part.
     request: pb::RangeRequest,
     /// Rows of all parts.
     limit: i64,
     sent: i64,
     part_bytes: usize,
+    patience: Patience,
 }
 
 impl Streaming {
-    fn new(node: &Node, mut request: pb::RangeRequest) -> Result<Streaming, Error> {
-        let view = node.view();
+    fn new(
+        node: &Node,
+        view: View,
+        mut request: pb::RangeRequest,
+        by: AuthInfo,
+    ) -> Result<Streaming, Error> {
         request.revision = kv::revision_to_read(&view, request.revision)?;
         let limit = match request.limit {
             0 => i64::MAX,
@@ -206,10 +249,12 @@ impl Streaming {
         Ok(Streaming {
             node: node.clone(),
             view,
+            by,
             request,
             limit,
             sent: 0,
             part_bytes: node.limits().max_request_bytes.min(STREAM_PART_BYTES_MAX),
+            patience: Patience::new(),
         })
     }
 
@@ -219,8 +264,13 @@ impl Streaming {
         };
         loop {
             // Only when there is room for it the next part is read.
-            let room = match tokio::time::timeout(STREAM_PATIENCE, parts.reserve()).await {
-                Ok(Ok(room)) => room,
+            let since = tokio::time::Instant::now();
+            let patience = self.patience.left();
+            let room = match tokio::time::timeout(patience, parts.reserve()).await {
+                Ok(Ok(room)) => {
+                    self.patience.waited(since.elapsed());
+                    room
+                }
                 // The client has gone.
                 Ok(Err(_)) => return,
                 Err(_) => {
@@ -237,6 +287,11 @@ impl Streaming {
                 Ok((same, part, is_last)) => {
                     room.send(Ok(part));
                     if is_last {
+                        // As in etcd, an answer that took longer than users and roles stayed as
+                        // they were ends with an error.
+                        if let Err(stale) = same.node.check_still(&same.by) {
+                            last_word.send(Err(stale.into()));
+                        }
                         return;
                     }
                     self = same;
@@ -251,6 +306,7 @@ impl Streaming {
         let part = kv::part(&self.view, &self.request, self.part_bytes)?;
         self.sent += part.rows.len() as i64;
         let bytes = part.rows.bytes();
+        self.patience.gave(bytes as u64);
         let mut response = raw::RangeResponse {
             kvs: part.rows,
             ..Default::default()

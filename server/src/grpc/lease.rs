@@ -9,10 +9,13 @@ use etcd_api::etcdserverpb as pb;
 use tokio_stream::Stream;
 use tonic::{Request as Call, Response, Status, Streaming};
 
+use super::caller_of;
+use crate::auth::{self, AuthInfo, Credentials, Image, Kind};
 use crate::error::Error;
 use crate::event::{LeaseCall, Outcome};
 use crate::node::Node;
 use crate::request::Request;
+use crate::state;
 
 /// Ids tried for one grant. The first is free unless a client chose it for itself.
 const GRANT_TRIES: usize = 8;
@@ -26,8 +29,13 @@ impl LeaseService {
         LeaseService { node }
     }
 
-    async fn grant(&self, request: pb::LeaseGrantRequest) -> Result<pb::LeaseGrantResponse, Error> {
-        let applied = self.node.propose(Request::LeaseGrant(request)).await?;
+    async fn grant(
+        &self,
+        request: pb::LeaseGrantRequest,
+        who: &Credentials,
+    ) -> Result<pb::LeaseGrantResponse, Error> {
+        let grant = Request::LeaseGrant(request);
+        let applied = self.node.propose_by(grant, who).await?;
         match applied.outcome {
             Outcome::LeaseGrant(mut response) => {
                 response.header = Some(self.node.header(applied.revision));
@@ -49,14 +57,16 @@ impl pb::lease_server::Lease for LeaseService {
         &self,
         call: Call<pb::LeaseGrantRequest>,
     ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
+        let who = caller_of(&call);
+        self.node.require_user(&who).await?;
         let mut request = call.into_inner();
         if request.id != 0 {
-            return Ok(Response::new(self.grant(request).await?));
+            return Ok(Response::new(self.grant(request, &who).await?));
         }
         let mut result = Err(Error::LeaseExists);
         for _ in 0..GRANT_TRIES {
             request.id = self.free_id();
-            result = self.grant(request).await;
+            result = self.grant(request, &who).await;
             if !matches!(result, Err(Error::LeaseExists)) {
                 break;
             }
@@ -68,10 +78,10 @@ impl pb::lease_server::Lease for LeaseService {
         &self,
         call: Call<pb::LeaseRevokeRequest>,
     ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
-        let applied = self
-            .node
-            .propose(Request::LeaseRevoke(call.into_inner()))
-            .await?;
+        let who = caller_of(&call);
+        self.node.require_user(&who).await?;
+        let revoke = Request::LeaseRevoke(call.into_inner());
+        let applied = self.node.propose_by(revoke, &who).await?;
         let header = Some(self.node.header(applied.revision));
         Ok(Response::new(pb::LeaseRevokeResponse { header }))
     }
@@ -84,6 +94,7 @@ impl pb::lease_server::Lease for LeaseService {
     ) -> Result<Response<KeepAlive>, Status> {
         Ok(Response::new(KeepAlive {
             node: self.node.clone(),
+            who: caller_of(&call),
             requests: call.into_inner(),
             renewing: None,
         }))
@@ -93,7 +104,12 @@ impl pb::lease_server::Lease for LeaseService {
         &self,
         call: Call<pb::LeaseTimeToLiveRequest>,
     ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
+        let who = caller_of(&call);
         let pb::LeaseTimeToLiveRequest { id, keys } = call.into_inner();
+        self.node.require_user(&who).await?;
+        if keys {
+            check_keys(&self.node, &who, Kind::Read, id).await?;
+        }
         let (answer, revision) = self.node.lease(LeaseCall::TimeToLive { id, keys }).await?;
         Ok(Response::new(pb::LeaseTimeToLiveResponse {
             header: Some(self.node.header(revision)),
@@ -106,9 +122,18 @@ impl pb::lease_server::Lease for LeaseService {
 
     async fn lease_leases(
         &self,
-        _: Call<pb::LeaseLeasesRequest>,
+        call: Call<pb::LeaseLeasesRequest>,
     ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
         let (answer, revision) = self.node.lease(LeaseCall::Leases).await?;
+        let who = caller_of(&call);
+        let view = self.node.view();
+        let ask = |image: &Image, by: &AuthInfo| {
+            answer.leases.iter().try_for_each(|id| {
+                let keys = state::lease_keys(&view, *id)?;
+                auth::check_lease_keys(image, by, Kind::Read, &keys)
+            })
+        };
+        self.node.check_leases(&who, ask).await?;
         let leases = answer.leases.into_iter().map(|id| pb::LeaseStatus { id });
         Ok(Response::new(pb::LeaseLeasesResponse {
             header: Some(self.node.header(revision)),
@@ -122,6 +147,7 @@ type Renewing = Pin<Box<dyn Future<Output = Result<pb::LeaseKeepAliveResponse, S
 /// One response per request, in order; ends when the client has closed its side.
 pub struct KeepAlive {
     node: Node,
+    who: Credentials,
     requests: Streaming<pb::LeaseKeepAliveRequest>,
     renewing: Option<Renewing>,
 }
@@ -138,18 +164,39 @@ impl Stream for KeepAlive {
             }
             match ready!(Pin::new(&mut self.requests).poll_next(cx)) {
                 Some(Ok(request)) => {
-                    self.renewing = Some(Box::pin(renew(self.node.clone(), request.id)));
+                    self.renewing = Some(Box::pin(renew(
+                        self.node.clone(),
+                        self.who.clone(),
+                        request.id,
+                    )));
                 }
-                Some(Err(status)) => return Poll::Ready(Some(Err(status))),
+                Some(Err(status)) => {
+                    self.node.metrics().broken_streams.keep_alive.inc();
+                    return Poll::Ready(Some(Err(status)));
+                }
                 None => return Poll::Ready(None),
             }
         }
     }
 }
 
-async fn renew(node: Node, id: i64) -> Result<pb::LeaseKeepAliveResponse, Status> {
+/// What may be done with the keys that are attached to a lease here.
+async fn check_keys(node: &Node, who: &Credentials, kind: Kind, lease: i64) -> Result<(), Error> {
+    let ask = |image: &Image, by: &AuthInfo| {
+        let keys = state::lease_keys(&node.view(), lease)?;
+        auth::check_lease_keys(image, by, kind, &keys)
+    };
+    node.check_leases(who, ask).await
+}
+
+async fn renew(
+    node: Node,
+    who: Credentials,
+    id: i64,
+) -> Result<pb::LeaseKeepAliveResponse, Status> {
     // Before the renewal: a header from after it could tell of the lease's own end.
     let header = Some(node.header_now());
+    check_keys(&node, &who, Kind::Write, id).await?;
     let (answer, _) = node.lease(LeaseCall::KeepAlive { id }).await?;
     let ttl = answer.ttl;
     Ok(pb::LeaseKeepAliveResponse { header, id, ttl })

@@ -9,10 +9,11 @@ use tokio::sync::Semaphore;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request as Call, Response, Status};
 
-use super::snapshot;
+use super::{caller_of, snapshot};
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::error::Error;
 use crate::event::Outcome;
+use crate::grpc::health::HealthNotifier;
 use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::request::Request;
@@ -20,15 +21,17 @@ use crate::request::Request;
 pub struct MaintenanceService {
     node: Node,
     metrics: Arc<Metrics>,
+    health: HealthNotifier,
     /// One permit per snapshot being sent.
     snapshots: Arc<Semaphore>,
 }
 
 impl MaintenanceService {
-    pub fn new(node: Node, metrics: Arc<Metrics>) -> MaintenanceService {
+    pub fn new(node: Node, metrics: Arc<Metrics>, health: HealthNotifier) -> MaintenanceService {
         MaintenanceService {
             node,
             metrics,
+            health,
             snapshots: Arc::new(Semaphore::new(snapshot::SENDING_MAX)),
         }
     }
@@ -40,7 +43,12 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         &self,
         call: Call<pb::AlarmRequest>,
     ) -> Result<Response<pb::AlarmResponse>, Status> {
+        let who = caller_of(&call);
         let request = call.into_inner();
+        match request.action == AlarmAction::Get as i32 {
+            true => self.node.require_user(&who).await?,
+            false => self.node.require_admin(&who).await?,
+        }
         let none = pb::AlarmType::None as i32;
         // etcd itself goes down over an unknown action; its clients never send one.
         let action = AlarmAction::try_from(request.action)
@@ -56,7 +64,7 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
             }
             AlarmAction::Activate if request.alarm == none => (self.node.header_now(), Vec::new()),
             AlarmAction::Activate | AlarmAction::Deactivate => {
-                let applied = self.node.propose(Request::Alarm(request)).await?;
+                let applied = self.node.propose_by(Request::Alarm(request), &who).await?;
                 let Outcome::Alarm(alarms) = applied.outcome else {
                     unreachable!("an alarm was answered with {:?}", applied.outcome)
                 };
@@ -71,8 +79,9 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
 
     async fn status(
         &self,
-        _: Call<pb::StatusRequest>,
+        call: Call<pb::StatusRequest>,
     ) -> Result<Response<pb::StatusResponse>, Status> {
+        self.node.require_user(&caller_of(&call)).await?;
         let status = self.node.status()?;
         let (version, downgrade) = (self.node.cluster_version()?, self.node.downgrade_info()?);
         Ok(Response::new(pb::StatusResponse {
@@ -97,17 +106,29 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
 
     async fn defragment(
         &self,
-        _: Call<pb::DefragmentRequest>,
+        call: Call<pb::DefragmentRequest>,
     ) -> Result<Response<pb::DefragmentResponse>, Status> {
-        self.metrics.defrag_inflight.set(1);
+        self.node.require_admin(&caller_of(&call)).await?;
+        tracing::info!("starting defragment");
+        let in_flight = self.metrics.defrag_inflight.hold();
+        let stopped = self.health.defragment();
         let done = self.node.defragment().await;
-        self.metrics.defrag_inflight.set(0);
-        done?;
+        drop(stopped);
+        drop(in_flight);
+        if let Err(error) = done {
+            tracing::warn!(%error, "failed to defragment");
+            return Err(error.into());
+        }
+        tracing::info!("finished defragment");
         Ok(Response::new(pb::DefragmentResponse { header: None }))
     }
 
     /// etcd hashes its database file, which says nothing here: this is the digest of all history.
-    async fn hash(&self, _: Call<pb::HashRequest>) -> Result<Response<pb::HashResponse>, Status> {
+    async fn hash(
+        &self,
+        call: Call<pb::HashRequest>,
+    ) -> Result<Response<pb::HashResponse>, Status> {
+        self.node.require_admin(&caller_of(&call)).await?;
         let hash = self.node.hash_kv(0).await?;
         let header = Some(self.node.header(hash.current_revision));
         Ok(Response::new(pb::HashResponse {
@@ -120,6 +141,7 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         &self,
         call: Call<pb::HashKvRequest>,
     ) -> Result<Response<pb::HashKvResponse>, Status> {
+        self.node.require_admin(&caller_of(&call)).await?;
         let hash = self.node.hash_kv(call.into_inner().revision).await?;
         Ok(Response::new(pb::HashKvResponse {
             header: Some(self.node.header(hash.current_revision)),
@@ -134,11 +156,12 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
     /// Of this member's state as it is, like etcd's: it may be behind the leader's.
     async fn snapshot(
         &self,
-        _: Call<pb::SnapshotRequest>,
+        call: Call<pb::SnapshotRequest>,
     ) -> Result<Response<Self::SnapshotStream>, Status> {
+        self.node.require_admin(&caller_of(&call)).await?;
         let sending = Arc::clone(&self.snapshots).try_acquire_owned();
         let permit = sending.map_err(|_| Error::TooManyRequests)?;
-        let pieces = snapshot::send(self.node.view(), permit);
+        let pieces = snapshot::send(&self.node, permit);
         Ok(Response::new(ReceiverStream::new(pieces)))
     }
 
@@ -146,6 +169,7 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         &self,
         call: Call<pb::MoveLeaderRequest>,
     ) -> Result<Response<pb::MoveLeaderResponse>, Status> {
+        self.node.require_admin(&caller_of(&call)).await?;
         if !self.node.is_leader() {
             return Err(Error::NotLeader.into());
         }
@@ -164,6 +188,7 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         &self,
         call: Call<pb::DowngradeRequest>,
     ) -> Result<Response<pb::DowngradeResponse>, Status> {
+        self.node.require_admin(&caller_of(&call)).await?;
         let request = call.into_inner();
         let action = DowngradeAction::try_from(request.action).map_err(|_| Error::UnknownMethod)?;
         let version = self.node.downgrade(action, &request.version).await?;

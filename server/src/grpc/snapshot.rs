@@ -5,7 +5,6 @@
 //! view keeps pages from being used again.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use etcd_api::etcdserverpb::SnapshotResponse;
@@ -14,32 +13,32 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tonic::{Code, Status};
 
+use super::patience::Patience;
 use crate::error::Error;
+use crate::node::Node;
 use crate::snapshot::{Snapshot, WriteError};
 
 /// Bytes of the file in one message, as from etcd.
 const PIECE_BYTES: usize = 32 << 10;
 /// Pieces that wait for the client: enough to keep it busy, little enough not to matter.
 const PIECES_WAITING: usize = 16;
-/// A client gets this long to take one piece.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// Snapshots sent at one time.
 pub(super) const SENDING_MAX: usize = 8;
 
 pub(super) type Piece = Result<SnapshotResponse, Status>;
 
-/// Sends the view's file into the channel it returns. Within a runtime.
-pub(super) fn send(
-    view: storage::mvcc::View,
-    permit: OwnedSemaphorePermit,
-) -> mpsc::Receiver<Piece> {
+/// Sends the file of what `node` has now into the channel it returns. Within a runtime.
+pub(super) fn send(node: &Node, permit: OwnedSemaphorePermit) -> mpsc::Receiver<Piece> {
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let runtime = Handle::current();
+    let (node, view) = (node.clone(), node.view());
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        if let Err(error) = run(view, &sender, &runtime) {
+        let began = node.now();
+        match run(view, &sender, &runtime) {
+            Ok(()) => node.metrics().backend_snapshot.observe(node.now() - began),
             // When the client has gone there is nobody to tell.
-            let _ = sender.try_send(Err(error));
+            Err(error) => drop(sender.try_send(Err(error))),
         }
     });
     receiver
@@ -63,6 +62,7 @@ fn run(
         version: snapshot.version().to_owned(),
         buffer: BytesMut::with_capacity(PIECE_BYTES),
         digest: Sha256::new(),
+        patience: Patience::new(),
     };
     snapshot.write(&mut pieces).map_err(status)?;
     pieces.finish().map_err(|error| status(error.into()))?;
@@ -89,10 +89,12 @@ struct Pieces<'a> {
     version: String,
     buffer: BytesMut,
     digest: Sha256,
+    patience: Patience,
 }
 
 impl Pieces<'_> {
     fn send(&mut self, blob: Bytes) -> io::Result<()> {
+        let bytes = blob.len() as u64;
         let response = SnapshotResponse {
             header: None,
             remaining_bytes: self.remaining,
@@ -100,8 +102,15 @@ impl Pieces<'_> {
             version: self.version.clone(),
         };
         let sent = self.sender.send(Ok(response));
-        match self.runtime.block_on(tokio::time::timeout(PATIENCE, sent)) {
-            Ok(Ok(())) => Ok(()),
+        let since = tokio::time::Instant::now();
+        let patience = self.patience.left();
+        let sent = async { tokio::time::timeout(patience, sent).await };
+        match self.runtime.block_on(sent) {
+            Ok(Ok(())) => {
+                self.patience.waited(since.elapsed());
+                self.patience.gave(bytes);
+                Ok(())
+            }
             Ok(Err(_)) => Err(io::Error::other("the client has gone")),
             Err(_) => Err(io::Error::other("the client takes nothing any more")),
         }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use etcd_api::codec::ProtoCodec;
+use etcd_api::etcdserverpb::watch_request::RequestUnion;
 use etcd_api::etcdserverpb::{WatchRequest, WatchResponse};
 use http::{HeaderMap, HeaderValue, header};
 use http_body::{Body, Frame};
@@ -21,9 +22,13 @@ use tokio_stream::Stream as _;
 use tonic::codec::Codec;
 use tonic::{Status, Streaming};
 
+use crate::auth::{AuthInfo, Credentials, Image, Kind};
 use crate::error::Error;
 use crate::node::Node;
 use crate::watch::{Ended, Head, HistoryDone, Out, Stream, StreamOptions};
+
+/// See [`Timing`].
+const EVENTS_PER_TIMING: u64 = 16;
 
 /// Requests taken in before responses get their turn.
 const REQUESTS_PER_POLL: usize = 16;
@@ -53,6 +58,8 @@ impl WatchService {
         B: Body + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let who = request.extensions().get::<Credentials>();
+        let who = who.cloned().unwrap_or_default();
         let decoder = ProtoCodec::<WatchResponse, WatchRequest>::default().decoder();
         let requests = Streaming::new_request(decoder, request.into_body(), None, None);
         let reader = self.node.reader();
@@ -60,12 +67,16 @@ impl WatchService {
             stream: Stream::new(self.node.hub().clone(), reader, self.options),
             node: self.node.clone(),
             out: Out::default(),
+            who,
             requests: Some(requests),
+            catching_up: None,
             read: None,
             ticks: ticks(self.progress_interval),
             status: None,
             is_over: false,
+            has_ticked: false,
             told: (0, 0),
+            timing: Timing::default(),
         };
         self.node.metrics().watch_streams.add(1);
         let mut response = http::Response::new(tonic::body::Body::new(body));
@@ -85,10 +96,15 @@ fn ticks(interval: Duration) -> Interval {
     ticks
 }
 
+type CatchingUp = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+
 struct WatchBody {
     node: Node,
     stream: Stream,
     out: Out,
+    who: Credentials,
+    /// A request of somebody whom this member may not know yet, and what it waits for.
+    catching_up: Option<(WatchRequest, CatchingUp)>,
     /// `None` after the client has closed its side, which does not end the call.
     requests: Option<Streaming<WatchRequest>>,
     /// History being read on another thread.
@@ -97,8 +113,27 @@ struct WatchBody {
     /// How the call ends, when it does.
     status: Option<Status>,
     is_over: bool,
+    /// The interval of progress notifications has passed, and they have not been written.
+    has_ticked: bool,
     /// Watches, and slow ones among them, as the gauges have them.
     told: (i64, i64),
+    timing: Timing,
+}
+
+/// Which rounds of work are timed. Those with answers or progress are; of those with events alone
+/// each of [`EVENTS_PER_TIMING`], in the name of all since the last: a clock read for each would
+/// cost a tenth of what an event does.
+#[derive(Default)]
+struct Timing {
+    /// Rounds with events since one was timed.
+    untimed: u64,
+    timed_once: bool,
+}
+
+impl Timing {
+    fn is_due(&self) -> bool {
+        !self.timed_once || self.untimed + 1 >= EVENTS_PER_TIMING
+    }
 }
 
 impl Drop for WatchBody {
@@ -116,10 +151,34 @@ impl WatchBody {
         self.told = watches;
     }
 
+    /// For the histograms of what it takes to write responses.
+    fn tell_time(&mut self, began: Option<Duration>, events: u64, ticked: bool, answered: bool) {
+        let metrics = self.node.metrics();
+        let took = began.map(|began| self.node.now().saturating_sub(began));
+        if events > 0 {
+            self.timing.untimed += 1;
+            if let Some(took) = took {
+                let rounds = std::mem::take(&mut self.timing.untimed);
+                self.timing.timed_once = true;
+                let each = took.div_f64(events as f64);
+                metrics.watch_send.observe_each(took, rounds);
+                metrics.watch_send_per_event.observe_each(each, rounds);
+            }
+        } else if let Some(took) = took.filter(|_| answered) {
+            match ticked {
+                true => metrics.watch_progress.observe(took),
+                false => metrics.watch_control_stream.observe(took),
+            }
+        }
+    }
+
     /// Takes requests in while there are some. True when there was one.
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut was_busy = false;
+        let mut was_busy = self.poll_catching_up(cx);
         for _ in 0..REQUESTS_PER_POLL {
+            if self.catching_up.is_some() {
+                break;
+            }
             if !self.stream.accepts() || self.out.is_full() || self.status.is_some() {
                 break;
             }
@@ -128,13 +187,72 @@ impl WatchBody {
             };
             match Pin::new(requests).poll_next(cx) {
                 Poll::Pending => break,
-                Poll::Ready(Some(Ok(request))) => self.stream.request(request, &mut self.out),
-                Poll::Ready(Some(Err(status))) => self.status = Some(status),
+                Poll::Ready(Some(Ok(request))) => self.take(request, false),
+                Poll::Ready(Some(Err(status))) => {
+                    self.node.metrics().broken_streams.watch.inc();
+                    self.status = Some(status);
+                }
                 Poll::Ready(None) => self.requests = None,
             }
             was_busy = true;
         }
         was_busy
+    }
+
+    /// Judges a request and carries it out. When this member has `caught_up`, whom it does not know
+    /// then is nobody.
+    fn take(&mut self, request: WatchRequest, caught_up: bool) {
+        let Some(RequestUnion::CreateRequest(create)) = &request.request_union else {
+            return self.stream.request(request, &mut self.out);
+        };
+        let ask = |image: &Image, by: &AuthInfo| {
+            // An empty key is the first one there is.
+            let key = match create.key.is_empty() {
+                true => &b"\0"[..],
+                false => &create.key,
+            };
+            image.check(by, Kind::Read, key, &create.range_end)
+        };
+        match self.node.check_watch_now(&self.who, ask) {
+            None if !caught_up => {
+                let node = self.node.clone();
+                let waiting = Box::pin(async move { node.linearizable().await });
+                self.catching_up = Some((request, waiting));
+            }
+            None => self.refuse(request, &Error::InvalidAuthToken),
+            Some(Err(error)) => self.refuse(request, &error),
+            Some(Ok(())) => self.stream.request(request, &mut self.out),
+        }
+    }
+
+    fn refuse(&mut self, request: WatchRequest, error: &Error) {
+        // Only these four are told apart.
+        let error = match error {
+            Error::InvalidAuthToken | Error::AuthOldRevision | Error::UserEmpty => error,
+            _ => &Error::PermissionDenied,
+        };
+        let reason = format!("rpc error: code = {:?} desc = {error}", error.code());
+        self.stream.refuse(request, &reason, &mut self.out);
+    }
+
+    /// True when a request that waited is on its way.
+    fn poll_catching_up(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.stream.accepts() || self.out.is_full() || self.status.is_some() {
+            return false;
+        }
+        let Some((_, waiting)) = &mut self.catching_up else {
+            return false;
+        };
+        let Poll::Ready(result) = waiting.as_mut().poll(cx) else {
+            return false;
+        };
+        if let (Some((request, _)), Ok(())) = (self.catching_up.take(), &result) {
+            self.take(request, true);
+        }
+        if let Err(error) = result {
+            self.status = Some(error.into());
+        }
+        true
     }
 
     /// Begins and ends reads of history. True when one has ended.
@@ -168,6 +286,7 @@ impl WatchBody {
         let has_passed = self.ticks.poll_tick(cx).is_ready();
         if has_passed {
             self.stream.tick();
+            self.has_ticked = true;
         }
         has_passed
     }
@@ -181,10 +300,21 @@ impl WatchBody {
             raft_term: head.raft_term,
         });
         loop {
+            let ticked = std::mem::take(&mut self.has_ticked);
+            // A stream that takes no requests waits for an answer to one.
+            let timed = ticked || self.timing.is_due() || !self.stream.accepts();
+            let mut began = timed.then(|| self.node.now());
             let mut is_busy = self.poll_requests(cx);
+            if is_busy {
+                began = began.or_else(|| Some(self.node.now()));
+            }
             let did_accept = self.stream.accepts();
+            let before = self.out.waiting_bytes();
             self.stream.pump(&mut self.out);
-            self.node.metrics().events_total.add(self.out.take_events());
+            let events = self.out.take_events();
+            let has_answered = events == 0 && self.out.waiting_bytes() > before;
+            self.tell_time(began, events, ticked, has_answered);
+            self.node.metrics().events_total.add(events);
             let (watches, slow) = self.stream.watches();
             self.tell((watches as i64, slow as i64));
             // Requests that had to wait have not been polled, so they would not wake us.

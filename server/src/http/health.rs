@@ -43,11 +43,14 @@ pub(super) async fn health(node: &Node, metrics: &Metrics, query: &str) -> Page 
     match reason {
         None => {
             metrics.health_success.inc();
+            tracing::debug!("status-code" = 200, "/health OK");
             page(StatusCode::OK, TEXT, body(true, ""))
         }
         Some(reason) => {
             metrics.health_failures.inc();
-            text(StatusCode::SERVICE_UNAVAILABLE, body(false, &reason))
+            let body = body(false, &reason);
+            tracing::warn!(output = body, "status-code" = 503, "/health error");
+            text(StatusCode::SERVICE_UNAVAILABLE, body)
         }
     }
 }
@@ -60,16 +63,27 @@ async fn unhealthy(node: &Node, excluded: &[&str], serializable: bool) -> Option
     for alarm in alarms {
         let name = AlarmType::try_from(alarm.alarm).map_or("UNKNOWN", |kind| kind.as_str_name());
         if !excluded.contains(&name) {
+            let alarm = format!("memberID:{} alarm:{name} ", alarm.member_id);
+            tracing::warn!(alarm, "serving /health false due to an alarm");
             return Some(format!("ALARM {name}"));
         }
     }
     if !serializable && !node.has_leader() {
+        tracing::warn!("serving /health false; no leader");
         return Some("RAFT NO LEADER".into());
     }
-    read(node, serializable)
-        .await
-        .err()
-        .map(|error| format!("RANGE ERROR:{error}"))
+    let error = read(node, serializable).await.err()?;
+    tracing::warn!(error, "serving /health false; Range fails");
+    Some(format!("RANGE ERROR:{error}"))
+}
+
+/// Logs a request that is no `GET`.
+pub(super) fn log_refused(path: &str) {
+    const CODE: u16 = StatusCode::METHOD_NOT_ALLOWED.as_u16();
+    match path {
+        "/health" => tracing::warn!("status-code" = CODE, "/health error"),
+        _ => tracing::warn!(path, "status-code" = CODE, "Health request error"),
+    }
 }
 
 pub(super) async fn checks(node: &Node, metrics: &Metrics, path: &str, query: &str) -> Page {
@@ -88,6 +102,18 @@ pub(super) async fn checks(node: &Node, metrics: &Metrics, path: &str, query: &s
     if asked.is_some() && chosen.is_empty() {
         return super::not_found();
     }
+    let strange: Vec<String> = excluded
+        .iter()
+        .filter(|name| asked.is_none() && !name.is_empty() && !all.contains(name))
+        .map(|name| format!("{name:?}"))
+        .collect();
+    if !strange.is_empty() {
+        let names = strange.join(",");
+        tracing::warn!(
+            "missing-health-checks" = names,
+            "some health checks cannot be excluded"
+        );
+    }
     let (mut lines, mut failed) = (String::new(), false);
     for check in chosen {
         let error = run(node, check).await.err();
@@ -99,6 +125,12 @@ pub(super) async fn checks(node: &Node, metrics: &Metrics, path: &str, query: &s
         };
     }
     if failed {
+        tracing::error!(
+            path = format!("/{probe}"),
+            reason = lines.trim_end(),
+            "status-code" = 503,
+            "Health check error"
+        );
         return text(StatusCode::SERVICE_UNAVAILABLE, lines.trim_end());
     }
     let verbose = query

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use etcd_api::etcdserverpb::AlarmType;
 use storage::mvcc::KeyRange;
 
+use super::usage;
 use crate::config::Config;
 use crate::metrics::Scrape;
 use crate::node::Node;
@@ -14,22 +15,25 @@ pub(super) fn scrape(node: &Node, config: &Config) -> Scrape {
     let shared = node.shared();
     let alarms = node.alarms().unwrap_or_default();
     let decided = node.cluster_version().ok().flatten();
+    let waiting = node.hub().pending_events();
+    node.metrics().pending_events.set(waiting);
     Scrape {
         member_id: node.identity().member_id,
         leader: shared.leader.load(Relaxed),
         leader_changes: shared.leader_changes.load(Relaxed),
         current_revision: view.revision(),
         compact_revision: view.compacted(),
+        auth_revision: node.auth_image().revision,
         keys: view
             .count(KeyRange::from_wire(b"\0", b"\0"), 0)
             .unwrap_or_default(),
+        db_file_bytes: shared.db_file_bytes.load(Relaxed),
         db_bytes: shared.db_bytes.load(Relaxed),
-        db_bytes_in_use: shared.db_bytes_in_use.load(Relaxed),
-        // This one at least.
-        open_views: 1,
+        requests_in_flight: node.admission().in_flight(),
+        requests_held_bytes: node.admission().held_bytes(),
+        open_views: view.held(),
         committed: shared.committed.load(Relaxed),
         applied: shared.applied.load(Relaxed),
-        pending: node.in_flight() as u64,
         quota_bytes: node.limits().quota_bytes,
         cluster_version: decided
             .as_deref()
@@ -48,6 +52,7 @@ pub(super) fn scrape(node: &Node, config: &Config) -> Scrape {
             .unwrap_or_default(),
         gates: config.feature_gates.clone(),
         extensive: config.extensive_metrics,
+        usage: usage::by_prefix(&view).unwrap_or_default(),
     }
 }
 

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
 
@@ -73,7 +73,8 @@ fn renewing_restores_the_whole_granted_ttl() {
         renewal,
         Renewal {
             ttl: 10,
-            checkpointed: false
+            takes_back: false,
+            waits_for: None,
         }
     );
     assert!(lessor.expired(at(18_999), 10).is_empty());
@@ -155,17 +156,68 @@ fn a_lease_nobody_renews_is_written_down_every_eighth_of_its_ttl() {
     );
 }
 
+/// What the renewal waits for, and whether a row is to be taken back for it.
+fn renewal(lessor: &mut Lessor, id: i64, now: Duration) -> (bool, Option<u64>) {
+    let renewal = lessor.renew(id, now).unwrap();
+    (renewal.takes_back, renewal.waits_for)
+}
+
 #[test]
-fn renewing_a_lease_that_is_written_down_asks_to_take_the_row_back_once() {
+fn every_renewal_of_a_lease_that_is_written_down_waits_until_the_row_is_taken_back() {
     let mut lessor = Lessor::new(ELECTION);
     lessor.grant(7, 80, at(0));
     assert_eq!(lessor.checkpoints(at(10_000), 10), [(7, 70)]);
-    assert!(lessor.renew(7, at(11_000)).unwrap().checkpointed);
-    assert!(!lessor.renew(7, at(12_000)).unwrap().checkpointed);
+    assert_eq!(renewal(&mut lessor, 7, at(11_000)), (true, Some(2)));
+    // The second one, before that is in the store: a crash now would end the lease early.
+    assert_eq!(renewal(&mut lessor, 7, at(11_500)), (false, Some(2)));
+    assert_eq!(lessor.applied(7, 70), 1);
+    assert_eq!(lessor.applied(7, 0), u64::MAX);
+    assert_eq!(renewal(&mut lessor, 7, at(12_000)), (false, None));
 
     let mut restored = Lessor::new(ELECTION);
     restored.restore([(7, 80, 70)], at(0));
-    assert!(restored.renew(7, at(1_000)).unwrap().checkpointed);
+    assert_eq!(renewal(&mut restored, 7, at(1_000)), (true, Some(1)));
+}
+
+#[test]
+fn rows_that_got_lost_are_taken_back_again_and_keep_nobody_waiting_for_ever() {
+    let mut lessor = Lessor::new(ELECTION);
+    lessor.restore([(7, 80, 70)], at(0));
+    assert_eq!(renewal(&mut lessor, 7, at(1_000)), (true, Some(1)));
+    assert_eq!(renewal(&mut lessor, 7, at(3_999)), (false, Some(1)));
+    assert_eq!(renewal(&mut lessor, 7, at(4_000)), (true, Some(2)));
+    // The second was applied, the first never: it answers whoever waits for either.
+    assert!(lessor.applied(7, 0) >= 1);
+    assert_eq!(renewal(&mut lessor, 7, at(4_500)), (false, Some(2)));
+    assert_eq!(renewal(&mut lessor, 7, at(7_000)), (true, Some(3)));
+    assert_eq!(lessor.applied(7, 0), 2);
+    assert_eq!(lessor.applied(7, 0), u64::MAX);
+}
+
+#[test]
+fn beside_members_of_etcd_nothing_is_written_down_and_what_was_is_taken_back() {
+    let mut lessor = Lessor::new(ELECTION);
+    lessor.grant(7, 80, at(0));
+    lessor.grant(8, 80, at(0));
+    assert_eq!(lessor.checkpoints(at(10_000), 10).len(), 2);
+    lessor.renew(8, at(10_000)).unwrap();
+    lessor.allow_checkpoints(false);
+    assert_eq!(lessor.next_wake(10), Some(Duration::ZERO));
+    assert_eq!(lessor.checkpoints(at(11_000), 10), [(7, 0)]);
+    assert_eq!(lessor.checkpoints(at(60_000), 10), []);
+    assert_eq!(lessor.checkpoint_all(at(60_000)), []);
+    assert_eq!(
+        lessor.next_wake(10),
+        Some(at(80_000)),
+        "only the leases' ends"
+    );
+    lessor.allow_checkpoints(true);
+    assert!(!lessor.checkpoints(at(60_000), 10).is_empty());
+
+    let mut restored = Lessor::new(ELECTION);
+    restored.allow_checkpoints(false);
+    restored.restore([(7, 80, 70), (8, 80, 0)], at(0));
+    assert_eq!(restored.checkpoints(at(0), 10), [(7, 0)]);
 }
 
 #[test]
@@ -199,41 +251,89 @@ struct Model {
     leases: BTreeMap<i64, (i64, Duration)>,
     /// id → remaining time in the store
     rows: BTreeMap<i64, i64>,
+    /// Rows on their way into the store, in the order of the log.
+    log: VecDeque<(i64, i64)>,
+    /// Renewals that were not answered: lease, what they wait for, and the end they would promise.
+    waiting: Vec<(i64, u64, Duration)>,
+}
+
+impl Model {
+    /// The oldest row under way gets into the store.
+    fn commit(&mut self, lessor: Option<&mut Lessor>) {
+        let Some((id, remaining)) = self.log.pop_front() else {
+            return;
+        };
+        if self.leases.contains_key(&id) {
+            self.rows.insert(id, remaining);
+        }
+        let settled = lessor.map_or(0, |lessor| lessor.applied(id, remaining));
+        let leases = &mut self.leases;
+        self.waiting.retain(|(waits, rows, end)| {
+            let answered = *waits == id && *rows <= settled;
+            if answered && let Some((_, promised)) = leases.get_mut(&id) {
+                *promised = (*promised).max(*end);
+            }
+            !answered
+        });
+    }
+
+    fn end(&mut self, id: i64) {
+        self.leases.remove(&id);
+        self.rows.remove(&id);
+        // Before the same id is granted again, all that was logged of the lease is applied.
+        self.log.retain(|(row, _)| *row != id);
+        self.waiting.retain(|(waits, ..)| *waits != id);
+    }
 }
 
 #[test]
-fn leases_agree_with_a_model_over_random_renewals_time_jumps_and_restarts() {
+fn leases_agree_with_a_model_over_random_renewals_time_jumps_losses_and_new_leaders() {
     arbtest::arbtest(|u| {
         let mut now = at(0);
         let mut lessor = Lessor::new(ELECTION);
         let mut model = Model::default();
         for _ in 0..u.int_in_range(1..=200)? {
-            let id = u.int_in_range(1..=8)?;
-            match u.int_in_range(0..=9)? {
+            let id = u.int_in_range(1..=4)?;
+            match u.int_in_range(0..=12)? {
                 0..=1 if !model.leases.contains_key(&id) => {
+                    // The id is free again, and so are those who waited for it.
                     let ttl = u.int_in_range(2..=100)?;
                     lessor.grant(id, ttl, now);
                     model.leases.insert(id, (ttl, now + seconds(ttl)));
                 }
-                2..=3 => {
+                // Renewals by several clients, one behind the other.
+                2..=4 => {
                     let renewal = lessor.renew(id, now);
                     let alive = model.leases.get_mut(&id).filter(|(_, end)| *end > now);
                     assert!(
                         alive.is_none() || renewal.is_some(),
                         "a living lease is renewed"
                     );
-                    if let (Some(renewal), Some((ttl, end))) = (renewal, alive) {
-                        assert_eq!(renewal.ttl, *ttl);
-                        *end = now + seconds(*ttl);
-                        assert_eq!(renewal.checkpointed, model.rows.remove(&id).is_some());
-                    } else if renewal.is_some_and(|renewal| renewal.checkpointed) {
-                        model.rows.remove(&id);
+                    let Some(renewal) = renewal else { continue };
+                    if renewal.takes_back {
+                        model.log.push_back((id, 0));
+                    }
+                    let end = now + seconds(renewal.ttl);
+                    let (ttl, promised) = model.leases.get_mut(&id).unwrap();
+                    assert_eq!(renewal.ttl, *ttl);
+                    match renewal.waits_for {
+                        None => *promised = (*promised).max(end),
+                        Some(rows) => model.waiting.push((id, rows, end)),
                     }
                 }
-                4..=5 => now += at(u.int_in_range(0..=3_000)?),
-                6 => now += at(u.int_in_range(0..=200_000)?),
-                7 => model.rows.extend(lessor.checkpoints(now, 3)),
-                8 if u.ratio(1, 8)? => {
+                5..=6 => now += at(u.int_in_range(0..=3_000)?),
+                7 => now += at(u.int_in_range(0..=200_000)?),
+                8 => model.log.extend(lessor.checkpoints(now, 3)),
+                9 => model.commit(Some(&mut lessor)),
+                10 if u.ratio(1, 4)? => drop(model.log.pop_front()),
+                10 => lessor.allow_checkpoints(u.ratio(1, 2)?),
+                // The next leader, with as much of the log as it happens to have.
+                11 if u.ratio(1, 4)? => {
+                    for _ in 0..u.int_in_range(0..=model.log.len())? {
+                        model.commit(None);
+                    }
+                    model.log.clear();
+                    model.waiting.clear();
                     let rows = &model.rows;
                     let stored = model.leases.iter();
                     let stored = stored
@@ -247,8 +347,7 @@ fn leases_agree_with_a_model_over_random_renewals_time_jumps_and_restarts() {
                         let (_, end) = model.leases[&id];
                         assert!(end <= now, "lease {id} ended early");
                         lessor.revoke(id);
-                        model.leases.remove(&id);
-                        model.rows.remove(&id);
+                        model.end(id);
                     }
                 }
             }

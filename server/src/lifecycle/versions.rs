@@ -70,7 +70,7 @@ async fn oldest(node: &Node) -> Result<Option<(u64, u64)>, Error> {
         if member.id == node.identity().member_id {
             continue;
         }
-        let told = versions(&member.peer_urls).await;
+        let told = versions(node.peers().dialer(), &member.peer_urls).await;
         let Some(theirs) = told.and_then(|told| minor(&told.etcdserver)) else {
             return Ok(None);
         };

@@ -5,7 +5,7 @@ use raft::{Config, Recovered, Ticket};
 use tokio::sync::oneshot::Receiver;
 
 use super::*;
-use crate::event::Admission;
+use crate::admission::{Admission, Limits};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -124,7 +124,14 @@ impl Stage {
     }
 
     fn slot() -> (ReplySlot, Receiver<Reply>) {
-        ReplySlot::new(Admission::new(9).admit().unwrap())
+        ReplySlot::new(
+            Admission::new(Limits {
+                requests: 9,
+                bytes: 1 << 20,
+            })
+            .admit(0)
+            .unwrap(),
+        )
     }
 
     fn put(&mut self, id: u64) -> Receiver<Reply> {
@@ -299,4 +306,103 @@ fn what_was_asked_of_the_former_leader_is_asked_of_the_next_at_once() {
     stage.lead(3, 2);
     stage.sync();
     assert!(stage.sent.iter().any(asks(3)));
+}
+
+/// A put, or a change of the members, of another member's client.
+fn proposal(kind: EntryKind, id: u64) -> Body {
+    let change = raft::ConfChange {
+        id,
+        ..Default::default()
+    };
+    let data = match kind {
+        EntryKind::Normal => Request::Put(PutRequest::default()).encode(id),
+        _ => raft::wire::encode_conf_change(&change),
+    };
+    let entry = raft::Entry {
+        kind,
+        data,
+        ..Default::default()
+    };
+    let entries = vec![entry];
+    Body::Propose { entries }
+}
+
+#[test]
+fn a_place_that_another_leader_took_keeps_nobody_from_an_answer() {
+    let mut stage = Stage::leading();
+    let _lost: Vec<_> = (7..10).map(|id| stage.put(id)).collect();
+    stage.sync();
+    // The next leader has one entry in the place of three, and is gone again.
+    let taken = raft::Entry {
+        term: 2,
+        index: 2,
+        ..Default::default()
+    };
+    let append = Body::Append {
+        prev: Position { term: 1, index: 1 },
+        entries: vec![taken],
+        commit: 1,
+    };
+    stage.hear(3, 2, append);
+    stage.sync();
+    while stage.status().role == RoleKind::Follower {
+        stage.wake();
+    }
+    stage.hear(2, 3, Body::PreVoteReply { granted: true });
+    stage.sync();
+    stage.hear(2, 3, Body::VoteReply { granted: true });
+    stage.sync();
+    assert_eq!(stage.status().role, RoleKind::Leader);
+    let _answer = stage.put(11);
+    stage.sync();
+    let index = stage.status().last;
+    assert_eq!(index, 4, "where the last one of the three was");
+    let rejected = None;
+    stage.hear(2, 3, Body::AppendReply { index, rejected });
+    let mut committed = stage.effects.committed.iter();
+    let own = committed.find(|committed| committed.entry.index == index);
+    assert!(own.unwrap().reply.is_some(), "its client waits in vain");
+    assert_eq!(stage.effects.replies.len(), 3, "the others are told");
+}
+
+#[test]
+fn a_proposal_is_taken_once_however_often_it_comes() {
+    let mut stage = Stage::leading();
+    // Or no change of the members would be taken yet.
+    stage.turn(Some(MemberEvent::Applied { index: 1 }));
+    for kind in [EntryKind::Normal, EntryKind::ConfChange] {
+        let last = stage.status().last;
+        for _ in 0..3 {
+            stage.hear(2, 0, proposal(kind, 77 + last));
+        }
+        assert_eq!(stage.status().last, last + 1);
+    }
+    let why = "a proposal came a second time";
+    let from = 2;
+    assert!(!stage.effects.complaints.is_empty());
+    for complaint in &stage.effects.complaints {
+        assert_eq!(*complaint, Complaint::Refused { from, why });
+    }
+}
+
+#[test]
+fn a_change_that_waited_for_longer_than_its_client_is_forgotten() {
+    for late in [false, true] {
+        let mut stage = Stage::leading();
+        stage.turn(Some(MemberEvent::Applied { index: 1 }));
+        stage.hear(2, 0, proposal(EntryKind::ConfChange, 5));
+        stage.hear(3, 0, proposal(EntryKind::ConfChange, 6));
+        assert_eq!(stage.status().last, 2, "one at a time");
+        let until = stage.now + PATIENCE * if late { 2 } else { 0 };
+        while stage.now < until {
+            stage.wake();
+            stage.answer_heartbeats();
+        }
+        stage.sync();
+        stage.acknowledge(2, 2);
+        let (index, change) = (2, None);
+        stage.turn(Some(MemberEvent::ConfChanged { index, change }));
+        stage.turn(None);
+        assert_eq!(stage.status().last, if late { 2 } else { 3 });
+    }
 }

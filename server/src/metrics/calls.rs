@@ -1,7 +1,9 @@
 //! Counters of gRPC calls, one block per method, found once per call.
 
+use super::cost::Deed;
 use super::text::{Text, Type};
 use super::value::{Counter, Histogram, Unit};
+use crate::prefix::Form;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallType {
@@ -32,6 +34,7 @@ pub enum Service {
     Health,
     Election,
     Lock,
+    Usage,
 }
 
 impl Service {
@@ -46,10 +49,11 @@ impl Service {
             Service::Health => "grpc.health.v1.Health",
             Service::Election => "v3electionpb.Election",
             Service::Lock => "v3lockpb.Lock",
+            Service::Usage => "stele.Usage",
         }
     }
 
-    /// etcd counts no calls of its lock and election services.
+    /// etcd counts no calls of its lock and election services, and knows no others.
     fn counted(self) -> bool {
         self < Service::Election
     }
@@ -65,6 +69,19 @@ pub struct Method {
 impl Method {
     pub fn name(&self) -> &'static str {
         self.path.rsplit_once('/').map_or("", |(_, name)| name)
+    }
+
+    /// What its calls are charged as, and where their requests have a key.
+    fn charged(&self) -> (Deed, Option<Form>) {
+        match (self.service, self.name()) {
+            (Kv, "Range" | "RangeStream") => (Deed::Range, Some(Form::Key)),
+            (Kv, "Put") => (Deed::Put, Some(Form::Key)),
+            (Kv, "DeleteRange") => (Deed::DeleteRange, Some(Form::Key)),
+            (Kv, "Txn") => (Deed::Txn, Some(Form::Txn)),
+            (Watch, _) => (Deed::Watch, None),
+            (Lease, _) => (Deed::Lease, None),
+            _ => (Deed::Else, None),
+        }
     }
 }
 
@@ -85,7 +102,7 @@ const fn stream(service: Service, path: &'static str, call_type: CallType) -> Me
 }
 
 use CallType::{BidiStream, ServerStream};
-use Service::{Auth, Cluster, Election, Health, Kv, Lease, Lock, Maintenance, Watch};
+use Service::{Auth, Cluster, Election, Health, Kv, Lease, Lock, Maintenance, Usage, Watch};
 
 /// Every method there is, sorted by path.
 #[rustfmt::skip]
@@ -135,6 +152,7 @@ pub const METHODS: &[Method] = &[
     unary(Health, "/grpc.health.v1.Health/Check"),
     unary(Health, "/grpc.health.v1.Health/List"),
     stream(Health, "/grpc.health.v1.Health/Watch", ServerStream),
+    unary(Usage, "/stele.Usage/Prefix"),
     unary(Election, "/v3electionpb.Election/Campaign"),
     unary(Election, "/v3electionpb.Election/Leader"),
     stream(Election, "/v3electionpb.Election/Observe", ServerStream),
@@ -186,16 +204,22 @@ pub struct Call {
     handled: [Counter; CODES.len()],
     /// Moves only with `--metrics=extensive`.
     pub handling: Histogram,
+    pub(crate) deed: Deed,
+    /// `None`: its requests have no key.
+    pub(crate) form: Option<Form>,
 }
 
 impl Call {
-    fn new() -> Call {
+    fn new(method: &Method) -> Call {
+        let (deed, form) = method.charged();
         Call {
             started: Counter::default(),
             received: Counter::default(),
             sent: Counter::default(),
             handled: Default::default(),
             handling: Histogram::with_bounds(Unit::Seconds, HANDLING_BOUNDS),
+            deed,
+            form,
         }
     }
 
@@ -211,7 +235,7 @@ pub struct Calls(Box<[Call]>);
 
 impl Default for Calls {
     fn default() -> Self {
-        Calls(METHODS.iter().map(|_| Call::new()).collect())
+        Calls(METHODS.iter().map(Call::new).collect())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::text::Family;
 use super::value::{Buckets, Histogram, Unit};
-use crate::request::Request;
+use crate::request::{AuthRequest, Request};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -20,9 +20,21 @@ pub enum Operation {
     ClusterVersionSet,
     ClusterMemberAttrSet,
     DowngradeInfoSet,
+    Authenticate,
+    AuthEnable,
+    AuthDisable,
+    AuthUserAdd,
+    AuthUserDelete,
+    AuthUserChangePassword,
+    AuthUserGrantRole,
+    AuthUserRevokeRole,
+    AuthRoleAdd,
+    AuthRoleGrantPermission,
+    AuthRoleRevokePermission,
+    AuthRoleDelete,
 }
 
-const ALL: [(Operation, &str); 13] = [
+const ALL: [(Operation, &str); 25] = [
     (Operation::Range, "Range"),
     (Operation::Put, "Put"),
     (Operation::DeleteRange, "DeleteRange"),
@@ -36,6 +48,24 @@ const ALL: [(Operation, &str); 13] = [
     (Operation::ClusterVersionSet, "ClusterVersionSet"),
     (Operation::ClusterMemberAttrSet, "ClusterMemberAttrSet"),
     (Operation::DowngradeInfoSet, "DowngradeInfoSet"),
+    (Operation::Authenticate, "Authenticate"),
+    (Operation::AuthEnable, "AuthEnable"),
+    (Operation::AuthDisable, "AuthDisable"),
+    (Operation::AuthUserAdd, "AuthUserAdd"),
+    (Operation::AuthUserDelete, "AuthUserDelete"),
+    (Operation::AuthUserChangePassword, "AuthUserChangePassword"),
+    (Operation::AuthUserGrantRole, "AuthUserGrantRole"),
+    (Operation::AuthUserRevokeRole, "AuthUserRevokeRole"),
+    (Operation::AuthRoleAdd, "AuthRoleAdd"),
+    (
+        Operation::AuthRoleGrantPermission,
+        "AuthRoleGrantPermission",
+    ),
+    (
+        Operation::AuthRoleRevokePermission,
+        "AuthRoleRevokePermission",
+    ),
+    (Operation::AuthRoleDelete, "AuthRoleDelete"),
 ];
 
 impl Operation {
@@ -53,8 +83,32 @@ impl Operation {
             Request::ClusterVersionSet(_) => Operation::ClusterVersionSet,
             Request::ClusterMemberAttrSet(_) => Operation::ClusterMemberAttrSet,
             Request::DowngradeInfoSet(_) => Operation::DowngradeInfoSet,
+            Request::Authenticate(_) => Operation::Authenticate,
+            Request::Auth(request) => Operation::of_auth(request),
             Request::Read => return None,
         })
+    }
+
+    fn of_auth(request: &AuthRequest) -> Operation {
+        match request {
+            AuthRequest::Enable => Operation::AuthEnable,
+            AuthRequest::Disable => Operation::AuthDisable,
+            AuthRequest::UserAdd(_) => Operation::AuthUserAdd,
+            AuthRequest::UserDelete(_) => Operation::AuthUserDelete,
+            AuthRequest::UserChangePassword(_) => Operation::AuthUserChangePassword,
+            AuthRequest::UserGrantRole(_) => Operation::AuthUserGrantRole,
+            AuthRequest::UserRevokeRole(_) => Operation::AuthUserRevokeRole,
+            AuthRequest::RoleAdd(_) => Operation::AuthRoleAdd,
+            AuthRequest::RoleDelete(_) => Operation::AuthRoleDelete,
+            AuthRequest::RoleGrantPermission(_) => Operation::AuthRoleGrantPermission,
+            AuthRequest::RoleRevokePermission(_) => Operation::AuthRoleRevokePermission,
+        }
+    }
+}
+
+impl Operation {
+    pub fn name(self) -> &'static str {
+        ALL[self as usize].1
     }
 }
 

@@ -123,6 +123,11 @@ pub(super) fn write(text: &mut Text) {
         .empty_summary(&[0.0, 0.25, 0.5, 0.75, 1.0]);
 }
 
+/// Memory of this process that is in use.
+pub(crate) fn resident_bytes() -> u64 {
+    Process::read().resident as u64
+}
+
 /// Figures from /proc; zero where it does not say.
 #[derive(Debug, Default)]
 struct Process {

@@ -34,8 +34,24 @@ impl Gauge {
         self.0.fetch_add(difference, Relaxed);
     }
 
+    /// One more until what it returns is dropped.
+    pub fn hold(&self) -> Held<'_> {
+        self.add(1);
+        Held(self)
+    }
+
     pub fn get(&self) -> i64 {
         self.0.load(Relaxed)
+    }
+}
+
+/// See [`Gauge::hold`].
+#[derive(Debug)]
+pub struct Held<'a>(&'a Gauge);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.add(-1);
     }
 }
 

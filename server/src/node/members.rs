@@ -7,11 +7,11 @@ use bytes::Bytes;
 use raft::{ConfChange, ConfChangeKind};
 
 use super::{Node, REQUEST_TIMEOUT, post};
+use crate::auth::Credentials;
 use crate::config::Url;
 use crate::data_dir;
 use crate::error::Error;
-use crate::event::{MemberEvent, Outcome, ReplySlot};
-use crate::peer;
+use crate::event::{MemberEvent, Outcome, RaftView, ReplySlot};
 use crate::runtime;
 use crate::state::{ChangeContext, MemberInfo};
 
@@ -28,8 +28,10 @@ impl Node {
         &self,
         urls: &[String],
         is_learner: bool,
+        who: &Credentials,
     ) -> Result<(MemberInfo, Vec<MemberInfo>), Error> {
         let mut peer_urls = parse(urls)?;
+        self.require_admin(who).await?;
         peer_urls.sort();
         let id = data_dir::new_member_id(&peer_urls, runtime::unix_time());
         let member = MemberInfo {
@@ -57,8 +59,14 @@ impl Node {
             .await
     }
 
-    pub async fn update_member(&self, id: u64, urls: &[String]) -> Result<Vec<MemberInfo>, Error> {
+    pub async fn update_member(
+        &self,
+        id: u64,
+        urls: &[String],
+        who: &Credentials,
+    ) -> Result<Vec<MemberInfo>, Error> {
         parse(urls)?;
+        self.require_admin(who).await?;
         let context = ChangeContext {
             member: MemberInfo {
                 id,
@@ -97,8 +105,18 @@ impl Node {
         }
     }
 
+    /// What raft tells of itself and, if it leads, of the others.
+    pub async fn raft_view(&self) -> Result<RaftView, Error> {
+        let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
+        post(&self.0.member, MemberEvent::Describe(slot))?;
+        match self.wait(reply).await?.outcome {
+            Outcome::Raft(view) => Ok(*view),
+            other => unreachable!("a question for raft was answered with {other:?}"),
+        }
+    }
+
     async fn promote_here(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
-        let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
+        let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
         post(&self.0.member, MemberEvent::Progress { id, reply: slot })?;
         let progress = self.wait(reply).await?.outcome;
         let Outcome::Progress { matched, leader } = progress else {
@@ -126,7 +144,7 @@ impl Node {
         let path = format!("/members/promote/{id}");
         loop {
             if let Some(urls) = self.leader_urls() {
-                let asked = peer::post(&self.0.introduction, &urls, &path, Bytes::new()).await;
+                let asked = self.0.peers.post(&urls, &path, Bytes::new()).await;
                 if let Ok(answer) = asked {
                     let text = String::from_utf8_lossy(&answer.body);
                     match answer.status {
@@ -164,7 +182,7 @@ impl Node {
         node: u64,
         context: Vec<u8>,
     ) -> Result<Vec<MemberInfo>, Error> {
-        let (slot, reply) = ReplySlot::new(self.0.admission.admit()?);
+        let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
         let change = ConfChange {
             id: self.unique_id(),
             kind,

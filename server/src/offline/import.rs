@@ -43,7 +43,7 @@ pub(super) fn import(vfs: Arc<dyn Vfs>, plan: &Import) -> Result<String, String>
     refuse_used(&*vfs, &plan.data_dir)?;
     let keys = read_keys(plan.encryption_key_file.as_deref())?;
     let source = Source::open(&*vfs, plan)?;
-    let place = Place::create(Arc::clone(&vfs), &plan.data_dir, keys.as_ref())?;
+    let place = Place::create(Arc::clone(&vfs), (&plan.data_dir, None), keys.as_ref())?;
     let loading = Plan {
         options: place.store_options(),
         ..Plan::default()
@@ -222,7 +222,8 @@ fn apply(state: &mut State, entry: &Entry) -> Result<(), String> {
         state.skip(applied);
         return Ok(());
     };
-    match state.apply(applied, &request, &mut Effects::default()) {
+    let by = Request::auth_info_of(&entry.data);
+    match state.apply(applied, &request, &by, &mut Effects::default()) {
         Err(Error::Damaged(what)) => Err(what),
         // Refused then as now: it was an answer to a client, and changed nothing.
         _ => Ok(()),

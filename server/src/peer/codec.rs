@@ -202,17 +202,15 @@ impl Decoder {
 
     fn entries(&mut self, mut frame: Bytes) -> Result<Frame, Malformed> {
         let prev = self.at;
+        if prev.term == 0 {
+            return Err(Malformed("entries continue an append that never came"));
+        }
         let mut entries = Vec::new();
         for _ in 0..frame.get_u64() {
             let length = frame.get_u64() as usize;
-            let entry = wire::decode_entry(&frame.split_to(length))?;
-            if entry.index != self.at.index + 1 {
-                return Err(Malformed("entries do not continue the stream"));
-            }
-            self.at.index = entry.index;
-            entries.push(entry);
+            entries.push(wire::decode_entry(&frame.split_to(length))?);
         }
-        Ok(Frame::Message(Message {
+        let message = Message {
             from: self.from,
             to: self.to,
             term: prev.term,
@@ -221,7 +219,12 @@ impl Decoder {
                 entries,
                 commit: frame.get_u64(),
             },
-        }))
+        };
+        if let Some(flaw) = message.flaw() {
+            return Err(Malformed(flaw));
+        }
+        self.at = end_of(&message);
+        Ok(Frame::Message(message))
     }
 }
 

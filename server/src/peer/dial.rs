@@ -4,33 +4,32 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::Request;
-use http_body::Body;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use raft::Message;
-use tokio::net::TcpStream;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use super::codec::{Decoder, Frame, Kind};
+use super::dialer::Dialer;
 use super::link::Link;
-use super::{Answer, Introduction, Peers};
-use crate::config::{ETCD_VERSION, Url};
+use super::{Introduction, MAKE_HEADER, Peers};
+use crate::config::ETCD_VERSION;
 use crate::event::MemberEvent;
 
 /// A stream that says nothing for so long is dead: each side shows life three times as often.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
-/// For a connection to come about, and for the answer to a request.
+/// For a connection to come about, and for the first of an answer.
 const DIAL_PATIENCE: Duration = Duration::from_secs(1);
-const POST_PATIENCE: Duration = Duration::from_secs(5);
 /// etcd's words for a member that nobody talks to any more.
 pub(crate) const REMOVED: &str = "the member has been permanently removed from the cluster";
 /// Between two looks at how long the way to a peer takes: etcd's.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
+/// One that sent what is no message is not asked again at once.
+const NONSENSE_PAUSE: Duration = Duration::from_secs(1);
+/// An answer that is no stream is not read when it is longer.
+pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Between two attempts: etcd's.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -45,6 +44,10 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn me(&self) -> &Introduction {
         self.peers.me()
+    }
+
+    pub(super) fn dialer(&self) -> &Dialer {
+        &self.peers.0.dialer
     }
 
     /// Whether anybody was there to be told: not once the member has stopped.
@@ -90,6 +93,11 @@ pub(super) async fn follow(target: Target, kind: Kind) {
                 let id = format!("{:x}", target.id);
                 target.note_up();
                 let ended = read(&target, body, kind).await;
+                target.note_down("read", kind.path(), &ended);
+                if ended.kind() == io::ErrorKind::InvalidData {
+                    tokio::time::sleep(NONSENSE_PAUSE).await;
+                    continue;
+                }
                 let gone = ended.kind() != io::ErrorKind::TimedOut;
                 tracing::warn!(
                     "remote-peer-id" = id,
@@ -97,7 +105,6 @@ pub(super) async fn follow(target: Target, kind: Kind) {
                     error = %ended,
                     "lost TCP streaming connection with remote peer"
                 );
-                target.note_down("read", kind.path(), &ended);
                 if gone {
                     target.tell(MemberEvent::Disconnected { peer: target.id });
                 }
@@ -118,9 +125,16 @@ async fn open(target: &Target, url: &str, kind: Kind) -> io::Result<Incoming> {
         .header("X-Raft-To", format!("{:x}", target.id))
         .body(Full::default())
         .map_err(io::Error::other)?;
-    let response = timeout(DIAL_PATIENCE, send(url, request)).await??;
+    let response = timeout(DIAL_PATIENCE, target.dialer().send(url, request)).await??;
     match response.status().as_u16() {
-        200 => Ok(response.into_body()),
+        200 if is_of_another_cluster(&response, me) => {
+            Err(io::Error::other("it is of another cluster"))
+        }
+        200 => {
+            let is_ours = response.headers().contains_key(MAKE_HEADER);
+            target.peers.note_make(target.id, is_ours);
+            Ok(response.into_body())
+        }
         410 => {
             target.peers.leave();
             Err(io::Error::other(REMOVED))
@@ -130,7 +144,8 @@ async fn open(target: &Target, url: &str, kind: Kind) -> io::Result<Incoming> {
             target.id, me.member_id
         ))),
         412 => {
-            let body = timeout(DIAL_PATIENCE, response.into_body().collect()).await?;
+            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
+            let body = timeout(DIAL_PATIENCE, body.collect()).await?;
             let body = body.map_err(io::Error::other)?.to_bytes();
             Err(io::Error::other(
                 String::from_utf8_lossy(&body).trim_end().to_owned(),
@@ -138,6 +153,11 @@ async fn open(target: &Target, url: &str, kind: Kind) -> io::Result<Incoming> {
         }
         status => Err(io::Error::other(format!("unexpected http status {status}"))),
     }
+}
+
+fn is_of_another_cluster<B>(response: &http::Response<B>, me: &Introduction) -> bool {
+    let theirs = response.headers().get("X-Etcd-Cluster-ID");
+    theirs.is_some_and(|theirs| theirs.as_bytes() != format!("{:x}", me.cluster_id).as_bytes())
 }
 
 /// Returns why the stream ended.
@@ -156,15 +176,17 @@ async fn read(target: &Target, mut body: Incoming, kind: Kind) -> io::Error {
         loop {
             match decoder.next() {
                 Ok(Some(Frame::Message(message))) => {
-                    if !target.tell(MemberEvent::Receive(message)) {
-                        return io::ErrorKind::TimedOut.into();
+                    match target.peers.receive(message, Some(target.id)) {
+                        // What else it says may be sound.
+                        Ok(true) | Err(_) => {}
+                        Ok(false) => return io::ErrorKind::TimedOut.into(),
                     }
                 }
                 Ok(Some(Frame::LinkHeartbeat)) => target.note_sign_of_life(kind),
                 Ok(None) => break,
                 Err(error) => {
-                    traffic.received_failures.inc();
-                    return io::Error::new(io::ErrorKind::TimedOut, error.to_string());
+                    target.peers.note_refusal(target.id, &error.to_string());
+                    return io::Error::new(io::ErrorKind::InvalidData, error.to_string());
                 }
             }
         }
@@ -179,7 +201,10 @@ pub(super) async fn pipeline(target: Target, mut messages: Receiver<Message>) {
         let mut bytes = Vec::new();
         raft::wire::encode_message(&message, &mut bytes);
         let length = bytes.len() as u64;
-        let sent = ask(target.me(), url, "/raft", bytes.into()).await;
+        let sent = target
+            .dialer()
+            .ask(target.me(), url, "/raft", bytes.into())
+            .await;
         let failed = match sent {
             Ok(answer) if answer.status == 204 => {
                 target.note_up();
@@ -209,84 +234,16 @@ pub(super) async fn probe(target: Target) {
         };
         let clock = target.peers.0.clock;
         let began = clock.now();
-        if let Ok(answer) = get(url, "/raft/probing", DIAL_PATIENCE).await
+        if let Ok(answer) = target
+            .dialer()
+            .get(url, "/raft/probing", DIAL_PATIENCE)
+            .await
             && answer.status == 200
         {
             let took = clock.now().saturating_sub(began);
             target.link.traffic.round_trip.observe(took);
         }
     }
-}
-
-/// Asks the peer with these URLs, one after the other until one answers.
-pub(crate) async fn post(
-    me: &Introduction,
-    urls: &[String],
-    path: &str,
-    body: Bytes,
-) -> io::Result<Answer> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for url in urls {
-        match ask(me, url, path, body.clone()).await {
-            Ok(answer) => return Ok(answer),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// Reads a page of a member that need not know us.
-pub(crate) async fn get(url: &str, path: &str, patience: Duration) -> io::Result<Answer> {
-    let request = Request::builder().uri(path).body(Full::default());
-    let request = request.map_err(io::Error::other)?;
-    timeout(patience, exchange(url, request)).await?
-}
-
-async fn exchange(url: &str, request: Request<Full<Bytes>>) -> io::Result<Answer> {
-    let response = send(url, request).await?;
-    let status = response.status().as_u16();
-    let cluster_id = response.headers().get("X-Etcd-Cluster-ID");
-    let cluster_id = cluster_id.and_then(|id| id.to_str().ok());
-    let cluster_id = cluster_id.unwrap_or_default().to_owned();
-    let body = response.into_body().collect().await;
-    let body = body.map_err(io::Error::other)?.to_bytes();
-    Ok(Answer {
-        status,
-        cluster_id,
-        body,
-    })
-}
-
-async fn ask(me: &Introduction, url: &str, path: &str, body: Bytes) -> io::Result<Answer> {
-    let request = introduced(me, "POST", path)
-        .header(http::header::CONTENT_TYPE, "application/protobuf")
-        .body(Full::new(body))
-        .map_err(io::Error::other)?;
-    timeout(POST_PATIENCE, exchange(url, request)).await?
-}
-
-pub(super) async fn send<B>(
-    url: &str,
-    mut request: Request<B>,
-) -> io::Result<http::Response<Incoming>>
-where
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: std::error::Error + Send + Sync,
-{
-    let url = Url::parse(url).map_err(io::Error::other)?;
-    let address = url.address();
-    let stream = timeout(DIAL_PATIENCE, TcpStream::connect(&address)).await??;
-    // It only tunes.
-    let _ = stream.set_nodelay(true);
-    let host = address.parse().map_err(io::Error::other)?;
-    request.headers_mut().insert(http::header::HOST, host);
-    let handshake = http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(io::Error::other)?;
-    // Ends when the response has been read, or its reader has gone.
-    tokio::spawn(async move {
-        let _ = connection.await;
-    });
-    sender.send_request(request).await.map_err(io::Error::other)
 }
 
 pub(super) fn introduced(me: &Introduction, method: &str, path: &str) -> http::request::Builder {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::dial;
+use super::Dialer;
 use crate::config::{CLUSTER_VERSION, Config, MIN_CLUSTER_VERSION, Url};
 use crate::data_dir;
 use crate::state::MemberInfo;
@@ -35,7 +35,7 @@ pub(crate) struct Versions {
 }
 
 /// Finds this member among those of the running cluster. The error is etcd's text.
-pub(crate) async fn join(config: &Config) -> Result<Joined, String> {
+pub(crate) async fn join(config: &Config, dialer: &Dialer) -> Result<Joined, String> {
     if let Some(error) = &config.founding_error {
         return Err(error.clone());
     }
@@ -44,7 +44,7 @@ pub(crate) async fn join(config: &Config) -> Result<Joined, String> {
     // The order in which etcd compares them: of several reasons it tells the last.
     own.sort_by_key(|member| member.id);
     let urls = urls_of_others(&own, &config.name);
-    let fetched = fetch(&urls, MEMBERS_PATIENCE, true).await;
+    let fetched = fetch(dialer, &urls, MEMBERS_PATIENCE, true).await;
     let (cluster_id, members) =
         fetched.map_err(|error| format!("cannot fetch cluster info from peer urls: {error}"))?;
     if let Err(error) = match_ids(&mut own, &members).await {
@@ -54,7 +54,13 @@ pub(crate) async fn join(config: &Config) -> Result<Joined, String> {
     let local = own.iter().find(|member| member.name == config.name);
     let local = local.expect("it is among those named, or founding would be an error");
     let others: Vec<&MemberInfo> = own.iter().filter(|member| member.id != local.id).collect();
-    if !is_compatible(&others).await {
+    if members
+        .iter()
+        .any(|member| member.id == local.id && !member.client_urls.is_empty())
+    {
+        return Err(already_started(local.id));
+    }
+    if !is_compatible(dialer, &others).await {
         return Err("incompatible with current running cluster".to_owned());
     }
     let learners = members.iter().filter(|member| member.is_learner).count();
@@ -68,16 +74,29 @@ pub(crate) async fn join(config: &Config) -> Result<Joined, String> {
     })
 }
 
+/// It has told the others where it serves clients, so it had a log once: what it acknowledged and
+/// voted for is lost with its directory, and with an empty one it could take part in losing it.
+fn already_started(id: u64) -> String {
+    format!(
+        "member {id:x} has already been part of this cluster, and its data directory is empty: \
+         remove it from the cluster (etcdctl member remove {id:x}), add it anew (etcdctl member \
+         add), and start it then"
+    )
+}
+
 /// Whether a founding member has lost its data: the others would take it for one that still has
 /// what it acknowledged.
-pub(crate) async fn refuse_bootstrapped(config: &Config) -> Result<(), String> {
+pub(crate) async fn refuse_bootstrapped(config: &Config, dialer: &Dialer) -> Result<(), String> {
     refuse_duplicates(config)?;
     let founders = data_dir::founders(config);
     let urls = urls_of_others(&founders, &config.name);
     // They may be starting, too: ask all of them at once, and none for long.
     let asked: Vec<_> = urls
         .into_iter()
-        .map(|url| tokio::spawn(async move { fetch(&[url], FOUNDING_PATIENCE, false).await }))
+        .map(|url| {
+            let dialer = dialer.clone();
+            tokio::spawn(async move { fetch(&dialer, &[url], FOUNDING_PATIENCE, false).await })
+        })
         .collect();
     let local = founders.iter().find(|member| member.name == config.name);
     for answer in asked {
@@ -122,12 +141,13 @@ fn urls_of_others(members: &[MemberInfo], local: &str) -> Vec<String> {
 
 /// Cluster id and members, as the first that answers has them.
 async fn fetch(
+    dialer: &Dialer,
     urls: &[String],
     patience: Duration,
     log: bool,
 ) -> Result<(u64, Vec<MemberInfo>), String> {
     for url in urls {
-        match ask(url, patience).await {
+        match ask(dialer, url, patience).await {
             Ok((_, members)) if members.is_empty() => {
                 return Err("failed to get raft cluster member(s) from the given URLs".to_owned());
             }
@@ -142,8 +162,12 @@ async fn fetch(
     Err("could not retrieve cluster information from the given URLs".to_owned())
 }
 
-async fn ask(url: &str, patience: Duration) -> Result<(u64, Vec<MemberInfo>), String> {
-    let answer = dial::get(url, "/members", patience).await;
+async fn ask(
+    dialer: &Dialer,
+    url: &str,
+    patience: Duration,
+) -> Result<(u64, Vec<MemberInfo>), String> {
+    let answer = dialer.get(url, "/members", patience).await;
     let answer = answer.map_err(|error| error.to_string())?;
     let members = serde_json::from_slice(&answer.body).map_err(|error| error.to_string())?;
     let id = u64::from_str_radix(&answer.cluster_id, 16).map_err(|error| error.to_string())?;
@@ -207,7 +231,11 @@ async fn is_same_place(theirs: &[String], ours: &[String]) -> Result<(), String>
 }
 
 async fn resolve(url: &str) -> Result<std::net::SocketAddr, String> {
-    let address = Url::parse(url)?.address();
+    let url = Url::parse(url)?;
+    if url.is_unix() {
+        return Err(format!("{url} is a file and no host"));
+    }
+    let address = url.address();
     let mut found = tokio::net::lookup_host(&address)
         .await
         .map_err(|error| error.to_string())?;
@@ -217,16 +245,16 @@ async fn resolve(url: &str) -> Result<std::net::SocketAddr, String> {
 
 /// At least one of them has decided on a cluster version, and none on one that is not ours to
 /// speak.
-async fn is_compatible(others: &[&MemberInfo]) -> bool {
+async fn is_compatible(dialer: &Dialer, others: &[&MemberInfo]) -> bool {
     let mut newest = minor(CLUSTER_VERSION).unwrap_or_default();
     let mut oldest = minor(MIN_CLUSTER_VERSION).unwrap_or_default();
-    if downgrades(others).await {
+    if downgrades(dialer, others).await {
         newest.1 += 1;
         oldest = newest;
     }
     let mut told = false;
     for member in others {
-        let Some(versions) = versions(&member.peer_urls).await else {
+        let Some(versions) = versions(dialer, &member.peer_urls).await else {
             let id = format!("{:x}", member.id);
             tracing::warn!("remote-member-id" = id, "failed to get version");
             continue;
@@ -247,9 +275,11 @@ async fn is_compatible(others: &[&MemberInfo]) -> bool {
     told
 }
 
-async fn downgrades(others: &[&MemberInfo]) -> bool {
+async fn downgrades(dialer: &Dialer, others: &[&MemberInfo]) -> bool {
     for url in others.iter().flat_map(|member| &member.peer_urls) {
-        let asked = dial::get(url, "/downgrade/enabled", VERSION_PATIENCE).await;
+        let asked = dialer
+            .get(url, "/downgrade/enabled", VERSION_PATIENCE)
+            .await;
         if let Ok(answer) = asked
             && answer.status == 200
         {
@@ -260,9 +290,9 @@ async fn downgrades(others: &[&MemberInfo]) -> bool {
 }
 
 /// What the member at one of these URLs says it is.
-pub(crate) async fn versions(urls: &[String]) -> Option<Versions> {
+pub(crate) async fn versions(dialer: &Dialer, urls: &[String]) -> Option<Versions> {
     for url in urls {
-        if let Ok(answer) = dial::get(url, "/version", VERSION_PATIENCE).await
+        if let Ok(answer) = dialer.get(url, "/version", VERSION_PATIENCE).await
             && let Ok(versions) = serde_json::from_slice(&answer.body)
         {
             return Some(versions);

@@ -1,7 +1,6 @@
 //! The answering end: streams that peers read from us, and their requests.
 
 use std::convert::Infallible;
-use std::net::TcpListener;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -17,21 +16,23 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prost::Message as _;
 use raft::Message;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::Peers;
-use super::codec::{Encoder, FRAME_BYTES_MAX, Kind};
+use super::codec::{Encoder, Kind};
+use super::guard::Refusal;
 use super::lease::{TimeToLiveRequest, TimeToLiveResponse};
 use super::link::Counting;
-use super::{hash, transfer};
+use super::{MAKE_HEADER, hash, transfer};
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION, MIN_CLUSTER_VERSION};
 use crate::error::Error;
 use crate::event::{LeaseAnswer, LeaseCall};
 use crate::metrics::Traffic;
 use crate::node::Node;
 use crate::node::members::{NOT_FOUND, NOT_LEARNER};
+use crate::serve::Door;
 use crate::snapshot::rows;
 
 /// etcd's: a third of what readers put up with.
@@ -41,17 +42,38 @@ const WRITE_BYTES: usize = 256 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const HEADER_PATIENCE: Duration = Duration::from_secs(5);
 
+/// A message in a request of its own is not read when it is longer: far more than the largest entry.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// Nor is any other question.
+const QUESTION_BYTES_MAX: usize = 64 << 10;
+const BODY_PATIENCE: Duration = Duration::from_secs(30);
+
 type Answer = Response<Either<Full<Bytes>, Stream>>;
 
-pub(super) async fn accept(listener: TcpListener, peers: Peers, node: Node) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
+pub(super) async fn accept(door: Door, peers: Peers, node: Node) {
+    let Door {
+        bound, tls, quota, ..
+    } = door;
+    let listener = match bound.listen() {
         Ok(listener) => listener,
         Err(error) => crate::runtime::fatal("failed to listen to peers", &error),
     };
     loop {
+        let permit = quota.admit().await;
         match listener.accept().await {
-            Ok((stream, _)) => {
-                tokio::spawn(connection(stream, peers.clone(), node.clone()));
+            Ok(socket) => {
+                let (peers, node, tls) = (peers.clone(), node.clone(), tls.clone());
+                tokio::spawn(async move {
+                    let _permit = permit;
+                    match tls {
+                        None => connection(socket, peers, node).await,
+                        Some(acceptor) => {
+                            if let Some(stream) = acceptor.accept_there(socket).await {
+                                connection(stream, peers, node).await;
+                            }
+                        }
+                    }
+                });
             }
             Err(error) => {
                 tracing::warn!(%error, "failed to accept a peer's connection");
@@ -61,9 +83,10 @@ pub(super) async fn accept(listener: TcpListener, peers: Peers, node: Node) {
     }
 }
 
-async fn connection(stream: TcpStream, peers: Peers, node: Node) {
-    // It only tunes.
-    let _ = stream.set_nodelay(true);
+async fn connection<S>(stream: S, peers: Peers, node: Node)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let service = service_fn(move |request| {
         let (peers, node) = (peers.clone(), node.clone());
         async move { Ok::<_, Infallible>(answer(&peers, &node, request).await) }
@@ -114,6 +137,8 @@ async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answe
     }
     let form = http::HeaderValue::from_static(rows::FORM);
     response.headers_mut().insert(rows::HEADER, form);
+    let version = http::HeaderValue::from_static(env!("CARGO_PKG_VERSION"));
+    response.headers_mut().insert(MAKE_HEADER, version);
     response
 }
 
@@ -130,19 +155,23 @@ pub(super) fn refuse_stranger<B>(peers: &Peers, request: &Request<B>) -> Option<
     );
     if server.is_none() || server < min || oldest.is_none() || oldest > own {
         let from = header("X-Server-From").unwrap_or_default();
-        tracing::warn!(
-            "remote-peer-server-name" = from,
-            "failed version compatibility check"
-        );
+        if peers.0.told.first(from, "incompatible version") {
+            tracing::warn!(
+                "remote-peer-server-name" = from,
+                "failed version compatibility check"
+            );
+        }
         return refuse("incompatible version");
     }
     let cluster = format!("{:x}", peers.me().cluster_id);
     if header("X-Etcd-Cluster-ID") != Some(cluster.as_str()) {
         let theirs = header("X-Etcd-Cluster-ID").unwrap_or_default();
-        tracing::warn!(
-            "remote-peer-cluster-id" = theirs,
-            "request cluster ID mismatch"
-        );
+        if peers.0.told.first(theirs, "cluster ID mismatch") {
+            tracing::warn!(
+                "remote-peer-cluster-id" = theirs,
+                "request cluster ID mismatch"
+            );
+        }
         return refuse("cluster ID mismatch");
     }
     None
@@ -150,11 +179,17 @@ pub(super) fn refuse_stranger<B>(peers: &Peers, request: &Request<B>) -> Option<
 
 /// Remembers where to answer one that our log does not know yet.
 pub(super) fn note_remote<B>(peers: &Peers, request: &Request<B>, from: Option<u64>) {
-    let named = header_of(request, "X-Server-From");
-    let named = named.and_then(|id| u64::from_str_radix(id, 16).ok());
-    if let (Some(id), Some(urls)) = (from.or(named), header_of(request, "X-PeerURLs")) {
+    if let (Some(id), Some(urls)) = (
+        from.or_else(|| sender_of(request)),
+        header_of(request, "X-PeerURLs"),
+    ) {
         peers.add_remote(id, urls);
     }
+}
+
+fn sender_of<B>(request: &Request<B>) -> Option<u64> {
+    let named = header_of(request, "X-Server-From")?;
+    u64::from_str_radix(named, 16).ok()
 }
 
 fn header_of<'a, B>(request: &'a Request<B>, name: &str) -> Option<&'a str> {
@@ -197,7 +232,7 @@ async fn hash_kv(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answ
     if !theirs.is_empty() && theirs != cluster {
         return text(StatusCode::PRECONDITION_FAILED, "cluster ID mismatch");
     }
-    let body = match body_of(request).await {
+    let body = match body_of(request, QUESTION_BYTES_MAX).await {
         Ok(body) => body,
         Err(_) => return text(StatusCode::BAD_REQUEST, "error reading body"),
     };
@@ -274,26 +309,39 @@ async fn raft(peers: &Peers, request: Request<Incoming>) -> Answer {
         return refusal;
     }
     note_remote(peers, &request, None);
-    let body = match body_of(request).await {
+    let speaker = sender_of(&request);
+    // It is never closed.
+    let _turn = peers.0.posts.acquire().await;
+    let body = match body_of(request, MESSAGE_BYTES_MAX).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
     match raft::wire::decode_message(&body) {
-        Ok(sent) if peers.is_removed(sent.from) => {
-            let what = "cannot process message from removed member";
-            message(StatusCode::FORBIDDEN, what)
+        // The state that it announces comes by another way.
+        Ok(sent) if matches!(sent.body, raft::Body::Snapshot(_)) => {
+            peers.note_refusal(sent.from, "a snapshot's message came without the state");
+            text(StatusCode::BAD_REQUEST, "error processing raft message")
         }
-        Ok(sent) if sent.to != peers.me().member_id => {
-            let what = "cannot process message to mismatch member";
-            message(StatusCode::FORBIDDEN, what)
+        Ok(sent) => {
+            let from = sent.from;
+            match peers.receive(sent, speaker) {
+                Ok(_) => {
+                    let traffic = peers.0.metrics.network.of(from);
+                    traffic.received_bytes.add(body.len() as u64);
+                    page(StatusCode::NO_CONTENT, "text/plain", Bytes::new())
+                }
+                Err(refusal @ (Refusal::Removed | Refusal::NotForUs)) => {
+                    message(StatusCode::FORBIDDEN, &refusal.to_string())
+                }
+                Err(Refusal::Other(_)) => {
+                    text(StatusCode::BAD_REQUEST, "error processing raft message")
+                }
+            }
         }
-        Ok(message) => {
-            let traffic = peers.0.metrics.network.of(message.from);
-            traffic.received_bytes.add(body.len() as u64);
-            peers.receive(message);
-            page(StatusCode::NO_CONTENT, "text/plain", Bytes::new())
+        Err(error) => {
+            peers.note_refusal(speaker.unwrap_or_default(), &error.to_string());
+            text(StatusCode::BAD_REQUEST, "error unmarshalling raft message")
         }
-        Err(_) => text(StatusCode::BAD_REQUEST, "error unmarshalling raft message"),
     }
 }
 
@@ -308,14 +356,23 @@ async fn snapshot(peers: &Peers, request: Request<Incoming>) -> Answer {
     };
     let form = transfer::form_of(request.headers());
     tracing::info!(form = ?form, "receiving database snapshot");
-    let from = header_of(&request, "X-Server-From");
-    let from = from.and_then(|id| u64::from_str_radix(id, 16).ok());
+    let from = sender_of(&request);
     let traffic = peers.0.metrics.network.of(from.unwrap_or_default());
     let counting = Counting::begin(peers.0.clock, &traffic.snapshots_received);
-    match transfer::receive(receiving, form, request.into_body()).await {
-        Ok((message, _)) if message.to != peers.me().member_id => {
-            text(StatusCode::FORBIDDEN, "to field mismatch")
-        }
+    let guarding = peers.clone();
+    let allow = move |message: &Message| {
+        let checked = guarding.check(message, from);
+        checked.map_err(|refusal| refusal.to_string())
+    };
+    match transfer::receive(
+        receiving,
+        form,
+        request.into_body(),
+        allow,
+        &peers.0.metrics,
+    )
+    .await
+    {
         Ok((message, received)) => {
             let index = received.applied().index;
             tracing::info!("snapshot-index" = index, "received database snapshot");
@@ -331,16 +388,16 @@ async fn snapshot(peers: &Peers, request: Request<Incoming>) -> Answer {
     }
 }
 
-async fn body_of(request: Request<Incoming>) -> Result<Bytes, Answer> {
-    let body = Limited::new(request.into_body(), FRAME_BYTES_MAX as usize);
-    match body.collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(_) => Err(text(StatusCode::BAD_REQUEST, "error reading raft message")),
+async fn body_of(request: Request<Incoming>, bytes_max: usize) -> Result<Bytes, Answer> {
+    let body = Limited::new(request.into_body(), bytes_max);
+    match tokio::time::timeout(BODY_PATIENCE, body.collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        _ => Err(text(StatusCode::BAD_REQUEST, "error reading raft message")),
     }
 }
 
 async fn leases(node: &Node, path: &str, request: Request<Incoming>) -> Answer {
-    let body = match body_of(request).await {
+    let body = match body_of(request, QUESTION_BYTES_MAX).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };

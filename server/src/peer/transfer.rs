@@ -28,6 +28,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use super::dial::{self, Target};
 use super::link::Counting;
 use super::pace::Pace;
+use crate::metrics::Metrics;
 use crate::snapshot::{Form, ReceiveError, Received, Receiving, Snapshot, rows};
 
 const PATH: &str = "/raft/snapshot";
@@ -109,7 +110,7 @@ async fn send_to(target: &Target, url: &str, message: &Message, view: &View) -> 
     Builder::new()
         .name("snapshot".to_owned())
         .spawn(move || write(form, &message, view, sender))?;
-    let mut sending = std::pin::pin!(dial::send(url, request));
+    let mut sending = std::pin::pin!(target.dialer().send(url, request));
     let mut seen = 0;
     let response = loop {
         match timeout(PATIENCE, &mut sending).await {
@@ -138,7 +139,7 @@ async fn ask_form(target: &Target, url: &str) -> io::Result<Form> {
     let request = request
         .body(Empty::<Bytes>::new())
         .map_err(io::Error::other)?;
-    let response = timeout(SILENCE_MAX, dial::send(url, request)).await??;
+    let response = timeout(SILENCE_MAX, target.dialer().send(url, request)).await??;
     Ok(form_of(response.headers()))
 }
 
@@ -253,6 +254,8 @@ pub(super) async fn receive(
     receiving: Receiving,
     form: Form,
     mut body: Incoming,
+    allow: impl Fn(&Message) -> Result<(), String> + Send + 'static,
+    metrics: &Metrics,
 ) -> Result<(Message, Received), ReceiveError> {
     let (sender, pieces) = mpsc::channel(PIECES_WAITING);
     let mut source = Source {
@@ -265,7 +268,7 @@ pub(super) async fn receive(
         .spawn(move || {
             give_way();
             // Nobody to tell once the sender has gone.
-            let _ = done.send(receiving.read(form, &mut source));
+            let _ = done.send(receiving.read_if(form, &mut source, &allow));
         })
         .map_err(ReceiveError::Input)?;
     loop {
@@ -283,7 +286,10 @@ pub(super) async fn receive(
     }
     drop(sender);
     let lost = |error| ReceiveError::Input(io::Error::other(error));
-    loaded.await.map_err(lost)?
+    let all_here = Instant::now();
+    let loaded = loaded.await.map_err(lost)?;
+    metrics.snapshot_db_fsync.observe(all_here.elapsed());
+    loaded
 }
 
 /// What came, as a reader that waits for it.

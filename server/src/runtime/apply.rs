@@ -1,12 +1,14 @@
 //! The thread of the [`Applier`], and what its effects lead to.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::rest::rests;
+use super::rest::{CHECKPOINT_REST, rests};
 use super::watch::advance_hub;
 use super::{Links, fatal, spawn, unix_time};
-use crate::applier::{Applier, ApplyEffects, HashJob};
+use crate::Now;
+use crate::applier::{Applier, ApplyEffects};
+use crate::config;
 use crate::error::Error;
 use crate::event::{ApplyEvent, LogEvent, MemberEvent, Proposal};
 use crate::inbox::Inbox;
@@ -22,6 +24,12 @@ pub(super) fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links:
         .unwrap_or_else(|error| unreadable(&error));
     loop {
         let now = links.clock.now();
+        let installs = events
+            .iter()
+            .any(|event| matches!(event, ApplyEvent::Install(_)));
+        if installs {
+            links.metrics.snapshot_apply_in_progress.set(1);
+        }
         applier
             .turn(now, &mut events, &mut effects)
             .unwrap_or_else(|error| fatal("failed to apply the log", &error));
@@ -29,7 +37,11 @@ pub(super) fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links:
         links
             .metrics
             .applied(&mut effects.counts, elapsed, unix_time());
+        log_turn(&mut effects, &links);
         carry_out(&mut effects, &applier, &links, &mut version);
+        if installs {
+            links.metrics.snapshot_apply_in_progress.set(0);
+        }
         if effects.stopped {
             let _ = links.log.send(LogEvent::Stop);
             return;
@@ -68,6 +80,26 @@ fn tell_resealing(progress: &Resealing, links: &Links) {
     }
 }
 
+/// The lines that operators look for.
+fn log_turn(effects: &mut ApplyEffects, links: &Links) {
+    links.metrics.slow_apply.add(effects.slow.len() as u64);
+    for slow in effects.slow.drain(..) {
+        tracing::warn!(
+            took = config::duration(slow.took),
+            "expected-duration" = config::duration(slow.limit),
+            prefix = "",
+            request = slow.request,
+            response = slow.response,
+            error = slow.error,
+            "apply request took too long"
+        );
+    }
+    if let Some(index) = effects.drop_log_before {
+        let index = index.saturating_sub(1);
+        tracing::info!("snapshot-index" = index, "saved snapshot to disk");
+    }
+}
+
 /// What handlers ask before they send a change on its way.
 fn note_space(stats: &storage::mvcc::Stats, applier: &Applier, links: &Links) {
     let shared = &links.shared;
@@ -93,23 +125,27 @@ fn carry_out(
     let stats = applier.stats();
     links
         .shared
-        .db_bytes
-        .store(stats.file_bytes + stats.dirty_bytes, Ordering::Relaxed);
+        .db_file_bytes
+        .store(stats.file_bytes, Ordering::Relaxed);
     links
         .shared
-        .db_bytes_in_use
+        .db_bytes
         .store(stats.in_use_bytes + stats.dirty_bytes, Ordering::Relaxed);
     note_space(&stats, applier, links);
+    let metrics = &links.metrics;
+    metrics.views_open.set(stats.views as i64);
+    metrics.views_held_bytes.set(stats.viewed_bytes as i64);
+    let age = effects.oldest_view.as_secs();
+    metrics.views_oldest.set(age as i64);
     if let Some(progress) = effects.resealing.take() {
         tell_resealing(&progress, links);
     }
     for job in effects.hash.drain(..) {
-        links.hashes.begin(job.revision);
-        let hashes = Arc::clone(&links.hashes);
-        spawn("hash", move || {
-            let HashJob { view, revision } = job;
-            hashes.finish(&view, revision);
-        });
+        links.hashes.announce(job);
+    }
+    // Its digest may have been announced just now.
+    if let Some(compacted) = effects.compacted.take() {
+        links.hashes.ended(compacted);
     }
     if let Some(revision) = effects.advanced.take() {
         advance_hub(revision, links);
@@ -140,8 +176,9 @@ fn carry_out(
         };
     }
     links.replies.send(&mut effects.replies);
+    let by = applier.own_auth_info();
     for request in effects.proposals.drain(..) {
-        let data = request.encode(links.request_ids.next());
+        let data = request.encode_by(links.request_ids.next(), &by);
         let _ = links.member.send(MemberEvent::Propose(Proposal {
             request,
             data,
@@ -166,9 +203,16 @@ fn carry_out(
     if let Some(job) = effects.checkpoint.take() {
         let (apply, clock) = (links.apply.clone(), links.clock);
         let shared = Arc::clone(&links.shared);
-        let job = job.resting(rests(clock, move || {
+        // When the last piece but one was written: what follows makes the checkpoint durable.
+        let written = Arc::new(AtomicU64::new(0));
+        let mut rest = rests(clock, CHECKPOINT_REST, move || {
             shared.checkpoint_hurries.load(Ordering::Relaxed)
-        }));
+        });
+        let noted = Arc::clone(&written);
+        let job = job.resting(move || {
+            rest();
+            noted.store(clock.now().as_nanos() as u64, Ordering::Relaxed);
+        });
         let metrics = Arc::clone(&links.metrics);
         spawn("checkpoint", move || {
             let began = clock.now();
@@ -177,7 +221,11 @@ fn carry_out(
                 Ok(Attempt::Full(_, error)) => {
                     tracing::warn!(%error, "a checkpoint waits for space on the disk");
                 }
-                _ => metrics.backend_commit.observe(clock.now() - began),
+                _ => {
+                    let (now, piece) = (clock.now(), written.load(Ordering::Relaxed));
+                    let piece = Now::from_nanos(piece).max(began);
+                    metrics.checkpointed(now - began, now - piece);
+                }
             }
             let _ = apply.send(ApplyEvent::CheckpointRan(ran));
         });
@@ -247,7 +295,8 @@ fn note_change(links: &Links, change: Option<&raft::ConfChange>) {
             "updated member"
         ),
         kind => {
-            let context = ChangeContext::decode(&change.context);
+            // Its context was read when it was applied.
+            let context = ChangeContext::of(change).unwrap_or_default();
             if context.is_promote {
                 tracing::info!(
                     "local-member-id" = local,

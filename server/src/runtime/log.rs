@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use raft::durable::LogWriter;
 
-use super::rest::rests;
+use super::rest::{LOG_REST, rests};
 use super::{Clock, Links, fatal, spawn};
 use crate::event::{LogEvent, MemberEvent};
 use crate::inbox::Inbox;
@@ -82,7 +82,7 @@ fn drop_before(log: &mut LogWriter, index: u64, clock: Clock) {
     log.drop_before(index)
         .unwrap_or_else(|error| unwritten(&error));
     if let Some(job) = log.finish_drop() {
-        let rest = rests(clock, || false);
+        let rest = rests(clock, LOG_REST, || false);
         spawn("log-segment", move || {
             job.run(rest)
                 .unwrap_or_else(|error| fatal("failed to clear up behind the log", &error));

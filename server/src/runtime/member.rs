@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use raft::durable::LogWriter;
 use raft::{Message, RoleChange, RoleKind};
 
+use super::complaints::Complaints;
 use super::lateness::Lateness;
 use super::{Links, log};
 use crate::event::{ApplyEvent, LogEvent, MemberEvent};
@@ -21,6 +22,7 @@ pub(super) fn run_member(
     links: Links,
 ) {
     let (mut events, mut effects) = (Vec::new(), MemberEffects::default());
+    let mut complaints = Complaints::default();
     // The newest write that the log's thread has and has not said to be durable.
     let mut handed_over = None;
     loop {
@@ -48,6 +50,9 @@ pub(super) fn run_member(
                 // Its receiver ends only after this thread, or with the process.
                 let _ = links.log.send(LogEvent::Write(write));
             }
+        }
+        for complaint in effects.complaints.drain(..) {
+            complaints.tell(links.member_id, complaint);
         }
         note_late(&links, &mut lateness, &effects.messages);
         links.peers.send(&mut effects.messages);

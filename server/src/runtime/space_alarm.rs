@@ -22,38 +22,58 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Stop looking.
 pub(super) struct Stop;
 
-/// Whose space it is.
-pub(super) struct Disk {
+/// Whose space it is. The log may have a disk to itself.
+pub(super) struct Disks {
     pub(super) vfs: Arc<dyn Vfs>,
-    pub(super) dir: PathBuf,
+    pub(super) store_dir: PathBuf,
+    pub(super) log_dir: PathBuf,
 }
 
-pub(super) fn run_space_alarm(mut guard: Guard, disk: Disk, inbox: Inbox<Stop>, links: Links) {
+/// What is known of both.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    store: Option<DiskSpace>,
+    log: Option<DiskSpace>,
+}
+
+pub(super) fn run_space_alarm(mut guard: Guard, disks: Disks, inbox: Inbox<Stop>, links: Links) {
     let (mut stop, mut was_low, mut failed) = (Vec::new(), false, false);
     while stop.is_empty() {
-        let found = disk.vfs.space(&disk.dir);
-        if let (Err(error), false) = (&found, failed) {
-            failed = true;
-            tracing::warn!(%error, dir = %disk.dir.display(), "cannot tell how full the disk is");
-        }
-        was_low = look(&mut guard, found.ok(), &links, was_low);
+        let mut space = |dir: &PathBuf| match disks.vfs.space(dir) {
+            Ok(space) => Some(space),
+            Err(error) => {
+                if !std::mem::replace(&mut failed, true) {
+                    tracing::warn!(%error, dir = %dir.display(), "cannot tell how full the disk is");
+                }
+                None
+            }
+        };
+        let found = Found {
+            store: space(&disks.store_dir),
+            log: space(&disks.log_dir),
+        };
+        was_low = look(&mut guard, found, &links, was_low);
         inbox.receive(Some(LOOK_EVERY), &mut stop);
     }
 }
 
-fn look(guard: &mut Guard, disk: Option<DiskSpace>, links: &Links, was_low: bool) -> bool {
+fn look(guard: &mut Guard, found: Found, links: &Links, was_low: bool) -> bool {
     let shared = &links.shared;
-    if let Some(disk) = disk {
+    if let Some(disk) = found.store {
         links.metrics.disk_available.set(disk.available as i64);
+    }
+    if let Some(disk) = found.log {
+        links.metrics.log_disk_available.set(disk.available as i64);
         if space_alarm::has_plenty(disk) {
             shared.log_is_short.store(false, Relaxed);
         }
     }
+    let disk = space_alarm::fuller([found.store, found.log]);
     let raised = shared.nospace.load(Acquire);
     let reading = Reading {
         disk,
         store_is_short: shared.store_is_short.load(Relaxed),
-        in_use_bytes: shared.db_bytes_in_use.load(Relaxed),
+        in_use_bytes: shared.db_bytes.load(Relaxed),
         refused_bytes: shared.refused_bytes.load(Relaxed),
         raised,
         is_own: shared.nospace_own.load(Relaxed),

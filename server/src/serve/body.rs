@@ -11,51 +11,46 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::sync::watch;
 use tonic::Status;
 
-use super::call::{self, Ended};
+use super::call::Ended;
+use super::cost::Charge;
+use super::framing::Framing;
+use super::stats::Heard;
+use crate::admission::Held;
 use crate::error::Error;
 use crate::metrics::Metrics;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Compression flag and big-endian length.
 const PREFIX_BYTES: usize = 5;
 
+/// Status code of a call that ends without one.
+const UNKNOWN: usize = 2;
+
 /// Follows messages through a stream of bytes cut anywhere.
-#[derive(Debug, Default)]
-struct Messages {
-    prefix: [u8; PREFIX_BYTES],
-    /// Bytes of the prefix seen.
-    seen: usize,
-    /// Bytes of the message still to come.
-    rest: usize,
-}
+#[derive(Debug)]
+struct Messages(Framing<PREFIX_BYTES>);
 
 impl Messages {
+    fn new() -> Messages {
+        Messages(Framing::behind(0))
+    }
+
     /// Calls `begun` with the length of each message that begins in `data`; stops on its error.
     fn feed<E>(
         &mut self,
-        mut data: &[u8],
+        data: &[u8],
         mut begun: impl FnMut(usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        while !data.is_empty() {
-            if self.rest > 0 {
-                let skip = self.rest.min(data.len());
-                self.rest -= skip;
-                data = &data[skip..];
-                continue;
-            }
-            let take = (PREFIX_BYTES - self.seen).min(data.len());
-            self.prefix[self.seen..self.seen + take].copy_from_slice(&data[..take]);
-            self.seen += take;
-            data = &data[take..];
-            if self.seen == PREFIX_BYTES {
-                let [_, length @ ..] = self.prefix;
-                self.rest = u32::from_be_bytes(length) as usize;
-                self.seen = 0;
-                begun(self.rest)?;
-            }
-        }
-        Ok(())
+        self.0.feed(data, |&[_, length @ ..]| {
+            let length = u32::from_be_bytes(length) as usize;
+            begun(length).map(|()| length)
+        })
+    }
+
+    /// Whether no message has begun that has not ended.
+    fn is_between(&self) -> bool {
+        self.0.is_between()
     }
 }
 
@@ -64,23 +59,35 @@ pub(super) struct RequestBody<B> {
     inner: B,
     messages: Messages,
     metrics: Arc<Metrics>,
-    method: usize,
+    sent: Sent,
     max_message_bytes: usize,
+    /// What has come of a message of which more is to come.
+    held: Held,
+}
+
+/// What is known of a request before its body.
+pub(super) struct Sent {
+    /// Position in the table of methods.
+    pub(super) method: usize,
+    pub(super) charge: Charge,
+    pub(super) heard: Option<Heard>,
 }
 
 impl<B> RequestBody<B> {
     pub(super) fn new(
         inner: B,
         metrics: Arc<Metrics>,
-        method: usize,
+        sent: Sent,
         max_message_bytes: usize,
+        held: Held,
     ) -> Self {
         RequestBody {
             inner,
-            messages: Messages::default(),
+            messages: Messages::new(),
             metrics,
-            method,
+            sent,
             max_message_bytes,
+            held,
         }
     }
 }
@@ -106,16 +113,32 @@ where
         let Some(data) = frame.data_ref() else {
             return Poll::Ready(Some(Ok(frame)));
         };
-        let (metrics, method, max) = (&body.metrics, body.method, body.max_message_bytes);
+        let (metrics, max) = (&body.metrics, body.max_message_bytes);
+        let Sent {
+            method,
+            charge,
+            heard,
+        } = &body.sent;
+        let prefix = heard
+            .as_ref()
+            .and_then(|heard| heard.add(data, *charge, metrics));
         let fed = body.messages.feed(data, |bytes| {
             if bytes > max {
                 return Err(Status::resource_exhausted(format!(
                     "grpc: received message larger than max ({bytes} vs. {max})"
                 )));
             }
-            metrics.calls.of(method).received.inc();
+            metrics.calls.of(*method).received.inc();
             metrics.client_received_bytes.add(bytes as u64);
+            charge.received(metrics, prefix, bytes);
             Ok(())
+        });
+        let fed = fed.and_then(|()| match body.messages.is_between() {
+            true => {
+                body.held.give_back();
+                Ok(())
+            }
+            false => body.held.grow(data.len()).map_err(Status::from),
         });
         Poll::Ready(Some(fed.map(|()| frame).map_err(Into::into)))
     }
@@ -146,7 +169,7 @@ impl ResponseBody {
     ) -> Self {
         ResponseBody {
             inner,
-            messages: Messages::default(),
+            messages: Messages::new(),
             ended,
             leader_lost: leader_lost.map(|lost| Box::pin(lost_for_long(lost)) as _),
         }
@@ -195,8 +218,9 @@ impl Body for ResponseBody {
                     Ok::<(), std::convert::Infallible>(())
                 });
             } else if let Some(trailers) = frame.trailers_mut() {
-                call::reword(trailers);
-                body.ended.with(status_code(trailers).unwrap_or(2));
+                body.ended.with_status(trailers);
+                // The first one counts.
+                body.ended.with(UNKNOWN);
             }
         }
         Poll::Ready(frame)
@@ -229,7 +253,7 @@ mod tests {
             bytes.extend(vec![7; length]);
         }
         for cut in 1..bytes.len() {
-            let (mut messages, mut lengths) = (Messages::default(), Vec::new());
+            let (mut messages, mut lengths) = (Messages::new(), Vec::new());
             for part in bytes.chunks(cut) {
                 let fed = messages.feed(part, |length| {
                     lengths.push(length);

@@ -5,12 +5,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderValue, Method as Verb, Response, StatusCode, header};
+use percent_encoding::percent_decode;
 use tonic::Status;
 
-use crate::config;
+use super::body::status_code;
+use super::caller::Caller;
+use super::cost::Charge;
+use super::pings::OpenCall;
+use super::stats::{self, Heard, Served};
+use crate::auth::Credentials;
 use crate::error::Error;
-use crate::metrics::{CODES, CallType, METHODS, Metrics, Operation, Service};
+use crate::metrics::{CallType, METHODS, Metrics, Operation};
 use crate::node::Node;
+use crate::spans;
 
 /// A handler puts this into its response when a transaction only read.
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +26,15 @@ pub struct ReadonlyTxn;
 /// Status code of a call whose client went away.
 const CANCELED: usize = 1;
 
+/// What etcd's gateway puts into the requests that it makes.
+const GATEWAY_MARK: &str = "grpcgateway-accept";
+
 /// What etcd's gRPC layer says to bytes that are no message.
 const MALFORMED: &str =
     "grpc: error unmarshalling request: proto: cannot parse invalid wire-format data";
+
+/// The header with the text of an error.
+const MESSAGE: &str = "grpc-message";
 
 /// How the text of the decoder's own error begins, as it stands in a header.
 const DECODER_TEXT: &[u8] = b"failed%20to%20decode%20Protobuf";
@@ -64,6 +77,26 @@ pub(super) fn unknown(path: &str) -> Status {
         true => Status::unimplemented(format!("unknown method {method} for service {service}")),
         false => Status::unimplemented(format!("unknown service {service}")),
     }
+}
+
+/// What a call says about who makes it. A certificate names a user where the flags say so, and not
+/// for what comes from a JSON gateway: that would be the gateway's own.
+pub(super) fn credentials<B>(
+    request: &http::Request<B>,
+    by_certificate: bool,
+) -> Option<Credentials> {
+    let headers = request.headers();
+    let token = headers
+        .get("token")
+        .or_else(|| headers.get(header::AUTHORIZATION));
+    let token = token.map(|token| Credentials::token_of(token.as_bytes()));
+    let common_name = request
+        .extensions()
+        .get::<Caller>()
+        .filter(|_| by_certificate && !headers.contains_key(GATEWAY_MARK))
+        .and_then(|caller| caller.common_name.clone());
+    let says_something = token.is_some() || common_name.is_some();
+    says_something.then_some(Credentials { token, common_name })
 }
 
 /// What a member that only learns answers. Of ranges, those that need no quorum; that is asked where
@@ -136,8 +169,7 @@ pub(super) fn patience(headers: &HeaderMap) -> Result<Option<Duration>, Status> 
 }
 
 /// Gives an error that the decoder made etcd's words.
-pub(super) fn reword(headers: &mut HeaderMap) {
-    const MESSAGE: &str = "grpc-message";
+fn reword(headers: &mut HeaderMap) {
     if headers
         .get(MESSAGE)
         .is_some_and(|text| text.as_bytes().starts_with(DECODER_TEXT))
@@ -152,17 +184,31 @@ pub(super) struct Ended {
     metrics: Arc<Metrics>,
     method: usize,
     limits: CallLimits,
-    started: Instant,
+    began: Began,
     code: Option<usize>,
     readonly: bool,
+    /// Keys of the response, where that was worth counting.
+    counted: i64,
     sent_messages: u64,
     sent_bytes: u64,
+    /// `None`: the call is not traced.
+    span: Option<Box<spans::Open>>,
+}
+
+/// What is known of a call from its start.
+pub(super) struct Began {
+    pub(super) at: Instant,
+    /// The request, for the log and for what it costs. None: a stream of no keys.
+    pub(super) heard: Option<Heard>,
+    pub(super) charge: Charge,
+    /// Counts the call as open on its connection for as long as it lasts.
+    pub(super) _open: OpenCall,
 }
 
 /// What of the configuration matters to calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallLimits {
-    /// Calls that take longer are logged; zero: none are.
+    /// Calls that take longer are logged.
     pub(super) slow: Duration,
     pub(super) extensive: bool,
 }
@@ -172,22 +218,60 @@ impl Ended {
         metrics: Arc<Metrics>,
         method: usize,
         limits: CallLimits,
-        started: Instant,
+        began: Began,
     ) -> Ended {
         Ended {
             metrics,
             method,
             limits,
-            started,
+            began,
             code: None,
             readonly: false,
+            counted: 0,
             sent_messages: 0,
             sent_bytes: 0,
+            span: None,
+        }
+    }
+
+    pub(super) fn trace(&mut self, span: Option<Box<spans::Open>>) {
+        self.span = span;
+    }
+
+    /// The call was handed to its service then, if it was, and is answered now.
+    pub(super) fn served(&mut self, since: Option<Duration>) {
+        if let (Some(span), Some(since)) = (&mut self.span, since) {
+            span.served(since, self.began.at.elapsed());
+        }
+    }
+
+    /// How long the call has lasted, if that is of interest by now.
+    pub(super) fn handed_over(&self) -> Duration {
+        match &self.span {
+            Some(_) => self.began.at.elapsed(),
+            None => Duration::ZERO,
         }
     }
 
     pub(super) fn with(&mut self, code: usize) {
         self.code.get_or_insert(code);
+    }
+
+    /// Takes the status in headers or trailers, if it is there.
+    pub(super) fn with_status(&mut self, headers: &mut HeaderMap) {
+        let Some(code) = status_code(headers) else {
+            return;
+        };
+        reword(headers);
+        self.with(code);
+        if let (Some(span), Some(text)) = (&mut self.span, headers.get(MESSAGE)) {
+            let text = percent_decode(text.as_bytes()).decode_utf8_lossy();
+            span.failed(text.into_owned());
+        }
+    }
+
+    pub(super) fn counted(&mut self, keys: i64) {
+        self.counted = keys;
     }
 
     pub(super) fn readonly(&mut self) {
@@ -199,6 +283,8 @@ impl Ended {
         self.sent_bytes += bytes as u64;
         self.metrics.calls.of(self.method).sent.inc();
         self.metrics.client_sent_bytes.add(bytes as u64);
+        let prefix = self.began.heard.as_ref().and_then(Heard::prefix);
+        self.began.charge.sent(&self.metrics, prefix, bytes);
     }
 }
 
@@ -212,7 +298,7 @@ impl Drop for Ended {
         if self.code.is_some() && self.sent_messages == 0 && method.call_type == CallType::Unary {
             call.sent.inc();
         }
-        let elapsed = self.started.elapsed();
+        let elapsed = self.began.at.elapsed();
         if self.limits.extensive {
             call.handling.observe(elapsed);
         }
@@ -232,16 +318,25 @@ impl Drop for Ended {
         if is_range {
             self.metrics.range_duration[usize::from(success)].observe(elapsed);
         }
-        let slow = !self.limits.slow.is_zero() && elapsed > self.limits.slow;
-        if slow && method.call_type == CallType::Unary && method.service < Service::Election {
-            tracing::warn!(
-                "time spent" = config::duration(elapsed),
-                "response type" = method.path,
-                "response count" = self.sent_messages,
-                "response size" = self.sent_bytes,
-                code = CODES.get(code).copied().unwrap_or("Unknown"),
-                "request stats"
-            );
+        if let Some(span) = self.span.take() {
+            let heard = self.began.heard.as_ref();
+            let (message, _) = heard.map_or((None, 0), Heard::message);
+            span.end(&spans::Outcome {
+                method: method.path,
+                took: elapsed,
+                code,
+                message: message.as_deref(),
+            });
+        }
+        if let Some(heard) = &self.began.heard {
+            let served = Served {
+                path: method.path,
+                took: elapsed,
+                slow: elapsed > self.limits.slow,
+                count: self.counted,
+                bytes: self.sent_bytes,
+            };
+            stats::log(heard, &served);
         }
     }
 }

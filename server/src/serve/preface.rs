@@ -1,4 +1,5 @@
-//! Tells HTTP/2 from HTTP/1 by the first bytes of a connection, and gives them back.
+//! Tells protocols apart by the first bytes of a connection, and gives them back: TLS from clear
+//! text, and HTTP/2 from HTTP/1.
 
 use std::io;
 use std::pin::Pin;
@@ -6,10 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 /// What a client that knows it speaks HTTP/2 sends first.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Type of a TLS record that holds a handshake message; no method of HTTP begins with it.
+const TLS_HANDSHAKE: u8 = 22;
 
 /// Time a client has to say which protocol it speaks. Kept by connections that send nothing, so
 /// it also bounds what a half-open one costs.
@@ -22,48 +25,71 @@ pub(super) enum Protocol {
 }
 
 /// Reads until the protocol is known. None: the client left, or said nothing in time.
-pub(super) async fn detect(stream: TcpStream) -> Option<(Protocol, Rewound)> {
+pub(super) async fn detect<S: AsyncRead + Unpin>(stream: S) -> Option<(Protocol, Rewound<S>)> {
     tokio::time::timeout(PREFACE_PATIENCE, read(stream))
         .await
         .ok()?
         .ok()?
 }
 
-async fn read(mut stream: TcpStream) -> io::Result<Option<(Protocol, Rewound)>> {
-    let mut read = [0; PREFACE.len()];
-    let mut length = 0;
+/// Reads until it is known whether the client begins a TLS handshake.
+pub(super) async fn detect_tls<S: AsyncRead + Unpin>(stream: S) -> Option<(bool, Rewound<S>)> {
+    let mut rewound = Rewound::new(stream);
+    let read = rewound.stream.read(&mut rewound.read);
+    let count = tokio::time::timeout(PREFACE_PATIENCE, read).await.ok()?;
+    rewound.end = count.ok().filter(|count| *count > 0)?;
+    Some((rewound.read[0] == TLS_HANDSHAKE, rewound))
+}
+
+async fn read<S: AsyncRead + Unpin>(stream: S) -> io::Result<Option<(Protocol, Rewound<S>)>> {
+    let mut rewound = Rewound::new(stream);
     loop {
-        let count = stream.read(&mut read[length..]).await?;
+        let free = &mut rewound.read[rewound.end..];
+        let count = rewound.stream.read(free).await?;
         if count == 0 {
             return Ok(None);
         }
-        length += count;
-        let protocol = match read[..length] == PREFACE[..length] {
-            false => Protocol::Http1,
-            true if length == PREFACE.len() => Protocol::Http2,
-            true => continue,
+        rewound.end += count;
+        let protocol = if rewound.read[..rewound.end] != PREFACE[..rewound.end] {
+            Protocol::Http1
+        } else if rewound.end == PREFACE.len() {
+            Protocol::Http2
+        } else {
+            continue;
         };
-        return Ok(Some((
-            protocol,
-            Rewound {
-                stream,
-                read,
-                start: 0,
-                end: length,
-            },
-        )));
+        return Ok(Some((protocol, rewound)));
     }
 }
 
 /// A stream with its first bytes back in front.
-pub(super) struct Rewound {
-    stream: TcpStream,
+pub(crate) struct Rewound<S> {
+    stream: S,
     read: [u8; PREFACE.len()],
     start: usize,
     end: usize,
 }
 
-impl AsyncRead for Rewound {
+impl<S> Rewound<S> {
+    /// Nothing was read of it.
+    pub(crate) fn new(stream: S) -> Rewound<S> {
+        Rewound {
+            stream,
+            read: [0; PREFACE.len()],
+            start: 0,
+            end: 0,
+        }
+    }
+
+    pub(crate) fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -79,7 +105,7 @@ impl AsyncRead for Rewound {
     }
 }
 
-impl AsyncWrite for Rewound {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

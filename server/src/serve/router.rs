@@ -4,35 +4,52 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
+use etcd_api::usage::usage_server::UsageServer;
+use etcd_api::v3electionpb::election_server::ElectionServer;
+use etcd_api::v3lockpb::lock_server::LockServer;
 use etcd_api::{etcdserverpb as pb, health, raw};
 use http::{Request, Response};
-use hyper::body::Incoming;
+use http_body::Body;
+use tokio::sync::watch;
 use tonic::Status;
 use tower_service::Service as _;
 
-use super::body::{RequestBody, ResponseBody, status_code};
-use super::call::{self, CallLimits, Ended, ReadonlyTxn};
+use super::body::{BoxError, RequestBody, ResponseBody, Sent};
+use super::call::{self, Began, CallLimits, Ended, ReadonlyTxn};
+use super::caller::Caller;
+use super::cost::{self, Charge};
+use super::pings::{OpenCall, OpenCalls};
+use super::stats::{Counted, Heard};
+use crate::admission::Held;
+use crate::auth::Credentials;
 use crate::config::Config;
 use crate::grpc::auth::AuthService;
 use crate::grpc::budget::LargeReply;
 use crate::grpc::cluster::ClusterService;
-use crate::grpc::health::HealthService;
+use crate::grpc::election::ElectionService;
+use crate::grpc::health::{HealthNotifier, HealthService};
 use crate::grpc::kv::KvService;
 use crate::grpc::lease::LeaseService;
-use crate::grpc::lock;
+use crate::grpc::lock::LockService;
 use crate::grpc::maintenance::MaintenanceService;
+use crate::grpc::on_behalf::Services;
+use crate::grpc::usage::UsageService;
 use crate::grpc::watch::WatchService;
 use crate::metrics::{self, CallType, METHODS, Metrics, Service};
 use crate::node::Node;
+use crate::runtime;
+use crate::spans::Tracer;
 
 type Servers = (
-    raw::kv_server::KvServer<KvService>,
+    Arc<Services>,
     pb::cluster_server::ClusterServer<ClusterService>,
     pb::maintenance_server::MaintenanceServer<MaintenanceService>,
     pb::auth_server::AuthServer<AuthService>,
     health::health_server::HealthServer<HealthService>,
-    pb::lease_server::LeaseServer<LeaseService>,
-    WatchService,
+    LockServer<LockService>,
+    ElectionServer<ElectionService>,
+    UsageServer<UsageService>,
 );
 
 /// What Go's context says.
@@ -40,38 +57,62 @@ const OUT_OF_TIME: &str = "context deadline exceeded";
 
 /// Cheap to clone: every call gets its own.
 #[derive(Clone)]
-pub(super) struct Router {
+pub(crate) struct Router {
     node: Node,
     metrics: Arc<Metrics>,
     limits: CallLimits,
     max_message_bytes: usize,
+    client_cert_auth: bool,
+    /// `None`: calls are not traced.
+    tracer: Option<Arc<Tracer>>,
     servers: Arc<Servers>,
 }
 
 impl Router {
-    pub(super) fn new(node: Node, config: &Config, metrics: Arc<Metrics>) -> Router {
+    /// For a message of a call that is being received.
+    pub(crate) fn receiving(&self) -> Held {
+        self.node.admission().receiving()
+    }
+
+    pub(super) fn new(
+        node: Node,
+        config: &Config,
+        metrics: Arc<Metrics>,
+        tracer: Option<Tracer>,
+    ) -> Router {
         // Sizes are checked by `RequestBody`, in etcd's words.
-        let servers = (
-            raw::kv_server::KvServer::new(KvService::new(node.clone()))
+        let services = Arc::new(Services {
+            kv: raw::kv_server::KvServer::new(KvService::new(node.clone()))
                 .max_decoding_message_size(usize::MAX),
+            lease: pb::lease_server::LeaseServer::new(LeaseService::new(node.clone()))
+                .max_decoding_message_size(usize::MAX),
+            watch: WatchService::new(
+                node.clone(),
+                config.max_message_bytes(),
+                config.watch_progress_notify_interval,
+            ),
+        });
+        let health = HealthNotifier::new(config.gate("StopGRPCServiceOnDefrag"));
+        let health_service = health.service();
+        let servers = (
+            Arc::clone(&services),
             pb::cluster_server::ClusterServer::new(ClusterService::new(node.clone()))
                 .max_decoding_message_size(usize::MAX),
             pb::maintenance_server::MaintenanceServer::new(MaintenanceService::new(
                 node.clone(),
                 Arc::clone(&metrics),
+                health,
             ))
             .max_decoding_message_size(usize::MAX),
             pb::auth_server::AuthServer::new(AuthService::new(node.clone()))
                 .max_decoding_message_size(usize::MAX),
-            health::health_server::HealthServer::new(HealthService)
+            health::health_server::HealthServer::new(health_service)
                 .max_decoding_message_size(usize::MAX),
-            pb::lease_server::LeaseServer::new(LeaseService::new(node.clone()))
+            LockServer::new(LockService::new(Arc::clone(&services)))
                 .max_decoding_message_size(usize::MAX),
-            WatchService::new(
-                node.clone(),
-                config.max_message_bytes(),
-                config.watch_progress_notify_interval,
-            ),
+            ElectionServer::new(ElectionService::new(services))
+                .max_decoding_message_size(usize::MAX),
+            UsageServer::new(UsageService::new(node.clone())).max_decoding_message_size(usize::MAX),
         );
         Router {
             node,
@@ -80,16 +121,40 @@ impl Router {
                 extensive: config.extensive_metrics,
             },
             max_message_bytes: config.max_message_bytes(),
+            client_cert_auth: config.client_cert_auth,
             metrics,
+            tracer: tracer.map(Arc::new),
             servers: Arc::new(servers),
         }
     }
 
-    /// Answers one call. Its end is counted when the response's body has gone out.
-    pub(super) async fn answer(
+    /// A caller whose connection is known by now: calls over it are counted under its name.
+    pub(super) fn known(&self, caller: Caller) -> Caller {
+        cost::named(caller, &self.metrics)
+    }
+
+    /// Answers a call that was made within the process.
+    pub(crate) async fn call<B>(
         self,
-        request: Request<Incoming>,
-    ) -> Result<Response<tonic::body::Body>, Infallible> {
+        request: Request<B>,
+    ) -> Result<Response<tonic::body::Body>, Infallible>
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError> + Send,
+    {
+        self.answer(request, OpenCalls::default().begin()).await
+    }
+
+    /// Answers one call. Its end is counted when the response's body has gone out.
+    pub(super) async fn answer<B>(
+        self,
+        request: Request<B>,
+        open: OpenCall,
+    ) -> Result<Response<tonic::body::Body>, Infallible>
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError> + Send,
+    {
         if let Err(response) = call::check_http(&request) {
             return Ok(response.map(|()| tonic::body::Body::empty()));
         }
@@ -98,8 +163,7 @@ impl Router {
             return Ok(call::unknown(path).into_http());
         };
         let method = &METHODS[index];
-        self.metrics.calls.of(index).started.inc();
-        let mut ended = Ended::new(Arc::clone(&self.metrics), index, self.limits, now());
+        let (mut ended, sent, who) = self.begin(index, &request, open);
         let streaming = method.call_type != CallType::Unary;
         let checked = call::check_learner(path, &self.node).and_then(|()| {
             call::check_metadata(request.headers(), streaming, &self.node, &self.metrics)
@@ -110,12 +174,18 @@ impl Router {
         let patience = checked
             .map_err(Status::from)
             .and_then(|()| call::patience(request.headers()));
+        let mut request = request;
+        if let Some(who) = who {
+            request.extensions_mut().insert(who);
+        }
         let request = request.map(|body| {
             let metrics = Arc::clone(&self.metrics);
-            RequestBody::new(body, metrics, index, self.max_message_bytes)
+            let (max, held) = (self.max_message_bytes, self.receiving());
+            RequestBody::new(body, metrics, sent, max, held)
         });
+        let handed_over = patience.is_ok().then(|| ended.handed_over());
         let dispatched = self.dispatch(method.service, request);
-        let mut response = match patience {
+        let response = match patience {
             Err(status) => status.into_http(),
             // A stream's client ends it by itself when its time is over.
             Ok(Some(patience)) if !streaming => {
@@ -126,40 +196,84 @@ impl Router {
             }
             Ok(_) => dispatched.await,
         };
-        if let Some(large) = response.extensions_mut().remove::<LargeReply>() {
-            *response.body_mut() = tonic::body::Body::new(large);
-        }
-        if response.extensions().get::<ReadonlyTxn>().is_some() {
-            ended.readonly();
-        }
-        if let Some(code) = status_code(response.headers()) {
-            call::reword(response.headers_mut());
-            ended.with(code);
-        }
-        Ok(
-            response
-                .map(|body| tonic::body::Body::new(ResponseBody::new(body, ended, leader_lost))),
-        )
+        ended.served(handed_over);
+        Ok(finish(response, ended, leader_lost))
     }
 
-    async fn dispatch(
+    /// What is counted, kept and traced of a call from its head on, and who it says that it is of.
+    fn begin<B>(
+        &self,
+        index: usize,
+        request: &Request<B>,
+        open: OpenCall,
+    ) -> (Ended, Sent, Option<Credentials>) {
+        let call = self.metrics.calls.of(index);
+        call.started.inc();
+        let who = call::credentials(request, self.client_cert_auth);
+        let payer = cost::payer(request, who.as_ref(), &self.node, &self.metrics);
+        let charge = Charge::begin(call, payer, &self.metrics);
+        let heard = Heard::of(call.form, &METHODS[index], request);
+        let sent = Sent {
+            method: index,
+            charge,
+            heard: heard.clone(),
+        };
+        let began = Began {
+            at: now(),
+            heard,
+            charge,
+            _open: open,
+        };
+        let mut ended = Ended::new(Arc::clone(&self.metrics), index, self.limits, began);
+        if let Some(tracer) = &self.tracer {
+            let caller = request.extensions().get::<Caller>();
+            let local = caller.and_then(|caller| caller.local);
+            ended.trace(tracer.begin(request.headers(), local, runtime::unix_time));
+        }
+        (ended, sent, who)
+    }
+
+    async fn dispatch<B>(
         &self,
         service: Service,
-        request: Request<RequestBody<Incoming>>,
-    ) -> Response<tonic::body::Body> {
-        let (kv, cluster, maintenance, auth, health, lease, watch) = &*self.servers;
+        request: Request<RequestBody<B>>,
+    ) -> Response<tonic::body::Body>
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError> + Send,
+    {
+        let (services, cluster, maintenance, auth, health, lock, election, usage) = &*self.servers;
         let Ok(response) = match service {
-            Service::Kv => kv.clone().call(request).await,
+            Service::Kv => services.kv.clone().call(request).await,
             Service::Cluster => cluster.clone().call(request).await,
             Service::Maintenance => maintenance.clone().call(request).await,
             Service::Auth => auth.clone().call(request).await,
             Service::Health => health.clone().call(request).await,
-            Service::Lease => lease.clone().call(request).await,
-            Service::Watch => Ok(watch.call(request)),
-            Service::Election | Service::Lock => Ok(lock::missing(service).into_http()),
+            Service::Lease => services.lease.clone().call(request).await,
+            Service::Watch => Ok(services.watch.call(request)),
+            Service::Lock => lock.clone().call(request).await,
+            Service::Election => election.clone().call(request).await,
+            Service::Usage => usage.clone().call(request).await,
         };
         response
     }
+}
+
+/// The answer on its way out, with what is known by now of how the call ends.
+fn finish(
+    response: Response<tonic::body::Body>,
+    mut ended: Ended,
+    leader_lost: Option<watch::Receiver<()>>,
+) -> Response<tonic::body::Body> {
+    let mut response = LargeReply::into_body(response);
+    if let Some(Counted(count)) = response.extensions().get() {
+        ended.counted(*count);
+    }
+    if response.extensions().get::<ReadonlyTxn>().is_some() {
+        ended.readonly();
+    }
+    ended.with_status(response.headers_mut());
+    response.map(|body| tonic::body::Body::new(ResponseBody::new(body, ended, leader_lost)))
 }
 
 #[expect(

@@ -16,6 +16,7 @@ use storage::vfs::Vfs;
 
 use super::load::{self, Plan, ScratchSource};
 use super::rows;
+use crate::state;
 
 /// etcd's file while it comes: it can be read only when it is whole. Nobody else can read it.
 const DATABASE: &str = "incoming.db";
@@ -115,7 +116,19 @@ impl Receiving {
         form: Form,
         input: &mut dyn Read,
     ) -> Result<(Message, Received), ReceiveError> {
+        self.read_if(form, input, &|_| Ok(()))
+    }
+
+    /// The same; the state is not read, let alone written, when `allow` finds fault with the message
+    /// in front of it.
+    pub fn read_if(
+        self,
+        form: Form,
+        input: &mut dyn Read,
+        allow: &dyn Fn(&Message) -> Result<(), String>,
+    ) -> Result<(Message, Received), ReceiveError> {
         let message = read_message(input)?;
+        allow(&message).map_err(ReceiveError::Refused)?;
         let Body::Snapshot(snapshot) = &message.body else {
             return Err(ReceiveError::Refused("not a snapshot's message".to_owned()));
         };
@@ -225,6 +238,9 @@ fn plan(database: &Database<ScratchSource>, position: Position) -> Result<Plan, 
 
 fn check(incoming: Incoming, position: Position) -> Result<Incoming, ReceiveError> {
     let Applied { index, term } = incoming.root().applied();
+    if let Err(error) = state::check_rows(incoming.root()) {
+        return Err(ReceiveError::Refused(error.to_string()));
+    }
     if (Position { term, index }) == position {
         return Ok(incoming);
     }

@@ -62,8 +62,22 @@ impl ChangeContext {
         serde_json::to_vec(self).expect("members are plain data")
     }
 
-    pub fn decode(context: &[u8]) -> ChangeContext {
-        serde_json::from_slice(context).expect("a change carries a member")
+    /// Of a change that adds or updates a member, or makes a learner a voter; those that remove one
+    /// carry nothing.
+    pub fn of(change: &raft::ConfChange) -> Result<ChangeContext, Error> {
+        if change.kind == raft::ConfChangeKind::RemoveNode {
+            return Ok(ChangeContext::default());
+        }
+        let context: ChangeContext = serde_json::from_slice(&change.context)
+            .map_err(|error| Error::Damaged(format!("a change without a member: {error}")))?;
+        if context.member.id != change.node {
+            let what = format!(
+                "a change of member {:x} that carries member {:x}",
+                change.node, context.member.id
+            );
+            return Err(Error::Damaged(what));
+        }
+        Ok(context)
     }
 }
 
@@ -79,6 +93,7 @@ pub fn members(root: &Root) -> Result<Vec<MemberInfo>, Error> {
         rows.push(decode(value));
         ControlFlow::Continue(())
     })?;
+    let mut rows: Vec<MemberInfo> = rows.into_iter().collect::<Result<_, _>>()?;
     rows.sort_by_key(|member| member.id);
     Ok(rows)
 }
@@ -150,14 +165,14 @@ pub(super) fn apply_conf_change(
     check(write, change, max_learners)?;
     match change.kind {
         raft::ConfChangeKind::AddNode | raft::ConfChangeKind::AddLearnerNode => {
-            let ChangeContext { member, is_promote } = ChangeContext::decode(&change.context);
+            let ChangeContext { member, is_promote } = ChangeContext::of(change)?;
             if !is_promote {
                 return store(write, &member);
             }
             update(write, change.node, |member| member.is_learner = false)
         }
         raft::ConfChangeKind::UpdateNode => {
-            let peer_urls = decode(&change.context).peer_urls;
+            let peer_urls = ChangeContext::of(change)?.member.peer_urls;
             update(write, change.node, |member| member.peer_urls = peer_urls)
         }
         raft::ConfChangeKind::RemoveNode => {
@@ -189,7 +204,7 @@ fn check(root: &Root, change: &raft::ConfChange, max_learners: usize) -> Result<
     };
     match change.kind {
         raft::ConfChangeKind::AddNode | raft::ConfChangeKind::AddLearnerNode => {
-            let ChangeContext { member, is_promote } = ChangeContext::decode(&change.context);
+            let ChangeContext { member, is_promote } = ChangeContext::of(change)?;
             match known {
                 None if is_promote => return Err(Error::MemberNotFound),
                 Some(known) if is_promote && !known.is_learner => return Err(Error::NotLearner),
@@ -220,7 +235,8 @@ fn check(root: &Root, change: &raft::ConfChange, max_learners: usize) -> Result<
             if known.is_none() {
                 return Err(Error::MemberNotFound);
             }
-            if decode(&change.context).peer_urls.iter().any(is_taken) {
+            let ChangeContext { member, .. } = ChangeContext::of(change)?;
+            if member.peer_urls.iter().any(is_taken) {
                 return Err(Error::PeerUrlExists);
             }
         }
@@ -242,7 +258,7 @@ fn update(
 
 fn find(root: &Root, id: u64) -> Result<Option<MemberInfo>, Error> {
     let row = root.side_get(Bucket::Members, row_key(id).as_bytes())?;
-    Ok(row.map(|row| decode(&row)))
+    row.map(|row| decode(&row)).transpose()
 }
 
 fn store(write: &mut Write<'_>, member: &MemberInfo) -> Result<(), Error> {
@@ -261,8 +277,9 @@ fn row_key(id: u64) -> String {
     format!("{id:x}")
 }
 
-fn decode(row: &[u8]) -> MemberInfo {
-    serde_json::from_slice(row).expect("member rows are written by this module")
+fn decode(row: &[u8]) -> Result<MemberInfo, Error> {
+    serde_json::from_slice(row)
+        .map_err(|error| Error::Damaged(format!("a member's row is none: {error}")))
 }
 
 #[cfg(test)]

@@ -24,12 +24,18 @@ pub struct LeaseRow {
 
 /// All leases, by id.
 pub fn leases(root: &Root) -> Result<Vec<LeaseRow>, Error> {
-    let mut rows = Vec::new();
+    let (mut rows, mut damage) = (Vec::new(), None);
     root.side_scan(Bucket::Lease, b"", &mut |key, value| {
-        rows.push(decode(key, value));
+        match decode(key, value) {
+            Ok(row) => rows.push(row),
+            Err(error) => {
+                damage = Some(error);
+                return ControlFlow::Break(());
+            }
+        }
         ControlFlow::Continue(())
     })?;
-    Ok(rows)
+    damage.map_or(Ok(rows), Err)
 }
 
 /// The keys attached to a lease, in key order.
@@ -70,16 +76,18 @@ pub(super) fn grant(
     Ok(row)
 }
 
-/// Deletes what is attached, in key order and under one revision, and the lease with it.
-pub(super) fn revoke(write: &mut Write<'_>, id: i64) -> Result<(), Error> {
+/// Deletes what is attached, in key order and under one revision, and the lease with it. Returns how
+/// many keys there were.
+pub(super) fn revoke(write: &mut Write<'_>, id: i64) -> Result<u64, Error> {
     if !exists(write, id)? {
         return Err(Error::LeaseNotFound);
     }
-    for key in lease_keys(write, id)? {
-        write.delete_range(KeyRange::from_wire(&key, b""))?;
+    let keys = lease_keys(write, id)?;
+    for key in &keys {
+        write.delete_range(KeyRange::from_wire(key, b""))?;
     }
     write.remove(Bucket::Lease, &id.to_be_bytes())?;
-    Ok(())
+    Ok(keys.len() as u64)
 }
 
 /// Notes how long leases have left, so that a restart need not begin their time anew.
@@ -90,7 +98,7 @@ pub(super) fn checkpoint(
     for checkpoint in &request.checkpoints {
         let key = checkpoint.id.to_be_bytes();
         if let Some(value) = write.side_get(Bucket::Lease, &key)? {
-            let mut row = decode(&key, &value);
+            let mut row = decode(&key, &value)?;
             row.remaining_ttl = checkpoint.remaining_ttl;
             store(write, &row)?;
         }
@@ -112,11 +120,15 @@ pub fn lease_row(row: &LeaseRow) -> ([u8; 8], [u8; 16]) {
     (row.id.to_be_bytes(), value)
 }
 
-fn decode(key: &[u8], value: &[u8]) -> LeaseRow {
-    let number = |bytes: &[u8]| i64::from_be_bytes(bytes.try_into().expect("8 bytes"));
-    LeaseRow {
-        id: number(key),
-        granted_ttl: number(&value[..8]),
-        remaining_ttl: number(&value[8..]),
-    }
+fn decode(key: &[u8], value: &[u8]) -> Result<LeaseRow, Error> {
+    let number = |bytes: &[u8]| bytes.try_into().ok().map(i64::from_be_bytes);
+    let row = || {
+        let (granted, remaining) = value.split_at_checked(8)?;
+        Some(LeaseRow {
+            id: number(key)?,
+            granted_ttl: number(granted)?,
+            remaining_ttl: number(remaining)?,
+        })
+    };
+    row().ok_or_else(|| Error::Damaged("a lease's row is none".to_owned()))
 }

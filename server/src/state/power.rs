@@ -98,7 +98,8 @@ pub(super) fn apply(state: &mut State, entry: &Entry) {
         term: entry.term,
     };
     let request = Request::decode(&entry.data).unwrap();
-    let _ = state.apply(applied, &request, &mut Effects::default());
+    let by = Default::default();
+    let _ = state.apply(applied, &request, &by, &mut Effects::default());
 }
 
 /// Everything a client can see, and the rows that HashKV digests, in words that stay the same
@@ -115,14 +116,17 @@ pub(super) fn seen(state: &State) -> String {
     })
     .unwrap();
     text += "digested\n";
-    root.hash_rows(revision, &mut |change| match change {
-        Change::Put { revision, item } => {
-            text += &format!("{}.{} {}", revision.main, revision.sub, told(&item));
+    root.hash_rows(revision, &mut |change| {
+        match change {
+            Change::Put { revision, item } => {
+                text += &format!("{}.{} {}", revision.main, revision.sub, told(&item));
+            }
+            Change::Delete { revision, key } => {
+                let key = String::from_utf8_lossy(key);
+                text += &format!("{}.{} {key} deleted\n", revision.main, revision.sub);
+            }
         }
-        Change::Delete { revision, key } => {
-            let key = String::from_utf8_lossy(key);
-            text += &format!("{}.{} {key} deleted\n", revision.main, revision.sub);
-        }
+        ControlFlow::Continue(())
     })
     .unwrap();
     for lease in leases(root).unwrap() {

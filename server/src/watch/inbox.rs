@@ -75,6 +75,8 @@ struct Shared {
     /// See [`HubHandle::seen`].
     seen: AtomicI64,
     streams: AtomicU64,
+    /// See [`HubHandle::pending_events`].
+    pending: Arc<AtomicI64>,
 }
 
 #[derive(Debug, Default)]
@@ -124,6 +126,15 @@ impl HubHandle {
     /// that was never behind would lose them.
     pub fn seen(&self) -> i64 {
         self.shared.seen.load(Ordering::Acquire)
+    }
+
+    /// Events that wait for clients to take them, counted once for each watcher.
+    pub fn pending_events(&self) -> i64 {
+        self.shared.pending.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn new_mailbox(&self) -> Mailbox {
+        Mailbox::new(Arc::clone(&self.shared.pending))
     }
 
     pub fn stop(&self) {

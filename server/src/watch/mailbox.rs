@@ -4,6 +4,8 @@
 //! it, so a stream that takes the mailbox in order knows at each item what it has seen.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Waker;
 
 use parking_lot::Mutex;
@@ -61,9 +63,11 @@ pub(super) enum Item {
     Closed,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Mailbox {
     state: Mutex<State>,
+    /// Events for watchers in all mailboxes of the server.
+    pending: Arc<AtomicI64>,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +80,13 @@ struct State {
 }
 
 impl Mailbox {
+    pub(super) fn new(pending: Arc<AtomicI64>) -> Mailbox {
+        Mailbox {
+            state: Mutex::default(),
+            pending,
+        }
+    }
+
     /// Puts a delivery in if there is room; gives it back if not. An empty mailbox takes any: one
     /// revision may be larger than the bounds, and must stay whole.
     pub(super) fn deliver(&self, delivery: Delivery) -> Result<Option<Waker>, Delivery> {
@@ -89,6 +100,7 @@ impl Mailbox {
         }
         state.bytes += delivery.bytes;
         state.hits += delivery.hits.len();
+        self.note(delivery.hits.len() as i64);
         state.items.push_back(Item::Events(delivery));
         Ok(state.waker.take())
     }
@@ -106,7 +118,8 @@ impl Mailbox {
         let mut state = self.state.lock();
         std::mem::swap(&mut state.items, into);
         state.bytes = 0;
-        state.hits = 0;
+        let taken = std::mem::take(&mut state.hits);
+        self.note(-(taken as i64));
     }
 
     /// Asks to be woken when something is put in. False when something is in already.
@@ -120,5 +133,18 @@ impl Mailbox {
             none => *none = Some(waker.clone()),
         }
         true
+    }
+
+    fn note(&self, events: i64) {
+        if events != 0 {
+            self.pending.fetch_add(events, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        let left = self.state.get_mut().hits;
+        self.note(-(left as i64));
     }
 }

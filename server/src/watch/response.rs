@@ -51,6 +51,11 @@ impl Out {
         std::mem::take(&mut self.events)
     }
 
+    /// Bytes that wait for the connection.
+    pub fn waiting_bytes(&self) -> usize {
+        self.frame_bytes + self.tail.len()
+    }
+
     /// Says what the headers from here on say.
     pub fn set_head(&mut self, head: Head) {
         if self.head != head {
@@ -61,7 +66,7 @@ impl Out {
 
     /// Enough is waiting for the connection: put nothing more in for now.
     pub fn is_full(&self) -> bool {
-        self.frame_bytes + self.tail.len() >= OUT_BYTES
+        self.waiting_bytes() >= OUT_BYTES
     }
 
     /// Bytes to send; message borders do not matter.

@@ -136,7 +136,7 @@ enum Phase {
 
 impl Stream {
     pub fn new(hub: HubHandle, reader: Reader, options: StreamOptions) -> Stream {
-        let mailbox = Arc::new(Mailbox::default());
+        let mailbox = Arc::new(hub.new_mailbox());
         let id = hub.open(mailbox.clone());
         Stream {
             id,
@@ -200,6 +200,21 @@ impl Stream {
             // Something of a later version, or nothing at all.
             None => {}
         }
+    }
+
+    /// Answers a request for a watch that its client may not have. A start that no watch can have
+    /// is told before that.
+    pub fn refuse(&mut self, request: WatchRequest, reason: &str, out: &mut Out) {
+        assert!(self.accepts(), "requests wait for the answer before them");
+        let Some(RequestUnion::CreateRequest(request)) = request.request_union else {
+            return;
+        };
+        let reason = match request.start_revision < 0 {
+            true => COMPACTED,
+            false => reason,
+        };
+        let revision = self.reader.view().revision();
+        out.control(revision, &refused(reason));
     }
 
     /// The progress interval has passed.
@@ -289,16 +304,7 @@ impl Stream {
 impl Stream {
     fn create(&mut self, request: &WatchCreateRequest, out: &mut Out) {
         let current = self.reader.view().revision();
-        let refuse = |out: &mut Out, reason: &str| {
-            let fields = Fields {
-                watch_id: NO_WATCH_ID,
-                created: true,
-                canceled: true,
-                cancel_reason: reason,
-                ..Fields::default()
-            };
-            out.control(current, &fields);
-        };
+        let refuse = |out: &mut Out, reason: &str| out.control(current, &refused(reason));
         if request.start_revision < 0 {
             return refuse(out, COMPACTED);
         }
@@ -706,6 +712,16 @@ impl Stream {
         self.slots[of.slot as usize]
             .as_ref()
             .is_some_and(|watcher| watcher.serial == of.serial && watcher.phase == phase)
+    }
+}
+
+fn refused(reason: &str) -> Fields<'_> {
+    Fields {
+        watch_id: NO_WATCH_ID,
+        created: true,
+        canceled: true,
+        cancel_reason: reason,
+        ..Fields::default()
     }
 }
 

@@ -16,6 +16,7 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
+use crate::pages::samples;
 use crate::subject;
 
 const KIB: usize = 1024;
@@ -70,6 +71,14 @@ async fn malformed_protobuf_is_refused_by_every_method() {
     for path in STREAMED {
         let status = wire.stream(path, MALFORMED[0]).await.unwrap_err();
         assert_eq!(status.code(), Code::Internal, "{path}: {status}");
+    }
+    if !subject::is_etcd() {
+        let samples = samples(&wire.server);
+        for api in ["watch", "lease-keepalive"] {
+            let labels = format!("{{API=\"{api}\",Type=\"receive\"}}");
+            let name = format!("etcd_network_server_stream_failures_total{labels}");
+            assert_eq!(samples.get(&name), Some(&1.0), "{name}");
+        }
     }
     wire.lives_on().await;
 }

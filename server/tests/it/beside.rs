@@ -7,6 +7,8 @@
 
 mod metrics;
 
+pub(crate) use metrics::get as page;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};

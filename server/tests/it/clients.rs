@@ -1,113 +1,143 @@
-//! Clients that others wrote, against the server as it is: etcd's own Go client with its
-//! concurrency package, and the Rust crate `etcd-client`. The scenarios are programs of their own
-//! (`tests/clients/`); they ask for a restart of the server by a line on their output.
+//! Clients that others wrote, each with a story of its own (`tests/clients/`): keys, transactions,
+//! leases, locks, elections, watches over a restart, users, TLS. A story is played against Stele
+//! and against real etcd, and what the client saw has to be the same.
+//!
+//! What a client needs is fetched from its language's registry when its test first runs, and kept
+//! in the target folder.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+mod story;
 
-use testkit::{Server, Tools};
+use std::path::Path;
+use std::process::Command;
 
-use crate::subject;
+use story::{Client, program};
 
 #[test]
-fn etcds_go_client_keeps_its_promises() {
-    if Tools::or_skip("etcd's Go client").is_none() {
-        return;
+fn etcds_go_client_sees_what_it_sees_of_etcd() {
+    Client {
+        name: "etcd's Go client",
+        folder: "go",
+        tools: &[("go", "version")],
+        manifest: "go.sum",
+        fetch: |_, _| Vec::new(),
+        build: |source, built| {
+            let mut build = program("go", source);
+            build.args(["build", "-o"]).arg(built.join("scenario"));
+            vec![build]
+        },
+        stories: |_, built| vec![Command::new(built.join("scenario"))],
     }
-    let program = built().join("go-scenario");
-    let mut build = Command::new("go");
-    build
-        .current_dir(clients().join("go"))
-        .arg("build")
-        .arg("-o")
-        .arg(&program)
-        .arg(".");
-    run(build);
-    let mut server = started();
-    let mut scenario = Command::new(program);
-    scenario
-        .arg("-endpoint")
-        .arg(format!("127.0.0.1:{}", server.client_port()));
-    drive(scenario, &mut server);
+    .compare();
 }
 
 #[test]
-fn the_etcd_client_crate_keeps_its_promises() {
-    // Fetches the crate: like the Go client, only where real etcd could be fetched too.
-    if Tools::or_skip("the etcd-client crate").is_none() {
-        return;
+fn the_etcd_client_crate_sees_what_it_sees_of_etcd() {
+    fn cargo(package: &str, source: &Path, built: &Path) -> Command {
+        let mut build = program(env!("CARGO"), source);
+        build.args(["build", "--quiet", "--locked", "-p", package]);
+        // The crate's build script wants a `protoc`; ours is made of a library.
+        build
+            .env("CARGO_TARGET_DIR", built)
+            .env("PROTOC", built.join("debug/protoc"));
+        build
     }
-    let target = built().join("rust");
-    let cargo = |package: &str| {
-        let mut build = Command::new(env!("CARGO"));
-        build
-            .current_dir(clients().join("rust"))
-            .args(["build", "--locked", "-p", package]);
-        build
-            .env("CARGO_TARGET_DIR", &target)
-            .env("PROTOC", target.join("debug/protoc"));
-        build
-    };
-    // The crate's build script wants a `protoc`; ours is made of a library.
-    run(cargo("protoc"));
-    run(cargo("scenario"));
-    let mut server = started();
-    let mut scenario = Command::new(target.join("debug/scenario"));
-    scenario.arg(format!("127.0.0.1:{}", server.client_port()));
-    drive(scenario, &mut server);
-}
-
-fn started() -> Server {
-    subject::launch()
-        .start()
-        .unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// Runs a scenario to its end, restarting the server whenever it asks.
-fn drive(mut scenario: Command, server: &mut Server) {
-    let mut child = scenario
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{scenario:?}: {error}"));
-    let mut answers = child.stdin.take().expect("stdin is piped");
-    let lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
-    let mut said = Vec::new();
-    for line in lines {
-        let line = line.expect("the scenario writes text");
-        if line == "restart" {
-            server.kill_and_restart();
-            // It may have given up meanwhile; its exit status tells.
-            let _ = writeln!(answers, "restarted");
-        }
-        said.push(line);
+    Client {
+        name: "the etcd-client crate",
+        folder: "rust",
+        tools: &[],
+        manifest: "Cargo.lock",
+        fetch: |source, built| vec![cargo("protoc", source, built)],
+        build: |source, built| vec![cargo("scenario", source, built)],
+        stories: |_, built| vec![Command::new(built.join("debug/scenario"))],
     }
-    let status = child.wait().expect("a child can be waited for");
-    assert!(
-        status.success(),
-        "{status}: {}\n{}",
-        said.join("\n"),
-        server.log()
-    );
-    assert!(
-        said.iter().any(|line| line == "restart"),
-        "it never asked for a restart: {said:?}"
-    );
+    .compare();
 }
 
-fn run(mut command: Command) {
-    let status = command
-        .status()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(status.success(), "{command:?}: {status}");
+#[test]
+fn jetcd_sees_what_it_sees_of_etcd() {
+    Client {
+        name: "jetcd",
+        folder: "java",
+        tools: &[("javac", "--version"), ("mvn", "--version")],
+        manifest: "pom.xml",
+        fetch: |source, built| {
+            let mut fetch = program("mvn", source);
+            fetch.args(["-q", "-B", "dependency:copy-dependencies"]);
+            fetch.arg(format!("-DoutputDirectory={}", built.join("lib").display()));
+            vec![fetch]
+        },
+        build: |source, built| {
+            let mut build = program("javac", built);
+            build.args(["-cp", "lib/*", "-d", "classes"]);
+            build.arg(source.join("Story.java"));
+            vec![build]
+        },
+        stories: |_, built| {
+            let mut story = program("java", built);
+            // It lives for seconds: what speeds long runs up would cost more than the story.
+            story.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
+            story.args(["-cp", "classes:lib/*", "Story"]);
+            vec![story]
+        },
+    }
+    .compare();
 }
 
-fn clients() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
+#[test]
+fn npms_etcd3_sees_what_it_sees_of_etcd() {
+    Client {
+        name: "npm's etcd3",
+        folder: "node",
+        tools: &[("node", "--version"), ("npm", "--version")],
+        manifest: "package-lock.json",
+        fetch: |source, built| {
+            let copy = |name: &str| {
+                let mut copy = program("cp", source);
+                copy.arg(name).arg(built);
+                copy
+            };
+            let mut fetch = program("npm", built);
+            fetch.args(["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
+            fetch.arg("--ignore-scripts");
+            vec![copy("package.json"), copy("package-lock.json"), fetch]
+        },
+        build: |_, _| Vec::new(),
+        stories: |source, built| {
+            let mut story = program("node", built);
+            story.env("NODE_PATH", built.join("node_modules"));
+            story.arg("--no-deprecation").arg(source.join("story.js"));
+            vec![story]
+        },
+    }
+    .compare();
 }
 
-/// Where the scenarios are built, kept between runs.
-fn built() -> PathBuf {
-    testkit::target_dir().join("clients")
+#[test]
+fn pythons_clients_see_what_they_see_of_etcd() {
+    Client {
+        name: "Python's etcd3 and etcd3gw",
+        folder: "python",
+        tools: &[("python3", "--version")],
+        manifest: "requirements.txt",
+        fetch: |source, built| {
+            let mut venv = program("python3", built);
+            venv.args(["-m", "venv", "--clear", "venv"]);
+            let mut fetch = program(built.join("venv/bin/pip"), source);
+            fetch.args(["install", "--quiet", "--disable-pip-version-check"]);
+            fetch.args(["-r", "requirements.txt"]);
+            vec![venv, fetch]
+        },
+        build: |_, _| Vec::new(),
+        stories: |source, built| {
+            let story = |name: &str| {
+                let mut story = program(built.join("venv/bin/python"), source);
+                // etcd3's generated code is older than protobuf's other implementation.
+                story.env("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python");
+                story.env("PYTHONDONTWRITEBYTECODE", "1").arg(name);
+                story
+            };
+            vec![story("etcd3_story.py"), story("etcd3gw_story.py")]
+        },
+    }
+    .compare();
 }

@@ -6,7 +6,6 @@
 )]
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -173,6 +172,5 @@ pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool, detail: impl Fn() -> St
 }
 
 pub(crate) fn free_urls() -> [String; 2] {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| format!("http://{}", listener.local_addr().unwrap()))
+    [(); 2].map(|()| format!("http://127.0.0.1:{}", testkit::free_port()))
 }

@@ -214,11 +214,38 @@ async fn fill_and_free(disk: SmallDisk) {
     assert!(server.is_alive());
 }
 
+#[tokio::test]
+async fn a_full_disk_of_the_log_alone_raises_the_alarm_too() {
+    let Some(disk) = SmallDisk::or_skip(TMPFS) else {
+        return;
+    };
+    let roomy = tempfile::tempdir().unwrap();
+    let launch = disk.launch.clone().data_dir(roomy.path().join("data"));
+    let log_dir = disk.inside.join("log");
+    let launch = launch.flag(format!("--wal-dir={}", log_dir.display()));
+    let server = launch.start().unwrap_or_else(|error| panic!("{error}"));
+    let client = Client::connect(server.url()).await.unwrap();
+    client.kv().put(put("key", VALUE_BYTES)).await.unwrap();
+    assert!(alarms(&client).await.is_empty());
+    disk.fill();
+    until(async || alarms(&client).await.len() == 1).await;
+    let refused = client.kv().put(put("key", VALUE_BYTES)).await.unwrap_err();
+    assert_eq!(refused.message(), REFUSED);
+    client.kv().delete_range(delete("key")).await.unwrap();
+    let space = pages::samples(&server);
+    assert!(space["stele_log_disk_available_bytes"] < space["stele_disk_available_bytes"]);
+    disk.make_room();
+    until(async || alarms(&client).await.is_empty()).await;
+    client.kv().put(put("key", VALUE_BYTES)).await.unwrap();
+}
+
 /// A file system of its own, seen by a process that holds it and by servers started in its place.
 struct SmallDisk {
     holder: Child,
     /// As this process reaches it.
     root: PathBuf,
+    /// As servers reach it.
+    inside: PathBuf,
     launch: Launch,
     _place: TempDir,
 }
@@ -271,6 +298,7 @@ impl SmallDisk {
                 .join(inside),
             holder,
             launch: Launch::program(&script).data_dir(dir.join("data")),
+            inside: dir.clone(),
             _place: place,
         })
     }

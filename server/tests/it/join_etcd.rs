@@ -408,3 +408,48 @@ async fn stele_joins_etcd_by_its_log() {
     );
     run.go_on(200, &mut sides, &[(&stele, s1)]).await;
 }
+
+/// Seconds; long enough that what one leader writes down of it is far less than all of it.
+const LEASE_TTL: i64 = 16;
+
+/// What is left of the lease as soon as it was renewed, in seconds.
+async fn left_after_renewal(server: &Server, id: i64) -> i64 {
+    let mut lease = client(server).await.lease();
+    let asked = tokio_stream::iter([pb::LeaseKeepAliveRequest { id }]);
+    let mut answers = lease.lease_keep_alive(asked).await.unwrap().into_inner();
+    let renewed = answers.message().await.unwrap().unwrap();
+    assert_eq!(renewed.ttl, LEASE_TTL);
+    let asked = pb::LeaseTimeToLiveRequest { id, keys: false };
+    let told = lease.lease_time_to_live(asked).await;
+    told.unwrap().into_inner().ttl
+}
+
+/// etcd keeps what was written down of a lease for good, renewals or not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_that_were_idle_under_stele_are_renewed_in_full_under_etcd() {
+    let Some(tools) = Tools::or_skip("leases in a cluster of etcd and Stele") else {
+        return;
+    };
+    let places = ["e0", "s1"].map(Place::new);
+    let [e0, s1] = &places;
+    let etcd = start(&e0.launch(&tools.etcd, &[e0], false));
+    let etcd_id = member_id(&etcd).await;
+    let stele_id = add_learner(&etcd, s1).await;
+    let stele = start(&s1.launch(STELE.as_ref(), &[e0, s1], true));
+    promote(&etcd, stele_id).await;
+    know_to_vote(&stele).await;
+    move_leader(&etcd, stele_id).await;
+    let id = 77;
+    let grant = pb::LeaseGrantRequest { id, ttl: LEASE_TTL };
+    let mut lease = client(&stele).await.lease();
+    lease.lease_grant(grant).await.unwrap();
+    // Idle for half its time: written down more than once, if at all.
+    tokio::time::sleep(Duration::from_secs(LEASE_TTL as u64 / 2)).await;
+    move_leader(&stele, etcd_id).await;
+    // Again, should the machine have been busy in between: of a time written down there is never more.
+    let mut most = 0;
+    for _ in 0..10 {
+        most = most.max(left_after_renewal(&etcd, id).await);
+    }
+    assert!(most > LEASE_TTL - 3, "{most} s of {LEASE_TTL} s are left");
+}

@@ -6,6 +6,7 @@
     reason = "a panic is how a test reports, in its helpers too"
 )]
 
+mod auth;
 mod bad_disk;
 mod bad_input;
 mod beside;
@@ -13,21 +14,35 @@ mod catch_up;
 mod chaos;
 mod clients;
 mod cluster;
+mod corruption;
+mod costs;
 mod crash;
 mod differential;
 mod five;
+mod flags;
 mod fleet;
 mod full_disk;
+mod gateway;
+mod hostile;
 mod inspect;
 mod join_etcd;
 mod large_replies;
+mod lease_calls;
 mod local;
+mod lost_disk;
 mod members;
+mod observation;
+mod overload;
 mod pages;
+mod raw_http2;
+mod recipes;
 mod rng;
 mod sealed;
 mod slow_watch;
 mod snapshot;
+mod sockets;
+mod spans;
 mod stopped_leader;
 mod subject;
 mod tidy;
+mod tls;

@@ -45,6 +45,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("benches", "testkit", ""),
     ("apiserver", "machinery", ""),
     ("apiserver", "etcd-api", ""),
+    ("apiserver", "testkit", "dev"),
     ("control-plane", "apiserver", ""),
     ("control-plane", "controllers", ""),
     ("control-plane", "etcd-api", ""),
@@ -58,7 +59,7 @@ const EDGES: &[(&str, &str, &str)] = &[
 const WITHOUT_TOKIO: [&str; 5] = ["storage", "raft", "etcd-files", "utl", "machinery"];
 
 /// Modules of the server that belong to its shell; the others are plain Rust.
-const SHELL: [&str; 12] = [
+const SHELL: [&str; 16] = [
     "main",
     "lifecycle",
     "local",
@@ -67,10 +68,14 @@ const SHELL: [&str; 12] = [
     "serve",
     "grpc",
     "http",
+    "gateway",
     "peer",
     "tls",
+    "socket",
+    "descriptors",
     "node",
     "event",
+    "spans",
 ];
 
 #[test]

@@ -4,14 +4,15 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap_complete::Shell;
 
 use crate::defrag::defrag;
 use crate::file::open_database;
 use crate::hashkv::hash_kv;
-use crate::inspect;
 use crate::print::{Format, print};
 use crate::status::status;
 use crate::{Engine, Failure, Import, Restore};
+use crate::{inspect, migrate};
 
 /// The version of etcd whose tool this is.
 const ETCD_VERSION: &str = "3.7.3";
@@ -58,7 +59,26 @@ pub(crate) fn command(program: &'static str) -> Command {
             Command::new("inspect")
                 .about("Verifies all files of a data directory of Stele not in use: 0 whole, 2 damaged")
                 .arg(files())
+                .arg(value("wal-dir", "").help("Path to the directory of the log, if apart from the data"))
                 .arg(key_file("The keys that the data is sealed under, if it is")),
+        )
+        .subcommand(
+            Command::new("migrate")
+                .about("Checks that data of Stele fits a version of etcd: its files are the same for all")
+                .arg(value("data-dir", "").help("Required. A data directory not in use"))
+                .arg(value("target-version", "").help(
+                    "Required. Target etcd version. Minimal value 3.5. Format \"X.Y\" for example 3.6",
+                ))
+                .arg(flag("force").help("Taken for etcdutl's sake")),
+        )
+        .subcommand(
+            Command::new("completion")
+                .about("Generate completion script")
+                .arg(
+                    Arg::new("shell")
+                        .value_name("bash|zsh|fish|powershell")
+                        .num_args(0..),
+                ),
         )
         .subcommand(Command::new("version").about("Prints the version of etcdutl"))
 }
@@ -81,7 +101,7 @@ fn restore() -> Command {
         .about("Restores an etcd member snapshot to a data directory of Stele")
         .arg(files())
         .arg(value("data-dir", "").help("Path to the output data directory"))
-        .arg(value("wal-dir", "").help("Refused: Stele keeps its log in the data directory"))
+        .arg(value("wal-dir", "").help("Path to the directory of the log, if apart from the data"))
         .arg(
             value("initial-cluster", "default=http://localhost:2380")
                 .help("Initial cluster configuration for restore bootstrap"),
@@ -137,16 +157,21 @@ fn import() -> Command {
         .arg(key_file(KEYS_FOR_NEW))
 }
 
+/// Runs the command of `matches`; `streams` are standard output and standard error.
 pub(crate) fn dispatch(
+    program: &'static str,
     matches: &ArgMatches,
     engine: &dyn Engine,
-    out: &mut dyn Write,
+    streams: (&mut dyn Write, &mut dyn Write),
 ) -> Result<(), Failure> {
+    let (out, err) = streams;
     match matches.subcommand() {
         Some(("snapshot", matches)) => match matches.subcommand() {
-            Some(("restore", matches)) => engine
-                .restore(&restore_plan(matches)?)
-                .map_err(Failure::error),
+            Some(("restore", matches)) => {
+                let lines = engine.restore(&restore_plan(matches)?);
+                let lines = lines.map_err(Failure::error)?;
+                lines.iter().try_for_each(|line| say(err, line))
+            }
             Some(("status", matches)) => {
                 let path = one_file(matches, "snapshot status")?;
                 let database = open_database(&path)?;
@@ -171,12 +196,21 @@ pub(crate) fn dispatch(
         }
         Some(("inspect", matches)) => {
             let dir = one_file(matches, "inspect")?;
-            inspect::run(&dir, keys_of(matches), out)
+            let places = inspect::Given {
+                wal_dir: path(matches, "wal-dir"),
+                key_file: keys_of(matches),
+            };
+            inspect::run(&dir, places, out)
         }
         Some(("defrag", matches)) => match text(matches, "data-dir") {
             dir if dir.is_empty() => Err(Failure::error("required flag(s) \"data-dir\" not set")),
             dir => defrag(dir.as_ref()),
         },
+        Some(("migrate", matches)) => {
+            let (dir, version) = (text(matches, "data-dir"), text(matches, "target-version"));
+            say(out, &migrate::migrate(&dir, &version)?)
+        }
+        Some(("completion", matches)) => completion(program, matches, out),
         Some(("version", _)) => say(
             out,
             &format!("etcdutl version: {ETCD_VERSION}\nAPI version: {API_VERSION}"),
@@ -197,11 +231,6 @@ fn restore_plan(matches: &ArgMatches) -> Result<Restore, Failure> {
             "--mark-compacted required if --revision-bump > 0",
         ));
     }
-    if !text(matches, "wal-dir").is_empty() {
-        return Err(Failure::bad_args(
-            "--wal-dir is not supported: Stele keeps its log in the data directory",
-        ));
-    }
     let name = text(matches, "name");
     let data_dir = match text(matches, "data-dir") {
         dir if dir.is_empty() => format!("{name}.etcd"),
@@ -210,6 +239,7 @@ fn restore_plan(matches: &ArgMatches) -> Result<Restore, Failure> {
     Ok(Restore {
         snapshot,
         data_dir: data_dir.into(),
+        wal_dir: path(matches, "wal-dir"),
         name,
         initial_cluster: text(matches, "initial-cluster"),
         initial_cluster_token: text(matches, "initial-cluster-token"),
@@ -227,10 +257,9 @@ fn import_plan(matches: &ArgMatches) -> Result<Import, Failure> {
     if data_dir.is_empty() {
         return Err(Failure::bad_args("required flag(s) \"data-dir\" not set"));
     }
-    let wal_dir = text(matches, "wal-dir");
     Ok(Import {
         etcd_data_dir,
-        etcd_wal_dir: (!wal_dir.is_empty()).then(|| wal_dir.into()),
+        etcd_wal_dir: path(matches, "wal-dir"),
         data_dir: data_dir.into(),
         force_new_cluster: is_set(matches, "force-new-cluster"),
         encryption_key_file: keys_of(matches),
@@ -243,7 +272,11 @@ fn key_file(help: &'static str) -> Arg {
 }
 
 fn keys_of(matches: &ArgMatches) -> Option<PathBuf> {
-    let path = text(matches, "encryption-key-file");
+    path(matches, "encryption-key-file")
+}
+
+fn path(matches: &ArgMatches, name: &str) -> Option<PathBuf> {
+    let path = text(matches, name);
     (!path.is_empty()).then(|| path.into())
 }
 
@@ -293,6 +326,40 @@ fn number(matches: &ArgMatches, name: &str) -> u64 {
 
 fn is_set(matches: &ArgMatches, name: &str) -> bool {
     matches.get_one::<bool>(name).copied().unwrap_or_default()
+}
+
+fn completion(
+    program: &'static str,
+    matches: &ArgMatches,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut names = matches.get_many::<String>("shell").unwrap_or_default();
+    let shell = match (names.next(), names.next()) {
+        (Some(name), None) => name
+            .parse::<Shell>()
+            .ok()
+            .filter(|shell| *shell != Shell::Elvish)
+            .ok_or_else(|| {
+                Failure::error(format!(
+                    "invalid argument {name:?} for \"{program} completion\""
+                ))
+            })?,
+        _ => {
+            let given = matches.get_many::<String>("shell");
+            let given = given.map_or(0, |all| all.len());
+            return Err(Failure::error(format!(
+                "accepts 1 arg(s), received {given}"
+            )));
+        }
+    };
+    // The name that the shell sees: `stele utl` is a word and its first argument.
+    let mut command = match program.split_once(' ') {
+        Some((outer, inner)) => Command::new(outer).subcommand(command(program).name(inner)),
+        None => command(program),
+    };
+    let name = program.split(' ').next().unwrap_or(program);
+    clap_complete::generate(shell, &mut command, name, &mut &mut *out);
+    Ok(())
 }
 
 fn say(out: &mut dyn Write, text: &str) -> Result<(), Failure> {

@@ -14,20 +14,23 @@ use storage::wal::LogFound;
 
 use crate::{EXIT_DAMAGED, Failure};
 
+/// What the command line says beside the data directory.
+pub(crate) struct Given {
+    /// None: the log is inside the data directory.
+    pub(crate) wal_dir: Option<PathBuf>,
+    pub(crate) key_file: Option<PathBuf>,
+}
+
 /// Inspects `dir`; a failure with `EXIT_DAMAGED` says that something is damaged.
-pub(crate) fn run(
-    dir: &Path,
-    key_file: Option<PathBuf>,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
+pub(crate) fn run(dir: &Path, given: Given, out: &mut dyn Write) -> Result<(), Failure> {
     let member = dir.join("member");
     let vfs: Arc<dyn Vfs> = Arc::new(OsVfs);
     let _lock = lock(&*vfs, dir, &member)?;
-    let keys = key_file.map(read_keys).transpose()?;
+    let keys = given.key_file.map(read_keys).transpose()?;
     let places = Places {
         keys: member.join("keys"),
         store: member.join("store"),
-        log: member.join("log"),
+        log: given.wal_dir.unwrap_or_else(|| member.join("log")),
     };
     let found = inspect(vfs, &places, keys.as_ref()).map_err(Failure::error)?;
     out.write_all(told(&found).as_bytes())
@@ -71,7 +74,7 @@ fn read_keys(path: PathBuf) -> Result<KeyFile, Failure> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|error| Failure::error(format!("{name}: {error}")))?;
-    KeyFile::parse(&name, &text).map_err(Failure::error)
+    KeyFile::take(&name, text).map_err(Failure::error)
 }
 
 fn told(found: &Inspection) -> String {

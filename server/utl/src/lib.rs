@@ -11,8 +11,11 @@ mod defrag;
 mod file;
 mod hashkv;
 mod inspect;
+mod migrate;
 mod print;
 mod status;
+
+pub use status::humanized;
 
 use std::fmt;
 use std::io::Write;
@@ -22,8 +25,9 @@ use clap::error::ErrorKind;
 
 /// What the commands need of the server: it alone knows its data directories.
 pub trait Engine {
-    /// Founds a cluster in a new data directory whose data is a snapshot's.
-    fn restore(&self, plan: &Restore) -> Result<(), String>;
+    /// Founds a cluster in a new data directory whose data is a snapshot's; returns the lines of its
+    /// log.
+    fn restore(&self, plan: &Restore) -> Result<Vec<String>, String>;
     /// Founds a data directory that goes on where one of etcd stopped; returns what to tell.
     fn import(&self, plan: &Import) -> Result<String, String>;
 }
@@ -33,6 +37,8 @@ pub trait Engine {
 pub struct Restore {
     pub snapshot: PathBuf,
     pub data_dir: PathBuf,
+    /// The log's own directory. None: inside `data_dir`.
+    pub wal_dir: Option<PathBuf>,
     pub name: String,
     pub initial_cluster: String,
     pub initial_cluster_token: String,
@@ -110,7 +116,7 @@ pub fn run(
             return EXIT_ERROR;
         }
     };
-    match command::dispatch(&matches, engine, out) {
+    match command::dispatch(program, &matches, engine, (out, err)) {
         Ok(()) => 0,
         Err(failure) => {
             let _ = writeln!(err, "Error: {}", failure.text);

@@ -99,7 +99,7 @@ impl Report for Status {
 }
 
 /// Bytes in thousands, one digit behind the point below ten: `9.8 MB`, `20 kB`.
-fn humanized(bytes: u64) -> String {
+pub fn humanized(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     if bytes < 10 {
         return format!("{bytes} B");

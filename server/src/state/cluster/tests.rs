@@ -133,5 +133,14 @@ fn contexts_are_written_as_etcd_reads_them() {
         text,
         "{\"id\":18446744073709551615,\"peerURLs\":[],\"isPromote\":true}"
     );
-    assert_eq!(ChangeContext::decode(text.as_bytes()), context);
+    let mut change = ConfChange {
+        node: u64::MAX,
+        context: text.into(),
+        ..ConfChange::default()
+    };
+    assert_eq!(ChangeContext::of(&change), Ok(context));
+    change.node = 7;
+    assert!(ChangeContext::of(&change).is_err(), "another member's");
+    change.context = "{".into();
+    assert!(ChangeContext::of(&change).is_err(), "nobody's");
 }

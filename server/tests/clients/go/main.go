@@ -1,5 +1,6 @@
-// Command clients runs etcd's own Go client and its concurrency package against the server given
-// by -endpoint, one scenario after the other, and exits 1 at the first broken promise.
+// Command clients runs etcd's own Go client and the packages that come with it against a server: its
+// ports for plain text and for TLS and the folder of certificates are the arguments. It runs one
+// scenario after the other, prints what each came to, and exits 1 at the first broken promise.
 //
 // Whoever runs it restarts the server when asked: the line "restart" on stdout asks, a line on
 // stdin says that the server is back.
@@ -8,7 +9,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"time"
@@ -31,15 +31,27 @@ var scenarios = []scenario{
 	{"paging", pagingScenario},
 	{"watch with reconnect", watchScenario},
 	{"session over a restart", sessionRestartScenario},
+	{"namespace", namespaceScenario},
+	{"mirror", mirrorScenario},
+	{"ordering", orderingScenario},
+	{"leasing", leasingScenario},
+	{"tls", tlsScenario},
+	{"auth", authScenario},
 }
 
 const scenarioLimit = 2 * time.Minute
 
+var tlsPort, pki string
+
 func main() {
-	endpoint := flag.String("endpoint", "127.0.0.1:2379", "host:port of the server")
-	flag.Parse()
+	if len(os.Args) != 4 {
+		fmt.Println("usage: clients PORT TLS-PORT CERTIFICATES")
+		os.Exit(2)
+	}
+	endpoint := "127.0.0.1:" + os.Args[1]
+	tlsPort, pki = os.Args[2], os.Args[3]
 	for _, s := range scenarios {
-		if err := runOne(s, *endpoint); err != nil {
+		if err := runOne(s, endpoint); err != nil {
 			fmt.Printf("FAILED %s: %v\n", s.name, err)
 			os.Exit(1)
 		}

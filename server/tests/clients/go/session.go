@@ -42,7 +42,28 @@ func sessionScenario(ctx context.Context, client *clientv3.Client) error {
 		"closing a session gave the events %q", deleted); err != nil {
 		return err
 	}
-	return revokedSessionEnds(ctx, client)
+	if err := revokedSessionEnds(ctx, client); err != nil {
+		return err
+	}
+	return leaseExpires(ctx, client)
+}
+
+func leaseExpires(ctx context.Context, client *clientv3.Client) error {
+	events := client.Watch(ctx, "expires")
+	lease, err := client.Grant(ctx, 1)
+	if err != nil {
+		return err
+	}
+	if _, err := client.Put(ctx, "expires", "x", clientv3.WithLease(lease.ID)); err != nil {
+		return err
+	}
+	seen, err := collect(ctx, events, 2)
+	if err != nil {
+		return err
+	}
+	_, late := client.KeepAliveOnce(ctx, lease.ID)
+	fmt.Printf("lease expired: %s; %v\n", seen, late)
+	return nil
 }
 
 func revokedSessionEnds(ctx context.Context, client *clientv3.Client) error {

@@ -10,7 +10,7 @@ use crate::fleet::Process;
 pub(super) type Samples = BTreeMap<String, bool>;
 
 /// Not compared, and why.
-const APART: [(&str, &str); 22] = [
+const APART: [(&str, &str); 23] = [
     ("go_", "of Go"),
     ("process_", "of the machine"),
     ("promhttp_", "of the scrape"),
@@ -35,6 +35,10 @@ const APART: [(&str, &str); 22] = [
     ),
     ("index_compaction", "etcd's index, which is not here"),
     ("heartbeat_send_failures", "of time"),
+    (
+        "peer_sent_failures",
+        "of who starts first: what is sent to one that does not listen yet fails",
+    ),
     ("slow_", "of time"),
     (
         "disconnected_peers",
@@ -60,7 +64,7 @@ const SERIES_APART: [&str; 3] = [
     "Reason=etcdserver: re-configuration failed",
 ];
 
-pub(super) fn get(url: &str, path: &str) -> String {
+pub(crate) fn get(url: &str, path: &str) -> String {
     let address = url.trim_start_matches("http://");
     let Ok(mut stream) = TcpStream::connect(address) else {
         return String::new();

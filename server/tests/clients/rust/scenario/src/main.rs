@@ -1,9 +1,13 @@
-//! The etcd-client crate against the server given as the argument: sessions, locks and elections
-//! built on leases and transactions, optimistic transfers, a watch over a restart.
+//! The etcd-client crate against the server whose ports for plain text and for TLS are given, with
+//! the folder of its certificates: sessions, locks and elections built on leases and transactions
+//! and those the server keeps, optimistic transfers, a watch over a restart, TLS and users.
 //!
 //! Whoever runs it restarts the server when asked: the line "restart" on stdout asks, a line on
 //! stdin says that the server is back. A broken promise is a panic.
 
+mod secure;
+
+use std::path::Path;
 use std::time::Duration;
 
 use etcd_client::{
@@ -20,8 +24,12 @@ const OPENING: i64 = 100;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let endpoint = std::env::args().nth(1).expect("the server's host:port is given");
-    let client = Client::connect([endpoint], None).await?;
+    let words: Vec<String> = std::env::args().collect();
+    let [_, port, tls_port, pki] = &words[..] else {
+        panic!("usage: scenario PORT TLS-PORT CERTIFICATES");
+    };
+    let secure = secure::Secure { port: tls_port, pki: Path::new(pki) };
+    let client = Client::connect([format!("127.0.0.1:{port}")], None).await?;
     lists(client.clone()).await?;
     println!("ok lists");
     session(client.clone()).await?;
@@ -32,9 +40,11 @@ async fn main() -> Result<()> {
     println!("ok election");
     transfers(client.clone()).await?;
     println!("ok transfers");
-    watch_over_restart(client).await?;
+    secure::server_side(client.clone()).await?;
+    watch_over_restart(client.clone()).await?;
     println!("ok watch over a restart");
-    Ok(())
+    secure::tls(&secure).await?;
+    secure::auth(client, &secure).await
 }
 
 async fn lists(mut client: Client) -> Result<()> {
@@ -72,7 +82,16 @@ async fn session(mut client: Client) -> Result<()> {
         Ok(Some(answer)) => assert_eq!(answer.ttl(), 0, "a revoked lease is not renewed"),
         Ok(None) | Err(_) => {}
     }
-    Ok(())
+    let mut expiring = client.watch("session/short", None).await?;
+    let short = client.lease_grant(1, None).await?.id();
+    let attached = PutOptions::new().with_lease(short);
+    client.put("session/short", "alive", Some(attached)).await?;
+    while let Some(response) = expiring.message().await? {
+        if response.events().iter().any(|event| event.event_type() == EventType::Delete) {
+            return Ok(());
+        }
+    }
+    panic!("the watch ended before the lease")
 }
 
 /// Takes the lock and returns the revision it is held at: the oldest key under the prefix holds,
@@ -206,9 +225,7 @@ async fn watch_over_restart(mut client: Client) -> Result<()> {
     let mut stream = reopen(&mut client, next).await;
     for i in 0..40 {
         if i == 20 {
-            println!("restart");
-            let mut line = String::new();
-            std::io::stdin().read_line(&mut line).expect("the runner answers");
+            restart();
         }
         put_until_acknowledged(&mut client, &format!("watched/{i}")).await;
         while seen.len() <= i {
@@ -228,6 +245,13 @@ async fn watch_over_restart(mut client: Client) -> Result<()> {
     let expected: Vec<String> = (0..40).map(|i| format!("watched/{i}")).collect();
     assert_eq!((seen, next - first), (expected, 40));
     Ok(())
+}
+
+/// Returns when the server was killed and serves again.
+fn restart() {
+    println!("restart");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).expect("the runner answers");
 }
 
 async fn reopen(client: &mut Client, from: i64) -> etcd_client::WatchStream {

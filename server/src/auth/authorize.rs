@@ -1,0 +1,133 @@
+//! The decision about one request of the log, over all that it would do.
+
+use etcd_api::etcdserverpb as pb;
+use pb::request_op::Request as Op;
+
+use super::{AuthInfo, Image, Kind};
+use crate::error::Error;
+use crate::request::Request;
+
+/// Keys attached to a lease, for those who decide about the lease; empty when there is no such.
+type LeaseKeys<'a> = dyn Fn(i64) -> Result<Vec<bytes::Bytes>, Error> + 'a;
+
+pub type Denied = Error;
+
+/// Whether `by` may do what the request asks for, in etcd's order of questions: of two faults it
+/// is the first that is answered. Of a transaction both branches are asked about.
+pub fn authorize(
+    image: &Image,
+    by: &AuthInfo,
+    request: &Request,
+    lease_keys: &LeaseKeys<'_>,
+) -> Result<(), Denied> {
+    if !image.enabled {
+        return Ok(());
+    }
+    let decision = Decision {
+        image,
+        by,
+        lease_keys,
+    };
+    match request {
+        Request::Put(put) => decision.put(put),
+        Request::DeleteRange(delete) => {
+            decision.may(Kind::Write, &delete.key, &delete.range_end)?;
+            match delete.prev_kv {
+                true => decision.may(Kind::Read, &delete.key, &delete.range_end),
+                false => Ok(()),
+            }
+        }
+        Request::Txn(txn) => decision.txn(txn),
+        Request::LeaseRevoke(revoke) => decision.lease_puts(revoke.id),
+        Request::Auth(_) => image.check_admin(Some(by)),
+        // Who may ask for these is asked where the call comes in: etcd does not ask here.
+        Request::Compaction(_)
+        | Request::LeaseGrant(_)
+        | Request::LeaseCheckpoint(_)
+        | Request::Alarm(_)
+        | Request::Authenticate(_)
+        | Request::ClusterVersionSet(_)
+        | Request::ClusterMemberAttrSet(_)
+        | Request::DowngradeInfoSet(_)
+        | Request::Read => Ok(()),
+    }
+}
+
+/// The same about a transaction that only reads, and never becomes an entry.
+pub fn check_txn(image: &Image, by: &AuthInfo, txn: &pb::TxnRequest) -> Result<(), Denied> {
+    let decision = Decision {
+        image,
+        by,
+        lease_keys: &|_| Ok(Vec::new()),
+    };
+    decision.txn(txn)
+}
+
+/// Whether `by` may do this with all keys of a lease. Whoever may do everything need not be asked
+/// about each.
+pub fn check_lease_keys(
+    image: &Image,
+    by: &AuthInfo,
+    kind: Kind,
+    keys: &[bytes::Bytes],
+) -> Result<(), Denied> {
+    if image.check_admin(Some(by)).is_ok() {
+        return Ok(());
+    }
+    keys.iter()
+        .try_for_each(|key| image.check(by, kind, key, b""))
+}
+
+struct Decision<'a> {
+    image: &'a Image,
+    by: &'a AuthInfo,
+    lease_keys: &'a LeaseKeys<'a>,
+}
+
+impl Decision<'_> {
+    fn may(&self, kind: Kind, key: &[u8], range_end: &[u8]) -> Result<(), Denied> {
+        self.image.check(self.by, kind, key, range_end)
+    }
+
+    fn put(&self, put: &pb::PutRequest) -> Result<(), Denied> {
+        self.may(Kind::Write, &put.key, b"")?;
+        // Who may not revoke the lease must not bind a key to it either.
+        self.lease_puts(put.lease)?;
+        match put.prev_kv {
+            true => self.may(Kind::Read, &put.key, b""),
+            false => Ok(()),
+        }
+    }
+
+    fn lease_puts(&self, lease: i64) -> Result<(), Denied> {
+        if lease == 0 || self.image.check_admin(Some(self.by)).is_ok() {
+            return Ok(());
+        }
+        let keys = (self.lease_keys)(lease)?;
+        check_lease_keys(self.image, self.by, Kind::Write, &keys)
+    }
+
+    fn txn(&self, txn: &pb::TxnRequest) -> Result<(), Denied> {
+        for compare in &txn.compare {
+            self.may(Kind::Read, &compare.key, &compare.range_end)?;
+        }
+        for op in txn.success.iter().chain(&txn.failure) {
+            match &op.request {
+                Some(Op::RequestRange(range)) => {
+                    self.may(Kind::Read, &range.key, &range.range_end)?;
+                }
+                Some(Op::RequestPut(put)) => self.put(put)?,
+                Some(Op::RequestDeleteRange(delete)) => {
+                    // The other way round than for a delete by itself.
+                    if delete.prev_kv {
+                        self.may(Kind::Read, &delete.key, &delete.range_end)?;
+                    }
+                    self.may(Kind::Write, &delete.key, &delete.range_end)?;
+                }
+                Some(Op::RequestTxn(nested)) => self.txn(nested)?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! The addresses a member is known by: etcd's rule for a member that listens everywhere, and
+//! whether the initial cluster names it.
+
+use std::net::IpAddr;
+
+use super::url::{Scheme, Url};
+use super::{ClusterState, Config};
+
+/// Listening here, a member is reached at the machine's own address.
+const EVERYWHERE: &str = "0.0.0.0";
+
+const DEFAULT_PEER_URL: &str = "http://localhost:2380";
+const DEFAULT_CLIENT_URL: &str = "http://localhost:2379";
+
+impl Config {
+    /// Puts the machine's address in place of a default advertised URL where the member listens on
+    /// 0.0.0.0. `host` finds the address of the default route. Returns the address if it was used.
+    pub fn advertise_host(&mut self, host: &dyn Fn() -> Option<IpAddr>) -> Option<IpAddr> {
+        let peer = open_port(
+            &self.listen_peer_urls,
+            &self.initial_advertise_peer_urls,
+            DEFAULT_PEER_URL,
+        );
+        let client = open_port(
+            &self.listen_client_urls,
+            &self.advertise_client_urls,
+            DEFAULT_CLIENT_URL,
+        );
+        if peer.is_none() && client.is_none() {
+            return None;
+        }
+        let host = host()?;
+        if let Some(url) = peer.and_then(|(scheme, port)| url_at(scheme, host, &port)) {
+            self.initial_advertise_peer_urls = vec![url];
+        }
+        if let Some(url) = client.and_then(|(scheme, port)| url_at(scheme, host, &port)) {
+            self.advertise_client_urls = vec![url];
+        }
+        if self.initial_cluster_is_implied {
+            for member in &mut self.initial_cluster {
+                member.peer_urls = self.initial_advertise_peer_urls.clone();
+            }
+        }
+        self.founding_error = founding_error(self);
+        Some(host)
+    }
+}
+
+/// The member itself must be one of the founders, at the URLs that it advertises.
+pub(super) fn founding_error(config: &Config) -> Option<String> {
+    let name = &config.name;
+    let members = &config.initial_cluster;
+    let Some(own) = members.iter().find(|member| member.name == *name) else {
+        return Some(format!(
+            "couldn't find local name {name:?} in the initial cluster configuration"
+        ));
+    };
+    // A member that joins told the cluster its URLs before it started.
+    let joins = config.initial_cluster_state == ClusterState::Existing;
+    let advertised = &config.initial_advertise_peer_urls;
+    if joins || own.peer_urls == *advertised {
+        return None;
+    }
+    let all = |urls: &[Url]| urls.iter().map(Url::as_str).collect::<Vec<_>>().join(",");
+    let (listed, advertised) = (all(&own.peer_urls), all(advertised));
+    Some(format!(
+        "--initial-cluster has {name}={listed} but missing from --initial-advertise-peer-urls={advertised} (resolved urls: {advertised:?} != {listed:?})"
+    ))
+}
+
+/// The scheme to advertise and the port of the first listener, if it listens everywhere while the
+/// default is advertised.
+fn open_port(listen: &[Url], advertise: &[Url], default: &str) -> Option<(Scheme, String)> {
+    let [advertised] = advertise else { return None };
+    let first = listen.first()?;
+    let everywhere = first.host() == EVERYWHERE && advertised.as_str() == default;
+    everywhere.then(|| (advertised.scheme(), first.port().to_owned()))
+}
+
+fn url_at(scheme: Scheme, host: IpAddr, port: &str) -> Option<Url> {
+    let scheme = match scheme {
+        Scheme::Https => "https",
+        _ => "http",
+    };
+    let host = match host {
+        IpAddr::V4(host) => host.to_string(),
+        IpAddr::V6(host) => format!("[{host}]"),
+    };
+    Url::parse(&format!("{scheme}://{host}:{port}")).ok()
+}

@@ -1,0 +1,80 @@
+//! How long a stream waits for its client. A view is held meanwhile, and keeps what it sees from being
+//! written again. So it is progress that counts, and not the single piece: a client that takes one now and
+//! then would be waited for without end.
+
+use std::time::Duration;
+
+/// A client may be waited for so long at once, and so long in all beyond what its progress earns.
+const TOTAL: Duration = Duration::from_secs(120);
+
+/// A client that takes so much in a second is waited for as long as it wants. Ten gigabytes take it two
+/// days: whoever is slower has no use for them.
+const BYTES_PER_SECOND: u64 = 64 << 10;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    left: Duration,
+}
+
+impl Patience {
+    pub(super) fn new() -> Patience {
+        Patience { left: TOTAL }
+    }
+
+    /// For the next piece.
+    pub(super) fn left(&self) -> Duration {
+        self.left
+    }
+
+    /// A piece was taken after so long.
+    pub(super) fn waited(&mut self, waited: Duration) {
+        self.left = self.left.saturating_sub(waited);
+    }
+
+    /// So many bytes are on their way to the client.
+    pub(super) fn gave(&mut self, bytes: u64) {
+        let earned = Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_PER_SECOND);
+        self.left = (self.left + earned).min(TOTAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIECE: u64 = 32 << 10;
+
+    /// How long a client is borne with that takes a piece each `pause`; `None`: to its end.
+    fn borne(pause: Duration, pieces: u32) -> Option<Duration> {
+        let mut patience = Patience::new();
+        for taken in 0..pieces {
+            if pause > patience.left() {
+                return Some(pause * taken + patience.left());
+            }
+            patience.waited(pause);
+            patience.gave(PIECE);
+        }
+        None
+    }
+
+    #[test]
+    fn a_client_is_waited_for_as_long_as_it_gets_on() {
+        // Just as fast as it has to be, and one that takes nothing for a while.
+        assert_eq!(borne(Duration::from_millis(500), 100_000), None);
+        let mut patience = Patience::new();
+        patience.waited(Duration::from_secs(119));
+        for _ in 0..1000 {
+            patience.gave(PIECE);
+        }
+        assert_eq!(patience.left(), TOTAL);
+    }
+
+    #[test]
+    fn a_client_that_takes_a_piece_now_and_then_is_not_waited_for_without_end() {
+        assert_eq!(borne(Duration::from_secs(121), 1), Some(TOTAL));
+        for seconds in [1, 10, 60, 119] {
+            let borne = borne(Duration::from_secs(seconds), 100_000).unwrap();
+            assert!(borne <= 3 * TOTAL, "{seconds}: {borne:?}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! When members are compared: before one serves (`InitialCorruptCheck`), by the leader every
+//! `--corrupt-check-time`, and by the leader after compactions (`CompactHashCheck`).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_api::etcdserverpb as pb;
+
+use crate::config::{self, Config, Url};
+use crate::corruption::{self, Compared};
+use crate::data_dir::DataDir;
+use crate::error::Error;
+use crate::hashes;
+use crate::node::{Node, REQUEST_TIMEOUT};
+use crate::peer::{self, Dialer, Introduction};
+use crate::request::Request;
+
+/// Compares this member's data with that of its peers before it takes part in anything. An empty
+/// directory has nothing to compare.
+pub(super) async fn check_initially(
+    config: &Config,
+    data: &DataDir,
+    dialer: &Dialer,
+) -> Result<(), String> {
+    if data.is_new || !config.gate("InitialCorruptCheck") {
+        return Ok(());
+    }
+    let id = format!("{:x}", data.member_id);
+    let patience = patience(config);
+    tracing::info!(
+        "local-member-id" = id,
+        timeout = config::duration(patience),
+        "starting initial corruption check"
+    );
+    let failed = |error: &dyn std::fmt::Display| format!("{id} failed to fetch hash ({error})");
+    let root = data.state.store.root();
+    let own = hashes::current(root, &mut || ControlFlow::Continue(()));
+    let own = own.map_err(|error| failed(&error))?;
+    let members = data.members().map_err(|error| failed(&error))?;
+    let revision = own.hash_revision;
+    let me = Introduction {
+        member_id: data.member_id,
+        cluster_id: data.cluster_id,
+        peer_urls: config
+            .initial_advertise_peer_urls
+            .iter()
+            .map(Url::to_string)
+            .collect(),
+    };
+    let asked = peer::hashes(dialer, &me, &members, revision, patience).await;
+    corruption::initial(data.member_id, &own, &asked)?;
+    tracing::info!(
+        "local-member-id" = id,
+        "initial corruption checking passed; no corruption"
+    );
+    Ok(())
+}
+
+/// Runs for as long as the server does.
+pub(super) async fn keep(node: Node, config: Arc<Config>) {
+    let patience = patience(&config);
+    let by_time = periodically(&node, config.corrupt_check_time, patience);
+    let every = config.compact_hash_check_time;
+    let every = config.gate("CompactHashCheck").then_some(every);
+    let by_compaction = after_compactions(&node, every, patience);
+    tokio::join!(by_time, by_compaction);
+}
+
+async fn periodically(node: &Node, every: Option<Duration>, patience: Duration) {
+    let Some(every) = every else {
+        return;
+    };
+    tracing::info!(
+        "local-member-id" = format!("{:x}", node.identity().member_id),
+        interval = config::duration(every),
+        "enabled corruption checking"
+    );
+    loop {
+        tokio::time::sleep(every).await;
+        if node.is_leader()
+            && let Err(error) = check_periodically(node, patience).await
+        {
+            tracing::warn!(%error, "failed to check hash KV");
+        }
+    }
+}
+
+async fn check_periodically(node: &Node, patience: Duration) -> Result<(), Error> {
+    let first = node.hash_kv(0).await?;
+    let peers = node.peer_hashes(first.hash_revision, patience).await?;
+    node.linearizable().await?;
+    let second = node.hash_kv(0).await?;
+    let own_id = node.identity().member_id;
+    match corruption::periodic(own_id, &first, &second, &peers) {
+        Some(corrupt) => raise(node, corrupt).await,
+        None => Ok(()),
+    }
+}
+
+async fn after_compactions(node: &Node, every: Option<Duration>, patience: Duration) {
+    let Some(every) = every else {
+        return;
+    };
+    // Older ones have been compared on all members.
+    let mut checked = 0;
+    loop {
+        tokio::time::sleep(every).await;
+        if !node.is_leader() {
+            continue;
+        }
+        match check_compactions(node, &mut checked, patience).await {
+            Ok(count) => tracing::info!(
+                "number-of-hashes-checked" = count,
+                "finished compaction hash check"
+            ),
+            Err(error) => tracing::warn!(%error, "failed to check compaction hashes"),
+        }
+    }
+}
+
+/// How many compactions were looked at: from the newest to the first that all members could be
+/// compared at.
+async fn check_compactions(
+    node: &Node,
+    checked: &mut i64,
+    patience: Duration,
+) -> Result<usize, Error> {
+    let own_id = node.identity().member_id;
+    tracing::info!(
+        "local-member-id" = format!("{own_id:x}"),
+        timeout = config::duration(patience),
+        "starting compact hash check"
+    );
+    let mut count = 0;
+    for hash in node.compaction_hashes() {
+        if hash.hash_revision <= *checked {
+            break;
+        }
+        count += 1;
+        let peers = node.peer_hashes(hash.hash_revision, patience).await?;
+        if peers.is_empty() {
+            continue;
+        }
+        match corruption::at_compaction(own_id, &hash, &peers) {
+            Compared::Incomplete => {}
+            Compared::Same => {
+                *checked = hash.hash_revision;
+                break;
+            }
+            Compared::Corrupt(members) => {
+                for member in members {
+                    raise(node, member).await?;
+                }
+                break;
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// Raises the alarm that stops all changes, if it is not raised yet.
+async fn raise(node: &Node, member_id: u64) -> Result<(), Error> {
+    let alarm = pb::AlarmType::Corrupt as i32;
+    let raised = pb::AlarmMember { member_id, alarm };
+    if node.alarms()?.contains(&raised) {
+        return Ok(());
+    }
+    let request = Request::Alarm(pb::AlarmRequest {
+        action: pb::alarm_request::AlarmAction::Activate as i32,
+        member_id,
+        alarm,
+    });
+    node.propose(request).await.map(drop)
+}
+
+/// Of one question to one member.
+fn patience(config: &Config) -> Duration {
+    REQUEST_TIMEOUT + 2 * config.election_timeout
+}

@@ -1,0 +1,49 @@
+//! What a member of the cluster says about others, and about its own disk, in the log: each thing
+//! once, however often it happens.
+
+use std::collections::HashSet;
+
+use raft::Complaint;
+
+/// More than this is not told apart any more.
+const TOLD_MAX: usize = 256;
+
+#[derive(Default)]
+pub(super) struct Complaints {
+    refused: HashSet<Complaint>,
+}
+
+impl Complaints {
+    /// `member_id` is ours.
+    pub(super) fn tell(&mut self, member_id: u64, complaint: Complaint) {
+        match complaint {
+            Complaint::Refused { from, why } => {
+                if self.refused.len() < TOLD_MAX && self.refused.insert(complaint) {
+                    tracing::warn!(
+                        "remote-peer-id" = format!("{from:x}"),
+                        error = why,
+                        "refused a message from a peer"
+                    );
+                }
+            }
+            Complaint::PeerLostLog { peer, acknowledged } => tracing::error!(
+                "remote-peer-id" = format!("{peer:x}"),
+                "acknowledged-index" = acknowledged,
+                "a member has lost log entries that it acknowledged: its data directory was \
+                 emptied, damaged or put back to an older state; it gets no more entries. Remove \
+                 it from the cluster and add it anew with an empty data directory"
+            ),
+            Complaint::OwnLogLost {
+                acknowledged,
+                holds,
+            } => tracing::error!(
+                "local-member-id" = format!("{member_id:x}"),
+                "acknowledged-index" = acknowledged,
+                "last-index" = holds,
+                "this member has lost log entries that it acknowledged: its data directory was \
+                 emptied, damaged or put back to an older state; it gives no vote. Remove it from \
+                 the cluster and add it anew with an empty data directory"
+            ),
+        }
+    }
+}

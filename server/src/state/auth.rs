@@ -1,0 +1,466 @@
+//! Users, roles and permissions in the store: etcd's own rows, and beside them the image that
+//! decides. All that is refused is refused before the first row changes.
+
+mod order;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use etcd_api::authpb;
+use etcd_api::etcdserverpb as pb;
+use prost::Message;
+use sha2::{Digest, Sha256};
+use storage::mvcc::{Bucket, Root, Write};
+
+use crate::auth::{self, AuthInfo, Image, Kind, ROOT, Shared};
+use crate::error::Error;
+use crate::request::{self, AuthRequest, PutBy, Request};
+
+const ENABLED: &[u8] = b"authEnabled";
+const REVISION: &[u8] = b"authRevision";
+/// A store that has seen no user.
+const FIRST_REVISION: u64 = 1;
+/// For passwords that only very old logs hold: etcd's default.
+const OLD_LOG_COST: u32 = 10;
+
+/// A token that an entry handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authenticated {
+    pub user: String,
+    /// The text of a simple token.
+    pub token: String,
+    /// What a signed token is to say.
+    pub auth_revision: u64,
+}
+
+/// The image in force, and who else is to see it.
+pub struct Auth {
+    image: Arc<Image>,
+    shared: Arc<Shared>,
+}
+
+impl Auth {
+    pub(super) fn load(root: &Root) -> Result<Auth, Error> {
+        let image = Arc::new(load(root)?);
+        let shared = Arc::new(Shared::new(Arc::clone(&image)));
+        Ok(Auth { image, shared })
+    }
+
+    /// After another member's state took the place of ours.
+    pub(super) fn reload(&mut self, root: &Root) -> Result<(), Error> {
+        let image = load(root)?;
+        let before = Arc::clone(&self.image);
+        self.put_in_force(image);
+        // What was changed in between has dropped the tokens of its users elsewhere.
+        self.shared.tokens.lock().retain(|name| {
+            let password = |image: &Image| image.user(name).map(|user| user.row.password.clone());
+            password(&before) == password(&self.image)
+        });
+        Ok(())
+    }
+
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Whether an entry may do what it asks for. It is asked on every member, and every one has to
+    /// find the same.
+    pub(super) fn check(&self, root: &Root, by: &AuthInfo, request: &Request) -> Result<(), Error> {
+        auth::authorize(&self.image, by, request, &|lease| {
+            super::lease_keys(root, lease)
+        })
+    }
+
+    /// The same question about a [lone put](Request::lone_put), which has no lease.
+    pub(super) fn may_put(&self, key: &[u8], put: &PutBy<'_>) -> bool {
+        let by = request::auth_info(put.header);
+        let may = |kind| self.image.check(&by, kind, key, b"").is_ok();
+        may(Kind::Write) && (!put.reads || may(Kind::Read))
+    }
+
+    pub(super) fn authenticate(
+        &self,
+        index: u64,
+        request: &pb::InternalAuthenticateRequest,
+    ) -> Result<Authenticated, Error> {
+        if !self.image.enabled {
+            return Err(Error::AuthNotEnabled);
+        }
+        // The password was found right before this became an entry.
+        match self.image.user(&request.name) {
+            Some(user) if !user.has_no_password() => Ok(Authenticated {
+                user: request.name.clone(),
+                // Members of etcd look at what was applied before this entry.
+                token: format!("{}.{}", request.simple_token, index - 1),
+                auth_revision: self.image.revision,
+            }),
+            _ => Err(Error::AuthFailed),
+        }
+    }
+
+    pub(super) fn change(
+        &mut self,
+        write: &mut Write<'_>,
+        index: u64,
+        request: &AuthRequest,
+    ) -> Result<(), Error> {
+        let mut change = Change {
+            image: Image::clone(&self.image),
+            write,
+            index,
+        };
+        change.run(request)?;
+        let image = change.image;
+        self.put_in_force(image);
+        match request {
+            AuthRequest::Disable if !self.image.enabled => self.shared.tokens.lock().clear(),
+            AuthRequest::UserDelete(pb::AuthUserDeleteRequest { name })
+            | AuthRequest::UserChangePassword(pb::AuthUserChangePasswordRequest { name, .. }) => {
+                self.shared.tokens.lock().invalidate(name);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn put_in_force(&mut self, image: Image) {
+        self.image = Arc::new(image);
+        self.shared.publish(Arc::clone(&self.image));
+    }
+}
+
+/// Key and value.
+type RevisionRow = (&'static [u8], [u8; 8]);
+
+/// The row of the revision when a store has none yet. etcd writes it when it first opens a store,
+/// and a member without it would count its changes from another number.
+pub fn default_revision_row(root: &Root) -> Result<Option<RevisionRow>, Error> {
+    let row = root.side_get(Bucket::Auth, REVISION)?;
+    let missing = row.is_none();
+    Ok(missing.then_some((REVISION, FIRST_REVISION.to_be_bytes())))
+}
+
+/// Whether a row says what holds without it.
+pub fn is_default_revision(key: &[u8], value: &[u8]) -> bool {
+    key == REVISION && value == FIRST_REVISION.to_be_bytes()
+}
+
+fn load(root: &Root) -> Result<Image, Error> {
+    let enabled = root.side_get(Bucket::Auth, ENABLED)?;
+    let revision = root.side_get(Bucket::Auth, REVISION)?;
+    let revision = match revision {
+        None => FIRST_REVISION,
+        Some(row) => {
+            let row = row.as_slice().try_into();
+            let row = row.map_err(|_| damaged("the auth revision", REVISION))?;
+            u64::from_be_bytes(row).max(FIRST_REVISION)
+        }
+    };
+    let users = rows(root, Bucket::AuthUsers, "a user")?;
+    let roles = rows(root, Bucket::AuthRoles, "a role")?;
+    let enabled = enabled.as_deref() == Some(&[1]);
+    Ok(Image::new(enabled, revision, users, roles))
+}
+
+fn rows<M: Message + Default>(root: &Root, bucket: Bucket, what: &str) -> Result<Vec<M>, Error> {
+    let (mut rows, mut bad) = (Vec::new(), None);
+    root.side_scan(bucket, b"", &mut |key, value| {
+        match auth::decode_row(value) {
+            Some(row) => rows.push(row),
+            None => bad = Some(damaged(what, key)),
+        }
+        ControlFlow::Continue(())
+    })?;
+    bad.map_or(Ok(rows), Err)
+}
+
+fn damaged(what: &str, key: &[u8]) -> Error {
+    Error::Damaged(format!("{what} is damaged (row {})", key.escape_ascii()))
+}
+
+/// One entry's change: rows, and the image that they make.
+struct Change<'a, 'b> {
+    image: Image,
+    write: &'a mut Write<'b>,
+    index: u64,
+}
+
+impl Change<'_, '_> {
+    fn run(&mut self, request: &AuthRequest) -> Result<(), Error> {
+        match request {
+            AuthRequest::Enable => self.enable(),
+            AuthRequest::Disable => self.disable(),
+            AuthRequest::UserAdd(r) => self.user_add(r),
+            AuthRequest::UserDelete(r) => self.user_delete(&r.name),
+            AuthRequest::UserChangePassword(r) => self.user_change_password(r),
+            AuthRequest::UserGrantRole(r) => self.user_grant_role(&r.user, &r.role),
+            AuthRequest::UserRevokeRole(r) => self.user_revoke_role(&r.name, &r.role),
+            AuthRequest::RoleAdd(r) => self.role_add(&r.name),
+            AuthRequest::RoleDelete(r) => self.role_delete(&r.role),
+            AuthRequest::RoleGrantPermission(r) => self.role_grant(&r.name, r.perm.as_ref()),
+            AuthRequest::RoleRevokePermission(r) => self.role_revoke(&r.role, &r.key, &r.range_end),
+        }
+    }
+
+    fn enable(&mut self) -> Result<(), Error> {
+        if self.image.enabled {
+            tracing::info!("authentication is already enabled; ignored auth enable request");
+            return Ok(());
+        }
+        let root = self.image.user(ROOT).ok_or(Error::RootUserNotFound)?;
+        if !root.has_role(ROOT) {
+            return Err(Error::RootRoleNotGranted);
+        }
+        self.write.set(Bucket::Auth, ENABLED, &[1])?;
+        self.image.enabled = true;
+        tracing::info!("enabled authentication");
+        Ok(())
+    }
+
+    fn disable(&mut self) -> Result<(), Error> {
+        if !self.image.enabled {
+            return Ok(());
+        }
+        self.write.set(Bucket::Auth, ENABLED, &[0])?;
+        self.image.enabled = false;
+        tracing::info!("disabled authentication");
+        self.next_revision()
+    }
+
+    fn user_add(&mut self, request: &pb::AuthUserAddRequest) -> Result<(), Error> {
+        if request.name.is_empty() {
+            return Err(Error::UserEmpty);
+        }
+        if self.image.user(&request.name).is_some() {
+            return Err(Error::UserExists);
+        }
+        let options = request.options.unwrap_or_default();
+        let password = match options.no_password {
+            true => Bytes::new(),
+            false => self.password(&request.name, &request.password, &request.hashed_password)?,
+        };
+        self.set_user(authpb::User {
+            name: Bytes::copy_from_slice(request.name.as_bytes()),
+            password,
+            roles: Vec::new(),
+            options: Some(options),
+        })?;
+        tracing::info!("user-name" = request.name, "added a user");
+        self.next_revision()
+    }
+
+    fn user_delete(&mut self, name: &str) -> Result<(), Error> {
+        if self.image.enabled && name == ROOT {
+            tracing::error!("user-name" = name, "cannot delete 'root' user");
+            return Err(Error::InvalidAuthManagement);
+        }
+        self.user(name)?;
+        self.write.remove(Bucket::AuthUsers, name.as_bytes())?;
+        self.image.remove_user(name);
+        tracing::info!("user-name" = name, "deleted a user");
+        self.next_revision()
+    }
+
+    fn user_change_password(
+        &mut self,
+        request: &pb::AuthUserChangePasswordRequest,
+    ) -> Result<(), Error> {
+        let user = self.user(&request.name)?;
+        let has_none = user.options.is_some_and(|options| options.no_password);
+        let password = match has_none {
+            true => Bytes::new(),
+            false => self.password(&request.name, &request.password, &request.hashed_password)?,
+        };
+        self.set_user(authpb::User { password, ..user })?;
+        tracing::info!("user-name" = request.name, "changed a password of a user");
+        self.next_revision()
+    }
+
+    fn user_grant_role(&mut self, name: &str, role: &str) -> Result<(), Error> {
+        let mut user = self.user(name)?;
+        if role != ROOT {
+            self.role(role)?;
+        }
+        let Err(place) = user.roles.binary_search_by(|held| held.as_str().cmp(role)) else {
+            tracing::warn!(
+                "user-name" = name,
+                "duplicate-role-name" = role,
+                "ignored grant role request to a user"
+            );
+            return Ok(());
+        };
+        user.roles.insert(place, role.to_owned());
+        self.set_user(user)?;
+        tracing::info!(
+            "user-name" = name,
+            "added-role-name" = role,
+            "granted a role to a user"
+        );
+        self.next_revision()
+    }
+
+    fn user_revoke_role(&mut self, name: &str, role: &str) -> Result<(), Error> {
+        if self.image.enabled && name == ROOT && role == ROOT {
+            tracing::error!(
+                "user-name" = name,
+                "role-name" = role,
+                "'root' user cannot revoke 'root' role"
+            );
+            return Err(Error::InvalidAuthManagement);
+        }
+        let mut user = self.user(name)?;
+        let held = user.roles.len();
+        user.roles.retain(|held| held != role);
+        if user.roles.len() == held {
+            return Err(Error::RoleNotGranted);
+        }
+        self.set_user(user)?;
+        tracing::info!(
+            "user-name" = name,
+            "revoked-role-name" = role,
+            "revoked a role from a user"
+        );
+        self.next_revision()
+    }
+
+    fn role_add(&mut self, name: &str) -> Result<(), Error> {
+        if name.is_empty() {
+            return Err(Error::RoleEmpty);
+        }
+        if self.image.role(name).is_some() {
+            return Err(Error::RoleExists);
+        }
+        self.set_role(authpb::Role {
+            name: Bytes::copy_from_slice(name.as_bytes()),
+            key_permission: Vec::new(),
+        })?;
+        tracing::info!("role-name" = name, "created a role");
+        self.next_revision()
+    }
+
+    fn role_delete(&mut self, name: &str) -> Result<(), Error> {
+        if self.image.enabled && name == ROOT {
+            tracing::error!("role-name" = name, "cannot delete 'root' role");
+            return Err(Error::InvalidAuthManagement);
+        }
+        self.role(name)?;
+        self.write.remove(Bucket::AuthRoles, name.as_bytes())?;
+        self.image.remove_role(name);
+        let holders = self.image.users().filter(|user| user.has_role(name));
+        let holders: Vec<authpb::User> = holders.map(|user| user.row.clone()).collect();
+        for mut user in holders {
+            user.roles.retain(|held| held != name);
+            self.set_user(user)?;
+        }
+        tracing::info!("role-name" = name, "deleted a role");
+        self.next_revision()
+    }
+
+    fn role_grant(
+        &mut self,
+        name: &str,
+        permission: Option<&authpb::Permission>,
+    ) -> Result<(), Error> {
+        let permission = permission.ok_or(Error::PermissionNotGiven)?;
+        let (key, end) = (&permission.key, &permission.range_end);
+        let is_range = end.is_empty() || &end[..] == b"\0" || key < end;
+        if key.is_empty() || !is_range {
+            return Err(Error::InvalidAuthManagement);
+        }
+        let mut role = self.role(name)?;
+        let held = &mut role.key_permission;
+        // Only the first one of its key is looked at: of two ranges that begin alike, the second
+        // one granted again stands there twice, on every member.
+        let place = held.partition_point(|held| held.key < *key);
+        match held.get_mut(place) {
+            Some(same) if same.key == *key && same.range_end == *end => {
+                same.perm_type = permission.perm_type;
+            }
+            _ => {
+                held.push(permission.clone());
+                order::sort(held);
+            }
+        }
+        self.set_role(role)?;
+        tracing::info!(
+            "user-name" = name,
+            key = %key.escape_ascii(),
+            "range-end" = %end.escape_ascii(),
+            "granted/updated a permission to a user"
+        );
+        self.next_revision()
+    }
+
+    fn role_revoke(&mut self, name: &str, key: &[u8], end: &[u8]) -> Result<(), Error> {
+        let mut role = self.role(name)?;
+        let held = role.key_permission.len();
+        role.key_permission
+            .retain(|held| held.key != key || held.range_end != end);
+        if role.key_permission.len() == held {
+            return Err(Error::PermissionNotGranted);
+        }
+        self.set_role(role)?;
+        tracing::info!(
+            "role-name" = name,
+            key = %key.escape_ascii(),
+            "range-end" = %end.escape_ascii(),
+            "revoked a permission on range"
+        );
+        self.next_revision()
+    }
+
+    fn user(&self, name: &str) -> Result<authpb::User, Error> {
+        let user = self.image.user(name).ok_or(Error::UserNotFound)?;
+        Ok(user.row.clone())
+    }
+
+    fn role(&self, name: &str) -> Result<authpb::Role, Error> {
+        self.image.role(name).cloned().ok_or(Error::RoleNotFound)
+    }
+
+    fn set_user(&mut self, user: authpb::User) -> Result<(), Error> {
+        self.write
+            .set(Bucket::AuthUsers, &user.name, &user.encode_to_vec())?;
+        self.image.set_user(user);
+        Ok(())
+    }
+
+    fn set_role(&mut self, role: authpb::Role) -> Result<(), Error> {
+        self.write
+            .set(Bucket::AuthRoles, &role.name, &role.encode_to_vec())?;
+        self.image.set_role(role);
+        Ok(())
+    }
+
+    fn next_revision(&mut self) -> Result<(), Error> {
+        self.image.revision += 1;
+        let row = self.image.revision.to_be_bytes();
+        self.write.set(Bucket::Auth, REVISION, &row)?;
+        Ok(())
+    }
+
+    /// The hash that the proposer made. Logs from before etcd 3.5 hold the password itself: its salt
+    /// comes from the entry, so that a replay makes the same row.
+    fn password(&self, name: &str, password: &str, hashed: &str) -> Result<Bytes, Error> {
+        if password.is_empty() || !hashed.is_empty() {
+            let hash = auth::decode_base64(hashed).ok_or_else(Error::no_password_user)?;
+            return Ok(hash.into());
+        }
+        let digest = Sha256::new()
+            .chain_update(self.index.to_be_bytes())
+            .chain_update(name)
+            .finalize();
+        let salt = std::array::from_fn(|place| digest[place]);
+        let hash = bcrypt::hash_with_salt(password, OLD_LOG_COST, salt);
+        let hash = hash.map_err(|_| Error::no_password_user())?;
+        Ok(hash.format_for_version(bcrypt::Version::TwoA).into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

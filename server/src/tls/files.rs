@@ -1,0 +1,144 @@
+//! Files that are read again when they change.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// A file that changed so recently may change again without a new time stamp: the clocks of file
+/// systems are coarse. Until it has rested for so long, its bytes are compared instead.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
+
+/// A file and what was last read of it. Two reads return the same `Arc` exactly when no byte has
+/// changed in between.
+pub(super) struct Watched {
+    path: PathBuf,
+    last: Mutex<Option<Seen>>,
+}
+
+struct Seen {
+    stamp: Stamp,
+    is_settled: bool,
+    bytes: Arc<[u8]>,
+}
+
+/// What changes with a file, however it is replaced.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Stamp {
+        Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            length: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+impl Watched {
+    pub(super) fn new(path: &str) -> Watched {
+        Watched {
+            path: path.into(),
+            last: Mutex::new(None),
+        }
+    }
+
+    /// The error is Go's, and names the file.
+    pub(super) fn read(&self) -> Result<Arc<[u8]>, String> {
+        self.look().map_err(|error| {
+            let reason = match error.kind() {
+                io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+                io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+                _ => error.to_string(),
+            };
+            format!("open {}: {reason}", self.path.display())
+        })
+    }
+
+    fn look(&self) -> io::Result<Arc<[u8]>> {
+        let mut last = self.last.lock();
+        let stamp = Stamp::of(&std::fs::metadata(&self.path)?);
+        if let Some(seen) = &*last
+            && seen.is_settled
+            && seen.stamp == stamp
+        {
+            return Ok(Arc::clone(&seen.bytes));
+        }
+        let now = crate::runtime::unix_time();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "certificates are no files of the store"
+        )]
+        let bytes = std::fs::read(&self.path)?;
+        let rested = u64::try_from(stamp.changed.0).map_or(Duration::MAX, |changed| {
+            now.saturating_sub(Duration::from_secs(changed))
+        });
+        let bytes = match &*last {
+            Some(seen) if *seen.bytes == *bytes => Arc::clone(&seen.bytes),
+            _ => bytes.into(),
+        };
+        *last = Some(Seen {
+            stamp,
+            is_settled: rested > SETTLED_AFTER,
+            bytes: Arc::clone(&bytes),
+        });
+        Ok(bytes)
+    }
+}
+
+/// All certificates of a PEM file.
+pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|error| error.to_string())?;
+    if all.is_empty() {
+        return Err("tls: failed to find any PEM data in certificate input".to_owned());
+    }
+    Ok(all)
+}
+
+pub(super) fn key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_slice(pem)
+        .map_err(|_| "tls: failed to find any PEM data in key input".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a file of the test's")]
+    fn a_change_is_seen_at_once_and_what_is_the_same_stays_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cert.pem");
+        std::fs::write(&path, "one").unwrap();
+        let watched = Watched::new(path.to_str().unwrap());
+        let first = watched.read().unwrap();
+        assert!(Arc::ptr_eq(&first, &watched.read().unwrap()));
+        // As long as the one before, in the same file, and too soon for the clock to tell.
+        for text in ["two", "six", "ten"] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(&*watched.read().unwrap(), text.as_bytes());
+        }
+        std::fs::remove_file(&path).unwrap();
+        let error = watched.read().unwrap_err();
+        assert!(
+            error.ends_with("cert.pem: no such file or directory"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! The answering end: what a listener shows, and whom it believes.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+use rustls::server::danger::ClientCertVerifier;
+
+use super::client::files_equal;
+use super::files::{self, Watched};
+use super::verify::{Allowed, ClientVerifier};
+use super::{End, Identity, Protocol, Security, words};
+
+/// Spoken on connections to peers.
+const PEER_PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
+const CLIENT_PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
+
+/// The files of one end and what was made of them.
+pub(super) struct Answering {
+    end: End,
+    protocol: Protocol,
+    cert: Watched,
+    key: Watched,
+    trusted: Option<Watched>,
+    wants_certificate: bool,
+    allowed: Allowed,
+    last: Mutex<Option<Last>>,
+}
+
+struct Last {
+    parts: Vec<Arc<[u8]>>,
+    now: Current,
+}
+
+/// As the files are now.
+#[derive(Clone)]
+pub(super) struct Current {
+    pub(super) config: Arc<ServerConfig>,
+    /// None: clients need no certificate.
+    pub(super) verifier: Option<Arc<ClientVerifier>>,
+}
+
+impl Answering {
+    /// The error is etcd's, for what it refuses at start.
+    pub(super) fn new(security: &Security, end: End) -> Result<Answering, String> {
+        let Identity { files, .. } = security.identity(end);
+        if files.cert_file.is_empty() || files.key_file.is_empty() {
+            return Err(format!(
+                "KeyFile and CertFile must both be present[key: {}, cert: {}]",
+                files.key_file, files.cert_file
+            ));
+        }
+        if files.client_cert_file.is_empty() != files.client_key_file.is_empty() {
+            return Err(format!(
+                "ClientKeyFile and ClientCertFile must both be present or both absent: key: {}, cert: {}]",
+                files.client_key_file, files.client_cert_file
+            ));
+        }
+        let (cns, hosts) = (&files.allowed_cns, &files.allowed_hostnames);
+        let allowed = match (cns.is_empty(), hosts.is_empty()) {
+            (true, true) => Allowed::All,
+            (false, true) => Allowed::CommonNames(cns.clone()),
+            (true, false) => Allowed::Hostnames(hosts.clone()),
+            (false, false) => {
+                return Err(format!(
+                    "AllowedCNs and AllowedHostnames are mutually exclusive (cns={cns:?}, hostnames={hosts:?})"
+                ));
+            }
+        };
+        let trusted = &files.trusted_ca_file;
+        let answering = Answering {
+            end,
+            protocol: security.protocol.clone(),
+            cert: Watched::new(&files.cert_file),
+            key: Watched::new(&files.key_file),
+            trusted: (!trusted.is_empty()).then(|| Watched::new(trusted)),
+            wants_certificate: files.client_cert_auth || !trusted.is_empty(),
+            allowed,
+            last: Mutex::new(None),
+        };
+        answering.current()?;
+        if !files.client_cert_file.is_empty() {
+            files::certificates(&Watched::new(&files.client_cert_file).read()?)?;
+            files::key(&Watched::new(&files.client_key_file).read()?)?;
+        }
+        Ok(answering)
+    }
+
+    pub(super) fn current(&self) -> Result<Current, String> {
+        let (cert, key) = (self.cert.read()?, self.key.read()?);
+        let trusted = self.trusted.as_ref().map(Watched::read).transpose()?;
+        let parts: Vec<Arc<[u8]>> = [&cert, &key].into_iter().chain(&trusted).cloned().collect();
+        let mut last = self.last.lock();
+        if let Some(last) = &*last
+            && files_equal(&last.parts, &parts)
+        {
+            return Ok(last.now.clone());
+        }
+        let now = self.make(&cert, &key, trusted.as_deref())?;
+        *last = Some(Last {
+            parts,
+            now: now.clone(),
+        });
+        Ok(now)
+    }
+
+    fn make(&self, cert: &[u8], key: &[u8], trusted: Option<&[u8]>) -> Result<Current, String> {
+        let provider = &self.protocol.provider;
+        let verifier = match self.wants_certificate {
+            true => {
+                let verifier = ClientVerifier::new(provider, trusted, self.allowed.clone())?;
+                Some(Arc::new(verifier))
+            }
+            false => None,
+        };
+        let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
+            .with_protocol_versions(self.protocol.versions)
+            .map_err(|error| error.to_string())?;
+        let builder = match &verifier {
+            Some(verifier) => {
+                let verifier = Arc::clone(verifier) as Arc<dyn ClientCertVerifier>;
+                builder.with_client_cert_verifier(verifier)
+            }
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder
+            .with_single_cert(files::certificates(cert)?, files::key(key)?)
+            .map_err(|error| words::of_tls(&error))?;
+        let protocols = match self.end {
+            End::Client => CLIENT_PROTOCOLS,
+            End::Peer => PEER_PROTOCOLS,
+        };
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        // Sessions are kept by clients. Whatever is read anew makes new keys for them, so none
+        // outlives the certificates it was made with.
+        config.ticketer =
+            rustls::crypto::aws_lc_rs::Ticketer::new().map_err(|error| error.to_string())?;
+        Ok(Current {
+            config: Arc::new(config),
+            verifier,
+        })
+    }
+}

@@ -1,0 +1,217 @@
+//! Whose certificates are believed.
+//!
+//! Go believes a certificate that is itself in the pool of authorities, whoever signed it; a
+//! member's own certificate may be all the authority a cluster has. The verifiers here do the same.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
+};
+
+use super::names;
+
+/// Whom a listener lets in.
+#[derive(Debug)]
+pub(super) struct ClientVerifier {
+    inner: Arc<dyn ClientCertVerifier>,
+    pool: HashSet<Vec<u8>>,
+    allowed: Allowed,
+}
+
+/// Which of the certificates that an authority signed are let in.
+#[derive(Clone, Debug)]
+pub(super) enum Allowed {
+    All,
+    CommonNames(Vec<String>),
+    Hostnames(Vec<String>),
+}
+
+impl Allowed {
+    fn allows(&self, certificate: &CertificateDer<'_>) -> bool {
+        match self {
+            Allowed::All => true,
+            Allowed::CommonNames(allowed) => allowed.contains(&names::common_name(certificate)),
+            Allowed::Hostnames(allowed) => {
+                allowed.iter().any(|host| names::is_for(certificate, host))
+            }
+        }
+    }
+}
+
+/// The authorities of a PEM file, or the system's without one.
+pub(super) fn authorities(
+    pem: Option<&[u8]>,
+) -> Result<(Arc<RootCertStore>, HashSet<Vec<u8>>), String> {
+    let all = match pem {
+        Some(pem) => super::files::certificates(pem)?,
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    let pool = all.iter().map(|certificate| certificate.to_vec()).collect();
+    let mut store = RootCertStore::empty();
+    for certificate in all {
+        let added = store.add(certificate);
+        // Of the system's, some may be of a kind that is not understood.
+        if pem.is_some() {
+            added.map_err(|error| error.to_string())?;
+        }
+    }
+    Ok((Arc::new(store), pool))
+}
+
+impl ClientVerifier {
+    pub(super) fn new(
+        provider: &Arc<CryptoProvider>,
+        pem: Option<&[u8]>,
+        allowed: Allowed,
+    ) -> Result<ClientVerifier, String> {
+        let (roots, pool) = authorities(pem)?;
+        let inner = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
+        Ok(ClientVerifier {
+            inner: inner.build().map_err(|error| error.to_string())?,
+            pool,
+            allowed,
+        })
+    }
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.inner.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self
+            .inner
+            .verify_client_cert(end_entity, intermediates, now);
+        if let Err(error) = verified
+            && !(self.pool.contains(end_entity.as_ref()) && names::is_valid_at(end_entity, now))
+        {
+            return Err(error);
+        }
+        if self.allowed.allows(end_entity) {
+            return Ok(ClientCertVerified::assertion());
+        }
+        // The alert of this error is "bad certificate", which is Go's.
+        Err(Error::InvalidCertificate(CertificateError::NotValidForName))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+/// Which members are believed to be who they are.
+#[derive(Debug)]
+pub(super) struct ServerVerifier {
+    /// None: everybody is, for certificates that members made for themselves prove nothing.
+    inner: Option<Arc<WebPkiServerVerifier>>,
+    pool: HashSet<Vec<u8>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerVerifier {
+    pub(super) fn new(
+        provider: &Arc<CryptoProvider>,
+        pem: Option<&[u8]>,
+    ) -> Result<ServerVerifier, String> {
+        let (roots, pool) = authorities(pem)?;
+        let inner = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider));
+        Ok(ServerVerifier {
+            inner: Some(inner.build().map_err(|error| error.to_string())?),
+            pool,
+            provider: Arc::clone(provider),
+        })
+    }
+
+    pub(super) fn of_anybody(provider: &Arc<CryptoProvider>) -> ServerVerifier {
+        ServerVerifier {
+            inner: None,
+            pool: HashSet::new(),
+            provider: Arc::clone(provider),
+        }
+    }
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Some(inner) = &self.inner else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let verified =
+            inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        let is_own = || {
+            self.pool.contains(end_entity.as_ref())
+                && names::is_valid_at(end_entity, now)
+                && names::is_for(end_entity, &server_name.to_str())
+        };
+        if verified.is_err() && is_own() {
+            return Ok(ServerCertVerified::assertion());
+        }
+        verified
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

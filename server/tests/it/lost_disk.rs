@@ -1,0 +1,92 @@
+//! A member whose data directory was emptied, or put back to what it was before: it says so, and so
+//! does the leader, once; and what the others hold is not in danger.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "takes a member's data away while it is stopped"
+)]
+
+use std::fs;
+use std::path::Path;
+
+use crate::cluster::{hash, put};
+use crate::fleet::{Process, found, wait};
+
+const LOST: &str = "lost log entries that it acknowledged";
+const WAY_OUT: &str = "add it anew with an empty data directory";
+
+fn members(dir: &Path) -> Vec<Process> {
+    found(env!("CARGO_BIN_EXE_stele"), dir, 3, &[])
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy(&path, &target),
+            false => drop(fs::copy(&path, &target).unwrap()),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_put_back_to_an_older_state_says_so_and_so_does_the_leader() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut members = members(dir.path());
+    put(&members[0].url, "before").await;
+    members[2].kill();
+    let old = dir.path().join("old");
+    copy(&members[2].dir, &old);
+    // Under a leader that stays: the third member leads no more.
+    put(&members[0].url, "between").await;
+    members[2].start();
+    for at in 0..20 {
+        put(&members[0].url, &format!("acknowledged/{at}")).await;
+    }
+    let newest = hash(&members[0].url).await;
+    assert_eq!(hash(&members[2].url).await, newest);
+    members[2].kill();
+    fs::remove_dir_all(&members[2].dir).unwrap();
+    copy(&old, &members[2].dir);
+    members[2].start();
+    put(&members[0].url, "after").await;
+    let logs = |members: &[Process]| members.iter().map(Process::log).collect::<Vec<_>>();
+    let told = || {
+        let logs = logs(&members);
+        logs[2].contains(LOST) && (logs[0].contains(LOST) || logs[1].contains(LOST))
+    };
+    wait("the loss to be told", told, || logs(&members).join("\n"));
+    for at in 0..20 {
+        put(&members[at % 2].url, &format!("without/{at}")).await;
+    }
+    for log in logs(&members) {
+        assert!(log.matches(LOST).count() <= 1, "once is enough:\n{log}");
+        assert!(!log.contains(LOST) || log.contains(WAY_OUT), "{log}");
+    }
+    members
+        .iter_mut()
+        .for_each(|member| assert!(member.is_alive()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_directory_in_a_known_members_place_is_refused_with_the_way_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut members = members(dir.path());
+    for member in &members {
+        put(&member.url, &member.name).await;
+    }
+    members[2].kill();
+    fs::remove_dir_all(&members[2].dir).unwrap();
+    members[2].flag("--initial-cluster-state=existing".to_owned());
+    members[2].start();
+    let says = || {
+        members[2]
+            .log()
+            .contains("has already been part of this cluster")
+    };
+    wait("a refusal", says, || members[2].log());
+    let log = members[2].log();
+    assert!(log.contains("etcdctl member remove"), "{log}");
+    assert!(!members[2].dir.join("member/log").exists() || !log.contains("ready to serve"));
+}
