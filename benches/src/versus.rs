@@ -9,9 +9,11 @@ mod cluster;
 mod floor;
 mod generator;
 mod loads;
+mod login;
 mod options;
 mod report;
 mod side;
+mod tls;
 
 use std::process::ExitCode;
 
@@ -39,6 +41,10 @@ pub fn main() -> ExitCode {
 }
 
 fn measure(options: &Options) -> Result<()> {
+    let encrypted = options.sides.iter().find(|side| side.is_encrypted());
+    if let (Some(side), false) = (encrypted, options.part == Part::Loads) {
+        return Err(format!("{} runs loads only: leave out --only", side.name()).into());
+    }
     let programs = options.programs()?;
     match options.part {
         Part::Loads | Part::Cluster => loads(options, &programs),

@@ -14,6 +14,8 @@ pub enum Kubernetes {
     Apiserver,
     ControllerManager,
     Scheduler,
+    /// Not one that Kubernetes ships: its RequestInfo and RBAC authorizer behind a pipe.
+    Decisions,
 }
 
 impl Kubernetes {
@@ -23,6 +25,14 @@ impl Kubernetes {
             Kubernetes::Apiserver => "kube-apiserver",
             Kubernetes::ControllerManager => "kube-controller-manager",
             Kubernetes::Scheduler => "kube-scheduler",
+            Kubernetes::Decisions => "decisions",
+        }
+    }
+
+    fn package(self) -> String {
+        match self {
+            Kubernetes::Decisions => format!("./{}", self.name()),
+            _ => format!("k8s.io/kubernetes/cmd/{}", self.name()),
         }
     }
 
@@ -39,7 +49,7 @@ impl Kubernetes {
         let program = bin.join(self.name());
         build(
             &workspace_root().join("tools").join("kubernetes"),
-            &format!("k8s.io/kubernetes/cmd/{}", self.name()),
+            &self.package(),
             &program,
         )?;
         Ok(program)

@@ -77,6 +77,18 @@ impl Tools {
     }
 }
 
+/// Whether a program of the machine tells its version when asked; if not, the test says that it is
+/// skipped, but not in CI: there its lack is a failure.
+pub fn has_or_skip(program: &str, version: &[&str], test: &str) -> bool {
+    let found = Command::new(program).args(version).output();
+    let found = found.is_ok_and(|output| output.status.success());
+    assert!(found || !in_ci(), "{test} needs {program}");
+    if !found {
+        eprintln!("SKIPPED {test}: there is no {program}");
+    }
+    found
+}
+
 /// Whether this run belongs to continuous integration (`CI=true`).
 pub fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")

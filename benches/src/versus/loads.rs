@@ -27,6 +27,8 @@ pub(super) enum Kind {
     Watch,
     WatchLatency,
     LeaseKeepAlive,
+    /// Of our own making: etcd's program does not log in.
+    Login,
 }
 
 #[derive(Clone, Debug)]
@@ -135,6 +137,17 @@ impl Load {
                 default: false,
                 ..put("fill", 1000, 600_000)
             },
+            Load {
+                floor: false,
+                default: false,
+                ..other(
+                    "login-100",
+                    "login of one user with the same password again, 100 clients",
+                    Kind::Login,
+                    2_000,
+                    0,
+                )
+            },
         ]
     }
 
@@ -208,6 +221,7 @@ impl Load {
             Kind::LeaseKeepAlive => {
                 args.extend(strings(&["lease-keepalive", "--total", &total]));
             }
+            Kind::Login => {}
         }
         args
     }

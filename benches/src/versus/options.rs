@@ -85,8 +85,8 @@ pub(super) struct Programs {
 impl Programs {
     pub(super) fn server(&self, side: Side) -> &PathBuf {
         match side {
-            Side::Etcd => &self.etcd,
-            Side::Stele | Side::Sealed => &self.stele,
+            Side::Etcd | Side::EtcdTls => &self.etcd,
+            Side::Stele | Side::SteleTls | Side::Sealed => &self.stele,
             Side::Floor => &self.floor,
         }
     }
@@ -220,7 +220,7 @@ fn command() -> clap::Command {
         .arg(
             list(
                 "sides",
-                "Sides to run: etcd, stele, sealed (stele with a key), floor",
+                "Sides to run: etcd, stele, etcd-tls, stele-tls, sealed (stele with a key), floor",
             )
             .value_parser(side_by_name),
         )
@@ -297,7 +297,7 @@ fn part_by_name(name: &str) -> std::result::Result<Part, String> {
 
 fn side_by_name(name: &str) -> std::result::Result<Side, String> {
     let found = Side::ALL.into_iter().find(|side| side.name() == name);
-    found.ok_or_else(|| "etcd, stele, sealed or floor".to_string())
+    found.ok_or_else(|| Side::ALL.map(Side::name).join(", "))
 }
 
 fn describe_loads() -> String {

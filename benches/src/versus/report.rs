@@ -29,8 +29,10 @@ struct Column {
 }
 
 /// The rows that compare: of each column, how many times better the first is than the second.
-const RATIOS: [(&str, Side, Side); 2] = [
+const RATIOS: [(&str, Side, Side); 4] = [
     ("stele : etcd", Side::Stele, Side::Etcd),
+    ("stele-tls : etcd-tls", Side::SteleTls, Side::EtcdTls),
+    ("stele : stele-tls", Side::Stele, Side::SteleTls),
     ("stele : sealed", Side::Stele, Side::Sealed),
 ];
 

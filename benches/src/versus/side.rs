@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use etcd_api::Client;
 use etcd_api::etcdserverpb::PutRequest;
-use testkit::{Launch, Server, Usage};
+use testkit::{Launch, Usage};
 
 use super::Result;
 use super::generator::{self, Summary};
 use super::loads::{Kind, Load, READ_KEY, VALUE_BYTES};
+use super::login;
 use super::options::{Options, Programs};
+use super::tls::Tls;
 
 /// etcd writes its tree every 100 ms: what a load caused has to be in its counters.
 pub(super) const SETTLE: Duration = Duration::from_millis(400);
@@ -25,24 +27,40 @@ pub(super) const SETTLE: Duration = Duration::from_millis(400);
 pub(super) enum Side {
     Etcd,
     Stele,
+    /// Both again over TLS, server and client with a certificate.
+    EtcdTls,
+    SteleTls,
     /// Stele with a key: everything at rest is sealed.
     Sealed,
     Floor,
 }
 
 impl Side {
-    pub(super) const ALL: [Side; 4] = [Side::Etcd, Side::Stele, Side::Sealed, Side::Floor];
+    pub(super) const ALL: [Side; 6] = [
+        Side::Etcd,
+        Side::Stele,
+        Side::EtcdTls,
+        Side::SteleTls,
+        Side::Sealed,
+        Side::Floor,
+    ];
     /// Those that run when none are named.
     pub(super) const DEFAULT: [Side; 3] = [Side::Etcd, Side::Stele, Side::Floor];
 
     pub(super) fn is_stele(self) -> bool {
-        matches!(self, Side::Stele | Side::Sealed)
+        matches!(self, Side::Stele | Side::SteleTls | Side::Sealed)
+    }
+
+    pub(super) fn is_encrypted(self) -> bool {
+        matches!(self, Side::EtcdTls | Side::SteleTls)
     }
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Side::Etcd => "etcd",
             Side::Stele => "stele",
+            Side::EtcdTls => "etcd-tls",
+            Side::SteleTls => "stele-tls",
             Side::Sealed => "sealed",
             Side::Floor => "floor",
         }
@@ -73,34 +91,49 @@ pub(super) fn run(side: Side, load: &Load, programs: &Programs, options: &Option
     let scratch = tempfile::Builder::new()
         .prefix("versus-")
         .tempdir_in(&options.dir)?;
-    let program = programs.server(side);
-    let mut launch = Launch::program(program).data_dir(scratch.path().join("data"));
-    match side {
-        Side::Etcd => {}
-        Side::Stele | Side::Sealed => {
-            for flag in &options.stele_flags {
-                launch = launch.flag(flag);
-            }
-            if side == Side::Sealed {
-                let keys = scratch.path().join("keys");
-                std::fs::write(&keys, format!("1 {}\n", "5c".repeat(32)))?;
-                launch = launch.flag(format!("--encryption-key-file={}", keys.display()));
-            }
-        }
-        Side::Floor => launch = launch.flag(format!("--floor={}", options.floor_threads)),
+    let mut launch = Launch::program(programs.server(side)).data_dir(scratch.path().join("data"));
+    if side.is_stele() {
+        launch = launch.flags(&options.stele_flags);
+    }
+    if side == Side::Sealed {
+        let keys = scratch.path().join("keys");
+        std::fs::write(&keys, format!("1 {}\n", "5c".repeat(32)))?;
+        launch = launch.flag(format!("--encryption-key-file={}", keys.display()));
+    }
+    if side == Side::Floor {
+        launch = launch.flag(format!("--floor={}", options.floor_threads));
+    }
+    let tls = match side.is_encrypted() {
+        true => Some(Tls::make(scratch.path())?),
+        false => None,
+    };
+    if let Some(tls) = &tls {
+        launch = launch.flags(&tls.server_flags());
     }
     let mut server = launch.start()?;
-    let endpoint = format!("127.0.0.1:{}", server.client_port());
-    let generate =
-        |args: &[OsString]| generator::run(&programs.benchmark, &endpoint, args, scratch.path());
+    let (endpoint, plain_url) = match &tls {
+        Some(tls) => (tls.endpoint(), tls.plain_url()),
+        None => (format!("127.0.0.1:{}", server.client_port()), server.url()),
+    };
+    let generate = |args: &[OsString]| {
+        let credentials = tls.iter().flat_map(Tls::client_flags);
+        let args: Vec<OsString> = credentials.chain(args.iter().cloned()).collect();
+        generator::run(&programs.benchmark, &endpoint, &args, scratch.path())
+    };
 
     if let Some(args) = load.prefill_arguments() {
         generate(&args)?;
-        put_read_key_of(&server)?;
+        put_read_key_at(plain_url)?;
         std::thread::sleep(SETTLE);
     }
+    if load.kind == Kind::Login {
+        login::prepare(&server.url())?;
+    }
     let before = server.usage()?;
-    let summaries = generate(&load.arguments())?;
+    let summaries = match load.kind {
+        Kind::Login => vec![login::run(&server.url(), load)?],
+        _ => generate(&load.arguments())?,
+    };
     std::thread::sleep(SETTLE);
     let after = server.usage()?;
     if !server.is_alive() {
@@ -137,11 +170,11 @@ pub(super) fn account(load: &Load, summaries: &[Summary], before: &Usage, after:
     }
 }
 
-fn put_read_key_of(server: &Server) -> Result<()> {
+fn put_read_key_at(url: String) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async { put_read_key(&Client::connect(server.url()).await?).await })
+    runtime.block_on(async { put_read_key(&Client::connect(url).await?).await })
 }
 
 pub(super) async fn put_read_key(client: &Client) -> Result<()> {

@@ -1,0 +1,83 @@
+//! Certificates of one run, and the flags that make server and load generator use them.
+//!
+//! Both ends prove who they are, as Kubernetes has it with its store.
+
+#![expect(clippy::disallowed_methods, reason = "writes a run's certificates")]
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+use super::Result;
+
+pub(super) struct Tls {
+    authority: PathBuf,
+    certificate: PathBuf,
+    key: PathBuf,
+    port: u16,
+    /// For what is done beside the load.
+    plain_port: u16,
+}
+
+impl Tls {
+    /// An authority, and one certificate for both ends (ECDSA with P-256, rcgen's usual kind).
+    pub(super) fn make(folder: &Path) -> Result<Tls> {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority_key = KeyPair::generate()?;
+        let authority = params.self_signed(&authority_key)?;
+        let issuer = Issuer::new(params, authority_key);
+        let key = KeyPair::generate()?;
+        let certificate =
+            CertificateParams::new(vec!["127.0.0.1".to_owned()])?.signed_by(&key, &issuer)?;
+
+        let file = |name: &str, text: String| -> Result<PathBuf> {
+            let path = folder.join(name);
+            fs::write(&path, text)?;
+            Ok(path)
+        };
+        Ok(Tls {
+            authority: file("authority.pem", authority.pem())?,
+            certificate: file("certificate.pem", certificate.pem())?,
+            key: file("key.pem", key.serialize_pem())?,
+            port: testkit::free_port(),
+            plain_port: testkit::free_port(),
+        })
+    }
+
+    pub(super) fn server_flags(&self) -> Vec<String> {
+        vec![
+            format!(
+                "--listen-client-urls=https://127.0.0.1:{},http://127.0.0.1:{}",
+                self.port, self.plain_port
+            ),
+            format!("--trusted-ca-file={}", self.authority.display()),
+            format!("--cert-file={}", self.certificate.display()),
+            format!("--key-file={}", self.key.display()),
+            "--client-cert-auth".to_owned(),
+        ]
+    }
+
+    /// Of the load generator, before its command.
+    pub(super) fn client_flags(&self) -> Vec<OsString> {
+        let files = [
+            ("--cacert", &self.authority),
+            ("--cert", &self.certificate),
+            ("--key", &self.key),
+        ];
+        let flags = files
+            .into_iter()
+            .flat_map(|(flag, path)| [OsString::from(flag), path.clone().into()]);
+        flags.collect()
+    }
+
+    pub(super) fn endpoint(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    pub(super) fn plain_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.plain_port)
+    }
+}
