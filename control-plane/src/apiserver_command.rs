@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apiserver::Config;
+use apiserver::Server;
 use apiserver::auth::authority::Mode;
 use apiserver::auth::setup::{ISSUER, Settings, Setup};
-use apiserver::{Config, Server};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};

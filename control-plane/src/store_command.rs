@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use clap::Command;
 use server::config::{self, Exit};
-use server::{lifecycle, logging, signals};
+use server::lifecycle;
+use server::lifecycle::signals;
+use server::telemetry::logging;
 use storage::vfs::os::OsVfs;
 
 /// How it is listed; its flags are read by the store itself.

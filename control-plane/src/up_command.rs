@@ -16,11 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use apiserver::Config;
+use apiserver::Server;
 use apiserver::auth::authority::Mode;
 use apiserver::auth::setup::{ISSUER, Settings};
-use apiserver::{Config, Server};
 use clap::{Arg, ArgMatches, Command, value_parser};
-use server::local::Local;
+use server::lifecycle::local::Local;
 use storage::vfs::os::OsVfs;
 use tokio::net::TcpListener;
 use tokio::sync::watch;

@@ -1,6 +1,6 @@
 //! Who may do what: users, roles and permissions as they are in force, and the decision about each
 //! request. Plain values: the rows are kept by [`crate::state`], calls are answered in
-//! [`crate::grpc`].
+//! [`crate::api::grpc`].
 //!
 //! Every member decides about every entry of the log by itself, so the decision must be etcd's to
 //! the last corner: where two members differ, their data does, too.

@@ -3,6 +3,7 @@
 //! Reads no clock and opens no file: the command line, the environment and the file reader come
 //! in as values, the outcome goes out as one.
 
+pub mod keys;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ pub(crate) use go::parse_duration;
 pub use tls::{TlsFiles, TlsVersion};
 pub use url::{Scheme, Url};
 
-use crate::keys::KeySource;
+use crate::config::keys::KeySource;
 use args::{BadVariable, Stop, Values};
 
 /// The API level: what etcd this server answers as, in Status, `/version` and `--version`.

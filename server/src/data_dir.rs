@@ -8,6 +8,8 @@
 //! ```
 
 mod force;
+pub mod offline;
+pub mod replay;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,11 +24,11 @@ use storage::mvcc::Store;
 use storage::seal::Seal;
 use storage::vfs::{Lock, Vfs};
 
+use crate::config::keys::KeySource;
 use crate::config::{CLUSTER_VERSION, ClusterState, Config, Url};
+use crate::data_dir::replay::{self, Replayed, Threads};
 use crate::error::Error;
-use crate::keys::KeySource;
-use crate::replay::{self, Replayed, Threads};
-use crate::space_alarm;
+use crate::state::space_alarm;
 use crate::state::{self, MemberInfo, State};
 
 /// Why a server cannot start on a directory. The text says what to do about it.

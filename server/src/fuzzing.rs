@@ -10,14 +10,14 @@ use storage::mvcc::{Applied, Store};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
+use crate::api::gateway::{Escape, Scanner, decode, encode};
+use crate::api::grpc::check;
 use crate::auth::AuthInfo;
 use crate::config::{self, Exit};
-use crate::entry;
 use crate::error::Error;
-use crate::gateway::{Escape, Scanner, decode, encode};
-use crate::grpc::check;
-use crate::request::Request;
-use crate::snapshot::{Form, Receiver, rows};
+use crate::state::entry;
+use crate::state::request::Request;
+use crate::state::snapshot::{Form, Receiver, rows};
 use crate::state::{Effects, State};
 
 /// Bytes as a log entry and as client requests: what decodes must survive the checks, and encode
@@ -70,19 +70,19 @@ pub fn config_file(data: &[u8]) {
 
 /// Bytes as what tells who somebody is: certificates, lists of revoked ones, keys, tokens.
 pub fn credentials(data: &[u8]) {
-    crate::tls::any_file(data);
+    crate::net::tls::any_file(data);
     crate::auth::any_token(data);
 }
 
 /// Bytes as all that a client sends on its port. The connection ends; what it carried goes no
 /// further than the body of a call.
 pub fn client_port(data: &[u8]) {
-    crate::serve::fuzzing::connection(data);
+    crate::api::serve::fuzzing::connection(data);
 }
 
 /// Bytes as one of the streams that members read from each other.
 pub fn peer_stream(data: &[u8]) {
-    crate::peer::any_stream(data);
+    crate::cluster::peer::any_stream(data);
 }
 
 /// Bytes as what comes to `POST /raft/snapshot`, in either form: it is refused, or is a state that a

@@ -2,6 +2,8 @@
 //! closes in the opposite order. The lines and their order are those that tools wait for.
 
 mod corruption;
+pub mod local;
+pub mod signals;
 mod versions;
 
 use std::fmt;
@@ -16,22 +18,22 @@ use tokio::io::DuplexStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::compactor::Compactor;
+use crate::api::serve::{BindError, Listeners};
+use crate::cluster::peer::{Dialer, REMOVED, join};
+use crate::config::keys::{Follower, Look};
 use crate::config::{Config, ETCD_VERSION, Url};
 use crate::data_dir::{self, DataDir, Found, Unusable};
 use crate::error::Error;
-use crate::event::LeaseCall;
-use crate::keys::{Follower, Look};
-use crate::logging::json;
-use crate::metrics::Metrics;
-use crate::node::Node;
-use crate::peer::{Dialer, REMOVED, join};
-use crate::request::Request;
+use crate::net::tls::Security;
+use crate::net::workers::Workers;
+use crate::runtime::compactor::Compactor;
+use crate::runtime::event::LeaseCall;
+use crate::runtime::node::Node;
 use crate::runtime::{self, Clock, Running};
-use crate::serve::{BindError, Listeners};
-use crate::spans::{Exporter, Tracer};
-use crate::tls::Security;
-use crate::workers::Workers;
+use crate::state::request::Request;
+use crate::telemetry::logging::json;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::spans::{Exporter, Tracer};
 
 /// Calls in progress get this long to end once a stop was asked for.
 const GRACE: Duration = Duration::from_secs(3);
@@ -146,7 +148,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     tracing::info!("ready to serve client requests");
     match ready {
         Some(ready) => ready(addresses),
-        None => crate::signals::notify_ready(),
+        None => crate::lifecycle::signals::notify_ready(),
     }
     let compacting = tokio::spawn(compact_by_itself(running.node.clone(), Arc::clone(&config)));
 

@@ -9,8 +9,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use server::config::{self, Config, ETCD_VERSION, Exit, Invalid, LogConfig, Note};
-use server::logging::{self, FATAL, json};
-use server::{lifecycle, signals};
+use server::lifecycle;
+use server::lifecycle::signals;
+use server::telemetry::logging::{self, FATAL, json};
 use storage::vfs::os::OsVfs;
 
 /// Calls come and go by the hundred thousand, made in one thread and freed in another: a seventh
@@ -49,7 +50,13 @@ fn utl_command<'a>(program: &str, args: &'a [String]) -> Option<(&'static str, &
 
 fn utl(name: &'static str, args: &[String]) -> ExitCode {
     let (mut out, mut err) = (std::io::stdout().lock(), std::io::stderr().lock());
-    let code = utl::run(name, args, &server::offline::Offline, &mut out, &mut err);
+    let code = utl::run(
+        name,
+        args,
+        &server::data_dir::offline::Offline,
+        &mut out,
+        &mut err,
+    );
     ExitCode::from(code)
 }
 
@@ -62,7 +69,7 @@ fn run(mut config: Config, program: String) -> ExitCode {
     if let Some(host) = host {
         tracing::info!(host = %host, "detected default host for advertise");
     }
-    if let Err(error) = server::descriptors::raise_limit() {
+    if let Err(error) = server::net::descriptors::raise_limit() {
         tracing::warn!(%error, "failed to raise the limit on open files");
     }
     match lifecycle::run(config, Arc::new(OsVfs)) {

@@ -10,6 +10,10 @@
 //! thread writes and syncs the log itself.
 
 #![expect(
+pub mod compactor;
+pub mod event;
+pub mod node;
+pub mod resealer;
     clippy::disallowed_methods,
     reason = "the shell reads the clock and starts threads"
 )]
@@ -34,23 +38,23 @@ use raft::Raft;
 use raft::durable::LogWriter;
 use storage::vfs::Lock;
 
-use crate::applier::{Applier, Pace, Stopwatch};
 use crate::auth::Tokens;
+use crate::cluster::inbox::{Inbox, Sender, inbox};
+use crate::cluster::member::Member;
+use crate::cluster::peer::{Dialer, Inboxes, Introduction, Peers};
 use crate::config::{Config, Url};
 use crate::data_dir::{DataDir, Unusable};
-use crate::event::{ApplyEvent, LogEvent, MemberEvent};
-use crate::hashes::Hashes;
-use crate::inbox::{Inbox, Sender, inbox};
-use crate::lessor::Lessor;
-use crate::member::Member;
-use crate::metrics::Metrics;
-use crate::node::{Identity, Inner, Limits, Login, Node, RequestIds, Shared};
-use crate::peer::{Dialer, Inboxes, Introduction, Peers};
-use crate::snapshot::Receiver;
-use crate::space_alarm::Guard;
+use crate::net::workers::Workers;
+use crate::runtime::event::{ApplyEvent, LogEvent, MemberEvent};
+use crate::runtime::node::{Identity, Inner, Limits, Login, Node, RequestIds, Shared};
 use crate::state;
-use crate::watch::{Hub, HubHandle};
-use crate::workers::Workers;
+use crate::state::applier::{Applier, Pace, Stopwatch};
+use crate::state::hashes::Hashes;
+use crate::state::lessor::Lessor;
+use crate::state::snapshot::Receiver;
+use crate::state::space_alarm::Guard;
+use crate::state::watch::{Hub, HubHandle};
+use crate::telemetry::metrics::Metrics;
 use deliveries::Deliveries;
 use lateness::Lateness;
 use rest::{DIGEST_REST, rests};
@@ -365,7 +369,7 @@ impl Running {
 /// Ends the process: what is on disk is not known well enough to go on.
 pub fn fatal(what: &str, error: &dyn std::fmt::Display) -> ! {
     tracing::error!(error = %error, "{what}");
-    crate::logging::flush();
+    crate::telemetry::logging::flush();
     std::process::exit(1)
 }
 

@@ -2,18 +2,26 @@
 //! on the log entry and the state alone, so that every member ends up the same; time, salts and
 //! new ids are in the request already.
 
+pub mod applier;
 mod auth;
 mod cluster;
+pub mod entry;
 #[cfg(test)]
 mod frozen;
+pub mod hashes;
 #[cfg(test)]
 mod install;
 pub mod kv;
 mod lease;
+pub mod lessor;
 #[cfg(test)]
 mod power;
+pub mod request;
+pub mod snapshot;
+pub mod space_alarm;
 mod tally;
 pub mod txn;
+pub mod watch;
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::mvccpb::KeyValue;
@@ -21,9 +29,9 @@ use storage::mvcc::{Applied, Bucket, Item, LonePut, Root, Store, SyncJob, Write}
 
 use crate::auth::{AuthInfo, ROOT};
 use crate::error::Error;
-use crate::event::Outcome;
-use crate::request::{PutBy, Request};
-use crate::snapshot::Received;
+use crate::runtime::event::Outcome;
+use crate::state::request::{PutBy, Request};
+use crate::state::snapshot::Received;
 
 pub use auth::{Auth, Authenticated, default_revision_row, is_default_revision};
 pub use cluster::{
@@ -165,7 +173,7 @@ impl State {
         }
     }
 
-    /// Applies entries that are a [lone put](crate::request::Request::lone_put) each, together with
+    /// Applies entries that are a [lone put](crate::state::request::Request::lone_put) each, together with
     /// what decides about each of them; see [`Store::put_all`].
     pub fn put_all<'a>(
         &mut self,

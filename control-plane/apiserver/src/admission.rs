@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::auth::{Admission, Answer};
-use crate::catalogue;
+use crate::resources::catalogue;
 
 /// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];

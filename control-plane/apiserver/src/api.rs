@@ -8,16 +8,17 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::Config;
 use crate::auth::User;
-use crate::catalogue::{self, Resource, Storage};
-use crate::edit::Edited;
-use crate::entry::Entry;
-use crate::feed::Feed;
-use crate::slots::Slots;
-use crate::store::Store;
-use crate::ttl::EventLeases;
-use crate::write::Writer;
-use crate::{Config, convert};
+use crate::http::slots::Slots;
+use crate::registry::edit::Edited;
+use crate::registry::ttl::EventLeases;
+use crate::registry::write::Writer;
+use crate::resources::catalogue::{self, Resource, Storage};
+use crate::resources::convert;
+use crate::storage::entry::Entry;
+use crate::storage::feed::Feed;
+use crate::storage::store::Store;
 
 /// Objects, for parts of this process: nobody is asked whether the caller may.
 #[derive(Clone)]

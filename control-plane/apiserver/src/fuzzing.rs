@@ -3,9 +3,13 @@
 use machinery::{protobuf, strict};
 use serde_json::Value;
 
-use crate::body::{self, Expected, Validation};
-use crate::catalogue::{self, Resource, Storage};
-use crate::{convert, entry, lifecycle, validate, write};
+use crate::http::body::{self, Expected, Validation};
+use crate::registry::lifecycle;
+use crate::registry::write;
+use crate::resources::catalogue::{self, Resource, Storage};
+use crate::resources::convert;
+use crate::storage::entry;
+use crate::validate;
 
 /// Bytes as a body: the first says how it is written, the second of which kind it is. What is
 /// read is filled in, checked and written in both forms, and reads the same again from both.

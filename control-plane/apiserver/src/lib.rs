@@ -6,44 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod admission;
-mod allocate;
 mod api;
 pub mod auth;
-mod body;
-mod builtin;
-mod cache;
-mod catalogue;
-mod certificate_request;
 mod clock;
-mod connections;
-mod convert;
-mod delete;
-mod discovery;
-mod documents;
-mod edit;
-mod entry;
-mod evict;
-mod feed;
 pub mod fuzzing;
-mod keep_alive;
-mod lifecycle;
-mod list;
-mod media;
-mod openapi;
-mod patch;
-mod pretty;
-mod reply;
-mod request;
-mod serve;
-mod slots;
-mod store;
-mod sub;
-mod table;
-mod ttl;
+mod http;
+mod registry;
+mod resources;
+mod storage;
 mod validate;
-mod watch;
-mod write;
-mod yaml;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,7 +26,7 @@ use machinery::status::Status;
 use tokio::net::TcpListener;
 
 pub use api::Api;
-pub use connections::Limits;
+pub use http::connections::Limits;
 
 /// How often the store is made to forget old revisions, and how old they are then.
 const COMPACT_EVERY: Duration = Duration::from_secs(300);
@@ -98,13 +69,13 @@ pub struct Server {
 impl Server {
     /// Begins to follow the store; requests wait until it is read.
     pub fn new(client: etcd_api::Client, config: Config) -> Server {
-        let store = store::Store { client };
+        let store = storage::store::Store { client };
         let core = api::Core {
-            feed: Arc::new(feed::Feed::new(store.clone())),
+            feed: Arc::new(storage::feed::Feed::new(store.clone())),
             config,
             store,
-            leases: ttl::EventLeases::default(),
-            slots: slots::Slots::default(),
+            leases: registry::ttl::EventLeases::default(),
+            slots: http::slots::Slots::default(),
             allocation: tokio::sync::Mutex::new(()),
             stopping: tokio::sync::watch::Sender::new(false),
             tasks: parking_lot::Mutex::new(Vec::new()),
@@ -122,7 +93,7 @@ impl Server {
             }
             // Nobody may be waiting.
             let _ = made.send(true);
-            while let Err(error) = builtin::keep(&begun).await {
+            while let Err(error) = registry::builtin::keep(&begun).await {
                 tracing::warn!(%error, "the built-in objects cannot be kept");
                 tokio::time::sleep(RETRY_AFTER).await;
             }
@@ -141,7 +112,8 @@ impl Server {
     /// request with an [`auth::User`] in its extensions is theirs.
     pub fn router(&self) -> axum::Router {
         let api = self.api.clone();
-        axum::Router::new().fallback(move |request: Request| serve::serve(api.clone(), request))
+        axum::Router::new()
+            .fallback(move |request: Request| http::serve::serve(api.clone(), request))
     }
 
     /// Waits until the built-in objects are there and reads are served.
@@ -154,14 +126,14 @@ impl Server {
 
     /// Answers requests on a listener until [`Server::stop`].
     pub async fn serve(&self, listener: TcpListener) -> std::io::Result<()> {
-        keep_alive::set(&listener)?;
-        connections::serve(&self.api, listener, None).await
+        http::connections::keep_alive::set(&listener)?;
+        http::connections::serve(&self.api, listener, None).await
     }
 
     /// Answers requests over encrypted connections until [`Server::stop`].
     pub async fn serve_tls(&self, listener: TcpListener, tls: Tls) -> std::io::Result<()> {
-        keep_alive::set(&listener)?;
-        connections::serve(&self.api, listener, Some(tls)).await
+        http::connections::keep_alive::set(&listener)?;
+        http::connections::serve(&self.api, listener, Some(tls)).await
     }
 
     /// Ends watches and listeners.
@@ -181,12 +153,12 @@ impl Drop for Server {
 
 /// Makes what has to be there before requests are served.
 async fn build(api: &Api) -> Result<(), Status> {
-    builtin::make(api).await?;
+    registry::builtin::make(api).await?;
     api.0.config.gate.prepare(api).await
 }
 
 /// Lets the store forget what is older than one period.
-async fn compact(store: store::Store) {
+async fn compact(store: storage::store::Store) {
     let mut before = None;
     loop {
         tokio::time::sleep(COMPACT_EVERY).await;

@@ -36,8 +36,8 @@ use std::borrow::Cow;
 use machinery::status::Cause;
 use serde_json::Value;
 
-use crate::catalogue::Resource;
-use crate::convert;
+use crate::resources::catalogue::Resource;
+use crate::resources::convert;
 
 pub(crate) use causes::Causes;
 pub(crate) use network::{addresses, checks_health, reached_from_outside};

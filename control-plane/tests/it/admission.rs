@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use apiserver::Api;
+use apiserver::Config;
+use apiserver::Server;
 use apiserver::auth::{Admission, Answer, Attributes, Gate, Open, User};
-use apiserver::{Api, Config, Server};
 use axum::body::{Body, to_bytes};
 use http::{Request, StatusCode};
 use machinery::object;

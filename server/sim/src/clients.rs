@@ -1,16 +1,16 @@
 //! Clients: each asks one thing at a time of one member, waits for the answer as long as etcd's
-//! clients do, and writes down what it saw. Request handlers (`server::node`, `server::grpc`) are
+//! clients do, and writes down what it saw. Request handlers (`server::runtime::node`, `server::api::grpc`) are
 //! not run here; what they do between a request and the actors is done in this file.
 
 mod request;
 
 use std::collections::BTreeMap;
 
-use server::admission::{Admission, Limits, Permit};
+use server::api::admission::{Admission, Limits, Permit};
 use server::error::Error;
-use server::event::ReplySlot;
-use server::event::{Applied, ApplyEvent, LeaseCall, MemberEvent, Outcome, Reply};
-use server::request::Request;
+use server::runtime::event::ReplySlot;
+use server::runtime::event::{Applied, ApplyEvent, LeaseCall, MemberEvent, Outcome, Reply};
+use server::state::request::Request;
 use storage::mvcc::View;
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -483,7 +483,7 @@ impl World {
         }
     }
 
-    /// A keep-alive at the member that leads, as `server::node` has it: first it makes sure of that.
+    /// A keep-alive at the member that leads, as `server::runtime::node` has it: first it makes sure of that.
     fn renew(&mut self, waiting: &mut Waiting, at: usize) {
         let (Ok(permit), Some(process)) =
             (self.clients.admission.admit(0), &mut self.hosts[at].process)

@@ -1,6 +1,6 @@
 //! What goes wrong, and when. Each run has its own mix: some bugs need one kind of trouble alone.
 
-use server::event::MemberEvent;
+use server::runtime::event::MemberEvent;
 
 use crate::host::Crash;
 use crate::members::Wish;

@@ -5,7 +5,7 @@
 use etcd_api::etcdserverpb as pb;
 use pb::watch_request::RequestUnion;
 use prost::Message;
-use server::watch::{Ended, HistoryRead, Out, Stream};
+use server::state::watch::{Ended, HistoryRead, Out, Stream};
 
 use crate::canary::Canary;
 use crate::check::watches::WatchRecord;
@@ -290,7 +290,7 @@ impl Connection {
         self.stream.request(request, &mut self.out);
     }
 
-    /// As `server::grpc::watch` polls it. Whole responses.
+    /// As `server::api::grpc::watch` polls it. Whole responses.
     fn pump(&mut self) -> Result<Vec<pb::WatchResponse>, String> {
         if let Some(read) = self.reading.take() {
             self.stream.read_done(read.run());

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use raft::Message;
-use server::snapshot::Form;
+use server::state::snapshot::Form;
 
 use crate::canary::Canary;
 use crate::check::agreement::Agreement;

@@ -5,7 +5,7 @@ use pb::request_op::Request as Op;
 
 use super::{AuthInfo, Image, Kind};
 use crate::error::Error;
-use crate::request::Request;
+use crate::state::request::Request;
 
 /// Keys attached to a lease, for those who decide about the lease; empty when there is no such.
 type LeaseKeys<'a> = dyn Fn(i64) -> Result<Vec<bytes::Bytes>, Error> + 'a;

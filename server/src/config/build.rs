@@ -10,7 +10,7 @@ use super::{
     AutoCompaction, ClusterState, Config, Gate, Invalid, Keepalive, Member, TracingConfig, go,
     host, log, tls,
 };
-use crate::keys::KeySource;
+use crate::config::keys::KeySource;
 
 /// What etcd says an advertised client URL must be.
 const CLIENT_URL_FORM: &str =

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
 
+use crate::cluster::corruption::{self, Compared};
+use crate::cluster::peer::{self, Dialer, Introduction};
 use crate::config::{self, Config, Url};
-use crate::corruption::{self, Compared};
 use crate::data_dir::DataDir;
 use crate::error::Error;
-use crate::hashes;
-use crate::node::{Node, REQUEST_TIMEOUT};
-use crate::peer::{self, Dialer, Introduction};
-use crate::request::Request;
+use crate::runtime::node::{Node, REQUEST_TIMEOUT};
+use crate::state::hashes;
+use crate::state::request::Request;
 
 /// Compares this member's data with that of its peers before it takes part in anything. An empty
 /// directory has nothing to compare.

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use etcd_api::membershippb;
 
+use crate::cluster::peer::join::{minor, versions};
 use crate::config::{CLUSTER_VERSION, MIN_CLUSTER_VERSION};
 use crate::error::Error;
-use crate::node::Node;
-use crate::peer::join::{minor, versions};
-use crate::request::Request;
+use crate::runtime::node::Node;
+use crate::state::request::Request;
 
 /// How often a leader asks: etcd's.
 const INTERVAL: Duration = Duration::from_secs(4);

@@ -7,13 +7,13 @@ use super::rest::{CHECKPOINT_REST, rests};
 use super::watch::advance_hub;
 use super::{Links, fatal, spawn, unix_time};
 use crate::Now;
-use crate::applier::{Applier, ApplyEffects};
+use crate::cluster::inbox::Inbox;
 use crate::config;
 use crate::error::Error;
-use crate::event::{ApplyEvent, LogEvent, MemberEvent, Proposal};
-use crate::inbox::Inbox;
-use crate::logging::json;
+use crate::runtime::event::{ApplyEvent, LogEvent, MemberEvent, Proposal};
 use crate::state::ChangeContext;
+use crate::state::applier::{Applier, ApplyEffects};
+use crate::telemetry::logging::json;
 use storage::mvcc::{Attempt, Next, Resealing};
 
 pub(super) fn run_applier(mut applier: Applier, inbox: Inbox<ApplyEvent>, links: Links) {

@@ -8,8 +8,8 @@ use raft::durable::LogWriter;
 
 use super::rest::{LOG_REST, rests};
 use super::{Clock, Links, fatal, spawn};
-use crate::event::{LogEvent, MemberEvent};
-use crate::inbox::Inbox;
+use crate::cluster::inbox::Inbox;
+use crate::runtime::event::{LogEvent, MemberEvent};
 
 /// One sync per batch: while it runs, the next batch gathers in the inbox.
 pub(super) fn run_log(log: &Mutex<LogWriter>, inbox: Inbox<LogEvent>, links: Links) {

@@ -10,9 +10,9 @@ use raft::{Message, RoleChange, RoleKind};
 use super::complaints::Complaints;
 use super::lateness::Lateness;
 use super::{Links, log};
-use crate::event::{ApplyEvent, LogEvent, MemberEvent};
-use crate::inbox::Inbox;
-use crate::member::{Member, MemberEffects};
+use crate::cluster::inbox::Inbox;
+use crate::cluster::member::{Member, MemberEffects};
+use crate::runtime::event::{ApplyEvent, LogEvent, MemberEvent};
 
 pub(super) fn run_member(
     mut member: Member,

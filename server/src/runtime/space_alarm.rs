@@ -10,10 +10,10 @@ use pb::alarm_request::AlarmAction;
 use storage::vfs::{DiskSpace, Vfs};
 
 use super::Links;
-use crate::event::{ApplyEvent, MemberEvent, Proposal};
-use crate::inbox::Inbox;
-use crate::request::Request;
-use crate::space_alarm::{self, Alarm, Guard, Reading};
+use crate::cluster::inbox::Inbox;
+use crate::runtime::event::{ApplyEvent, MemberEvent, Proposal};
+use crate::state::request::Request;
+use crate::state::space_alarm::{self, Alarm, Guard, Reading};
 
 /// Between two looks. What fills the disk faster is told by the store, which cannot set space aside
 /// any more.

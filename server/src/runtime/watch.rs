@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use super::{Links, fatal};
-use crate::watch::{Hub, HubHandle};
+use crate::state::watch::{Hub, HubHandle};
 
 pub(super) fn run_hub(hub: &Mutex<Hub>, inbox: &HubHandle) {
     loop {

@@ -15,7 +15,7 @@ use storage::mvcc::{Bucket, Root, Write};
 
 use crate::auth::{self, AuthInfo, Image, Kind, ROOT, Shared};
 use crate::error::Error;
-use crate::request::{self, AuthRequest, PutBy, Request};
+use crate::state::request::{self, AuthRequest, PutBy, Request};
 
 const ENABLED: &[u8] = b"authEnabled";
 const REVISION: &[u8] = b"authRevision";

@@ -15,8 +15,8 @@ use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
 use super::power::{KEYS, LOG, STORE, give_keys, open, seen, work};
-use crate::hashes::Hashes;
 use crate::state::State;
+use crate::state::hashes::Hashes;
 
 /// Ends while a lease lives, with entries behind the newest checkpoint and two segments of the log.
 const ENTRIES: u64 = 55;

@@ -10,7 +10,7 @@ use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
 use super::power::{ENTRIES, STORE, SURVIVALS, TERM, entry, open, seen, work};
-use crate::snapshot::{Form, ReceiveError, Receiver, Snapshot, describe, rows};
+use crate::state::snapshot::{Form, ReceiveError, Receiver, Snapshot, describe, rows};
 
 /// What the receiving member has of its own.
 const BEFORE: u64 = 50;
@@ -45,7 +45,7 @@ fn failed(error: ReceiveError) -> storage::Error {
     match error {
         ReceiveError::Storage(error)
         | ReceiveError::Rows(rows::LoadError::Storage(error))
-        | ReceiveError::Database(crate::snapshot::load::LoadError::Storage(error)) => error,
+        | ReceiveError::Database(crate::state::snapshot::load::LoadError::Storage(error)) => error,
         other => panic!("{other}"),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use etcd_api::Client;
 use etcd_api::etcdserverpb::{PutRequest, RangeRequest};
 use server::config::{self, Config};
-use server::local::Local;
+use server::lifecycle::local::Local;
 use storage::vfs::os::OsVfs;
 
 fn config(dir: &Path) -> Config {

@@ -322,7 +322,7 @@ async fn thousands_of_connections_with_more_than_can_be_served_are_answered_or_r
     const CONNECTIONS: usize = 5_000;
     const PUTS_EACH: u32 = 8;
     // Ours are as many as the server's.
-    server::descriptors::raise_limit().unwrap();
+    server::net::descriptors::raise_limit().unwrap();
     /// What a connection with calls under way may cost.
     const BYTES_EACH: u64 = 64 << 10;
     let held_max = RESIDENT_BYTES_MAX + CONNECTIONS as u64 * BYTES_EACH;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::forbidden;
 use crate::api::Api;
 use crate::auth::{Admission, Answer, Attributes};
-use crate::certificate_request::Request;
+use crate::registry::certificate_request::Request;
 
 pub(super) const GROUP: &str = "certificates.k8s.io";
 pub(super) const PLURAL: &str = "certificatesigningrequests";

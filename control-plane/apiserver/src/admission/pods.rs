@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::NOT_READY;
 use crate::api::Api;
 use crate::auth::{Admission, Answer};
-use crate::catalogue;
+use crate::resources::catalogue;
 
 /// How long pods stay on a node that is not ready or not reachable, unless they say.
 const TOLERATED_SECONDS: i64 = 300;

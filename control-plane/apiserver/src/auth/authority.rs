@@ -22,9 +22,9 @@ use super::token::Objects;
 use super::user::ANONYMOUS;
 use super::{Admission, Answer, Attributes, Gate, User, admission};
 use crate::api::Api;
-use crate::cache::Cursor;
-use crate::catalogue::{self, Storage};
 use crate::clock;
+use crate::resources::catalogue::{self, Storage};
+use crate::storage::cache::Cursor;
 
 /// The namespace of the cluster's own objects.
 const SYSTEM: &str = "kube-system";

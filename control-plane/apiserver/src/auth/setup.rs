@@ -8,8 +8,8 @@ use super::jwt::Key;
 use super::pki::Pki;
 use super::tls::Tls;
 use super::token::Issuer;
-use crate::allocate::Range;
 use crate::clock;
+use crate::registry::allocate::Range;
 
 /// Who makes tokens, unless it is said otherwise.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";

@@ -13,7 +13,7 @@ use x509_parser::pem::Pem;
 
 use super::Causes;
 use super::place::Place;
-use crate::certificate_request::{APPROVALS, Request, of_type};
+use crate::registry::certificate_request::{APPROVALS, Request, of_type};
 
 const USAGES: [&str; 23] = [
     "any",

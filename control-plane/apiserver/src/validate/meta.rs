@@ -8,7 +8,7 @@ use machinery::status::Cause;
 use serde_json::{Map, Value};
 
 use super::{Causes, named};
-use crate::catalogue::Resource;
+use crate::resources::catalogue::Resource;
 
 /// How many owners an error shows.
 const OWNERS_SHOWN: usize = 64;

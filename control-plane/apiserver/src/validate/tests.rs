@@ -5,8 +5,9 @@ use machinery::status::Cause;
 use serde_json::{Value, json};
 
 use super::{Policy, create, update};
-use crate::catalogue::{self, Resource};
-use crate::{lifecycle, write};
+use crate::registry::lifecycle;
+use crate::registry::write;
+use crate::resources::catalogue::{self, Resource};
 
 fn resource(object: &Value) -> &'static Resource {
     let version = object["apiVersion"].as_str().unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use raft::Index;
-use server::hashes::KvHash;
+use server::state::hashes::KvHash;
 use storage::mvcc::{Bucket, KeyRange, Root, Want};
 
 use super::{Verdict, digest};

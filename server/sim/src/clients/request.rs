@@ -5,8 +5,8 @@ use etcd_api::etcdserverpb as pb;
 use etcd_api::raw;
 use pb::request_op::Request as Op;
 use prost::Message;
-use server::event::Outcome;
-use server::request::Request;
+use server::runtime::event::Outcome;
+use server::state::request::Request;
 use storage::mvcc::View;
 
 use crate::history::{self, Key, Operation, Step, Value};

@@ -1,8 +1,8 @@
 //! Turning the actors of a process, and carrying what they say: the part of `server::runtime`.
 
 use raft::{Body, Message, RoleKind};
-use server::event::{ApplyEvent, LogEvent, MemberEvent, Reply, ReplySlot};
-use server::request::Request;
+use server::runtime::event::{ApplyEvent, LogEvent, MemberEvent, Reply, ReplySlot};
+use server::state::request::Request;
 
 use super::{Event, Failed, MICRO, MILLI, Named, World};
 use crate::canary::Canary;

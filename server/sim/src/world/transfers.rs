@@ -1,9 +1,9 @@
-//! States on their way from one member to another, as `server::peer::transfer` carries them: the
+//! States on their way from one member to another, as `server::cluster::peer::transfer` carries them: the
 //! message and the state in one stream, which may break off, and an answer, which may get lost.
 
 use raft::Message;
-use server::event::MemberEvent;
-use server::snapshot::{Form, Snapshot, rows};
+use server::runtime::event::MemberEvent;
+use server::state::snapshot::{Form, Snapshot, rows};
 use storage::mvcc::View;
 
 use super::{Event, Failed, MILLI, SECOND, Transfer, World};

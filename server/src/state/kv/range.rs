@@ -14,7 +14,7 @@ use raw::Rows;
 use storage::mvcc::{Item, KeyRange, Root, Want};
 
 use super::{revision_header, revision_to_read};
-use crate::encode::{encode_key_value, key_value_len};
+use crate::api::encode::{encode_key_value, key_value_len};
 use crate::error::Error;
 use crate::state::to_key_value;
 

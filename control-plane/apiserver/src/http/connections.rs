@@ -1,0 +1,330 @@
+//! Connections of clients, encrypted or not, each with a task of its own.
+//!
+//! Whoever says nothing holds nobody up: a connection without a request in work is closed after
+//! some time, and before that when there are too many, the one that was silent longest first. So a
+//! client that opens connections and sends halves of requests competes with its like alone.
+
+pub(crate) mod keep_alive;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
+
+use crate::Api;
+use crate::auth::tls::{Peer, Tls};
+use crate::http::serve;
+
+/// How long accepting rests after it failed, which is when files run out.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// How long a connection that was told to end may go on without a request.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long requests may take once a stop was asked for.
+const GRACE: Duration = Duration::from_secs(3);
+/// A connection of HTTP/2 that answers no ping within this time is gone.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_PATIENCE: Duration = Duration::from_secs(15);
+/// How many requests may share a connection.
+const STREAMS_MAX: u32 = 250;
+/// The most bytes of the head of a request.
+const HEAD_BYTES_MAX: usize = 128 << 10;
+/// One of so many files may be a connection; the rest is for the store and for its files.
+const FILES_PER_CONNECTION: u64 = 2;
+
+/// What clients may take of the server.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How many connections there may be.
+    pub connections: usize,
+    /// How long a client may take until its first request has a whole head, the handshake
+    /// included.
+    pub head: Duration,
+    /// How long a connection may be without a request in work.
+    pub idle: Duration,
+}
+
+impl Default for Limits {
+    /// Those of Kubernetes, which has none for connections.
+    fn default() -> Limits {
+        Limits {
+            connections: 8192,
+            head: Duration::from_secs(32),
+            idle: Duration::from_secs(90),
+        }
+    }
+}
+
+/// Answers requests on a listener until the server stops.
+pub(crate) async fn serve(api: &Api, listener: TcpListener, tls: Option<Tls>) -> io::Result<()> {
+    let mut stopping = api.0.stopping.subscribe();
+    let limits = bounded_by_files(api.0.config.limits);
+    let all = Arc::new(Connections {
+        api: api.clone(),
+        tls,
+        limits,
+        open: Mutex::default(),
+    });
+    // Every connection holds a sender: when all are gone there is nothing left to receive.
+    let (alive, mut gone) = mpsc::channel::<()>(1);
+    let mut number = 0;
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            // An error means that the server is gone, which is a stop too.
+            _ = stopping.wait_for(|stop| *stop) => break,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                number += 1;
+                if let Some(connection) = all.admit(number) {
+                    let (all, alive) = (Arc::clone(&all), alive.clone());
+                    tokio::spawn(async move {
+                        all.run(stream, &connection).await;
+                        all.open.lock().remove(&connection.number);
+                        drop(alive);
+                    });
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        }
+    }
+    drop((alive, listener));
+    // Those that take longer end with the runtime.
+    let _ = tokio::time::timeout(GRACE, gone.recv()).await;
+    Ok(())
+}
+
+fn bounded_by_files(limits: Limits) -> Limits {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let most = files.map_or(usize::MAX, |files| {
+        usize::try_from(files / FILES_PER_CONNECTION).unwrap_or(usize::MAX)
+    });
+    Limits {
+        connections: limits.connections.min(most.max(1)),
+        ..limits
+    }
+}
+
+struct Connections {
+    api: Api,
+    tls: Option<Tls>,
+    limits: Limits,
+    open: Mutex<HashMap<u64, Arc<Connection>>>,
+}
+
+/// One connection, as its requests and whoever looks for room see it.
+struct Connection {
+    number: u64,
+    use_: Mutex<Use>,
+    /// There is no room for it any more.
+    evicted: Notify,
+}
+
+struct Use {
+    /// Requests whose answer has not been sent whole.
+    requests: usize,
+    /// Whether a request ever had a whole head.
+    begun: bool,
+    /// When the last request ended.
+    since: Instant,
+}
+
+impl Connections {
+    /// Makes room for another connection; `None` when every other one is at work.
+    fn admit(&self, number: u64) -> Option<Arc<Connection>> {
+        let mut open = self.open.lock();
+        if open.len() >= self.limits.connections {
+            let silent = open
+                .values()
+                .filter_map(|one| Some((one.silent_since()?, one.number)));
+            let (_, longest) = silent.min()?;
+            if let Some(evicted) = open.remove(&longest) {
+                evicted.evicted.notify_one();
+            }
+        }
+        let connection = Arc::new(Connection {
+            number,
+            use_: Mutex::new(Use {
+                requests: 0,
+                begun: false,
+                since: Instant::now(),
+            }),
+            evicted: Notify::new(),
+        });
+        open.insert(number, Arc::clone(&connection));
+        Some(connection)
+    }
+
+    async fn run(&self, stream: TcpStream, connection: &Arc<Connection>) {
+        // Answers are written whole; waiting for more would only delay them.
+        let _ = stream.set_nodelay(true);
+        let Some(tls) = &self.tls else {
+            return self.answer(stream, Peer::Nobody, connection).await;
+        };
+        let shaken = tokio::select! {
+            shaken = tokio::time::timeout(self.limits.head, tls.accept(stream)) => shaken,
+            () = connection.evicted.notified() => return,
+        };
+        match shaken {
+            Ok(Ok((stream, peer))) => self.answer(stream, peer, connection).await,
+            Ok(Err(error)) => tracing::debug!(%error, "no handshake"),
+            Err(_) => tracing::debug!("no handshake in time"),
+        }
+    }
+
+    async fn answer<S>(&self, stream: S, peer: Peer, connection: &Arc<Connection>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (api, shared) = (self.api.clone(), Arc::clone(connection));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let at_work = AtWork::begin(&shared);
+            let (api, mut request) = (api.clone(), request.map(Body::new));
+            request.extensions_mut().insert(ConnectInfo(peer.clone()));
+            async move {
+                let response = serve::serve(api, request).await;
+                let response: Response<Answered> = response.map(|body| Answered { body, at_work });
+                Ok::<_, std::convert::Infallible>(response)
+            }
+        });
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().max_buf_size(HEAD_BYTES_MAX);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_EVERY)
+            .keep_alive_timeout(PING_PATIENCE)
+            .max_concurrent_streams(STREAMS_MAX);
+        let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut stopping = self.api.0.stopping.subscribe();
+        let opened = Instant::now();
+        tokio::select! {
+            ended = &mut served => return told(ended),
+            () = connection.silent(opened, self.limits) => {}
+            () = connection.evicted.notified() => {}
+            () = stopped(&mut stopping) => {}
+        }
+        served.as_mut().graceful_shutdown();
+        // A request may have come just now: it is answered.
+        let farewell = Limits {
+            head: FAREWELL,
+            idle: FAREWELL,
+            ..self.limits
+        };
+        tokio::select! {
+            ended = &mut served => told(ended),
+            () = connection.silent(Instant::now(), farewell) => {}
+        }
+    }
+}
+
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // An error means that the server is gone, which is a stop too.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+fn told(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection failed");
+    }
+}
+
+impl Connection {
+    /// Since when it has had no request in work; `None` while it has one.
+    fn silent_since(&self) -> Option<Instant> {
+        let one = self.use_.lock();
+        (one.requests == 0).then_some(one.since)
+    }
+
+    /// Waits until it has been silent for too long, counted from a moment or later.
+    ///
+    /// The first request changes which patience counts, perhaps to the shorter one, and does not
+    /// wake this: so it looks again after the shorter one at the latest.
+    async fn silent(&self, from: Instant, limits: Limits) {
+        let shorter = limits.head.min(limits.idle);
+        loop {
+            let until = {
+                let one = self.use_.lock();
+                let patience = if one.begun { limits.idle } else { limits.head };
+                match one.requests {
+                    0 => one.since.max(from) + patience,
+                    _ => Instant::now() + patience,
+                }
+            };
+            let now = Instant::now();
+            if until <= now {
+                return;
+            }
+            tokio::time::sleep_until(until.min(now + shorter)).await;
+        }
+    }
+}
+
+/// Counts a request as long as it is there.
+struct AtWork(Arc<Connection>);
+
+impl AtWork {
+    fn begin(connection: &Arc<Connection>) -> AtWork {
+        let mut one = connection.use_.lock();
+        one.requests += 1;
+        one.begun = true;
+        AtWork(Arc::clone(connection))
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let mut one = self.0.use_.lock();
+        one.requests -= 1;
+        one.since = Instant::now();
+    }
+}
+
+/// An answer, whose request is at work until it was sent or given up.
+struct Answered {
+    body: Body,
+    #[expect(dead_code, reason = "its end is what counts")]
+    at_work: AtWork,
+}
+
+impl http_body::Body for Answered {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,229 @@
+//! Paths that are no objects: health, version, discovery, OpenAPI, and whatever the gate serves.
+
+pub(crate) mod discovery;
+pub(crate) mod openapi;
+use axum::body::Body;
+use http::header::ETAG;
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use machinery::status::Status;
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::http::documents::discovery;
+use crate::http::documents::openapi;
+use crate::http::media::{self, JSON};
+use crate::http::reply;
+use crate::resources::catalogue;
+use crate::storage::entry::to_json;
+
+/// The release whose API this is.
+const MINOR: &str = "36";
+const RELEASE: &str = "v1.36.3";
+
+/// Answers a request for a path.
+pub(crate) fn answer(
+    api: &Api,
+    parts: &Parts,
+    segments: &[String],
+) -> Result<Response<Body>, Status> {
+    if ![Method::GET, Method::HEAD].contains(&parts.method) {
+        return Ok(nowhere());
+    }
+    let words: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let found = match words.as_slice() {
+        [] => paths(),
+        ["version"] => version(),
+        ["healthz" | "livez" | "readyz", ..] => return Ok(health(api, parts, &words)),
+        ["metrics"] => return Ok(reply::text(StatusCode::OK, metrics(api))),
+        ["api"] if media::wants_aggregated(&parts.headers) => {
+            return Ok(aggregated(&discovery::aggregated(true)));
+        }
+        ["apis"] if media::wants_aggregated(&parts.headers) => {
+            return Ok(aggregated(&discovery::aggregated(false)));
+        }
+        ["api"] => discovery::core_versions(address(parts)),
+        ["apis"] => discovery::groups(),
+        ["api", version] if catalogue::serves_version("", version) => {
+            discovery::resources("", version)
+        }
+        ["apis", group] => match discovery::group(group) {
+            Some(group) => group,
+            None => return Ok(nowhere()),
+        },
+        ["apis", group, version] if catalogue::serves_version(group, version) => {
+            discovery::resources(group, version)
+        }
+        ["openapi", "v2"] => return Ok(old_schema(parts)),
+        ["openapi", "v3"] => openapi::index().clone(),
+        ["openapi", "v3", path @ ..] => return Ok(schema(parts, &path.join("/"))),
+        _ => match api.0.config.gate.document(parts.uri.path()) {
+            Some(document) => document,
+            None => return Ok(nowhere()),
+        },
+    };
+    Ok(reply::value(StatusCode::OK, &found))
+}
+
+/// Where the client found the server.
+fn address(parts: &Parts) -> &str {
+    let host = || parts.headers.get(http::header::HOST)?.to_str().ok();
+    let authority = parts.uri.authority().map(|authority| authority.as_str());
+    authority.or_else(host).unwrap_or_default()
+}
+
+fn nowhere() -> Response<Body> {
+    reply::text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+fn aggregated(list: &Value) -> Response<Body> {
+    let media_type = HeaderValue::from_static(
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+    );
+    let mut response = reply::with_body(StatusCode::OK, media_type, Body::from(to_json(list)));
+    response
+        .headers_mut()
+        .insert("Vary", HeaderValue::from_static("Accept"));
+    response
+}
+
+/// The document of a group and version never changes while the server runs; its hash is in the
+/// index, so clients keep it.
+fn schema(parts: &Parts, path: &str) -> Response<Body> {
+    let Some((hash, document)) = openapi::document(path) else {
+        return nowhere();
+    };
+    let tag = HeaderValue::from_str(&format!("\"{hash}\""));
+    let known = parts.headers.get(http::header::IF_NONE_MATCH);
+    let mut response = match &tag {
+        Ok(tag) if known == Some(tag) => {
+            let none = bytes::Bytes::new();
+            reply::verbatim(StatusCode::NOT_MODIFIED, JSON, none)
+        }
+        _ => reply::verbatim(StatusCode::OK, JSON, document),
+    };
+    if let Ok(tag) = tag {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
+}
+
+/// The older document says nothing: clients that ask for it, because the newer one has no word
+/// on a kind, then skip what they would have checked. In protobuf: `swagger`, `info` with `title`
+/// and `version`, no paths.
+fn old_schema(parts: &Parts) -> Response<Body> {
+    const MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    const DOCUMENT: &[u8] = b"\n\x032.0\x12\x15\n\nKubernetes\x12\x07v1.36.3B\0";
+    let accept = parts.headers.get(http::header::ACCEPT);
+    let wanted = accept
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    match wanted.contains("openapi.spec.v2") {
+        true => reply::bytes(
+            StatusCode::OK,
+            MEDIA_TYPE,
+            bytes::Bytes::from_static(DOCUMENT),
+        ),
+        false => {
+            let info = json!({"title": "Kubernetes", "version": RELEASE});
+            let document = json!({"swagger": "2.0", "info": info, "paths": {}});
+            reply::value(StatusCode::OK, &document)
+        }
+    }
+}
+
+fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {
+    let loaded = api.0.feed.revision() > 0;
+    let checks = [("ping", true), ("etcd", loaded || words[0] == "livez")];
+    let failed = checks.iter().any(|(_, good)| !good);
+    let verbose = parts
+        .uri
+        .query()
+        .is_some_and(|query| query.contains("verbose"));
+    let code = match failed {
+        true => StatusCode::INTERNAL_SERVER_ERROR,
+        false => StatusCode::OK,
+    };
+    if !failed && !verbose {
+        return reply::text(code, "ok");
+    }
+    let lines = checks.iter().map(|(name, good)| match good {
+        true => format!("[+]{name} ok\n"),
+        false => format!("[-]{name} failed: reason withheld\n"),
+    });
+    let end = if failed { "failed" } else { "passed" };
+    reply::text(
+        code,
+        format!("{}{} check {end}\n", lines.collect::<String>(), words[0]),
+    )
+}
+
+/// How much is under way, by Kubernetes' own names.
+fn metrics(api: &Api) -> String {
+    let (reads, writes) = api.0.slots.taken();
+    let watchers = api.0.feed.watchers();
+    let metrics = [
+        ("apiserver_registered_watchers", "", watchers),
+        (
+            "apiserver_current_inflight_requests",
+            "{request_kind=\"readOnly\"}",
+            reads,
+        ),
+        (
+            "apiserver_current_inflight_requests",
+            "{request_kind=\"mutating\"}",
+            writes,
+        ),
+    ];
+    let mut told = "";
+    let mut text = String::new();
+    for (name, labels, value) in metrics {
+        if name != told {
+            text.push_str(&format!("# TYPE {name} gauge\n"));
+            told = name;
+        }
+        text.push_str(&format!("{name}{labels} {value}\n"));
+    }
+    text
+}
+
+fn version() -> Value {
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    json!({
+        "major": "1", "minor": MINOR, "emulationMajor": "1", "emulationMinor": MINOR,
+        "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+        "gitVersion": format!("{RELEASE}+stele"), "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{arch}", std::env::consts::OS),
+    })
+}
+
+fn paths() -> Value {
+    let mut paths = vec!["/api".to_owned(), "/api/v1".into(), "/apis".into()];
+    for (group, versions) in discovery::versions_by_group() {
+        if group.is_empty() {
+            continue;
+        }
+        paths.push(format!("/apis/{group}"));
+        paths.extend(
+            versions
+                .iter()
+                .map(|version| format!("/apis/{group}/{version}")),
+        );
+    }
+    let others = [
+        "/healthz",
+        "/livez",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ];
+    paths.extend(others.map(str::to_owned));
+    json!({ "paths": paths })
+}

@@ -1,0 +1,390 @@
+//! OpenAPI v3, made from the schema table: what kubectl needs to explain, validate and patch.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use machinery::schema::{self, Field, Kind, ListType, Message, Type};
+use serde_json::{Map, Value, json};
+
+use crate::registry::patch;
+use crate::storage::entry::to_json;
+
+const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";
+const MICRO_TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime";
+const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
+
+/// Documents by path such as `apis/apps/v1`, each with its hash.
+static DOCUMENTS: LazyLock<BTreeMap<String, (String, Bytes)>> = LazyLock::new(|| {
+    let mut documents = BTreeMap::new();
+    for kind in schema::kinds() {
+        documents
+            .entry(path_of(kind.group, kind.version))
+            .or_insert_with(|| {
+                let document = to_json(&build(kind.group, kind.version));
+                (hash(&document), document)
+            });
+    }
+    documents
+});
+
+static INDEX: LazyLock<Value> = LazyLock::new(|| {
+    let one = |(path, (hash, _)): (&String, &(String, Bytes))| {
+        let url = format!("/openapi/v3/{path}?hash={hash}");
+        (path.clone(), json!({"serverRelativeURL": url}))
+    };
+    let paths: Map<String, Value> = DOCUMENTS.iter().map(one).collect();
+    json!({ "paths": paths })
+});
+
+/// Where the documents are.
+pub(crate) fn index() -> &'static Value {
+    &INDEX
+}
+
+/// The hash and the text of a document.
+pub(crate) fn document(path: &str) -> Option<(&'static str, Bytes)> {
+    let (hash, document) = DOCUMENTS.get(path)?;
+    Some((hash, document.clone()))
+}
+
+fn path_of(group: &str, version: &str) -> String {
+    match group {
+        "" => format!("api/{version}"),
+        group => format!("apis/{group}/{version}"),
+    }
+}
+
+/// FNV-1a, twice with different beginnings: the name of a document, not a seal.
+fn hash(bytes: &[u8]) -> String {
+    let run = |start: u64| {
+        bytes.iter().fold(start, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    };
+    format!(
+        "{:016X}{:016X}",
+        run(0xcbf2_9ce4_8422_2325),
+        run(0x9e37_79b9_7f4a_7c15)
+    )
+}
+
+fn build(group: &str, version: &str) -> Value {
+    let of_version = |kind: &&Kind| kind.group == group && kind.version == version;
+    let kinds: Vec<&Kind> = schema::kinds().iter().filter(of_version).collect();
+    let mut paths = Map::new();
+    let mut seen = BTreeSet::new();
+    let mut schemas = Map::new();
+    for kind in &kinds {
+        add_paths(&mut paths, kind);
+        collect(kind.message(), &mut seen, &mut schemas);
+        for sub in &kind.subresources {
+            collect(sub.message(), &mut seen, &mut schemas);
+            add_type(
+                &mut schemas,
+                sub.message(),
+                sub.group,
+                sub.version,
+                sub.kind,
+            );
+        }
+        add_type(
+            &mut schemas,
+            kind.message(),
+            kind.group,
+            kind.version,
+            kind.kind,
+        );
+        if kind.has_verb("list") {
+            add_list(&mut schemas, &mut seen, kind);
+        }
+    }
+    for kind in ["DeleteOptions", "Status"] {
+        if let Some(message) = schema::body("", "v1", kind) {
+            collect(message, &mut seen, &mut schemas);
+            add_type(&mut schemas, message, "", "v1", kind);
+        }
+    }
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1.36.3"},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    })
+}
+
+fn add_list(schemas: &mut Map<String, Value>, seen: &mut BTreeSet<String>, kind: &Kind) {
+    let name = format!("{}List", kind.kind);
+    let message = schema::body(kind.group, kind.version, &name);
+    if let Some(message) = message {
+        collect(message, seen, schemas);
+        add_type(schemas, message, kind.group, kind.version, &name);
+    }
+}
+
+/// Says which kind a schema is.
+fn add_type(
+    schemas: &mut Map<String, Value>,
+    message: &Message,
+    group: &str,
+    version: &str,
+    kind: &str,
+) {
+    if let Some(schema) = schemas.get_mut(&name_of(message)) {
+        let this = json!({"group": group, "version": version, "kind": kind});
+        let known = schema["x-kubernetes-group-version-kind"].as_array();
+        let mut known = known.cloned().unwrap_or_default();
+        if !known.contains(&this) {
+            known.push(this);
+        }
+        schema["x-kubernetes-group-version-kind"] = known.into();
+    }
+}
+
+/// `core/v1.Pod` as OpenAPI calls it: `io.k8s.api.core.v1.Pod`.
+fn name_of(message: &Message) -> String {
+    let (package, name) = message.name.rsplit_once('.').unwrap_or(("", message.name));
+    let package = package.replace('/', ".");
+    let (first, _) = package.split_once('.').unwrap_or((&package, ""));
+    match first {
+        "meta" => format!("io.k8s.apimachinery.pkg.apis.{package}.{name}"),
+        "apiextensions" => {
+            format!("io.k8s.apiextensions-apiserver.pkg.apis.{package}.{name}")
+        }
+        "apiregistration" => {
+            format!("io.k8s.kube-aggregator.pkg.apis.{package}.{name}")
+        }
+        _ => format!("io.k8s.api.{package}.{name}"),
+    }
+}
+
+/// Adds the schema of a message and of all it holds.
+fn collect(
+    message: &'static Message,
+    seen: &mut BTreeSet<String>,
+    schemas: &mut Map<String, Value>,
+) {
+    if !seen.insert(name_of(message)) {
+        return;
+    }
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    if message.typed {
+        properties.insert("apiVersion".into(), json!({"type": "string"}));
+        properties.insert("kind".into(), json!({"type": "string"}));
+    }
+    add_fields(message, &mut properties, &mut required);
+    for (name, schema) in scalars() {
+        schemas.entry(name).or_insert(schema);
+    }
+    let mut schema = json!({"type": "object", "properties": properties});
+    if message.list {
+        // A named list is shown as the list itself.
+        if let Some(field) = message.fields.first() {
+            schema = type_of(&field.kind);
+        }
+    } else if !required.is_empty() {
+        schema["required"] = required.into();
+    }
+    if message.atomic {
+        schema["x-kubernetes-map-type"] = "atomic".into();
+    }
+    schemas.insert(name_of(message), schema);
+    let mut inner = Vec::new();
+    inner_messages(message, &mut inner);
+    for message in inner {
+        collect(message, seen, schemas);
+    }
+}
+
+fn add_fields(
+    message: &'static Message,
+    properties: &mut Map<String, Value>,
+    required: &mut Vec<Value>,
+) {
+    for field in &message.fields {
+        if field.inline {
+            if let Some(inner) = field.message() {
+                add_fields(inner, properties, required);
+            }
+            continue;
+        }
+        properties.insert(field.name.to_owned(), property(field));
+        if field.required {
+            required.push(field.name.into());
+        }
+    }
+}
+
+fn inner_messages(message: &'static Message, inner: &mut Vec<&'static Message>) {
+    for field in &message.fields {
+        match field.message() {
+            Some(one) if field.inline => inner_messages(one, inner),
+            Some(one) => inner.push(one),
+            None => {}
+        }
+    }
+}
+
+fn property(field: &Field) -> Value {
+    let mut schema = type_of(&field.kind);
+    let wrapped = |schema: Value| json!({"allOf": [schema]});
+    let mut extensions = Map::new();
+    let mut strategies = Vec::new();
+    if field.patch.merge {
+        strategies.push("merge");
+    }
+    if field.patch.replace {
+        strategies.push("replace");
+    }
+    if field.patch.retain_keys {
+        strategies.push("retainKeys");
+    }
+    if !strategies.is_empty() {
+        let strategy = strategies.join(",");
+        extensions.insert("x-kubernetes-patch-strategy".into(), strategy.into());
+    }
+    if !field.patch.merge_key.is_empty() {
+        extensions.insert(
+            "x-kubernetes-patch-merge-key".into(),
+            field.patch.merge_key.into(),
+        );
+    }
+    let list = match field.list {
+        ListType::Unset => None,
+        ListType::Atomic => Some("atomic"),
+        ListType::Set => Some("set"),
+        ListType::Map => Some("map"),
+    };
+    if let Some(list) = list.filter(|_| matches!(field.kind, Type::List(_))) {
+        extensions.insert("x-kubernetes-list-type".into(), list.into());
+    }
+    if !field.list_keys.is_empty() {
+        extensions.insert("x-kubernetes-list-map-keys".into(), json!(field.list_keys));
+    }
+    if let Some(default) = &field.default {
+        extensions.insert("default".into(), default.clone());
+    }
+    if !extensions.is_empty() && schema.get("$ref").is_some() {
+        schema = wrapped(schema);
+    }
+    if let Some(schema) = schema.as_object_mut() {
+        schema.extend(extensions);
+    }
+    schema
+}
+
+fn type_of(kind: &Type) -> Value {
+    match kind {
+        Type::String(_) | Type::Duration => json!({"type": "string"}),
+        Type::Bool => json!({"type": "boolean"}),
+        Type::Int32 => json!({"type": "integer", "format": "int32"}),
+        Type::Int64 => json!({"type": "integer", "format": "int64"}),
+        Type::Float64 => json!({"type": "number", "format": "double"}),
+        Type::Bytes => json!({"type": "string", "format": "byte"}),
+        Type::Message(id) => reference(id.get()),
+        Type::List(item) => json!({"type": "array", "items": type_of(item)}),
+        Type::Map(item) => json!({"type": "object", "additionalProperties": type_of(item)}),
+        Type::Time => reference_to(TIME),
+        Type::MicroTime => reference_to(MICRO_TIME),
+        Type::Quantity => reference_to(QUANTITY),
+        Type::IntOrString => reference_to(INT_OR_STRING),
+        Type::Raw | Type::Fields => json!({"type": "object"}),
+        // These may be of several types, which is said by saying none.
+        Type::Json | Type::SchemaOrArray | Type::SchemaOrBool | Type::SchemaOrStrings => json!({}),
+    }
+}
+
+fn reference(message: &Message) -> Value {
+    reference_to(&name_of(message))
+}
+
+fn reference_to(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// What is no object and yet has a name, which is what `kubectl explain` shows as its type.
+fn scalars() -> [(String, Value); 4] {
+    let time = json!({"type": "string", "format": "date-time"});
+    let number = json!({"type": "number"});
+    let (text, integer) = (json!({"type": "string"}), json!({"type": "integer"}));
+    let either = json!({"format": "int-or-string", "oneOf": [integer, text]});
+    [
+        (TIME.to_owned(), time.clone()),
+        (MICRO_TIME.to_owned(), time),
+        (QUANTITY.to_owned(), json!({"oneOf": [text, number]})),
+        (INT_OR_STRING.to_owned(), either),
+    ]
+}
+
+/// The paths of a kind. kubectl looks here for the parameters and the patches that are taken.
+fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
+    let base = format!("/{}", path_of(kind.group, kind.version));
+    let collection = match kind.namespaced() {
+        true => format!("{base}/namespaces/{{namespace}}/{}", kind.plural),
+        false => format!("{base}/{}", kind.plural),
+    };
+    let mut operations = Map::new();
+    for (verb, method, action) in [
+        ("list", "get", "list"),
+        ("create", "post", "post"),
+        ("deletecollection", "delete", "deletecollection"),
+    ] {
+        if kind.has_verb(verb) {
+            operations.insert(method.into(), operation(kind, action, method));
+        }
+    }
+    paths.insert(collection.clone(), operations.into());
+    let mut operations = Map::new();
+    for (verb, method) in [
+        ("get", "get"),
+        ("update", "put"),
+        ("patch", "patch"),
+        ("delete", "delete"),
+    ] {
+        if kind.has_verb(verb) {
+            operations.insert(method.into(), operation(kind, method, method));
+        }
+    }
+    if !operations.is_empty() {
+        paths.insert(format!("{collection}/{{name}}"), operations.into());
+    }
+}
+
+fn operation(kind: &Kind, action: &str, method: &str) -> Value {
+    let query = |name: &str, kind: &str| json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}});
+    let schema = reference(kind.message());
+    let mut operation = json!({
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind":
+            {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "responses": {"200": {"description": "OK",
+            "content": {"application/json": {"schema": schema}}}},
+    });
+    if ["post", "put", "patch"].contains(&method) {
+        let mut parameters = vec![
+            query("dryRun", "string"),
+            query("fieldManager", "string"),
+            query("fieldValidation", "string"),
+        ];
+        let media_types: Vec<&str> = match method {
+            "patch" => {
+                parameters.push(query("force", "boolean"));
+                patch::MEDIA_TYPES.to_vec()
+            }
+            _ => vec!["application/json", "application/vnd.kubernetes.protobuf"],
+        };
+        let schema = match method {
+            "patch" => json!({"type": "object"}),
+            _ => reference(kind.message()),
+        };
+        let content: Map<String, Value> = media_types
+            .into_iter()
+            .map(|media_type| (media_type.to_owned(), json!({"schema": schema})))
+            .collect();
+        operation["parameters"] = parameters.into();
+        operation["requestBody"] = json!({"required": true, "content": content});
+    }
+    operation
+}

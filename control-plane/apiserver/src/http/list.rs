@@ -1,0 +1,346 @@
+//! Lists: from the cache where that is new enough, from the store where one exact state is asked.
+
+use std::sync::Arc;
+
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_SAFE_NO_PAD};
+use base64::{DecodeError, Engine, alphabet};
+use machinery::status::{Cause, Status};
+use serde::{Deserialize, Serialize};
+
+use crate::api::Api;
+use crate::http::reply::ListMeta;
+use crate::http::request::{Query, Selectors};
+use crate::resources::catalogue::{Resource, Storage};
+use crate::resources::convert;
+use crate::storage::entry::Entry;
+use crate::storage::store;
+
+/// Keys read from the store at once when the client sets no limit, or a selector hides many.
+const PAGE_KEYS: i64 = 2000;
+/// What says that a list may go on in another state than it began.
+const INCONSISTENT: i64 = -1;
+
+/// How tokens are read: Go does not mind bits that are left over.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone),
+);
+
+/// What a list asks for.
+pub(crate) struct Listing {
+    pub(crate) namespace: String,
+    pub(crate) selectors: Selectors,
+    limit: usize,
+    from: From,
+}
+
+/// Which state is to be shown.
+enum From {
+    /// The newest.
+    Newest,
+    /// Any that is at least this new; 0 for whatever there is.
+    AtLeast(i64),
+    /// Exactly this.
+    Exactly(i64),
+    /// A list that was begun, from a key on.
+    Continued { revision: i64, start: String },
+}
+
+/// Where a list goes on; clients take it as it is.
+#[derive(Serialize, Deserialize)]
+struct Token {
+    #[serde(rename = "v", default)]
+    version: String,
+    #[serde(rename = "rv", default)]
+    revision: i64,
+    #[serde(default)]
+    start: String,
+}
+
+impl Listing {
+    /// Reads and checks the parameters.
+    pub(crate) fn read(
+        resource: &Resource,
+        namespace: &str,
+        query: &Query,
+    ) -> Result<Listing, Status> {
+        check(query)?;
+        let limit = query.integer("limit")?.unwrap_or(0);
+        query.integer("timeoutSeconds")?;
+        let selectors = query.selectors(resource)?;
+        let version = version(query.text("resourceVersion")).map_err(|error| {
+            Status::bad_request(format!("invalid resource version: {}", error.message))
+        })?;
+        let exact = query.text("resourceVersionMatch") == "Exact";
+        let at_least = query.text("resourceVersionMatch") == "NotOlderThan";
+        let from = match (query.text("continue"), version) {
+            ("", None) => From::Newest,
+            ("", Some(version)) if exact => From::Exactly(version),
+            ("", Some(version)) if version > 0 && limit > 0 && !at_least => From::Exactly(version),
+            ("", Some(version)) => From::AtLeast(version),
+            (_, Some(1..)) => {
+                let text = "specifying resource version is not allowed when using continue";
+                return Err(Status::bad_request(text));
+            }
+            (token, _) => {
+                let folder = folder(resource, namespace)?;
+                let (revision, start) = read_token(token, &folder)?;
+                From::Continued { revision, start }
+            }
+        };
+        let limit = match from {
+            From::AtLeast(0) => 0,
+            _ => usize::try_from(limit).unwrap_or(0),
+        };
+        Ok(Listing {
+            namespace: namespace.to_owned(),
+            selectors,
+            limit,
+            from,
+        })
+    }
+
+    /// The objects, and what the list says of itself.
+    pub(crate) async fn run(
+        &self,
+        api: &Api,
+        resource: &'static Resource,
+    ) -> Result<(Vec<Arc<Entry>>, ListMeta), Status> {
+        let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
+        let folder = storage.folder(&self.namespace);
+        match &self.from {
+            From::Newest => {
+                let revision = api.0.feed.fresh().await?;
+                self.cached(api, resource, storage, &folder, revision)
+            }
+            From::AtLeast(version) => {
+                api.0.feed.loaded().await;
+                api.0.feed.reach(*version).await?;
+                let revision = api.0.feed.revision();
+                self.cached(api, resource, storage, &folder, revision)
+            }
+            From::Exactly(revision) => {
+                self.stored(api, resource, storage, &folder, folder.clone(), *revision)
+                    .await
+            }
+            From::Continued { revision, start } => {
+                let revision = (*revision).max(0);
+                let listed = self
+                    .stored(api, resource, storage, &folder, start.clone(), revision)
+                    .await;
+                listed.map_err(|error| match error.code {
+                    410 => expired(start, &folder),
+                    _ => error,
+                })
+            }
+        }
+    }
+
+    fn cached(
+        &self,
+        api: &Api,
+        resource: &'static Resource,
+        storage: &'static Storage,
+        folder: &str,
+        revision: i64,
+    ) -> Result<(Vec<Arc<Entry>>, ListMeta), Status> {
+        api.0.feed.cache(storage).check(folder)?;
+        let (mut entries, _, changed) = api.0.feed.cache(storage).snapshot(folder);
+        let revision = revision.max(changed);
+        if !self.selectors.is_empty() {
+            entries.retain(|entry| self.shows(resource, entry));
+        }
+        let mut meta = ListMeta {
+            revision,
+            ..ListMeta::default()
+        };
+        if self.limit > 0 && entries.len() > self.limit {
+            let left = entries.len() - self.limit;
+            entries.truncate(self.limit);
+            if let Some(last) = entries.last() {
+                meta.token = write_token(revision, &format!("{}\0", last.key), folder);
+            }
+            meta.remaining = self.selectors.is_empty().then_some(left as i64);
+        }
+        Ok((entries, meta))
+    }
+
+    /// Reads pages of the store until there are enough.
+    async fn stored(
+        &self,
+        api: &Api,
+        resource: &'static Resource,
+        storage: &'static Storage,
+        folder: &str,
+        mut start: String,
+        mut revision: i64,
+    ) -> Result<(Vec<Arc<Entry>>, ListMeta), Status> {
+        let mut entries = Vec::new();
+        let mut meta = ListMeta::default();
+        loop {
+            let wanted = match (self.limit, self.selectors.is_empty()) {
+                (0, _) => PAGE_KEYS,
+                (limit, true) => limit as i64,
+                (limit, false) => (limit as i64).max(PAGE_KEYS),
+            };
+            let page = api.0.store.list(&start, folder, wanted, revision).await;
+            let page = page.map_err(|error| too_new(error, revision, api))?;
+            if revision == 0 {
+                revision = page.revision;
+            }
+            let (total, read) = (page.items.len(), page.count);
+            for (at, kv) in page.items.iter().enumerate() {
+                let key = String::from_utf8_lossy(&kv.key).into_owned();
+                let entry = api.entry_of(storage, &key, kv)?;
+                start = format!("{key}\0");
+                if !self.shows(resource, &entry) {
+                    continue;
+                }
+                entries.push(entry);
+                let left = read - at as i64 - 1;
+                if self.limit > 0 && entries.len() == self.limit && left > 0 {
+                    meta.token = write_token(revision, &start, folder);
+                    meta.remaining = self.selectors.is_empty().then_some(left);
+                    break;
+                }
+            }
+            if !page.more || !meta.token.is_empty() || total == 0 {
+                meta.revision = revision;
+                return Ok((entries, meta));
+            }
+        }
+    }
+
+    fn shows(&self, resource: &'static Resource, entry: &Entry) -> bool {
+        let object = convert::to_served(resource, &entry.object);
+        self.selectors.is_empty() || self.selectors.matches(resource, &object)
+    }
+}
+
+/// Reads `resourceVersion`.
+pub(crate) fn version(text: &str) -> Result<Option<i64>, Status> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match text
+        .parse::<u64>()
+        .ok()
+        .and_then(|version| i64::try_from(version).ok())
+    {
+        Some(version) => Ok(Some(version)),
+        None => {
+            let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+            let cause = Cause::invalid("resourceVersion", &text.into(), &why);
+            Err(Status::new(
+                500,
+                "",
+                format!("resourceVersion: {}", cause.message),
+            ))
+        }
+    }
+}
+
+/// The rules for what may be asked together.
+fn check(query: &Query) -> Result<(), Status> {
+    let mut causes = Vec::new();
+    let (matching, version) = (
+        query.text("resourceVersionMatch"),
+        query.text("resourceVersion"),
+    );
+    let mut forbid = |why: &str| causes.push(Cause::forbidden("resourceVersionMatch", why));
+    if !matching.is_empty() {
+        if version.is_empty() {
+            forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
+        }
+        if !query.text("continue").is_empty() {
+            forbid("resourceVersionMatch is forbidden when continue is provided");
+        }
+        if matching == "Exact" && version == "0" {
+            forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+        }
+        if !["Exact", "NotOlderThan"].contains(&matching) {
+            let known = ["Exact", "NotOlderThan", ""];
+            let cause = Cause::not_supported("resourceVersionMatch", &matching.into(), &known);
+            causes.push(cause);
+        }
+    }
+    if query.given("sendInitialEvents").is_some() {
+        let why = "sendInitialEvents is forbidden for list";
+        causes.push(Cause::forbidden("sendInitialEvents", why));
+    }
+    match causes.is_empty() {
+        true => Ok(()),
+        false => Err(Status::invalid("meta.k8s.io", "ListOptions", "", causes)),
+    }
+}
+
+fn folder(resource: &Resource, namespace: &str) -> Result<String, Status> {
+    let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
+    Ok(storage.folder(namespace))
+}
+
+fn write_token(revision: i64, start: &str, folder: &str) -> String {
+    let start = start.strip_prefix(folder).unwrap_or(start);
+    let token = Token {
+        version: "meta.k8s.io/v1".into(),
+        revision,
+        start: start.to_owned(),
+    };
+    // A struct of texts and numbers always becomes JSON.
+    URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+}
+
+/// Where to go on. The place is always below the folder, whatever the client made of the token.
+fn read_token(text: &str, folder: &str) -> Result<(i64, String), Status> {
+    let wrong = |why: String| {
+        let text = format!("invalid continue token: continue key is not valid: {why}");
+        Status::bad_request(text)
+    };
+    let bytes = LENIENT.decode(text).map_err(|error| {
+        let at = match error {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+            _ => text.len(),
+        };
+        wrong(format!("illegal base64 data at input byte {at}"))
+    })?;
+    let token: Token = serde_json::from_slice(&bytes).map_err(|error| {
+        wrong(match bytes.first() {
+            Some(first) if !b" \t\r\n{[\"-0123456789tfn".contains(first) => {
+                let letter = char::from(*first);
+                format!("invalid character {letter:?} looking for beginning of value")
+            }
+            _ => error.to_string(),
+        })
+    })?;
+    if token.version != "meta.k8s.io/v1" {
+        return Err(wrong(format!(
+            "server does not recognize this encoded version {}",
+            token.version
+        )));
+    }
+    if token.revision == 0 || token.revision < INCONSISTENT || token.start.is_empty() {
+        return Err(wrong(
+            "incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into(),
+        ));
+    }
+    Ok((token.revision, format!("{folder}{}", token.start)))
+}
+
+fn expired(start: &str, folder: &str) -> Status {
+    let mut status = Status::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+    );
+    status.resume = write_token(INCONSISTENT, start, folder).into();
+    status
+}
+
+/// A state that is still to come.
+fn too_new(error: Status, revision: i64, api: &Api) -> Status {
+    match store::is_future(&error) {
+        true => Status::future_version(revision, api.0.feed.revision()),
+        false => error,
+    }
+}

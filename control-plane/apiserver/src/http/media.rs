@@ -1,0 +1,187 @@
+//! Media types: what a body is written in, and what the answer should be written in.
+
+pub(crate) mod pretty;
+pub(crate) mod yaml;
+use http::HeaderMap;
+use http::header::ACCEPT;
+use machinery::protobuf;
+use machinery::status::Status;
+
+/// How bytes are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+/// What is shown of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// They themselves.
+    Object,
+    /// Rows and columns for people.
+    Table,
+    /// Their metadata alone.
+    Metadata,
+}
+
+/// What the client wants to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Accept {
+    pub(crate) encoding: Encoding,
+    pub(crate) form: Form,
+    /// Tables and metadata are asked for in their older version, which says the same.
+    pub(crate) beta: bool,
+}
+
+/// One media type with its parameters.
+struct MediaType<'a> {
+    name: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+pub(crate) const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+/// What objects are written in.
+const ALL: [&str; 3] = [JSON, YAML, protobuf::MEDIA_TYPE];
+/// What watches are written in.
+const STREAMS: [&str; 2] = ["application/json;stream=watch", protobuf::WATCH_MEDIA_TYPE];
+
+impl Encoding {
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Encoding::Json => JSON,
+            Encoding::Yaml => YAML,
+            Encoding::Protobuf => protobuf::MEDIA_TYPE,
+        }
+    }
+
+    pub(crate) fn watch_media_type(self) -> &'static str {
+        match self {
+            Encoding::Json | Encoding::Yaml => JSON,
+            Encoding::Protobuf => protobuf::WATCH_MEDIA_TYPE,
+        }
+    }
+}
+
+impl Accept {
+    /// What errors and plain answers are written in.
+    pub(crate) const PLAIN: Accept = Accept {
+        encoding: Encoding::Json,
+        form: Form::Object,
+        beta: false,
+    };
+
+    /// The first of the wanted forms that can be made; `tables` says whether those two can.
+    pub(crate) fn negotiate(headers: &HeaderMap, tables: bool) -> Result<Accept, Status> {
+        let (mut any, mut known) = (false, false);
+        for one in accepted(headers) {
+            any = true;
+            let encoding = match one.name {
+                "application/json" | "*/*" | "application/*" => Encoding::Json,
+                YAML => Encoding::Yaml,
+                protobuf::MEDIA_TYPE => Encoding::Protobuf,
+                _ => continue,
+            };
+            known = true;
+            let form = match one.parameter("as") {
+                None => Form::Object,
+                Some("Table") if one.is_meta() => Form::Table,
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList") if one.is_meta() => {
+                    Form::Metadata
+                }
+                Some(_) => continue,
+            };
+            let possible = match form {
+                Form::Object => true,
+                Form::Metadata => tables,
+                // Tables in protobuf would need the rows' cells as raw JSON in it; nobody asks.
+                Form::Table => tables && encoding == Encoding::Json,
+            };
+            if possible {
+                let beta = form != Form::Object && one.parameter("v") == Some("v1beta1");
+                return Ok(Accept {
+                    encoding,
+                    form,
+                    beta,
+                });
+            }
+        }
+        match (any, known) {
+            (false, _) => Ok(Accept::PLAIN),
+            (true, true) => Err(Status::not_acceptable(&ALL)),
+            (true, false) => Err(Status::none_acceptable(&ALL)),
+        }
+    }
+
+    /// The same for a watch, which is no YAML.
+    pub(crate) fn negotiate_stream(headers: &HeaderMap) -> Result<Accept, Status> {
+        match Accept::negotiate(headers, true) {
+            Ok(accept) if accept.encoding == Encoding::Yaml => {
+                Err(Status::not_acceptable(&STREAMS))
+            }
+            Err(error) if error.details.shown => {
+                let both: Vec<&str> = ALL.into_iter().chain(STREAMS).collect();
+                Err(Status::none_acceptable(&both))
+            }
+            other => other,
+        }
+    }
+}
+
+/// Whether the client wants aggregated discovery.
+pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
+    let first = accepted(headers).into_iter().find(|one| one.name == JSON);
+    first.is_some_and(|one| {
+        one.parameter("as") == Some("APIGroupDiscoveryList")
+            && one.parameter("g") == Some("apidiscovery.k8s.io")
+            && one.parameter("v") == Some("v2")
+    })
+}
+
+/// The media type of a body, without parameters and in lower case; empty when none is given.
+pub(crate) fn content_type(headers: &HeaderMap) -> String {
+    let header = headers.get(http::header::CONTENT_TYPE);
+    let text = header
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let name = text.split(';').next().unwrap_or_default();
+    name.trim().to_ascii_lowercase()
+}
+
+/// The encoding of a body of this media type; Kubernetes takes no type at all as JSON.
+pub(crate) fn body_encoding(media_type: &str) -> Result<Encoding, Status> {
+    match media_type {
+        "" | JSON => Ok(Encoding::Json),
+        YAML => Ok(Encoding::Yaml),
+        protobuf::MEDIA_TYPE => Ok(Encoding::Protobuf),
+        _ => Err(Status::unsupported_media_type(&ALL)),
+    }
+}
+
+fn accepted(headers: &HeaderMap) -> Vec<MediaType<'_>> {
+    let values = headers.get_all(ACCEPT).iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    let parts = texts.flat_map(|text| text.split(','));
+    parts
+        .filter_map(|part| {
+            let mut words = part.split(';').map(str::trim);
+            let name = words.next().filter(|name| !name.is_empty())?;
+            let parameters = words.filter_map(|word| word.split_once('=')).collect();
+            Some(MediaType { name, parameters })
+        })
+        .collect()
+}
+
+impl MediaType<'_> {
+    fn parameter(&self, name: &str) -> Option<&str> {
+        let mut all = self.parameters.iter();
+        all.find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+
+    fn is_meta(&self) -> bool {
+        self.parameter("g") == Some("meta.k8s.io")
+            && matches!(self.parameter("v"), Some("v1" | "v1beta1"))
+    }
+}

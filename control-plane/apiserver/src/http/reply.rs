@@ -1,0 +1,278 @@
+//! Answers: objects, lists and errors in the form the client asked for.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use machinery::status::Status;
+use machinery::{object, protobuf};
+use serde_json::{Value, json};
+
+use crate::clock;
+use crate::http::media::yaml;
+use crate::http::media::{Accept, Encoding, Form, JSON};
+use crate::http::table;
+use crate::resources::catalogue::Resource;
+use crate::resources::convert;
+use crate::storage::entry::{Entry, to_json};
+
+/// The most letters of a warning.
+const WARNING_BYTES_MAX: usize = 256;
+/// The most warnings of an answer.
+const WARNINGS_MAX: usize = 20;
+
+/// How many columns of a row's object a table carries along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Include {
+    None,
+    #[default]
+    Metadata,
+    Object,
+}
+
+impl Include {
+    /// Reads `includeObject`.
+    pub(crate) fn parse(text: &str) -> Result<Include, Status> {
+        match text {
+            "" | "Metadata" => Ok(Include::Metadata),
+            "None" => Ok(Include::None),
+            "Object" => Ok(Include::Object),
+            other => {
+                let value = Value::from(other);
+                Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {value}: must be 'Metadata', 'Object', 'None', or empty"
+                )))
+            }
+        }
+    }
+}
+
+/// How objects of a resource are shown to a client.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown {
+    pub(crate) resource: &'static Resource,
+    pub(crate) accept: Accept,
+    pub(crate) include: Include,
+}
+
+/// The metadata of a list.
+#[derive(Debug, Default)]
+pub(crate) struct ListMeta {
+    pub(crate) revision: i64,
+    pub(crate) token: String,
+    pub(crate) remaining: Option<i64>,
+}
+
+impl ListMeta {
+    fn to_value(&self) -> Value {
+        let mut meta = json!({"resourceVersion": self.revision.to_string()});
+        if !self.token.is_empty() {
+            meta["continue"] = self.token.as_str().into();
+        }
+        if let Some(remaining) = self.remaining {
+            meta["remainingItemCount"] = remaining.into();
+        }
+        meta
+    }
+}
+
+impl Shown {
+    /// One stored object.
+    pub(crate) fn entry(&self, entry: &Entry) -> Result<Bytes, Status> {
+        let plain = self.accept == Accept::PLAIN && convert::is_same(self.resource);
+        if plain {
+            return Ok(entry.json().clone());
+        }
+        self.object(&convert::to_served(self.resource, &entry.object))
+    }
+
+    /// One object in the served version.
+    pub(crate) fn object(&self, object: &Arc<Value>) -> Result<Bytes, Status> {
+        match self.accept.form {
+            Form::Object => encode(object, self.accept.encoding),
+            Form::Metadata => self.written(only_metadata(object)),
+            Form::Table => {
+                let version = object::resource_version(object);
+                let meta = json!({"resourceVersion": version});
+                let rows = std::slice::from_ref(object);
+                let table = table::of(self.resource, rows, self.include, meta, clock::now());
+                self.written(table)
+            }
+        }
+    }
+
+    /// A table, a list or metadata in the version that was asked for.
+    fn written(&self, mut value: Value) -> Result<Bytes, Status> {
+        if self.accept.beta {
+            into_beta(&mut value);
+        }
+        encode(&value, self.accept.encoding)
+    }
+
+    /// A list of stored objects.
+    pub(crate) fn list(&self, entries: &[Arc<Entry>], meta: &ListMeta) -> Result<Bytes, Status> {
+        if self.accept == Accept::PLAIN && convert::is_same(self.resource) {
+            return Ok(self.spliced(entries, meta));
+        }
+        let objects = entries.iter();
+        let objects: Vec<Arc<Value>> = objects
+            .map(|entry| convert::to_served(self.resource, &entry.object))
+            .collect();
+        let (kind, version) = (self.resource.list_kind(), self.resource.kind.api_version());
+        let list = match self.accept.form {
+            Form::Table => {
+                let (include, meta) = (self.include, meta.to_value());
+                table::of(self.resource, &objects, include, meta, clock::now())
+            }
+            Form::Metadata => json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                "metadata": meta.to_value(),
+                "items": objects.iter().map(|object| only_metadata(object)).collect::<Vec<_>>(),
+            }),
+            Form::Object => json!({
+                "kind": kind, "apiVersion": version, "metadata": meta.to_value(),
+                "items": objects.iter().map(|object| self.item(object)).collect::<Vec<_>>(),
+            }),
+        };
+        self.written(list)
+    }
+
+    /// An object in a list. Kubernetes leaves out what the list says for all; so do we, but for
+    /// JSON, where texts are shared.
+    fn item(&self, object: &Value) -> Value {
+        let mut item = object.clone();
+        if self.accept.encoding == Encoding::Yaml {
+            object::remove(&mut item, &["apiVersion"]);
+            object::remove(&mut item, &["kind"]);
+        }
+        item
+    }
+
+    /// The list as text, made of the objects' texts.
+    fn spliced(&self, entries: &[Arc<Entry>], meta: &ListMeta) -> Bytes {
+        let bytes = entries.iter().map(|entry| entry.json().len() + 1);
+        let mut out = BytesMut::with_capacity(bytes.sum::<usize>() + 256);
+        let (kind, version) = (self.resource.list_kind(), self.resource.kind.api_version());
+        let meta = meta.to_value();
+        let head = format!(
+            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{meta},\"items\":["
+        );
+        out.put_slice(head.as_bytes());
+        for (at, entry) in entries.iter().enumerate() {
+            if at > 0 {
+                out.put_u8(b',');
+            }
+            out.put_slice(entry.json());
+        }
+        out.put_slice(b"]}");
+        out.freeze()
+    }
+}
+
+/// Writes a value.
+pub(crate) fn encode(value: &Value, encoding: Encoding) -> Result<Bytes, Status> {
+    match encoding {
+        Encoding::Json => Ok(to_json(value)),
+        Encoding::Yaml => Ok(yaml::write(value).into()),
+        Encoding::Protobuf => protobuf::encode(value)
+            .map(Bytes::from)
+            .map_err(|error| Status::internal(&error.to_string())),
+    }
+}
+
+/// Writes the older version on a table, a list or metadata.
+fn into_beta(value: &mut Value) {
+    const BETA: &str = "meta.k8s.io/v1beta1";
+    object::set(value, &["apiVersion"], BETA.into());
+    for list in ["rows", "items"] {
+        let items = value.get_mut(list).and_then(Value::as_array_mut);
+        for item in items.into_iter().flatten() {
+            let object = match list {
+                "rows" => &mut item["object"],
+                _ => item,
+            };
+            if object::kind(object) == "PartialObjectMetadata" {
+                object::set(object, &["apiVersion"], BETA.into());
+            }
+        }
+    }
+}
+
+/// An object's metadata and nothing else.
+pub(crate) fn only_metadata(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": object.get("metadata").cloned().unwrap_or_default(),
+    })
+}
+
+/// An answer of bytes. Text in JSON ends its line, as Go's does.
+pub(crate) fn bytes(code: StatusCode, media_type: &'static str, body: Bytes) -> Response<Body> {
+    if media_type != JSON {
+        return verbatim(code, media_type, body);
+    }
+    // Copied only when somebody else has the same bytes.
+    let mut line = body
+        .try_into_mut()
+        .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+    line.put_u8(b'\n');
+    verbatim(code, media_type, line.freeze())
+}
+
+/// An answer of bytes as they are.
+pub(crate) fn verbatim(code: StatusCode, media_type: &'static str, body: Bytes) -> Response<Body> {
+    with_body(code, HeaderValue::from_static(media_type), Body::from(body))
+}
+
+/// An answer with these headers.
+pub(crate) fn with_body(code: StatusCode, media_type: HeaderValue, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, media_type);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// An answer of a value in JSON.
+pub(crate) fn value(code: StatusCode, value: &Value) -> Response<Body> {
+    bytes(code, JSON, to_json(value))
+}
+
+/// Plain text.
+pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> Response<Body> {
+    let text: String = text.into();
+    bytes(code, "text/plain; charset=utf-8", text.into())
+}
+
+/// An error, in the encoding the client reads.
+pub(crate) fn error(status: &Status, encoding: Encoding) -> Response<Body> {
+    let object = status.to_object();
+    let body = encode(&object, encoding).unwrap_or_else(|_| to_json(&object));
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = bytes(code, encoding.media_type(), body);
+    if status.details.retry_after_seconds > 0 {
+        let seconds = HeaderValue::from(status.details.retry_after_seconds);
+        response.headers_mut().insert("Retry-After", seconds);
+    }
+    response
+}
+
+/// Adds what kubectl prints behind `Warning:`.
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    for warning in warnings.iter().take(WARNINGS_MAX) {
+        let plain = warning.chars().filter(|c| !c.is_control());
+        let quoted: String = plain
+            .flat_map(|c| match c {
+                '"' | '\\' => vec!['\\', c],
+                c => vec![c],
+            })
+            .take(WARNING_BYTES_MAX)
+            .collect();
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append("Warning", value);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What a request is about, read from its method, path and query. Knows no bodies.
+
+mod info;
+
+use http::Method;
+use machinery::selector::{FieldRequirement, FieldSelector, LabelSelector};
+use machinery::status::{Cause, Status};
+
+use crate::http::body::Validation;
+use crate::resources::catalogue::{self, Resource};
+
+pub(crate) use info::Info;
+
+/// What a request about objects names.
+pub(crate) struct Target {
+    pub(crate) resource: &'static Resource,
+    /// Empty for the cluster's objects and for all namespaces.
+    pub(crate) namespace: String,
+    /// Empty for a collection.
+    pub(crate) name: String,
+    pub(crate) subresource: String,
+}
+
+/// What a write is asked beside its object.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    /// Nothing is to be stored.
+    pub(crate) dry: bool,
+    pub(crate) validation: Validation,
+}
+
+/// The most letters of the name of who manages fields.
+const MANAGER_BYTES_MAX: usize = 128;
+
+/// The path of a request, decoded and split; `None` when it cannot be. It is decoded first, so
+/// that an escaped slash separates like any other.
+pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
+    let path = percent_encoding::percent_decode_str(path)
+        .decode_utf8()
+        .ok()?;
+    let path = path.trim_matches('/');
+    match path {
+        "" => Some(Vec::new()),
+        path => Some(path.split('/').map(str::to_owned).collect()),
+    }
+}
+
+/// Finds what a request about objects names; `None` when no version of the group is served.
+pub(crate) fn route(info: &Info) -> Result<Option<Target>, Status> {
+    let asked = &info.attributes;
+    if !catalogue::serves_version(&asked.api_group, &info.version) {
+        return match catalogue::serves_group(&asked.api_group) {
+            true => Err(Status::unknown_path()),
+            false => Ok(None),
+        };
+    }
+    let resource = catalogue::resource(&asked.api_group, &info.version, &asked.resource)
+        .ok_or_else(Status::unknown_path)?;
+    let namespaced = resource.kind.namespaced();
+    let namespace = match (&*asked.api_group, &*asked.resource) {
+        // To authorization a namespace is in itself. Another one before it is no place for it.
+        ("", "namespaces") if asked.namespace == info.name => "",
+        _ => &asked.namespace,
+    };
+    let fits = match namespaced {
+        true => !namespace.is_empty() || info.name.is_empty(),
+        false => namespace.is_empty(),
+    };
+    let subresource = &asked.subresource;
+    let known = subresource.is_empty() || resource.kind.subresource(subresource).is_some();
+    // Below a proxy there may be any path.
+    let deep = info.deeper == 0 || subresource == "proxy";
+    if !fits || !known || !deep || info.watch_path && !subresource.is_empty() {
+        return Err(Status::unknown_path());
+    }
+    Ok(Some(Target {
+        resource,
+        namespace: namespace.to_owned(),
+        name: info.name.clone(),
+        subresource: subresource.clone(),
+    }))
+}
+
+/// Whether a target can be asked for this with this method at all.
+pub(crate) fn takes(method: &Method, info: &Info, target: &Target) -> bool {
+    let named = !target.name.is_empty();
+    let everywhere = target.resource.kind.namespaced() && target.namespace.is_empty();
+    match info.attributes.verb.as_str() {
+        "watch" if info.watch_path => *method == Method::GET,
+        "get" | "list" | "watch" => true,
+        // All namespaces at once can only be looked at.
+        _ if everywhere => false,
+        "create" | "deletecollection" => true,
+        "update" | "patch" | "delete" => named,
+        _ => false,
+    }
+}
+
+/// The parameters of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads `a=b&c=d`.
+    pub(crate) fn parse(text: &str) -> Query {
+        let decode = |text: &str| {
+            let text = text.replace('+', " ");
+            percent_encoding::percent_decode_str(&text)
+                .decode_utf8_lossy()
+                .into_owned()
+        };
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        let pairs = pairs.map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(key), decode(value))
+        });
+        Query(pairs.collect())
+    }
+
+    /// The first value of a parameter; empty when there is none.
+    pub(crate) fn text(&self, key: &str) -> &str {
+        self.given(key).unwrap_or_default()
+    }
+
+    /// The first value of a parameter.
+    pub(crate) fn given(&self, key: &str) -> Option<&str> {
+        let mut all = self.0.iter();
+        all.find(|(one, _)| one == key)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a parameter.
+    pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        let pairs = self.0.iter().filter(move |(one, _)| one == key);
+        pairs.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a switch is on: Go takes anything but `false` and `0`, and nothing at all as on.
+    pub(crate) fn flag(&self, key: &str) -> bool {
+        self.given(key)
+            .is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
+    }
+
+    /// A number.
+    pub(crate) fn integer(&self, key: &str) -> Result<Option<i64>, Status> {
+        let Some(text) = self.given(key).filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        let number = text.parse().map_err(|_| {
+            let why = format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
+            Status::bad_request(why)
+        })?;
+        Ok(Some(number))
+    }
+
+    /// What a write is asked; `kind` is what Kubernetes calls the options of such a write.
+    pub(crate) fn options(&self, kind: &str) -> Result<Options, Status> {
+        let mut causes = Vec::new();
+        if kind == "PatchOptions" && self.given("force").is_some() {
+            let why = "may not be specified for non-apply patch";
+            causes.push(Cause::forbidden("force", why));
+        }
+        causes.extend(bad_manager(self.text("fieldManager")));
+        let dry = dry_run(self.all("dryRun"), &mut causes);
+        let validation = Validation::parse(self.text("fieldValidation"), &mut causes);
+        match causes.is_empty() {
+            true => Ok(Options { dry, validation }),
+            false => Err(Status::invalid("meta.k8s.io", kind, "", causes)),
+        }
+    }
+
+    /// The selectors of lists, watches and deletions.
+    pub(crate) fn selectors(&self, resource: &Resource) -> Result<Selectors, Status> {
+        let labels = self.text("labelSelector");
+        let labels =
+            LabelSelector::parse(labels).map_err(|why| Status::bad_request(why.to_string()))?;
+        let text = self.text("fieldSelector");
+        let fields =
+            FieldSelector::parse(text).map_err(|why| Status::bad_request(why.to_string()))?;
+        for one in &fields.requirements {
+            let known = matches!(one.field.as_str(), "metadata.name" | "metadata.namespace")
+                || resource.selectable(&one.field).is_some();
+            if !known {
+                return Err(unknown_field(resource, &one.field));
+            }
+        }
+        Ok(Selectors { labels, fields })
+    }
+}
+
+/// Reads `dryRun`, in a query or in options.
+pub(crate) fn dry_run<'a>(values: impl Iterator<Item = &'a str>, causes: &mut Vec<Cause>) -> bool {
+    let values: Vec<&str> = values.collect();
+    if values.iter().any(|value| *value != "All") {
+        let shown = values.as_slice().into();
+        causes.push(Cause::not_supported("dryRun", &shown, &["All"]));
+    }
+    !values.is_empty()
+}
+
+/// What is wrong with the name of who manages fields.
+fn bad_manager(name: &str) -> Option<Cause> {
+    if name.len() > MANAGER_BYTES_MAX {
+        return Some(Cause::too_long("fieldManager", MANAGER_BYTES_MAX));
+    }
+    let (at, letter) = name.char_indices().find(|(_, c)| c.is_control())?;
+    let code = u32::from(letter);
+    let why = format!("invalid character U+{code:04X} (at position {at})");
+    // Go's quotes, not those of JSON.
+    let quoted: String = name
+        .chars()
+        .map(|c| match c.is_control() {
+            true => format!("\\x{:02x}", u32::from(c)),
+            false => c.to_string(),
+        })
+        .collect();
+    Some(Cause {
+        reason: "FieldValueInvalid",
+        message: format!("Invalid value: \"{quoted}\": {why}"),
+        field: "fieldManager".into(),
+    })
+}
+
+fn unknown_field(resource: &Resource, field: &str) -> Status {
+    let text = match (resource.kind.group, resource.kind.kind) {
+        ("batch", "Job") => format!("field label {field:?} not supported for Job"),
+        ("", "Pod" | "Event" | "Node" | "Namespace" | "Secret" | "Service") => {
+            format!("field label not supported: {field}")
+        }
+        _ if resource.storage.is_some() => format!(
+            "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        ),
+        _ => format!("field label not supported: {field}"),
+    };
+    Status::bad_request(text)
+}
+
+/// Which objects of a collection are meant.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Selectors {
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: FieldSelector,
+}
+
+impl Selectors {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Only the object of this name, unless it is empty.
+    pub(crate) fn named(mut self, name: &str) -> Selectors {
+        if !name.is_empty() {
+            self.fields.requirements.push(FieldRequirement {
+                field: "metadata.name".into(),
+                value: name.into(),
+                negated: false,
+            });
+        }
+        self
+    }
+
+    /// Whether an object, in the served version, is meant.
+    pub(crate) fn matches(&self, resource: &Resource, object: &serde_json::Value) -> bool {
+        self.labels.matches(machinery::object::labels(object))
+            && (self.fields.is_empty()
+                || self.fields.matches(|field| value(resource, object, field)))
+    }
+}
+
+/// The text of a selectable field.
+fn value<'a>(
+    resource: &Resource,
+    object: &'a serde_json::Value,
+    field: &str,
+) -> std::borrow::Cow<'a, str> {
+    use serde_json::Value;
+    let found = match field {
+        "metadata.name" => return machinery::object::name(object).into(),
+        "metadata.namespace" => return machinery::object::namespace(object).into(),
+        field => resource
+            .selectable(field)
+            .and_then(|path| machinery::object::at(object, &path)),
+    };
+    match found {
+        Some(Value::String(text)) => text.as_str().into(),
+        Some(Value::Bool(flag)) => flag.to_string().into(),
+        Some(Value::Number(number)) => number.to_string().into(),
+        _ => match field {
+            // Newer senders of events say who they are in another field.
+            "source" => machinery::object::text(object, &["reportingComponent"]).into(),
+            "spec.unschedulable" | "spec.hostNetwork" => "false".into(),
+            "status.replicas" | "status.successful" => "0".into(),
+            _ => "".into(),
+        },
+    }
+}

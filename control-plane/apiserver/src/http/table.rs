@@ -1,0 +1,169 @@
+//! Objects as rows and columns: what `kubectl get` prints.
+
+mod cluster;
+mod config;
+mod pod;
+mod workload;
+
+use std::sync::Arc;
+
+use machinery::object;
+use machinery::time::{self, Timestamp};
+use serde_json::{Value, json};
+
+use crate::http::reply::{Include, only_metadata};
+use crate::resources::catalogue::Resource;
+
+/// The column of the name, as it is everywhere or where only wide output shows it.
+const NAME: &str = "Name";
+const NAME_LATER: &str = "Name*";
+/// What is shown for nothing.
+const NONE: &str = "<none>";
+const UNKNOWN: &str = "<unknown>";
+
+/// The columns of a kind and the cells of an object; its name comes before them, unless it is among
+/// them.
+struct Layout {
+    /// A star marks columns that only wide output shows, a hash numbers.
+    columns: &'static [&'static str],
+    cells: fn(&Value, Timestamp) -> Vec<Value>,
+}
+
+/// A table of objects in the served version.
+pub(crate) fn of(
+    resource: &Resource,
+    objects: &[Arc<Value>],
+    include: Include,
+    metadata: Value,
+    now: Timestamp,
+) -> Value {
+    let layout = layout(resource.kind.group, resource.kind.plural);
+    // Some kinds have their name elsewhere: what an event is called tells nobody anything.
+    let named = !layout.columns.contains(&NAME_LATER);
+    let first = named.then_some(NAME).into_iter();
+    let columns = first.chain(layout.columns.iter().copied());
+    let columns: Vec<Value> = columns.map(column).collect();
+    let rows = objects.iter().map(|object| {
+        let first = named.then(|| Value::from(object::name(object)));
+        let mut cells = Vec::from_iter(first);
+        cells.extend((layout.cells)(object, now));
+        let shown = match include {
+            Include::None => Value::Null,
+            Include::Metadata => only_metadata(object),
+            Include::Object => Value::clone(object),
+        };
+        json!({"cells": cells, "object": shown})
+    });
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+        "rows": rows.collect::<Vec<_>>(), "columnDefinitions": columns,
+    })
+}
+
+fn column(name: &str) -> Value {
+    let is_name = [NAME, NAME_LATER].contains(&name);
+    let wide = name.contains('*');
+    let number = name.contains('#');
+    json!({
+        "name": name.trim_end_matches(['*', '#']),
+        "type": if number { "integer" } else { "string" },
+        "format": if is_name { "name" } else { "" },
+        "description": "",
+        "priority": i32::from(wide),
+    })
+}
+
+fn layout(group: &str, plural: &str) -> Layout {
+    let found = match group {
+        "" | "events.k8s.io" => pod::layout(plural)
+            .or_else(|| cluster::layout(group, plural))
+            .or_else(|| workload::layout(plural)),
+        "apps" | "batch" | "autoscaling" | "policy" => workload::layout(plural),
+        _ => cluster::layout(group, plural),
+    };
+    found
+        .or_else(|| config::layout(group, plural))
+        .unwrap_or(Layout {
+            columns: &["Age"],
+            cells: |object, now| vec![age(object, now)],
+        })
+}
+
+/// How old an object is, such as `5m`.
+fn age(object: &Value, now: Timestamp) -> Value {
+    since(object::creation_timestamp(object), now).into()
+}
+
+/// How long ago a time was.
+fn since(text: &str, now: Timestamp) -> String {
+    match Timestamp::parse(text) {
+        Some(then) => time::human(now.since(then)),
+        None => UNKNOWN.to_owned(),
+    }
+}
+
+/// An integer of the object; 0 when there is none.
+fn number(object: &Value, path: &[&str]) -> Value {
+    object::integer(object, path).unwrap_or(0).into()
+}
+
+/// A text of the object, or what stands for none.
+fn text_or(object: &Value, path: &[&str], none: &str) -> Value {
+    match object::text(object, path) {
+        "" => none.into(),
+        text => text.into(),
+    }
+}
+
+/// Anything as a cell: numbers and text as they are.
+fn any_or(object: &Value, path: &[&str], none: &str) -> Value {
+    match object::at(object, path) {
+        None | Some(Value::Null) => none.into(),
+        Some(value @ Value::String(_)) => value.clone(),
+        Some(value) => value.to_string().into(),
+    }
+}
+
+/// The names and the images of the containers below a path, joined by commas.
+fn containers(object: &Value, path: &[&str]) -> [Value; 2] {
+    let all = object::items(object, path);
+    ["name", "image"].map(|key| {
+        let texts: Vec<&str> = all.iter().map(|one| object::text(one, &[key])).collect();
+        texts.join(",").into()
+    })
+}
+
+/// A label selector as text.
+fn selector(object: &Value, path: &[&str]) -> Value {
+    let Some(found) = object::at(object, path) else {
+        return NONE.into();
+    };
+    match machinery::selector::LabelSelector::from_object(found) {
+        Ok(selector) if !selector.is_empty() => selector.to_string().into(),
+        _ => NONE.into(),
+    }
+}
+
+/// A plain map of labels as text.
+fn labels(object: &Value, path: &[&str]) -> Value {
+    let map = object::at(object, path).and_then(Value::as_object);
+    let pairs = map.into_iter().flatten();
+    let pairs: Vec<String> = pairs
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    match pairs.is_empty() {
+        true => NONE.into(),
+        false => pairs.join(",").into(),
+    }
+}
+
+/// The first few of a list, and how many more there are.
+fn shortened(texts: &[String], most: usize) -> Value {
+    match texts.len() {
+        0 => NONE.into(),
+        count if count > most => {
+            format!("{} + {} more...", texts[..most].join(","), count - most).into()
+        }
+        _ => texts.join(",").into(),
+    }
+}

@@ -1,0 +1,442 @@
+//! Watches: what is there, what changes, and how far that goes, as one long answer.
+//!
+//! A watch is pulled by its connection. Nothing is kept for one that does not read: it holds a
+//! place in the changes its collection remembers, and when that place is gone it is ended.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::stream;
+use http::{HeaderValue, Response, StatusCode};
+use machinery::protobuf;
+use machinery::status::{Cause, Status};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::api::Api;
+use crate::clock;
+use crate::http::list;
+use crate::http::media::{Accept, Encoding, Form};
+use crate::http::reply::{self, Shown};
+use crate::http::request::{Query, Selectors};
+use crate::resources::catalogue::{Resource, Storage};
+use crate::resources::convert;
+use crate::storage::cache::{Cache, Change, Cursor};
+use crate::storage::entry::{Entry, to_json};
+
+/// A watch that sets no end gets this long, and up to as long again by chance.
+const SECONDS_MIN: u64 = 1800;
+/// How often a watch is told how far it is.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// How long before its end a watch is told so for the last time.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// Changes looked at between two writes.
+const BATCH_CHANGES: usize = 256;
+/// When a chunk of the answer is full.
+const CHUNK_BYTES: usize = 64 << 10;
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// What a watch asks for.
+pub(crate) struct Watching {
+    namespace: String,
+    selectors: Selectors,
+    bookmarks: bool,
+    begin: Begin,
+    seconds: Option<u64>,
+}
+
+/// Where it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// With everything there is, at least this new (`None`: the newest), told as added.
+    State(Option<i64>),
+    /// The same, and a bookmark where the changes begin.
+    StateThenBookmark(Option<i64>),
+    /// With the next change.
+    Now,
+    /// With the first change after this.
+    After(i64),
+}
+
+impl Watching {
+    /// Reads and checks the parameters.
+    pub(crate) fn read(
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        query: &Query,
+    ) -> Result<Watching, Status> {
+        check(query)?;
+        let version = list::version(query.text("resourceVersion"))?;
+        let begin = match query.given("sendInitialEvents") {
+            Some(_) if query.flag("sendInitialEvents") => Begin::StateThenBookmark(version),
+            Some(_) if version.unwrap_or(0) == 0 => Begin::Now,
+            _ => match version {
+                None | Some(0) => Begin::State(version),
+                Some(version) => Begin::After(version),
+            },
+        };
+        let seconds = query
+            .integer("timeoutSeconds")?
+            .and_then(|n| u64::try_from(n).ok());
+        Ok(Watching {
+            namespace: namespace.to_owned(),
+            selectors: query.selectors(resource)?.named(name),
+            bookmarks: query.flag("allowWatchBookmarks"),
+            begin,
+            seconds: seconds.filter(|seconds| *seconds > 0),
+        })
+    }
+
+    /// Begins to answer.
+    pub(crate) async fn run(self, api: &Api, shown: Shown) -> Result<Response<Body>, Status> {
+        let storage = shown
+            .resource
+            .storage
+            .ok_or_else(Status::method_not_allowed)?;
+        let feed = &api.0.feed;
+        feed.loaded().await;
+        let folder = storage.folder(&self.namespace);
+        let cache = feed.cache(storage);
+        let mut waiting = VecDeque::new();
+        let mut revision = 0;
+        let cursor = match self.begin {
+            Begin::State(asked) | Begin::StateThenBookmark(asked) => {
+                match asked {
+                    None => drop(feed.fresh().await?),
+                    Some(asked) => feed.reach(asked).await?,
+                }
+                revision = feed.revision();
+                cache.check(&folder)?;
+                let (entries, cursor, changed) = cache.snapshot(&folder);
+                revision = revision.max(changed);
+                waiting.extend(entries);
+                cursor
+            }
+            Begin::Now => {
+                feed.fresh().await?;
+                cache.end()
+            }
+            Begin::After(asked) => match cache.after(asked) {
+                Ok(cursor) => cursor,
+                Err(_) => return Ok(too_old(asked, shown.accept.encoding)),
+            },
+        };
+        let seconds = self
+            .seconds
+            .unwrap_or(SECONDS_MIN + clock::below(SECONDS_MIN));
+        let ends = Instant::now() + Duration::from_secs(seconds);
+        let watch = Watch {
+            api: api.clone(),
+            shown,
+            storage,
+            folder,
+            bookmark_due: match self.begin {
+                Begin::StateThenBookmark(_) if self.bookmarks => Some(revision),
+                _ => None,
+            },
+            seen_after: match self.begin {
+                Begin::After(asked) => asked,
+                _ => 0,
+            },
+            changed: cache.subscribe(),
+            selectors: self.selectors,
+            bookmarks: self.bookmarks,
+            waiting,
+            cursor,
+            ends,
+            next_bookmark: next_bookmark(ends),
+            columns_told: false,
+            over: false,
+        };
+        let stopping = api.0.stopping.subscribe();
+        Ok(watch.into_response(stopping))
+    }
+}
+
+/// The rules for what may be asked together.
+fn check(query: &Query) -> Result<(), Status> {
+    let mut causes = Vec::new();
+    let matching = query.text("resourceVersionMatch");
+    let initial = query.given("sendInitialEvents").is_some();
+    let mut forbid = |why: &str| causes.push(Cause::forbidden("resourceVersionMatch", why));
+    if initial && matching != "NotOlderThan" {
+        forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+    }
+    if !matching.is_empty() {
+        if !initial {
+            forbid(
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            );
+        }
+        if !query.text("continue").is_empty() {
+            forbid("resourceVersionMatch is forbidden when continue is provided");
+        }
+        if matching != "NotOlderThan" {
+            let known = ["NotOlderThan"];
+            let cause = Cause::not_supported("resourceVersionMatch", &matching.into(), &known);
+            causes.push(cause);
+        }
+    }
+    match causes.is_empty() {
+        true => Ok(()),
+        false => Err(Status::invalid("meta.k8s.io", "ListOptions", "", causes)),
+    }
+}
+
+/// One watch.
+struct Watch {
+    api: Api,
+    shown: Shown,
+    storage: &'static Storage,
+    folder: String,
+    selectors: Selectors,
+    bookmarks: bool,
+    /// Objects that were there, not yet told.
+    waiting: VecDeque<Arc<Entry>>,
+    /// The bookmark that ends them.
+    bookmark_due: Option<i64>,
+    /// Changes up to here are the client's own knowledge.
+    seen_after: i64,
+    cursor: Cursor,
+    changed: tokio::sync::watch::Receiver<u64>,
+    ends: Instant,
+    next_bookmark: Instant,
+    columns_told: bool,
+    over: bool,
+}
+
+impl Watch {
+    fn into_response(self, stopping: tokio::sync::watch::Receiver<bool>) -> Response<Body> {
+        let media_type = self.shown.accept.encoding.watch_media_type();
+        let chunks = stream::unfold(self, move |mut watch| {
+            let mut stopping = stopping.clone();
+            async move {
+                let stopped = async {
+                    // An error means that the server is gone.
+                    let _ = stopping.wait_for(|stop| *stop).await;
+                };
+                let chunk = tokio::select! {
+                    chunk = watch.next() => chunk,
+                    () = stopped => None,
+                };
+                chunk.map(|chunk| (Ok::<_, std::convert::Infallible>(chunk), watch))
+            }
+        });
+        let body = Body::from_stream(chunks);
+        reply::with_body(StatusCode::OK, HeaderValue::from_static(media_type), body)
+    }
+
+    /// The next piece of the answer; `None` when it is over.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.over {
+            return None;
+        }
+        let mut chunk = BytesMut::new();
+        loop {
+            self.tell_state(&mut chunk);
+            if self.waiting.is_empty() && chunk.len() < CHUNK_BYTES {
+                self.tell_changes(&mut chunk);
+            }
+            if !chunk.is_empty() || self.over {
+                return (!chunk.is_empty()).then(|| chunk.freeze());
+            }
+            let pause = self.next_bookmark.min(self.ends);
+            tokio::select! {
+                _ = self.changed.changed() => {}
+                () = tokio::time::sleep_until(pause) => {
+                    self.over = Instant::now() >= self.ends;
+                    self.next_bookmark = next_bookmark(self.ends);
+                    if self.bookmarks && !self.over {
+                        self.tell_progress(&mut chunk);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Objects that were there when the watch began.
+    fn tell_state(&mut self, chunk: &mut BytesMut) {
+        while chunk.len() < CHUNK_BYTES {
+            let Some(entry) = self.waiting.pop_front() else {
+                break;
+            };
+            let object = convert::to_served(self.shown.resource, &entry.object);
+            if self.selectors.matches(self.shown.resource, &object) {
+                let frame = self.frame("ADDED", &entry);
+                chunk.put_slice(&frame);
+            }
+        }
+        if self.waiting.is_empty()
+            && let Some(revision) = self.bookmark_due.take()
+        {
+            self.bookmark(chunk, revision, true);
+        }
+    }
+
+    /// What happened since.
+    fn tell_changes(&mut self, chunk: &mut BytesMut) {
+        let api = self.api.clone();
+        let cache: &Cache = api.0.feed.cache(self.storage);
+        while chunk.len() < CHUNK_BYTES {
+            // Marked before looking: a change that comes after it wakes the watch again.
+            self.changed.borrow_and_update();
+            match cache.changes(&mut self.cursor, BATCH_CHANGES) {
+                Ok(changes) if changes.is_empty() => return,
+                Ok(changes) => {
+                    for change in changes {
+                        self.tell(chunk, &change);
+                    }
+                }
+                Err(_) => {
+                    self.over = true;
+                    let encoding = self.shown.accept.encoding;
+                    chunk.put_slice(&error_frame(&fell_behind(), encoding));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, chunk: &mut BytesMut, change: &Change) {
+        if change.revision <= self.seen_after || !change.entry.key.starts_with(&self.folder) {
+            return;
+        }
+        let shown = self.shown;
+        if self.selectors.is_empty() && self.is_plain() {
+            let frame = change.frame(|change| plain_frame(verb(change), &change.entry));
+            return chunk.put_slice(&frame);
+        }
+        let matches = |entry: &Entry| {
+            let object = convert::to_served(shown.resource, &entry.object);
+            self.selectors.matches(shown.resource, &object)
+        };
+        let before = change.before.as_deref().is_some_and(matches);
+        let after = !change.deleted && matches(&change.entry);
+        let frame = match (before, after) {
+            (false, false) => return,
+            (false, true) => self.frame("ADDED", &change.entry),
+            (true, true) => self.frame("MODIFIED", &change.entry),
+            (true, false) if change.deleted => self.frame("DELETED", &change.entry),
+            // It left what is selected: shown as it was, at the revision of its leaving.
+            (true, false) => match &change.before {
+                Some(before) => self.frame("DELETED", &before.at(change.revision)),
+                None => return,
+            },
+        };
+        chunk.put_slice(&frame);
+    }
+
+    /// Everything up to here was told.
+    fn tell_progress(&mut self, chunk: &mut BytesMut) {
+        // Taken first: what the cache shows afterwards is at least as new.
+        let revision = self.api.0.feed.revision();
+        self.tell_changes(chunk);
+        if chunk.len() < CHUNK_BYTES {
+            self.bookmark(chunk, revision, false);
+        }
+    }
+
+    fn bookmark(&mut self, chunk: &mut BytesMut, revision: i64, initial: bool) {
+        let kind = self.shown.resource.kind;
+        let mut object = json!({
+            "kind": kind.kind, "apiVersion": kind.api_version(),
+            "metadata": {"resourceVersion": revision.to_string()},
+        });
+        if initial {
+            object["metadata"]["annotations"] = json!({INITIAL_EVENTS_END: "true"});
+        }
+        let object = Arc::new(object);
+        if self.shown.accept.form == Form::Object && self.shown.accept.encoding == Encoding::Json {
+            return chunk.put_slice(&json_frame("BOOKMARK", &to_json(&object)));
+        }
+        let frame = self.object_frame("BOOKMARK", &object);
+        chunk.put_slice(&frame);
+    }
+
+    fn is_plain(&self) -> bool {
+        self.shown.accept == Accept::PLAIN && convert::is_same(self.shown.resource)
+    }
+
+    fn frame(&mut self, verb: &str, entry: &Entry) -> Bytes {
+        if self.is_plain() {
+            return plain_frame(verb, entry);
+        }
+        let object = convert::to_served(self.shown.resource, &entry.object);
+        self.object_frame(verb, &object)
+    }
+
+    fn object_frame(&mut self, verb: &str, object: &Arc<Value>) -> Bytes {
+        let encoding = self.shown.accept.encoding;
+        let body = match self.shown.object(object) {
+            Ok(body) => body,
+            Err(error) => return error_frame(&error, encoding),
+        };
+        if self.shown.accept.form == Form::Table && self.columns_told {
+            // Only the first event of a watch says what the columns are.
+            if let Ok(Value::Object(mut table)) = serde_json::from_slice(&body) {
+                table.insert("columnDefinitions".into(), Value::Null);
+                return json_frame(verb, &to_json(&Value::Object(table)));
+            }
+        }
+        self.columns_told = true;
+        match encoding {
+            Encoding::Json | Encoding::Yaml => json_frame(verb, &body),
+            Encoding::Protobuf => protobuf::watch_frame(verb, &body).into(),
+        }
+    }
+}
+
+/// When a watch is next told how far it is: every while, and shortly before it ends.
+fn next_bookmark(ends: Instant) -> Instant {
+    let now = Instant::now();
+    let usual = now + BOOKMARK_EVERY;
+    match ends.checked_sub(BOOKMARK_BEFORE_END) {
+        Some(last) if last > now => usual.min(last),
+        _ => usual,
+    }
+}
+
+fn verb(change: &Change) -> &'static str {
+    match (change.deleted, &change.before) {
+        (true, _) => "DELETED",
+        (false, Some(_)) => "MODIFIED",
+        (false, None) => "ADDED",
+    }
+}
+
+fn plain_frame(verb: &str, entry: &Entry) -> Bytes {
+    json_frame(verb, entry.json())
+}
+
+fn json_frame(verb: &str, object: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(object.len() + 32);
+    frame.put_slice(b"{\"type\":\"");
+    frame.put_slice(verb.as_bytes());
+    frame.put_slice(b"\",\"object\":");
+    frame.put_slice(object);
+    frame.put_slice(b"}\n");
+    frame.freeze()
+}
+
+fn error_frame(status: &Status, encoding: Encoding) -> Bytes {
+    let object = status.to_object();
+    match (encoding, reply::encode(&object, encoding)) {
+        (Encoding::Protobuf, Ok(body)) => protobuf::watch_frame("ERROR", &body).into(),
+        _ => json_frame("ERROR", &to_json(&object)),
+    }
+}
+
+/// A watch from a revision that is no longer remembered: an answer that says so and ends.
+fn too_old(revision: i64, encoding: Encoding) -> Response<Body> {
+    let status = Status::expired(format!("too old resource version: {revision}"));
+    let frame = error_frame(&status, encoding);
+    let media_type = HeaderValue::from_static(encoding.watch_media_type());
+    reply::with_body(StatusCode::OK, media_type, Body::from(frame))
+}
+
+fn fell_behind() -> Status {
+    Status::expired("The resourceVersion for the provided watch is too old.")
+}

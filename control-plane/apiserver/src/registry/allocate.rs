@@ -1,0 +1,446 @@
+//! Addresses and ports of services: chosen here, held by an object each address has of its own.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use machinery::object;
+use machinery::status::{Cause, Status};
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::clock;
+use crate::resources::catalogue::{self, Resource};
+use crate::storage::entry;
+use crate::validate;
+
+/// The ports that nodes lend to services.
+const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
+/// Where a service names the port that tells whether a node has pods of it.
+const HEALTH_PORT: &str = "healthCheckNodePort";
+/// How often a random address is tried before the range counts as full.
+const TRIES_MAX: usize = 256;
+
+/// Whether objects of this resource are given anything.
+pub(crate) fn concerns(resource: &Resource) -> bool {
+    (resource.kind.group, resource.kind.kind) == ("", "Service")
+}
+
+/// What was taken for an object that may yet fail to be stored.
+#[derive(Default)]
+pub(crate) struct Allocated {
+    address: Option<String>,
+}
+
+impl Allocated {
+    /// Lets others have it.
+    pub(crate) async fn give_back(self, api: &Api) {
+        if let Some(address) = self.address {
+            release(api, &address).await;
+        }
+    }
+}
+
+/// A range of addresses.
+pub(crate) struct Range {
+    first: u32,
+    bits: u32,
+}
+
+impl Range {
+    /// Reads `10.96.0.0/16`.
+    pub(crate) fn parse(text: &str) -> Option<Range> {
+        let (address, bits) = text.split_once('/')?;
+        let address: Ipv4Addr = address.parse().ok()?;
+        let bits = 32
+            - bits
+                .parse::<u32>()
+                .ok()
+                .filter(|bits| (8..=30).contains(bits))?;
+        let first = u32::from(address) >> bits << bits;
+        Some(Range { first, bits })
+    }
+
+    /// The address at this place; place 0 names the range itself.
+    pub(crate) fn at(&self, place: u64) -> Ipv4Addr {
+        Ipv4Addr::from(self.first + u32::try_from(place).unwrap_or(0))
+    }
+
+    fn random(&self) -> Ipv4Addr {
+        // The first and the last are no hosts.
+        self.at(1 + clock::below((1 << self.bits) - 2))
+    }
+
+    fn contains(&self, address: Ipv4Addr) -> bool {
+        u32::from(address) >> self.bits == self.first >> self.bits
+    }
+}
+
+/// Looks whether a new service asks for something that can be given.
+pub(crate) fn prepare(service: &mut Value) -> Result<(), Status> {
+    one_address(None, service);
+    let causes = validate::addresses(service);
+    match causes.is_empty() {
+        true => Ok(()),
+        false => {
+            let name = object::name(service);
+            Err(Status::invalid("", "Service", name, causes.into()))
+        }
+    }
+}
+
+/// Gives a new service what it needs.
+pub(crate) async fn create(api: &Api, service: &mut Value, dry: bool) -> Result<Allocated, Status> {
+    let kind = object::text(service, &["spec", "type"]).to_owned();
+    if kind == "ExternalName" {
+        return Ok(Allocated::default());
+    }
+    families(service);
+    // Checked before anything is taken: what fails here leaves nothing behind.
+    api.fresh().await?;
+    ports(api, None, service)?;
+    let address = address(api, service, dry).await?;
+    Ok(Allocated { address })
+}
+
+/// Keeps what a service has, and gives it what it asks for anew.
+pub(crate) async fn update(
+    api: &Api,
+    old: &Value,
+    new: &mut Value,
+    dry: bool,
+) -> Result<(), Status> {
+    shed(old, new);
+    if object::text(new, &["spec", "type"]) == "ExternalName" {
+        for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            object::remove(new, &["spec", key]);
+        }
+        drop_node_ports(old, new);
+        return Ok(());
+    }
+    one_address(Some(old), new);
+    for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if object::at(new, &["spec", key]).is_none()
+            && let Some(value) = object::at(old, &["spec", key])
+        {
+            object::set(new, &["spec", key], value.clone());
+        }
+    }
+    families(new);
+    match wants_node_ports(new) {
+        true => keep_node_ports(old, new),
+        false => drop_node_ports(old, new),
+    }
+    if wants_node_ports(new) || wants_health_port(new) {
+        api.fresh().await?;
+        ports(api, Some(old), new)?;
+    }
+    if object::text(new, &["spec", "clusterIP"]).is_empty() {
+        api.fresh().await?;
+        address(api, new, dry).await?;
+    }
+    Ok(())
+}
+
+/// A service that is gone, or only a name for something outside now, needs its address no more.
+pub(crate) async fn deleted(api: &Api, resource: &Resource, service: &Value) {
+    let address = object::text(service, &["spec", "clusterIP"]);
+    if concerns(resource) && !["", "None"].contains(&address) {
+        release(api, address).await;
+    }
+}
+
+/// Takes away what a service of another type had, unless it was changed to something else.
+fn shed(old: &Value, new: &mut Value) {
+    let balanced = |service: &Value| object::text(service, &["spec", "type"]) == "LoadBalancer";
+    let ends = |has: &dyn Fn(&Value) -> bool| has(old) && !has(new);
+    let (unbalanced, unasked) = (ends(&balanced), ends(&validate::checks_health));
+    let closed = ends(&validate::reached_from_outside);
+    for (ended, key) in [
+        (unasked, HEALTH_PORT),
+        (unbalanced, "allocateLoadBalancerNodePorts"),
+        (unbalanced, "loadBalancerClass"),
+        (closed, "externalTrafficPolicy"),
+    ] {
+        let path = ["spec", key];
+        if ended && object::at(old, &path) == object::at(new, &path) {
+            object::remove(new, &path);
+        }
+    }
+}
+
+/// One address may be given by itself as well as in the list.
+fn one_address(old: Option<&Value>, service: &mut Value) {
+    let (one, list) = (["spec", "clusterIP"], ["spec", "clusterIPs"]);
+    let had = old.and_then(|old| object::at(old, &one));
+    let address = object::at(service, &one).filter(|address| Some(*address) != had);
+    let address = address
+        .and_then(Value::as_str)
+        .filter(|address| !address.is_empty());
+    let listed = old.map_or(&[][..], |old| object::items(old, &list));
+    if let Some(address) = address.map(str::to_owned)
+        && object::items(service, &list) == listed
+    {
+        object::set(service, &list, json!([address]));
+    }
+}
+
+fn families(service: &mut Value) {
+    if object::text(service, &["spec", "ipFamilyPolicy"]).is_empty() {
+        object::set(service, &["spec", "ipFamilyPolicy"], "SingleStack".into());
+    }
+    if object::items(service, &["spec", "ipFamilies"]).is_empty() {
+        object::set(service, &["spec", "ipFamilies"], json!(["IPv4"]));
+    }
+}
+
+/// Sets the address; the one that was newly taken.
+async fn address(api: &Api, service: &mut Value, dry: bool) -> Result<Option<String>, Status> {
+    let mut wanted = object::text(service, &["spec", "clusterIP"]).to_owned();
+    let listed = object::items(service, &["spec", "clusterIPs"])
+        .first()
+        .and_then(Value::as_str);
+    if wanted.is_empty() {
+        wanted = listed.unwrap_or_default().to_owned();
+    }
+    let set = |service: &mut Value, address: &str| {
+        object::set(service, &["spec", "clusterIP"], address.into());
+        object::set(service, &["spec", "clusterIPs"], json!([address]));
+    };
+    if wanted == "None" {
+        set(service, "None");
+        return Ok(None);
+    }
+    let range = Range::parse(&api.0.config.service_cidr)
+        .ok_or_else(|| Status::internal("the range of service addresses is malformed"))?;
+    let refuse = |why: String| {
+        let shown = json!([wanted]);
+        let cause = Cause::invalid("spec.clusterIPs", &shown, &why);
+        Err(Status::invalid(
+            "",
+            "Service",
+            object::name(service),
+            vec![cause],
+        ))
+    };
+    if !wanted.is_empty() {
+        let Some(address) = wanted.parse().ok().filter(|one| range.contains(*one)) else {
+            return refuse(format!(
+                "failed to allocate IP {wanted}: the provided network does not match the current range"
+            ));
+        };
+        let taken = match dry {
+            true => Taken::Before,
+            false => take(api, address, service).await?,
+        };
+        if taken == Taken::No {
+            return refuse(format!(
+                "failed to allocate IP {wanted}: provided IP is already allocated"
+            ));
+        }
+        set(service, &wanted);
+        return Ok((taken == Taken::Now).then_some(wanted));
+    }
+    for _ in 0..TRIES_MAX {
+        let address = range.random();
+        let taken = match dry {
+            true => Taken::Before,
+            false => take(api, address, service).await?,
+        };
+        if taken != Taken::No {
+            let address = address.to_string();
+            set(service, &address);
+            return Ok((taken == Taken::Now).then_some(address));
+        }
+    }
+    Err(Status::internal(
+        "failed to allocate a serviceIP: range is full",
+    ))
+}
+
+/// How an address was when it was asked for.
+#[derive(PartialEq, Eq)]
+enum Taken {
+    /// Free; it is the service's now.
+    Now,
+    /// The service's already: an earlier attempt to make it was cut short.
+    Before,
+    /// Another's.
+    No,
+}
+
+async fn take(api: &Api, address: Ipv4Addr, service: &Value) -> Result<Taken, Status> {
+    let Some(storage) = ip_addresses() else {
+        return Ok(Taken::Before);
+    };
+    let name = address.to_string();
+    let object = json!({
+        "kind": "IPAddress", "apiVersion": "networking.k8s.io/v1",
+        "metadata": {
+            "name": name, "uid": clock::uid(),
+            "creationTimestamp": clock::now().to_seconds(),
+            "labels": {
+                "ipaddress.kubernetes.io/ip-family": "IPv4",
+                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+            },
+        },
+        "spec": {"parentRef": {
+            "resource": "services", "namespace": object::namespace(service),
+            "name": object::name(service),
+        }},
+    });
+    let value = entry::encode(storage, &object)?;
+    let key = storage.key("", &name);
+    if api.0.store.create(&key, value, 0).await?.is_some() {
+        return Ok(Taken::Now);
+    }
+    let held = api.read_key(storage, &key).await?;
+    let same = |held: &Value, key: &str| {
+        let path = ["spec", "parentRef", key];
+        object::text(held, &path) == object::text(&object, &path)
+    };
+    let ours = held.is_some_and(|held| {
+        ["resource", "namespace", "name"]
+            .iter()
+            .all(|key| same(&held.object, key))
+    });
+    Ok(if ours { Taken::Before } else { Taken::No })
+}
+
+async fn release(api: &Api, address: &str) {
+    let Some(storage) = ip_addresses() else {
+        return;
+    };
+    let key = storage.key("", address);
+    let released = match api.0.store.get(&key).await {
+        Ok((Some(kv), _)) => api.0.store.delete(&key, kv.mod_revision).await.map(|_| ()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = released {
+        tracing::warn!(%error, address, "the address of a deleted service stays taken");
+    }
+}
+
+fn ip_addresses() -> Option<&'static catalogue::Storage> {
+    catalogue::resource("networking.k8s.io", "v1", "ipaddresses")?.storage
+}
+
+fn wants_node_ports(service: &Value) -> bool {
+    match object::text(service, &["spec", "type"]) {
+        "NodePort" => true,
+        "LoadBalancer" => {
+            object::at(service, &["spec", "allocateLoadBalancerNodePorts"])
+                != Some(&Value::Bool(false))
+        }
+        _ => false,
+    }
+}
+
+fn wants_health_port(service: &Value) -> bool {
+    let has = object::integer(service, &["spec", HEALTH_PORT]);
+    validate::checks_health(service) && has.unwrap_or(0) == 0
+}
+
+/// Gives each port of a service its port on the nodes, and one to ask for its health.
+fn ports(api: &Api, old: Option<&Value>, service: &mut Value) -> Result<(), Status> {
+    let (on_nodes, health) = (wants_node_ports(service), wants_health_port(service));
+    if !on_nodes && !health {
+        return Ok(());
+    }
+    let Some(services) = catalogue::resource("", "v1", "services") else {
+        return Ok(());
+    };
+    let own = (
+        object::namespace(service).to_owned(),
+        object::name(service).to_owned(),
+    );
+    let mut used = BTreeSet::new();
+    for other in api.cached_list(services.kind, "") {
+        let same = (object::namespace(&other), object::name(&other)) == (&own.0, &own.1);
+        if !same || old.is_none() {
+            used.extend(node_ports(&other));
+            used.extend(object::integer(&other, &["spec", HEALTH_PORT]));
+        }
+    }
+    let name = own.1;
+    let list = service.pointer_mut("/spec/ports").filter(|_| on_nodes);
+    let list = list.and_then(Value::as_array_mut).into_iter().flatten();
+    for (at, port) in list.enumerate() {
+        let asked = port["nodePort"].as_i64().unwrap_or(0);
+        let refuse = |why: &str| {
+            let field = format!("spec.ports[{at}].nodePort");
+            let cause = Cause::invalid(&field, &asked.into(), why);
+            Err(Status::invalid("", "Service", &name, vec![cause]))
+        };
+        let chosen = match asked {
+            0 => free_port(&used)?,
+            asked if !NODE_PORTS.contains(&asked) => {
+                let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
+                return refuse(why);
+            }
+            asked if used.contains(&asked) => return refuse("provided port is already allocated"),
+            asked => asked,
+        };
+        used.insert(chosen);
+        port["nodePort"] = chosen.into();
+    }
+    if health {
+        object::set(service, &["spec", HEALTH_PORT], free_port(&used)?.into());
+    }
+    Ok(())
+}
+
+fn free_port(used: &BTreeSet<i64>) -> Result<i64, Status> {
+    let count = NODE_PORTS.end() - NODE_PORTS.start() + 1;
+    let start = clock::below(count.unsigned_abs()) as i64;
+    let mut all = (0..count).map(|step| NODE_PORTS.start() + (start + step) % count);
+    all.find(|port| !used.contains(port))
+        .ok_or_else(|| Status::internal("failed to allocate a nodePort: range is full"))
+}
+
+fn node_ports(service: &Value) -> impl Iterator<Item = i64> {
+    let ports = object::items(service, &["spec", "ports"]).iter();
+    ports
+        .filter_map(|port| port["nodePort"].as_i64())
+        .filter(|port| *port > 0)
+}
+
+/// A port that was there before keeps its port on the nodes.
+fn keep_node_ports(old: &Value, new: &mut Value) {
+    if wants_health_port(new)
+        && validate::checks_health(old)
+        && let Some(has) = object::at(old, &["spec", HEALTH_PORT])
+    {
+        object::set(new, &["spec", HEALTH_PORT], has.clone());
+    }
+    let before = object::items(old, &["spec", "ports"]);
+    let Some(Value::Array(list)) = new.pointer_mut("/spec/ports") else {
+        return;
+    };
+    for port in list {
+        let same =
+            |one: &&Value| one["port"] == port["port"] && one["protocol"] == port["protocol"];
+        let has = before
+            .iter()
+            .find(same)
+            .and_then(|one| one.get("nodePort"))
+            .cloned();
+        if let Some(has) = has.filter(|_| port["nodePort"].as_i64().unwrap_or(0) == 0) {
+            port["nodePort"] = has;
+        }
+    }
+}
+
+/// A service that became internal gives its ports on the nodes back, unless it names others.
+fn drop_node_ports(old: &Value, new: &mut Value) {
+    let had: BTreeSet<i64> = node_ports(old).collect();
+    let Some(Value::Array(list)) = new.pointer_mut("/spec/ports") else {
+        return;
+    };
+    for port in list.iter_mut().filter_map(Value::as_object_mut) {
+        let has = port.get("nodePort").and_then(Value::as_i64);
+        if has.is_some_and(|has| had.contains(&has)) {
+            port.remove("nodePort");
+        }
+    }
+}

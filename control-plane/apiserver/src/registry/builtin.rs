@@ -1,0 +1,117 @@
+//! What is there from the start: namespaces, priorities, the range of service addresses, and the
+//! service that names this server.
+
+use machinery::schema;
+use machinery::status::Status;
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::registry::allocate;
+use crate::resources::catalogue;
+
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// Makes what is missing.
+pub(crate) async fn make(api: &Api) -> Result<(), Status> {
+    for name in NAMESPACES {
+        ensure(
+            api,
+            "",
+            "Namespace",
+            "",
+            json!({"metadata": {"name": name}}),
+        )
+        .await?;
+    }
+    for (name, value, purpose) in [
+        (
+            "system-cluster-critical",
+            2_000_000_000,
+            "for pods the cluster cannot do without",
+        ),
+        (
+            "system-node-critical",
+            2_000_001_000,
+            "for pods a node cannot do without",
+        ),
+    ] {
+        let class = json!({
+            "metadata": {"name": name}, "value": value, "description": purpose,
+        });
+        ensure(api, "scheduling.k8s.io", "PriorityClass", "", class).await?;
+    }
+    let cidr = &api.0.config.service_cidr;
+    let range = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [cidr]}});
+    ensure(api, "networking.k8s.io", "ServiceCIDR", "", range).await?;
+    kubernetes(api).await
+}
+
+/// Makes again what was taken away, as soon as that is heard of.
+pub(crate) async fn keep(api: &Api) -> Result<(), Status> {
+    let services = schema::kind("", "v1", "Service").map(catalogue::of);
+    let Some(storage) = services.and_then(|services| services.storage) else {
+        return Ok(());
+    };
+    let mut changed = api.0.feed.cache(storage).subscribe();
+    loop {
+        make(api).await?;
+        if changed.changed().await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// The service pods find this server by.
+async fn kubernetes(api: &Api) -> Result<(), Status> {
+    let range = allocate::Range::parse(&api.0.config.service_cidr)
+        .ok_or_else(|| Status::internal("the range of service addresses is malformed"))?;
+    let labels = json!({"component": "apiserver", "provider": "kubernetes"});
+    let port = api
+        .0
+        .config
+        .advertised
+        .map_or(6443, |address| address.port());
+    let service = json!({
+        "metadata": {"name": "kubernetes", "labels": labels},
+        "spec": {
+            "type": "ClusterIP", "clusterIP": range.at(1).to_string(),
+            "ports": [{"name": "https", "port": 443, "targetPort": port, "protocol": "TCP"}],
+        },
+    });
+    ensure(api, "", "Service", "default", service).await?;
+    // A loopback address leads each reader to itself: no slice may hold one.
+    let known = api.0.config.advertised;
+    let Some(address) = known.filter(|address| !address.ip().is_loopback()) else {
+        return Ok(());
+    };
+    let slice = json!({
+        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address.ip().to_string()], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    });
+    ensure(api, "discovery.k8s.io", "EndpointSlice", "default", slice).await
+}
+
+/// Makes an object unless there is one.
+async fn ensure(
+    api: &Api,
+    group: &str,
+    kind: &str,
+    namespace: &str,
+    mut object: Value,
+) -> Result<(), Status> {
+    let kind = schema::kind(group, "v1", kind)
+        .ok_or_else(|| Status::internal("a built-in kind is not in the schema"))?;
+    machinery::object::set_type(&mut object, &kind.api_version(), kind.kind);
+    let name = machinery::object::name(&object);
+    // What was made a moment ago is in the store, but perhaps not yet heard of.
+    let known = api.cached(kind, namespace, name).is_some();
+    if known || api.get(kind, namespace, name).await.is_ok() {
+        return Ok(());
+    }
+    match api.create(kind, namespace, object).await {
+        Err(error) if error.reason != "AlreadyExists" => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,351 @@
+//! Deleting: at once, or by a mark that leaves the rest to those who hold finalizers and to the
+//! node's agent.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use machinery::object::{self, metadata_mut};
+use machinery::schema;
+use machinery::status::{Cause, Status};
+use machinery::time::Timestamp;
+use serde_json::Value;
+
+use crate::admission;
+use crate::api::{Api, not_found};
+use crate::auth::Answer;
+use crate::clock;
+use crate::http::body::{self, Expected, Validation};
+use crate::http::request::{Query, dry_run};
+use crate::registry::allocate;
+use crate::registry::edit::{Edit, Edited, Step};
+use crate::registry::write::Writer;
+use crate::resources::catalogue::Resource;
+use crate::resources::convert;
+use crate::storage::entry::Entry;
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// How to delete.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Options {
+    pub(crate) grace: Option<i64>,
+    pub(crate) uid: Option<String>,
+    pub(crate) version: Option<String>,
+    propagation: Option<Propagation>,
+    pub(crate) dry: bool,
+}
+
+/// What becomes of the dependents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Propagation {
+    Orphan,
+    Background,
+    Foreground,
+}
+
+impl Options {
+    /// Reads the options from a body, or from the query when there is none.
+    pub(crate) fn read(query: &Query, media_type: &str, bytes: &Bytes) -> Result<Options, Status> {
+        if bytes.is_empty() {
+            let options = Options {
+                grace: query.integer("gracePeriodSeconds")?,
+                propagation: propagation(query.given("propagationPolicy"))?
+                    .or_else(|| query.given("orphanDependents").map(orphaning)),
+                dry: query.options("DeleteOptions")?.dry,
+                ..Options::default()
+            };
+            return Ok(options);
+        }
+        let message = schema::body("", "v1", "DeleteOptions")
+            .ok_or_else(|| Status::internal("no DeleteOptions in the schema"))?;
+        let expected = Expected {
+            group: "",
+            version: "v1",
+            kind: "DeleteOptions",
+            message,
+        };
+        let options = body::decode(bytes, media_type, &expected, Validation::Ignore)?.object;
+        Options::of(&options)
+    }
+
+    /// Reads a DeleteOptions object.
+    pub(crate) fn of(options: &Value) -> Result<Options, Status> {
+        let text = |path: &[&str]| object::at(options, path)?.as_str().map(str::to_owned);
+        let orphan = options.get("orphanDependents").and_then(Value::as_bool);
+        let given = propagation(options.get("propagationPolicy").and_then(Value::as_str))?;
+        if given.is_some() && orphan.is_some() {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            let value = options["propagationPolicy"].clone();
+            return Err(invalid(Cause::invalid("propagationPolicy", &value, why)));
+        }
+        let values = object::items(options, &["dryRun"]).iter();
+        let mut causes = Vec::new();
+        let dry = dry_run(values.filter_map(Value::as_str), &mut causes);
+        if let Some(cause) = causes.pop() {
+            return Err(invalid(cause));
+        }
+        Ok(Options {
+            grace: object::integer(options, &["gracePeriodSeconds"]),
+            uid: text(&["preconditions", "uid"]),
+            version: text(&["preconditions", "resourceVersion"]),
+            propagation: given.or_else(|| orphan.map(|orphan| orphaning(&orphan.to_string()))),
+            dry,
+        })
+    }
+}
+
+fn propagation(text: Option<&str>) -> Result<Option<Propagation>, Status> {
+    Ok(match text {
+        None | Some("") => None,
+        Some("Orphan") => Some(Propagation::Orphan),
+        Some("Background") => Some(Propagation::Background),
+        Some("Foreground") => Some(Propagation::Foreground),
+        Some(other) => {
+            let known = ["Foreground", "Background", "Orphan", "nil"];
+            let cause = Cause::not_supported("propagationPolicy", &other.into(), &known);
+            return Err(invalid(cause));
+        }
+    })
+}
+
+fn orphaning(text: &str) -> Propagation {
+    match text {
+        "false" | "0" => Propagation::Background,
+        _ => Propagation::Orphan,
+    }
+}
+
+fn invalid(cause: Cause) -> Status {
+    Status::invalid("meta.k8s.io", "DeleteOptions", "", vec![cause])
+}
+
+impl Writer<'_> {
+    /// Deletes one object, or begins to.
+    pub(crate) async fn delete(&self, name: &str, options: Options) -> Result<Edited, Status> {
+        self.end(name, options, false).await
+    }
+
+    /// The same for what was admitted in another form, such as an eviction.
+    pub(crate) async fn delete_admitted(
+        &self,
+        name: &str,
+        options: Options,
+    ) -> Result<Edited, Status> {
+        self.end(name, options, true).await
+    }
+
+    async fn end(&self, name: &str, options: Options, admitted: bool) -> Result<Edited, Status> {
+        let storage = self
+            .resource
+            .storage
+            .ok_or_else(Status::method_not_allowed)?;
+        let key = storage.key(self.namespace, name);
+        let dry = self.dry || options.dry;
+        let mut deletion = Deletion {
+            writer: self,
+            admitted,
+            resource: self.resource,
+            name,
+            options,
+        };
+        let edited = self.api.edit(storage, &key, dry, &mut deletion).await?;
+        if let Edited::Deleted(entry) = &edited {
+            allocate::deleted(self.api, self.resource, &entry.object).await;
+        }
+        Ok(edited)
+    }
+}
+
+/// One deletion of one object.
+struct Deletion<'a> {
+    writer: &'a Writer<'a>,
+    admitted: bool,
+    resource: &'static Resource,
+    name: &'a str,
+    options: Options,
+}
+
+impl Edit for Deletion<'_> {
+    fn step<'a>(&'a mut self, _: &'a Api, current: Option<&'a Entry>) -> Answer<'a, Step> {
+        Box::pin(async move {
+            let Some(current) = current else {
+                return Err(not_found(self.resource, self.name));
+            };
+            if !self.admitted {
+                let old = convert::to_served(self.resource, &current.object);
+                let admission = self.writer.admission("DELETE", "", self.name, Some(&old));
+                admission::admit(self.writer.api, &admission, &mut Value::Null).await?;
+            }
+            self.decide(&current.object, clock::now())
+        })
+    }
+}
+
+/// What a pod's grace asks for.
+enum Grace {
+    /// None: delete it now, or mark it for the holders of finalizers.
+    None,
+    /// It was asked for before, and this changes nothing.
+    Pending,
+    /// The object is marked; it goes after so many seconds.
+    Marked(i64),
+}
+
+impl Deletion<'_> {
+    /// Decides about one state; pure.
+    fn decide(&self, current: &Value, now: Timestamp) -> Result<Step, Status> {
+        self.preconditions(current)?;
+        let mut object = current.clone();
+        if (self.resource.kind.group, self.resource.kind.kind) == ("", "Namespace") {
+            return Ok(self.namespace(object, now));
+        }
+        let pod = (self.resource.kind.group, self.resource.kind.kind) == ("", "Pod");
+        let grace = match pod {
+            true => self.grace(&mut object, now),
+            false => Grace::None,
+        };
+        if let Grace::Pending = grace {
+            return Ok(Step::Keep);
+        }
+        self.set_finalizers(&mut object);
+        let held = object::finalizers(&object).next().is_some();
+        Ok(match grace {
+            Grace::Marked(seconds) if seconds > 0 || held => Step::Put(object),
+            Grace::None if held => {
+                mark(&mut object, now);
+                Step::Put(object)
+            }
+            _ => Step::Delete(object),
+        })
+    }
+
+    fn preconditions(&self, current: &Value) -> Result<(), Status> {
+        let kind = self.resource.kind;
+        let fail = |why: String| Err(Status::conflict(kind.group, kind.kind, self.name, &why));
+        let (uid, version) = (object::uid(current), object::resource_version(current));
+        match (&self.options.uid, &self.options.version) {
+            (Some(asked), _) if asked != uid => fail(format!(
+                "the UID in the precondition ({asked}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+            )),
+            (_, Some(asked)) if asked != version => fail(format!(
+                "the ResourceVersion in the precondition ({asked}) does not match the ResourceVersion in record ({version}). The object might have been modified"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// A namespace goes when its content is gone: its own finalizers stand for that.
+    fn namespace(&self, mut object: Value, now: Timestamp) -> Step {
+        let content = !object::items(&object, &["spec", "finalizers"]).is_empty();
+        let already = object::is_deleting(&object);
+        self.set_finalizers(&mut object);
+        let held = content || object::finalizers(&object).next().is_some();
+        if !held {
+            return Step::Delete(object);
+        }
+        if already {
+            return Step::Keep;
+        }
+        let metadata = metadata_mut(&mut object);
+        metadata.insert("deletionTimestamp".into(), now.to_seconds().into());
+        object::set(&mut object, &["status", "phase"], "Terminating".into());
+        Step::Put(object)
+    }
+
+    fn grace(&self, pod: &mut Value, now: Timestamp) -> Grace {
+        let asked = self
+            .options
+            .grace
+            .map(|seconds| if seconds < 0 { 1 } else { seconds });
+        if object::is_deleting(pod) {
+            return self.shorten(pod, asked, now);
+        }
+        let own = object::integer(pod, &["spec", "terminationGracePeriodSeconds"]);
+        let phase = object::text(pod, &["status", "phase"]);
+        let unbound = object::text(pod, &["spec", "nodeName"]).is_empty();
+        let seconds = match unbound || phase == "Failed" || phase == "Succeeded" {
+            true => 0,
+            false => asked.or(own).unwrap_or(0),
+        };
+        let seconds = if seconds < 0 { 1 } else { seconds };
+        let at = now.plus(Duration::from_secs(seconds.unsigned_abs()));
+        let generation = object::generation(pod);
+        let metadata = metadata_mut(pod);
+        metadata.insert("deletionTimestamp".into(), at.to_seconds().into());
+        metadata.insert("deletionGracePeriodSeconds".into(), seconds.into());
+        if generation > 0 {
+            metadata.insert("generation".into(), (generation + 1).into());
+        }
+        Grace::Marked(seconds)
+    }
+
+    /// A second deletion may only bring the end nearer.
+    fn shorten(&self, pod: &mut Value, asked: Option<i64>, now: Timestamp) -> Grace {
+        let has = object::deletion_grace_seconds(pod).unwrap_or(0);
+        if has == 0 {
+            return Grace::None;
+        }
+        let Some(mut asked) = asked.filter(|asked| *asked < has) else {
+            return Grace::Pending;
+        };
+        let end = object::deletion_timestamp(pod)
+            .and_then(Timestamp::parse)
+            .unwrap_or(now);
+        let mut at = Timestamp {
+            seconds: end.seconds - has + asked,
+            nanos: 0,
+        };
+        if at.seconds < now.seconds {
+            at = now;
+            asked = asked.min(1);
+        }
+        let metadata = metadata_mut(pod);
+        metadata.insert("deletionTimestamp".into(), at.to_seconds().into());
+        metadata.insert("deletionGracePeriodSeconds".into(), asked.into());
+        Grace::Marked(asked)
+    }
+
+    /// What the propagation asks of the garbage collector, written as finalizers.
+    fn set_finalizers(&self, object: &mut Value) {
+        let had = |finalizer: &str| object::has_finalizer(object, finalizer);
+        let (orphan, foreground) = match self.options.propagation {
+            Some(policy) => (
+                policy == Propagation::Orphan,
+                policy == Propagation::Foreground,
+            ),
+            None if had(ORPHAN) || had(FOREGROUND) => (had(ORPHAN), had(FOREGROUND)),
+            None => (self.orphans_by_default(), false),
+        };
+        let others = object::finalizers(object).filter(|one| ![ORPHAN, FOREGROUND].contains(one));
+        let mut finalizers: Vec<Value> = others.map(Value::from).collect();
+        if orphan {
+            finalizers.push(ORPHAN.into());
+        }
+        if foreground {
+            finalizers.push(FOREGROUND.into());
+        }
+        match finalizers.is_empty() {
+            true => metadata_mut(object).remove("finalizers"),
+            false => metadata_mut(object).insert("finalizers".into(), finalizers.into()),
+        };
+    }
+
+    fn orphans_by_default(&self) -> bool {
+        let (group, plural) = (self.resource.kind.group, self.resource.kind.plural);
+        [("batch", "jobs"), ("", "replicationcontrollers")].contains(&(group, plural))
+    }
+}
+
+/// Marks an object that only finalizers keep.
+fn mark(object: &mut Value, now: Timestamp) {
+    let generation = object::generation(object);
+    let metadata = metadata_mut(object);
+    if !metadata.contains_key("deletionTimestamp") {
+        metadata.insert("deletionTimestamp".into(), now.to_seconds().into());
+        if generation > 0 {
+            metadata.insert("generation".into(), (generation + 1).into());
+        }
+    }
+    metadata.insert("deletionGracePeriodSeconds".into(), 0.into());
+}

@@ -1,0 +1,190 @@
+//! Changing one object by compare-and-swap: read, decide, write if nothing changed, else again.
+
+use std::sync::Arc;
+
+use machinery::status::Status;
+use serde_json::Value;
+
+use crate::api::Api;
+use crate::auth::Answer;
+use crate::resources::catalogue::Storage;
+use crate::storage::entry::{self, Entry};
+use crate::storage::store::Swap;
+
+/// How often a change is tried again because somebody else was faster. Each attempt that fails
+/// means that another writer got through, so this is fairness, not progress.
+const ATTEMPTS_MAX: usize = 50;
+
+/// What to do with an object, in the version that is stored.
+pub(crate) enum Step {
+    /// Nothing.
+    Keep,
+    /// Write this.
+    Put(Value),
+    /// Take it away; this is its last state.
+    Delete(Value),
+}
+
+/// A change of one object. It may be asked several times, each time about a newer state.
+pub(crate) trait Edit: Send {
+    /// Decides about what is there now.
+    fn step<'a>(&'a mut self, api: &'a Api, current: Option<&'a Entry>) -> Answer<'a, Step>;
+}
+
+/// What came of it.
+pub(crate) enum Edited {
+    Same(Arc<Entry>),
+    Created(Arc<Entry>),
+    Updated(Arc<Entry>),
+    Deleted(Arc<Entry>),
+}
+
+impl Edited {
+    pub(crate) fn entry_ref(&self) -> &Entry {
+        match self {
+            Edited::Same(entry)
+            | Edited::Created(entry)
+            | Edited::Updated(entry)
+            | Edited::Deleted(entry) => entry,
+        }
+    }
+
+    pub(crate) fn entry(self) -> Arc<Entry> {
+        match self {
+            Edited::Same(entry)
+            | Edited::Created(entry)
+            | Edited::Updated(entry)
+            | Edited::Deleted(entry) => entry,
+        }
+    }
+}
+
+impl Api {
+    /// Makes a change. It begins with the cached state, which saves a read; what that refuses is
+    /// asked again of the newest.
+    pub(crate) async fn edit(
+        &self,
+        storage: &'static Storage,
+        key: &str,
+        dry: bool,
+        edit: &mut dyn Edit,
+    ) -> Result<Edited, Status> {
+        let mut current = self.0.feed.cache(storage).get(key);
+        let mut newest = false;
+        if current.is_none() {
+            current = self.read_key(storage, key).await?;
+            newest = true;
+        }
+        for _ in 0..ATTEMPTS_MAX {
+            let step = edit.step(self, current.as_deref()).await;
+            let changes = |step: &Step| match step {
+                Step::Keep => false,
+                Step::Put(object) => current
+                    .as_ref()
+                    .is_none_or(|entry| !same(&entry.object, object)),
+                Step::Delete(_) => true,
+            };
+            // A write is checked by the store. Everything else is only true of the newest state.
+            if !newest && !step.as_ref().is_ok_and(changes) {
+                current = self.read_key(storage, key).await?;
+                newest = true;
+                continue;
+            }
+            let step = step?;
+            match self
+                .take_step(storage, key, dry, current.as_ref(), step)
+                .await?
+            {
+                Ok(edited) => return Ok(edited),
+                Err(changed) => {
+                    current = changed;
+                    newest = true;
+                }
+            }
+        }
+        Err(Status::too_many_requests("the object changes too fast", 1))
+    }
+
+    /// Writes; the inner error is the newer state that was in the way.
+    async fn take_step(
+        &self,
+        storage: &'static Storage,
+        key: &str,
+        dry: bool,
+        current: Option<&Arc<Entry>>,
+        step: Step,
+    ) -> Result<Result<Edited, Option<Arc<Entry>>>, Status> {
+        let revision = current.map_or(0, |entry| entry.revision);
+        let (swap, object) = match step {
+            Step::Keep => return Ok(Ok(Edited::Same(kept(current)?))),
+            Step::Put(object) if current.is_some_and(|entry| same(&entry.object, &object)) => {
+                return Ok(Ok(Edited::Same(kept(current)?)));
+            }
+            Step::Put(object) | Step::Delete(object) if dry => {
+                let entry = Arc::new(Entry::new(key.into(), revision, object));
+                return Ok(Ok(match current {
+                    None => Edited::Created(entry),
+                    Some(_) => Edited::Updated(entry),
+                }));
+            }
+            Step::Put(object) => {
+                let value = entry::encode(storage, &object)?;
+                let lease = self.lease_for(storage).await?;
+                let swap = self.0.store.update(key, revision, value, lease).await?;
+                (swap, Some(object))
+            }
+            Step::Delete(object) => {
+                let swap = self.0.store.delete(key, revision).await?;
+                if let Swap::Done(at) = swap {
+                    let entry = Arc::new(Entry::new(key.into(), at, object));
+                    return Ok(Ok(Edited::Deleted(entry)));
+                }
+                (swap, None)
+            }
+        };
+        match (swap, object) {
+            (Swap::Done(at), Some(object)) => {
+                let entry = Arc::new(Entry::new(key.into(), at, object));
+                Ok(Ok(match current {
+                    None => Edited::Created(entry),
+                    Some(_) => Edited::Updated(entry),
+                }))
+            }
+            (Swap::Changed(Some(kv)), _) => Ok(Err(Some(self.entry_of(storage, key, &kv)?))),
+            _ => Ok(Err(None)),
+        }
+    }
+
+    /// The lease a new value of this collection hangs on; 0 for none.
+    pub(crate) async fn lease_for(&self, storage: &Storage) -> Result<i64, Status> {
+        match (storage.kind.group, storage.kind.plural) {
+            ("", "events") => self.0.leases.lease(&self.0.store).await,
+            _ => Ok(0),
+        }
+    }
+}
+
+fn kept(current: Option<&Arc<Entry>>) -> Result<Arc<Entry>, Status> {
+    current
+        .cloned()
+        .ok_or_else(|| Status::internal("nothing to keep"))
+}
+
+/// Whether two states differ in nothing but the `resourceVersion` the store gives them.
+fn same(old: &Value, new: &Value) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else {
+        return false;
+    };
+    let without_version = |value: &Value| {
+        let mut value = value.clone();
+        if let Some(metadata) = value.as_object_mut() {
+            metadata.remove("resourceVersion");
+        }
+        value
+    };
+    let equal = |(key, value): (&String, &Value)| match (key.as_str(), new.get(key)) {
+        ("metadata", Some(other)) => without_version(value) == without_version(other),
+        (_, other) => other == Some(value),
+    };
+    old.len() == new.len() && old.iter().all(equal)
+}

@@ -1,0 +1,180 @@
+//! PATCH: reads the difference, applies it, and reads the result like any body.
+
+use machinery::schema::Message;
+use machinery::status::{Cause, Status};
+use machinery::{object, patch, schema, strict};
+use serde_json::Value;
+
+use crate::http::body::{self, Validation};
+use crate::resources::catalogue::Resource;
+
+/// The media types that are taken.
+pub(crate) const MEDIA_TYPES: [&str; 3] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Json,
+    Merge,
+    Strategic,
+}
+
+/// A difference.
+#[derive(Debug)]
+pub(crate) struct Patch {
+    kind: Kind,
+    document: Value,
+    /// What was written twice in it.
+    problems: Vec<String>,
+    validation: Validation,
+}
+
+impl Patch {
+    /// Whether a body of this media type is taken.
+    pub(crate) fn takes(media_type: &str) -> Result<(), Status> {
+        match MEDIA_TYPES.contains(&media_type) {
+            true => Ok(()),
+            false => Err(Status::unsupported_patch()),
+        }
+    }
+
+    /// Reads a body of one of the media types.
+    pub(crate) fn read(
+        media_type: &str,
+        body: &[u8],
+        validation: Validation,
+    ) -> Result<Patch, Status> {
+        let kind = match media_type {
+            "application/json-patch+json" => Kind::Json,
+            "application/merge-patch+json" => Kind::Merge,
+            "application/strategic-merge-patch+json" => Kind::Strategic,
+            _ => return Err(Status::unsupported_patch()),
+        };
+        let malformed = |why: &dyn std::fmt::Display| {
+            Status::bad_request(format!("error decoding patch: {why}"))
+        };
+        let (document, problems) = strict::parse(body).map_err(|error| malformed(&error))?;
+        let expected = match kind {
+            Kind::Json => "[]handlers.jsonPatchOp",
+            Kind::Merge | Kind::Strategic => "map[string]interface {}",
+        };
+        let fits = match kind {
+            Kind::Json => document.is_array(),
+            Kind::Merge | Kind::Strategic => document.is_object(),
+        };
+        if !fits {
+            let found = strict::kind_of(&document);
+            let why = format!("json: cannot unmarshal {found} into Go value of type {expected}");
+            return Err(match kind {
+                Kind::Strategic => Status::bad_request(why),
+                _ => malformed(&why),
+            });
+        }
+        Ok(Patch {
+            kind,
+            document,
+            problems,
+            validation,
+        })
+    }
+
+    /// The new state, and what to warn of.
+    pub(crate) fn apply(
+        &self,
+        resource: &Resource,
+        old: &Value,
+    ) -> Result<(Value, Vec<String>), Status> {
+        self.apply_to(resource.kind.message(), old)
+    }
+
+    /// The same for something that is no resource, such as a scale.
+    pub(crate) fn apply_to(
+        &self,
+        message: &'static Message,
+        old: &Value,
+    ) -> Result<(Value, Vec<String>), Status> {
+        let patched = match self.kind {
+            // Go keeps to itself why operations do not apply.
+            Kind::Json => patch::json(old, &self.document).map_err(|error| match error {
+                patch::Error::Malformed(text) => Status::bad_request(text),
+                patch::Error::Unprocessable(_) => Status::unprocessable(),
+            })?,
+            Kind::Merge => patch::merge(old, &self.document),
+            Kind::Strategic => patch::strategic(old, &self.document, message).map_err(status)?,
+        };
+        let (version, kind) = (object::api_version(old), object::kind(old));
+        if object::api_version(&patched) != version || object::kind(&patched) != kind {
+            let (kind, version) = (object::kind(&patched), object::api_version(&patched));
+            let why = match schema_knows(version, kind) {
+                true => "the patch must not change apiVersion or kind".to_owned(),
+                false => body::unregistered(kind, version),
+            };
+            return Err(self.invalid(&why));
+        }
+        let decoded = strict::conform(&patched, message).map_err(|strict::Error(why)| {
+            self.invalid(&match self.kind {
+                Kind::Strategic => as_restored(&why).unwrap_or(why),
+                _ => why,
+            })
+        })?;
+        let mut problems = self.problems.clone();
+        problems.extend(decoded.problems);
+        match self.validation {
+            Validation::Ignore => Ok((decoded.object, Vec::new())),
+            Validation::Strict if !problems.is_empty() => {
+                Err(self.invalid(&strict::strict_error(&problems)))
+            }
+            _ => Ok((decoded.object, problems)),
+        }
+    }
+
+    fn invalid(&self, why: &str) -> Status {
+        let shown = Value::String(match self.kind {
+            Kind::Strategic => patch::shown(&self.document),
+            _ => self.document.to_string(),
+        });
+        Status::invalid("", "", "", vec![Cause::invalid("patch", &shown, why)])
+    }
+}
+
+fn schema_knows(version: &str, kind: &str) -> bool {
+    let (group, version) = schema::split_api_version(version);
+    schema::body(group, version, kind).is_some()
+}
+
+fn status(error: patch::Error) -> Status {
+    match error {
+        patch::Error::Malformed(text) => Status::bad_request(text),
+        patch::Error::Unprocessable(text) if text == patch::LISTS_OF_LISTS => {
+            Status::unprocessable()
+        }
+        // For these Kubernetes has no code.
+        patch::Error::Unprocessable(text) => Status::new(500, "", text),
+    }
+}
+
+/// What is wrong with a value, in the words of the reader that Go uses after a strategic merge.
+fn as_restored(why: &str) -> Option<String> {
+    let (found, rest) = why
+        .strip_prefix("json: cannot unmarshal ")?
+        .split_once(" into ")?;
+    let (_, expected) = rest.rsplit_once(" of type ")?;
+    let (kind, name) = match found {
+        "number" => ("int64", "int64"),
+        "array" => ("slice", "[]interface {}"),
+        "object" => ("map", "map[string]interface {}"),
+        plain => (plain, plain),
+    };
+    Some(if expected.starts_with("map[") {
+        format!("cannot restore map from {kind}")
+    } else if expected.starts_with("[]") {
+        format!("cannot restore slice from {kind}")
+    } else if expected.contains('.') {
+        format!("cannot restore struct from: {kind}")
+    } else {
+        format!("cannot convert {name} to {expected}")
+    })
+}

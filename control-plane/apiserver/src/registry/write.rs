@@ -1,0 +1,409 @@
+//! Making and replacing objects: the same way for every kind, from a decoded body to the store.
+
+use std::sync::Arc;
+
+use machinery::status::{Cause, Status};
+use machinery::{defaults, object};
+use serde_json::Value;
+
+use crate::admission;
+use crate::api::{Api, not_found};
+use crate::auth::{Admission, Answer, User};
+use crate::clock;
+use crate::http::list;
+use crate::registry::allocate;
+use crate::registry::edit::{Edit, Edited, Step};
+use crate::registry::lifecycle;
+use crate::registry::patch::Patch;
+use crate::resources::catalogue::Resource;
+use crate::resources::convert;
+use crate::storage::entry::{self, Entry};
+use crate::validate;
+
+/// How often another name is tried when a generated one is taken.
+const NAMES_TRIED_MAX: usize = 8;
+
+/// Who writes what where.
+pub(crate) struct Writer<'a> {
+    pub(crate) api: &'a Api,
+    pub(crate) user: &'a User,
+    pub(crate) resource: &'static Resource,
+    pub(crate) namespace: &'a str,
+    /// Nothing is stored.
+    pub(crate) dry: bool,
+}
+
+/// What an update brings.
+pub(crate) enum Change {
+    /// A whole new state.
+    Replace(Value),
+    /// A difference.
+    Patch(Patch),
+}
+
+/// One update of one object.
+struct Update<'a, 'b> {
+    writer: &'b Writer<'a>,
+    name: &'b str,
+    subresource: &'b str,
+    change: Change,
+    warnings: Vec<String>,
+    /// The service as it was, if it gives up its address.
+    had_address: Option<Arc<Value>>,
+}
+
+impl Writer<'_> {
+    /// Stores a new object.
+    pub(crate) async fn create(&self, object: Value) -> Result<Arc<Entry>, Status> {
+        let prefix = match object::name(&object).is_empty() {
+            true => object::generate_name(&object).to_owned(),
+            false => String::new(),
+        };
+        let mut tried = 0;
+        loop {
+            let mut attempt = object.clone();
+            if !prefix.is_empty() {
+                let name = clock::generated_name(&prefix);
+                object::metadata_mut(&mut attempt).insert("name".into(), name.into());
+            }
+            tried += 1;
+            match self.create_named(attempt).await {
+                Err(error)
+                    if error.reason == "AlreadyExists"
+                        && !prefix.is_empty()
+                        && tried < NAMES_TRIED_MAX => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn create_named(&self, mut object: Value) -> Result<Arc<Entry>, Status> {
+        let resource = self.resource;
+        let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
+        let versioned = !object::resource_version(&object).is_empty();
+        // Held until the service is stored: others choose among what is free after that.
+        let guard = match allocate::concerns(resource) {
+            true => Some(self.api.0.allocation.lock().await),
+            false => None,
+        };
+        self.complete(&mut object).await?;
+        let allocated = match &guard {
+            Some(_) => allocate::create(self.api, &mut object, self.dry).await?,
+            None => allocate::Allocated::default(),
+        };
+        let name = object::name(&object).to_owned();
+        let key = storage.key(self.namespace, &name);
+        let stored = convert::to_stored(resource, object);
+        if self.dry {
+            if self.api.read_key(storage, &key).await?.is_some() {
+                return Err(already_exists(resource, &name));
+            }
+            return Ok(Arc::new(Entry::new(key.into(), 0, stored)));
+        }
+        let written = match versioned {
+            // The store says so, after everything else has been checked.
+            true => {
+                let text = "resourceVersion should not be set on objects to be created";
+                Err(Status::new(500, "", text))
+            }
+            false => self.store_new(storage, &key, &stored).await,
+        };
+        match written {
+            Ok(Some(revision)) => Ok(Arc::new(Entry::new(key.into(), revision, stored))),
+            other => {
+                allocated.give_back(self.api).await;
+                match other {
+                    Err(error) => Err(error),
+                    Ok(_) => Err(already_exists(resource, &name)),
+                }
+            }
+        }
+    }
+
+    async fn store_new(
+        &self,
+        storage: &'static crate::resources::catalogue::Storage,
+        key: &str,
+        stored: &Value,
+    ) -> Result<Option<i64>, Status> {
+        let value = entry::encode(storage, stored)?;
+        let lease = self.api.lease_for(storage).await?;
+        self.api.0.store.create(key, value, lease).await
+    }
+
+    /// All that is done to a new object before it is stored.
+    async fn complete(&self, object: &mut Value) -> Result<(), Status> {
+        let resource = self.resource;
+        lifecycle::match_namespace(resource, self.namespace, object)?;
+        fill_in(resource, object);
+        lifecycle::created(resource, object);
+        lifecycle::requested_by(self.user, resource, object);
+        let name = object::name(object).to_owned();
+        let admission = self.admission("CREATE", "", &name, None);
+        admission::mutate(self.api, &admission, object).await?;
+        if allocate::concerns(resource) {
+            allocate::prepare(object)?;
+        }
+        let causes = validate::create(resource, object, self.policy());
+        refuse(resource, object, causes)?;
+        admission::validate(self.api, &admission, object).await
+    }
+
+    /// Stores a whole new state of an object.
+    pub(crate) async fn replace(
+        &self,
+        name: &str,
+        subresource: &str,
+        object: Value,
+    ) -> Result<Edited, Status> {
+        let (edited, _) = self
+            .update(name, subresource, Change::Replace(object))
+            .await?;
+        Ok(edited)
+    }
+
+    /// Changes an object; also tells what to warn of.
+    pub(crate) async fn update(
+        &self,
+        name: &str,
+        subresource: &str,
+        change: Change,
+    ) -> Result<(Edited, Vec<String>), Status> {
+        let storage = self
+            .resource
+            .storage
+            .ok_or_else(Status::method_not_allowed)?;
+        let key = storage.key(self.namespace, name);
+        // Held as for new ones: an update may ask for an address or a port.
+        let _guard = match allocate::concerns(self.resource) && subresource.is_empty() {
+            true => Some(self.api.0.allocation.lock().await),
+            false => None,
+        };
+        let mut update = Update {
+            writer: self,
+            name,
+            subresource,
+            change,
+            warnings: Vec::new(),
+            had_address: None,
+        };
+        let edited = self.api.edit(storage, &key, self.dry, &mut update).await?;
+        let warnings = update.warnings;
+        if let Edited::Deleted(entry) = &edited {
+            allocate::deleted(self.api, self.resource, &entry.object).await;
+        } else if let Some(old) = update.had_address.filter(|_| !self.dry) {
+            allocate::deleted(self.api, self.resource, &old).await;
+        }
+        Ok((edited, warnings))
+    }
+
+    fn policy(&self) -> validate::Policy {
+        validate::Policy {
+            privileged: self.api.0.config.allow_privileged,
+        }
+    }
+
+    pub(crate) fn admission<'b>(
+        &'b self,
+        operation: &'static str,
+        subresource: &'b str,
+        name: &'b str,
+        old: Option<&'b Value>,
+    ) -> Admission<'b> {
+        Admission {
+            user: self.user,
+            operation,
+            kind: self.resource.kind,
+            subresource,
+            namespace: self.namespace,
+            name,
+            old,
+        }
+    }
+}
+
+impl Edit for Update<'_, '_> {
+    fn step<'a>(&'a mut self, _: &'a Api, current: Option<&'a Entry>) -> Answer<'a, Step> {
+        Box::pin(async move {
+            match current {
+                Some(current) => self.updated(current).await,
+                None => self.made().await,
+            }
+        })
+    }
+}
+
+impl Update<'_, '_> {
+    /// There is none yet: some kinds may be made by a PUT.
+    async fn made(&self) -> Result<Step, Status> {
+        let resource = self.writer.resource;
+        let Change::Replace(object) = &self.change else {
+            return Err(not_found(resource, self.name));
+        };
+        if !resource.created_by_update() || !self.subresource.is_empty() {
+            return Err(not_found(resource, self.name));
+        }
+        let mut object = object.clone();
+        lifecycle::match_name(self.name, &object)?;
+        if !object::uid(&object).is_empty() {
+            return Err(self.another(object::uid(&object), ""));
+        }
+        self.writer.complete(&mut object).await?;
+        if allocate::concerns(resource) {
+            allocate::create(self.writer.api, &mut object, self.writer.dry).await?;
+        }
+        Ok(Step::Put(convert::to_stored(resource, object)))
+    }
+
+    async fn updated(&mut self, current: &Entry) -> Result<Step, Status> {
+        let resource = self.writer.resource;
+        let old = convert::to_served(resource, &current.object);
+        let mut new = self.new_state(&old)?;
+        lifecycle::match_namespace(resource, self.writer.namespace, &mut new)?;
+        lifecycle::match_name(self.name, &new)?;
+        self.preconditions(&old, &new)?;
+        let removed_deletion = lifecycle_end(resource, self.subresource, &old, &new);
+        fill_in(resource, &mut new);
+        let admission = self
+            .writer
+            .admission("UPDATE", self.subresource, self.name, Some(&old));
+        admission::mutate(self.writer.api, &admission, &mut new).await?;
+        // After that, so that what admission puts back is no change.
+        lifecycle::updated(resource, self.subresource, &old, &mut new);
+        if allocate::concerns(resource) && self.subresource.is_empty() {
+            allocate::update(self.writer.api, &old, &mut new, self.writer.dry).await?;
+            let address = |one| object::text(one, &["spec", "clusterIP"]);
+            let gives_up = !address(&old).is_empty() && address(&new).is_empty();
+            self.had_address = gives_up.then(|| Arc::clone(&old));
+        }
+        let policy = self.writer.policy();
+        let causes = validate::update(resource, self.subresource, (&old, &new), policy);
+        refuse(resource, &new, causes)?;
+        admission::validate(self.writer.api, &admission, &mut new).await?;
+        let stored = convert::to_stored(resource, new);
+        Ok(match removed_deletion {
+            true => Step::Delete(stored),
+            false => Step::Put(stored),
+        })
+    }
+
+    fn new_state(&mut self, old: &Value) -> Result<Value, Status> {
+        match &self.change {
+            Change::Replace(object) => Ok(object.clone()),
+            Change::Patch(patch) => {
+                let (object, warnings) = patch.apply(self.writer.resource, old)?;
+                self.warnings = warnings;
+                Ok(object)
+            }
+        }
+    }
+
+    /// The caller may say of which object and of which state it speaks.
+    fn preconditions(&self, old: &Value, new: &Value) -> Result<(), Status> {
+        let resource = self.writer.resource;
+        let (uid, old_uid) = (object::uid(new), object::uid(old));
+        if !uid.is_empty() && uid != old_uid {
+            let (group, kind) = (resource.kind.group, resource.kind.kind);
+            return Err(match &self.change {
+                Change::Replace(_) => self.another(uid, old_uid),
+                Change::Patch(_) => {
+                    let why = "field is immutable";
+                    let cause = Cause::invalid("metadata.uid", &uid.into(), why);
+                    // Told by the rules of all kinds, and again by those of each.
+                    Status::invalid(group, kind, self.name, vec![cause.clone(), cause])
+                }
+            });
+        }
+        let version = object::resource_version(new);
+        if !version.is_empty() {
+            list::version(version).map_err(|_| {
+                let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+                Status::new(500, "", why)
+            })?;
+        }
+        if version.is_empty() || version == "0" {
+            if !resource.needs_version() {
+                return Ok(());
+            }
+            let why = "must be specified for an update";
+            let cause = Cause::invalid("metadata.resourceVersion", &0.into(), why);
+            let (group, plural) = (resource.kind.group, resource.kind.plural);
+            return Err(Status::invalid(group, plural, self.name, vec![cause]));
+        }
+        if version != object::resource_version(old) {
+            let (group, plural) = (resource.kind.group, resource.kind.plural);
+            return Err(Status::stale(group, plural, self.name));
+        }
+        Ok(())
+    }
+
+    /// The caller speaks of an object of another uid.
+    fn another(&self, asked: &str, has: &str) -> Status {
+        let Writer {
+            resource,
+            namespace,
+            ..
+        } = self.writer;
+        let key = resource
+            .storage
+            .map(|storage| storage.key(namespace, self.name))
+            .unwrap_or_default();
+        let why = precondition_failed(&key, "UID", asked, has);
+        Status::conflict(resource.kind.group, resource.kind.plural, self.name, &why)
+    }
+}
+
+/// What Kubernetes' store says of an object that is not the one the caller speaks of.
+pub(crate) fn precondition_failed(key: &str, what: &str, asked: &str, has: &str) -> String {
+    format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: {what} in precondition: {asked}, \
+         {what} in object meta: {has}"
+    )
+}
+
+/// Fills in what is left out. The rules are those of the version that is stored.
+pub(crate) fn fill_in(resource: &Resource, object: &mut Value) {
+    if convert::is_same(resource) {
+        defaults::apply(resource.kind.group, resource.kind.kind, object);
+        return defaults::name_kinds(resource.kind.group, resource.kind.kind, object);
+    }
+    let mut stored = convert::to_stored(resource, std::mem::take(object));
+    defaults::apply(resource.kind.group, resource.kind.kind, &mut stored);
+    *object = Value::clone(&convert::to_served(resource, &Arc::new(stored)));
+}
+
+/// Whether this update takes away the last thing that kept a deleted object.
+fn lifecycle_end(resource: &Resource, subresource: &str, old: &Value, new: &Value) -> bool {
+    let kept_by_spec = || match (resource.kind.group, resource.kind.kind, subresource) {
+        ("", "Namespace", "finalize") => !object::items(new, &["spec", "finalizers"]).is_empty(),
+        ("", "Namespace", _) => !object::items(old, &["spec", "finalizers"]).is_empty(),
+        _ => false,
+    };
+    object::is_deleting(old)
+        && object::finalizers(new).next().is_none()
+        && object::deletion_grace_seconds(old).unwrap_or(0) == 0
+        && !kept_by_spec()
+}
+
+/// The answer to an object that breaks rules.
+pub(crate) fn refuse(
+    resource: &Resource,
+    object: &Value,
+    causes: impl Into<Vec<Cause>>,
+) -> Result<(), Status> {
+    let causes = causes.into();
+    if causes.is_empty() {
+        return Ok(());
+    }
+    // What is wrong is told of the form that is stored.
+    let kind = resource
+        .storage
+        .map_or(resource.kind, |storage| storage.kind);
+    let name = object::name(object);
+    Err(Status::invalid(kind.group, kind.kind, name, causes))
+}
+
+fn already_exists(resource: &Resource, name: &str) -> Status {
+    Status::already_exists(resource.kind.group, resource.kind.plural, name)
+}

@@ -1,0 +1,187 @@
+//! The JSON values of a request's body, and the calls they become.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use etcd_api::descriptor::Message;
+use http_body::{Body, Frame};
+use tonic::Status;
+
+use super::decode::decode;
+use super::scan::Scanner;
+use crate::api::admission::Held;
+use crate::api::serve::BoxError;
+
+/// Bytes of JSON for one byte of the largest message. Base64 needs four for three; what names and
+/// blanks add to that has room three times.
+const JSON_PER_MESSAGE: usize = 4;
+
+/// A compression flag and the length, in front of each message.
+const PREFIX_BYTES: usize = 5;
+
+/// The message with what gRPC puts before it.
+pub(super) fn framed(message: &[u8]) -> Bytes {
+    let mut framed = BytesMut::with_capacity(PREFIX_BYTES + message.len());
+    framed.put_u8(0);
+    framed.put_u32(message.len().try_into().unwrap_or(u32::MAX));
+    framed.put_slice(message);
+    framed.freeze()
+}
+
+/// Values one after the other. Holds no more than one of them.
+pub(super) struct Values<B> {
+    /// `None` once it is over.
+    body: Option<B>,
+    /// Read, and not yet part of a value.
+    rest: Bytes,
+    scanner: Scanner,
+    value: Vec<u8>,
+    max_message_bytes: usize,
+    /// The bytes of `value`.
+    held: Held,
+}
+
+impl<B> Values<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    pub(super) fn new(body: Option<B>, max_message_bytes: usize, held: Held) -> Values<B> {
+        Values {
+            body,
+            rest: Bytes::new(),
+            scanner: Scanner::new(),
+            value: Vec::new(),
+            max_message_bytes,
+            held,
+        }
+    }
+
+    /// The first value.
+    pub(super) async fn first(&mut self) -> Result<Option<Vec<u8>>, Status> {
+        poll_fn(|context| self.poll_value(context))
+            .await
+            .transpose()
+    }
+
+    /// Reads to the end of the body and keeps nothing.
+    pub(super) async fn discard(&mut self) {
+        self.rest = Bytes::new();
+        while let Some(body) = &mut self.body {
+            match poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await {
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => self.body = None,
+            }
+        }
+    }
+
+    fn poll_value(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Vec<u8>, Status>>> {
+        loop {
+            if !self.rest.is_empty() {
+                let fed = self.scanner.feed(&self.rest);
+                let fed = fed.map_err(Status::invalid_argument);
+                match fed.and_then(|end| self.take(end)) {
+                    Ok(None) => {}
+                    Ok(Some(value)) => return Poll::Ready(Some(Ok(value))),
+                    Err(status) => return Poll::Ready(Some(Err(status))),
+                }
+            }
+            let Some(body) = &mut self.body else {
+                return Poll::Ready(self.last());
+            };
+            match ready!(Pin::new(body).poll_frame(context)) {
+                Some(Ok(frame)) => self.rest = frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => {
+                    self.body = None;
+                    let error: BoxError = error.into();
+                    let status = Status::invalid_argument(error.to_string());
+                    return Poll::Ready(Some(Err(status)));
+                }
+                None => self.body = None,
+            }
+        }
+    }
+
+    /// Takes what belongs to the value from what was read.
+    fn take(&mut self, end: Option<usize>) -> Result<Option<Vec<u8>>, Status> {
+        let part = self.rest.split_to(end.unwrap_or(self.rest.len()));
+        let length = self.value.len() + part.len();
+        if length > self.max_message_bytes.saturating_mul(JSON_PER_MESSAGE) {
+            let max = self.max_message_bytes;
+            return Err(Status::resource_exhausted(format!(
+                "grpc: received message larger than max ({length} vs. {max})"
+            )));
+        }
+        self.held.grow(part.len())?;
+        self.value.extend_from_slice(&part);
+        Ok(end.map(|_| self.whole()))
+    }
+
+    /// The value, of which nothing is missing: whoever gets it answers for its bytes.
+    fn whole(&mut self) -> Vec<u8> {
+        self.held.give_back();
+        std::mem::take(&mut self.value)
+    }
+
+    /// The body is over.
+    fn last(&mut self) -> Option<Result<Vec<u8>, Status>> {
+        match std::mem::replace(&mut self.scanner, Scanner::new()).end() {
+            Ok(true) => Some(Ok(self.whole())),
+            Ok(false) => None,
+            Err(text) => Some(Err(Status::invalid_argument(text))),
+        }
+    }
+}
+
+/// The body of a call to which every value is one more message.
+pub(super) struct Calls<B> {
+    values: Values<B>,
+    message: &'static Message,
+    over: bool,
+}
+
+impl<B> Calls<B> {
+    pub(super) fn new(values: Values<B>, message: &'static Message) -> Calls<B> {
+        Calls {
+            values,
+            message,
+            over: false,
+        }
+    }
+}
+
+impl<B> Body for Calls<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if self.over {
+            return Poll::Ready(None);
+        }
+        let value = ready!(self.values.poll_value(context));
+        let message =
+            value.map(|value| decode(&value?, self.message).map_err(Status::invalid_argument));
+        Poll::Ready(match message {
+            Some(Ok(message)) => Some(Ok(Frame::data(framed(&message)))),
+            // As etcd does: the client has said all that can be understood, and hears no error.
+            Some(Err(status)) => {
+                tracing::warn!(error = status.message(), "failed to decode request");
+                self.over = true;
+                None
+            }
+            None => {
+                self.over = true;
+                None
+            }
+        })
+    }
+}

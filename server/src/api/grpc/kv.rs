@@ -1,0 +1,336 @@
+//! `etcdserverpb.KV`: reads from a view, changes through the log.
+
+use std::pin::Pin;
+
+use etcd_api::etcdserverpb as pb;
+use etcd_api::raw;
+use storage::mvcc::{KeyRange, View};
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request as Call, Response, Status};
+
+use super::budget::{BUDGET_BYTES, Budget};
+use super::caller_of;
+use super::check;
+use super::large::{STEP, read_large};
+use super::patience::Patience;
+use super::slow::{self, SlowRead};
+use crate::api::serve::ReadonlyTxn;
+use crate::auth::{self, AuthInfo, Credentials, Image, Kind};
+use crate::error::Error;
+use crate::runtime::event::Outcome;
+use crate::runtime::node::{Node, run_blocking};
+use crate::state::kv::Reading;
+use crate::state::request::Request;
+use crate::state::{kv, txn};
+use crate::telemetry::loggable;
+
+/// A range of more keys than this runs off the runtime's threads, so that it, and the pages it
+/// may have to fetch, hold up nobody else.
+const MAX_INLINE_ROWS: u64 = 256;
+
+/// Keys in the first part of a range stream; later parts follow the size of the data.
+const STREAM_FIRST_ROWS: i64 = 10;
+/// Bytes of a part, whatever the largest request is. Of these, one waits, one is being sent and
+/// one is being read.
+const STREAM_PART_BYTES_MAX: usize = 2 << 20;
+/// Parts of a range stream that may wait for a slow client.
+const STREAM_QUEUE: usize = 1;
+
+pub struct KvService {
+    node: Node,
+    budget: Budget,
+}
+
+impl KvService {
+    pub fn new(node: Node) -> KvService {
+        KvService {
+            node,
+            budget: Budget::new(BUDGET_BYTES),
+        }
+    }
+
+    async fn change(&self, request: Request, who: &Credentials) -> Result<Outcome, Status> {
+        Ok(self.node.propose_by(request, who).await?.outcome)
+    }
+
+    async fn read_txn(
+        &self,
+        request: pb::TxnRequest,
+        who: &Credentials,
+    ) -> Result<Response<raw::TxnResponse>, Status> {
+        if !txn::is_serializable(&request) {
+            self.node.linearizable().await?;
+        }
+        let view = self.node.view();
+        let ask = |image: &Image, by: &AuthInfo| auth::check_txn(image, by, &request);
+        self.node.check_read(who, ask).await?;
+        let reading = txn::Reading::new(request);
+        read_large(&self.node, &self.budget, view, reading).await
+    }
+}
+
+#[tonic::async_trait]
+impl raw::kv_server::Kv for KvService {
+    async fn range(
+        &self,
+        call: Call<pb::RangeRequest>,
+    ) -> Result<Response<raw::RangeResponse>, Status> {
+        let who = caller_of(&call);
+        let began = self.node.now();
+        let request = call.into_inner();
+        if !request.serializable && self.node.is_learner() {
+            return Err(Error::NotSupportedForLearner.into());
+        }
+        check::range(&request)?;
+        if !request.serializable {
+            self.node.linearizable().await?;
+        }
+        let view = self.node.view();
+        self.node.check_read(&who, may_read(&request)).await?;
+        self.node.metrics().range_total.inc();
+        let slow = SlowRead::begin(&self.node, began);
+        let is_large = is_large(&view, &request)?;
+        let shown = request.clone();
+        let mut reading = Reading::new(&view, request)?;
+        let mut response = if is_large || !reading.step(&view, STEP)? {
+            read_large(&self.node, &self.budget, view, reading).await?
+        } else {
+            let mut response = reading.finish(&view)?;
+            self.node.complete(&mut response.header);
+            Response::new(response)
+        };
+        let count = response.get_ref().count;
+        slow.end(&mut response, count, "read-only range ", || {
+            loggable::range(&shown)
+        });
+        Ok(response)
+    }
+
+    type RangeStreamStream =
+        Pin<Box<dyn Stream<Item = Result<raw::RangeStreamResponse, Status>> + Send>>;
+
+    async fn range_stream(
+        &self,
+        call: Call<pb::RangeRequest>,
+    ) -> Result<Response<Self::RangeStreamStream>, Status> {
+        let who = caller_of(&call);
+        let request = call.into_inner();
+        check::range(&request)?;
+        check::range_stream(&request)?;
+        if !request.serializable {
+            self.node.linearizable().await?;
+        }
+        let view = self.node.view();
+        let by = self.node.check_read(&who, may_read(&request)).await?;
+        // One more place for the word that the client has been given up on.
+        let (parts, stream) = mpsc::channel(STREAM_QUEUE + 1);
+        let streaming = Streaming::new(&self.node, view, request, by)?;
+        tokio::spawn(streaming.run(parts));
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+
+    async fn put(&self, call: Call<pb::PutRequest>) -> Result<Response<pb::PutResponse>, Status> {
+        let who = caller_of(&call);
+        let request = call.into_inner();
+        check::put(&request)?;
+        let outcome = self.change(Request::Put(request), &who).await?;
+        let Outcome::Put(mut response) = outcome else {
+            unreachable!("a put is answered as a put");
+        };
+        self.node.complete(&mut response.header);
+        Ok(Response::new(response))
+    }
+
+    async fn delete_range(
+        &self,
+        call: Call<pb::DeleteRangeRequest>,
+    ) -> Result<Response<pb::DeleteRangeResponse>, Status> {
+        let who = caller_of(&call);
+        let request = call.into_inner();
+        check::delete_range(&request)?;
+        let began = self.node.now();
+        let outcome = self.change(Request::DeleteRange(request), &who).await?;
+        let Outcome::DeleteRange(mut response) = outcome else {
+            unreachable!("a delete is answered as a delete");
+        };
+        self.node.complete(&mut response.header);
+        let deleted = response.deleted;
+        let mut response = Response::new(response);
+        slow::count(&self.node, began, &mut response, deleted);
+        Ok(response)
+    }
+
+    async fn txn(&self, call: Call<pb::TxnRequest>) -> Result<Response<raw::TxnResponse>, Status> {
+        let who = caller_of(&call);
+        let request = call.into_inner();
+        check::txn(&request, self.node.limits().max_txn_ops)?;
+        if txn::is_read_only(&request) {
+            let shown = request.clone();
+            let slow = SlowRead::begin(&self.node, self.node.now());
+            let mut response = self.read_txn(request, &who).await?;
+            slow.end(&mut response, 0, "read-only txn ", || loggable::txn(&shown));
+            response.extensions_mut().insert(ReadonlyTxn);
+            return Ok(response);
+        }
+        let outcome = self.change(Request::Txn(request), &who).await?;
+        let Outcome::Txn(mut response) = outcome else {
+            unreachable!("a transaction is answered as a transaction");
+        };
+        self.node.complete(&mut response.header);
+        Ok(Response::new(response))
+    }
+
+    async fn compact(
+        &self,
+        call: Call<pb::CompactionRequest>,
+    ) -> Result<Response<pb::CompactionResponse>, Status> {
+        let who = caller_of(&call);
+        self.node.require_admin(&who).await?;
+        let compaction = Request::Compaction(call.into_inner());
+        let applied = self.node.propose_by(compaction, &who).await?;
+        let header = Some(self.node.header(applied.revision));
+        Ok(Response::new(pb::CompactionResponse { header }))
+    }
+}
+
+/// What is asked about a range.
+fn may_read(range: &pb::RangeRequest) -> impl FnOnce(&Image, &AuthInfo) -> Result<(), Error> {
+    let (key, range_end) = (range.key.clone(), range.range_end.clone());
+    move |image, by| image.check(by, Kind::Read, &key, &range_end)
+}
+
+/// Whether a range reads more rows than a runtime thread should.
+fn is_large(root: &storage::mvcc::Root, request: &pb::RangeRequest) -> Result<bool, Error> {
+    if request.range_end.is_empty() {
+        return Ok(false);
+    }
+    let limited = request.limit > 0 && request.limit as u64 <= MAX_INLINE_ROWS;
+    let current = request.revision <= 0;
+    if current && (limited || request.count_only) {
+        return Ok(false);
+    }
+    let keys = KeyRange::from_wire(&request.key, &request.range_end);
+    // The count now is near enough also for an older revision, and costs no walk.
+    Ok(root.count(keys, 0)? > MAX_INLINE_ROWS || !current)
+}
+
+type StreamPart = Result<raw::RangeStreamResponse, Status>;
+
+/// A range sent part by part, all of one view. Parts start small, so that the first one comes at
+/// once, and grow or shrink towards the size of the largest request.
+struct Streaming {
+    node: Node,
+    view: View,
+    by: AuthInfo,
+    /// Of the next part.
+    request: pb::RangeRequest,
+    /// Rows of all parts.
+    limit: i64,
+    sent: i64,
+    part_bytes: usize,
+    patience: Patience,
+}
+
+impl Streaming {
+    fn new(
+        node: &Node,
+        view: View,
+        mut request: pb::RangeRequest,
+        by: AuthInfo,
+    ) -> Result<Streaming, Error> {
+        request.revision = kv::revision_to_read(&view, request.revision)?;
+        let limit = match request.limit {
+            0 => i64::MAX,
+            limit => limit,
+        };
+        request.limit = STREAM_FIRST_ROWS.min(limit);
+        Ok(Streaming {
+            node: node.clone(),
+            view,
+            by,
+            request,
+            limit,
+            sent: 0,
+            part_bytes: node.limits().max_request_bytes.min(STREAM_PART_BYTES_MAX),
+            patience: Patience::new(),
+        })
+    }
+
+    async fn run(mut self, parts: mpsc::Sender<StreamPart>) {
+        let Ok(last_word) = parts.clone().reserve_owned().await else {
+            return;
+        };
+        loop {
+            // Only when there is room for it the next part is read.
+            let since = tokio::time::Instant::now();
+            let patience = self.patience.left();
+            let room = match tokio::time::timeout(patience, parts.reserve()).await {
+                Ok(Ok(room)) => {
+                    self.patience.waited(since.elapsed());
+                    room
+                }
+                // The client has gone.
+                Ok(Err(_)) => return,
+                Err(_) => {
+                    let text = "the client takes nothing any more";
+                    last_word.send(Err(Status::unavailable(text)));
+                    return;
+                }
+            };
+            let part = run_blocking(move || {
+                let (part, is_last) = self.next()?;
+                Ok((self, part, is_last))
+            });
+            match part.await {
+                Ok((same, part, is_last)) => {
+                    room.send(Ok(part));
+                    if is_last {
+                        // As in etcd, an answer that took longer than users and roles stayed as
+                        // they were ends with an error.
+                        if let Err(stale) = same.node.check_still(&same.by) {
+                            last_word.send(Err(stale.into()));
+                        }
+                        return;
+                    }
+                    self = same;
+                }
+                Err(error) => return room.send(Err(error.into())),
+            }
+        }
+    }
+
+    /// The next part, and whether it is the last.
+    fn next(&mut self) -> Result<(raw::RangeStreamResponse, bool), Error> {
+        let part = kv::part(&self.view, &self.request, self.part_bytes)?;
+        self.sent += part.rows.len() as i64;
+        let bytes = part.rows.bytes();
+        self.patience.gave(bytes as u64);
+        let mut response = raw::RangeResponse {
+            kvs: part.rows,
+            ..Default::default()
+        };
+        if part.more {
+            self.request.key = part.next_key;
+        }
+        let is_last = !part.more || self.sent == self.limit;
+        if is_last {
+            response.header = Some(self.node.header(self.view.revision()));
+            response.more = part.more;
+            response.count = self.sent;
+            if part.more || self.request.count_only {
+                let rest = KeyRange::from_wire(&self.request.key, &self.request.range_end);
+                response.count += self.view.count(rest, self.request.revision)? as i64;
+            }
+        }
+        if bytes < self.part_bytes / 2 {
+            self.request.limit *= 2;
+        } else if bytes > self.part_bytes * 2 {
+            self.request.limit = (self.request.limit / 2).max(1);
+        }
+        self.request.limit = self.request.limit.min(self.limit - self.sent);
+        let range_response = Some(response);
+        Ok((raw::RangeStreamResponse { range_response }, is_last))
+    }
+}

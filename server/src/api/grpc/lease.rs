@@ -1,0 +1,203 @@
+//! `etcdserverpb.Lease`: grants and revokes go through the log, everything else is asked of the
+//! lessor.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use etcd_api::etcdserverpb as pb;
+use tokio_stream::Stream;
+use tonic::{Request as Call, Response, Status, Streaming};
+
+use super::caller_of;
+use crate::auth::{self, AuthInfo, Credentials, Image, Kind};
+use crate::error::Error;
+use crate::runtime::event::{LeaseCall, Outcome};
+use crate::runtime::node::Node;
+use crate::state;
+use crate::state::request::Request;
+
+/// Ids tried for one grant. The first is free unless a client chose it for itself.
+const GRANT_TRIES: usize = 8;
+
+pub struct LeaseService {
+    node: Node,
+}
+
+impl LeaseService {
+    pub fn new(node: Node) -> LeaseService {
+        LeaseService { node }
+    }
+
+    async fn grant(
+        &self,
+        request: pb::LeaseGrantRequest,
+        who: &Credentials,
+    ) -> Result<pb::LeaseGrantResponse, Error> {
+        let grant = Request::LeaseGrant(request);
+        let applied = self.node.propose_by(grant, who).await?;
+        match applied.outcome {
+            Outcome::LeaseGrant(mut response) => {
+                response.header = Some(self.node.header(applied.revision));
+                Ok(response)
+            }
+            other => unreachable!("a grant was answered with {other:?}"),
+        }
+    }
+
+    /// Positive, and nobody else's.
+    fn free_id(&self) -> i64 {
+        (self.node.unique_id() & i64::MAX as u64) as i64
+    }
+}
+
+#[tonic::async_trait]
+impl pb::lease_server::Lease for LeaseService {
+    async fn lease_grant(
+        &self,
+        call: Call<pb::LeaseGrantRequest>,
+    ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
+        let who = caller_of(&call);
+        self.node.require_user(&who).await?;
+        let mut request = call.into_inner();
+        if request.id != 0 {
+            return Ok(Response::new(self.grant(request, &who).await?));
+        }
+        let mut result = Err(Error::LeaseExists);
+        for _ in 0..GRANT_TRIES {
+            request.id = self.free_id();
+            result = self.grant(request, &who).await;
+            if !matches!(result, Err(Error::LeaseExists)) {
+                break;
+            }
+        }
+        Ok(Response::new(result?))
+    }
+
+    async fn lease_revoke(
+        &self,
+        call: Call<pb::LeaseRevokeRequest>,
+    ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
+        let who = caller_of(&call);
+        self.node.require_user(&who).await?;
+        let revoke = Request::LeaseRevoke(call.into_inner());
+        let applied = self.node.propose_by(revoke, &who).await?;
+        let header = Some(self.node.header(applied.revision));
+        Ok(Response::new(pb::LeaseRevokeResponse { header }))
+    }
+
+    type LeaseKeepAliveStream = KeepAlive;
+
+    async fn lease_keep_alive(
+        &self,
+        call: Call<Streaming<pb::LeaseKeepAliveRequest>>,
+    ) -> Result<Response<KeepAlive>, Status> {
+        Ok(Response::new(KeepAlive {
+            node: self.node.clone(),
+            who: caller_of(&call),
+            requests: call.into_inner(),
+            renewing: None,
+        }))
+    }
+
+    async fn lease_time_to_live(
+        &self,
+        call: Call<pb::LeaseTimeToLiveRequest>,
+    ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
+        let who = caller_of(&call);
+        let pb::LeaseTimeToLiveRequest { id, keys } = call.into_inner();
+        self.node.require_user(&who).await?;
+        if keys {
+            check_keys(&self.node, &who, Kind::Read, id).await?;
+        }
+        let (answer, revision) = self.node.lease(LeaseCall::TimeToLive { id, keys }).await?;
+        Ok(Response::new(pb::LeaseTimeToLiveResponse {
+            header: Some(self.node.header(revision)),
+            id,
+            ttl: answer.ttl,
+            granted_ttl: answer.granted_ttl,
+            keys: answer.keys,
+        }))
+    }
+
+    async fn lease_leases(
+        &self,
+        call: Call<pb::LeaseLeasesRequest>,
+    ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
+        let (answer, revision) = self.node.lease(LeaseCall::Leases).await?;
+        let who = caller_of(&call);
+        let view = self.node.view();
+        let ask = |image: &Image, by: &AuthInfo| {
+            answer.leases.iter().try_for_each(|id| {
+                let keys = state::lease_keys(&view, *id)?;
+                auth::check_lease_keys(image, by, Kind::Read, &keys)
+            })
+        };
+        self.node.check_leases(&who, ask).await?;
+        let leases = answer.leases.into_iter().map(|id| pb::LeaseStatus { id });
+        Ok(Response::new(pb::LeaseLeasesResponse {
+            header: Some(self.node.header(revision)),
+            leases: leases.collect(),
+        }))
+    }
+}
+
+type Renewing = Pin<Box<dyn Future<Output = Result<pb::LeaseKeepAliveResponse, Status>> + Send>>;
+
+/// One response per request, in order; ends when the client has closed its side.
+pub struct KeepAlive {
+    node: Node,
+    who: Credentials,
+    requests: Streaming<pb::LeaseKeepAliveRequest>,
+    renewing: Option<Renewing>,
+}
+
+impl Stream for KeepAlive {
+    type Item = Result<pb::LeaseKeepAliveResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(renewing) = &mut self.renewing {
+                let response = ready!(renewing.as_mut().poll(cx));
+                self.renewing = None;
+                return Poll::Ready(Some(response));
+            }
+            match ready!(Pin::new(&mut self.requests).poll_next(cx)) {
+                Some(Ok(request)) => {
+                    self.renewing = Some(Box::pin(renew(
+                        self.node.clone(),
+                        self.who.clone(),
+                        request.id,
+                    )));
+                }
+                Some(Err(status)) => {
+                    self.node.metrics().broken_streams.keep_alive.inc();
+                    return Poll::Ready(Some(Err(status)));
+                }
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+/// What may be done with the keys that are attached to a lease here.
+async fn check_keys(node: &Node, who: &Credentials, kind: Kind, lease: i64) -> Result<(), Error> {
+    let ask = |image: &Image, by: &AuthInfo| {
+        let keys = state::lease_keys(&node.view(), lease)?;
+        auth::check_lease_keys(image, by, kind, &keys)
+    };
+    node.check_leases(who, ask).await
+}
+
+async fn renew(
+    node: Node,
+    who: Credentials,
+    id: i64,
+) -> Result<pb::LeaseKeepAliveResponse, Status> {
+    // Before the renewal: a header from after it could tell of the lease's own end.
+    let header = Some(node.header_now());
+    check_keys(&node, &who, Kind::Write, id).await?;
+    let (answer, _) = node.lease(LeaseCall::KeepAlive { id }).await?;
+    let ttl = answer.ttl;
+    Ok(pb::LeaseKeepAliveResponse { header, id, ttl })
+}

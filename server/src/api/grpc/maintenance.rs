@@ -1,0 +1,200 @@
+//! `etcdserverpb.Maintenance`, as far as one member goes.
+
+use std::sync::Arc;
+
+use etcd_api::etcdserverpb as pb;
+use pb::alarm_request::AlarmAction;
+use pb::downgrade_request::DowngradeAction;
+use tokio::sync::Semaphore;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request as Call, Response, Status};
+
+use super::{caller_of, snapshot};
+use crate::api::grpc::health::HealthNotifier;
+use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
+use crate::error::Error;
+use crate::runtime::event::Outcome;
+use crate::runtime::node::Node;
+use crate::state::request::Request;
+use crate::telemetry::metrics::Metrics;
+
+pub struct MaintenanceService {
+    node: Node,
+    metrics: Arc<Metrics>,
+    health: HealthNotifier,
+    /// One permit per snapshot being sent.
+    snapshots: Arc<Semaphore>,
+}
+
+impl MaintenanceService {
+    pub fn new(node: Node, metrics: Arc<Metrics>, health: HealthNotifier) -> MaintenanceService {
+        MaintenanceService {
+            node,
+            metrics,
+            health,
+            snapshots: Arc::new(Semaphore::new(snapshot::SENDING_MAX)),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl pb::maintenance_server::Maintenance for MaintenanceService {
+    async fn alarm(
+        &self,
+        call: Call<pb::AlarmRequest>,
+    ) -> Result<Response<pb::AlarmResponse>, Status> {
+        let who = caller_of(&call);
+        let request = call.into_inner();
+        match request.action == AlarmAction::Get as i32 {
+            true => self.node.require_user(&who).await?,
+            false => self.node.require_admin(&who).await?,
+        }
+        let none = pb::AlarmType::None as i32;
+        // etcd itself goes down over an unknown action; its clients never send one.
+        let action = AlarmAction::try_from(request.action)
+            .map_err(|_| Status::invalid_argument("etcdserver: unknown alarm action"))?;
+        let (header, alarms) = match action {
+            AlarmAction::Get => {
+                let alarms = self.node.alarms()?;
+                let asked = |alarm: &pb::AlarmMember| [none, alarm.alarm].contains(&request.alarm);
+                (
+                    self.node.header_now(),
+                    alarms.into_iter().filter(asked).collect(),
+                )
+            }
+            AlarmAction::Activate if request.alarm == none => (self.node.header_now(), Vec::new()),
+            AlarmAction::Activate | AlarmAction::Deactivate => {
+                let applied = self.node.propose_by(Request::Alarm(request), &who).await?;
+                let Outcome::Alarm(alarms) = applied.outcome else {
+                    unreachable!("an alarm was answered with {:?}", applied.outcome)
+                };
+                (self.node.header(applied.revision), alarms)
+            }
+        };
+        Ok(Response::new(pb::AlarmResponse {
+            header: Some(header),
+            alarms,
+        }))
+    }
+
+    async fn status(
+        &self,
+        call: Call<pb::StatusRequest>,
+    ) -> Result<Response<pb::StatusResponse>, Status> {
+        self.node.require_user(&caller_of(&call)).await?;
+        let status = self.node.status()?;
+        let (version, downgrade) = (self.node.cluster_version()?, self.node.downgrade_info()?);
+        Ok(Response::new(pb::StatusResponse {
+            header: Some(self.node.header_now()),
+            version: ETCD_VERSION.into(),
+            db_size: status.db_size,
+            leader: status.leader,
+            raft_index: status.raft_index,
+            raft_term: status.term,
+            raft_applied_index: status.applied_index,
+            errors: status.errors,
+            db_size_in_use: status.db_size_in_use,
+            is_learner: self.node.is_learner(),
+            storage_version: version.unwrap_or_else(|| CLUSTER_VERSION.into()),
+            db_size_quota: status.quota,
+            downgrade_info: Some(pb::DowngradeInfo {
+                enabled: downgrade.enabled,
+                target_version: downgrade.target,
+            }),
+        }))
+    }
+
+    async fn defragment(
+        &self,
+        call: Call<pb::DefragmentRequest>,
+    ) -> Result<Response<pb::DefragmentResponse>, Status> {
+        self.node.require_admin(&caller_of(&call)).await?;
+        tracing::info!("starting defragment");
+        let in_flight = self.metrics.defrag_inflight.hold();
+        let stopped = self.health.defragment();
+        let done = self.node.defragment().await;
+        drop(stopped);
+        drop(in_flight);
+        if let Err(error) = done {
+            tracing::warn!(%error, "failed to defragment");
+            return Err(error.into());
+        }
+        tracing::info!("finished defragment");
+        Ok(Response::new(pb::DefragmentResponse { header: None }))
+    }
+
+    /// etcd hashes its database file, which says nothing here: this is the digest of all history.
+    async fn hash(
+        &self,
+        call: Call<pb::HashRequest>,
+    ) -> Result<Response<pb::HashResponse>, Status> {
+        self.node.require_admin(&caller_of(&call)).await?;
+        let hash = self.node.hash_kv(0).await?;
+        let header = Some(self.node.header(hash.current_revision));
+        Ok(Response::new(pb::HashResponse {
+            header,
+            hash: hash.hash,
+        }))
+    }
+
+    async fn hash_kv(
+        &self,
+        call: Call<pb::HashKvRequest>,
+    ) -> Result<Response<pb::HashKvResponse>, Status> {
+        self.node.require_admin(&caller_of(&call)).await?;
+        let hash = self.node.hash_kv(call.into_inner().revision).await?;
+        Ok(Response::new(pb::HashKvResponse {
+            header: Some(self.node.header(hash.current_revision)),
+            hash: hash.hash,
+            compact_revision: hash.compact_revision,
+            hash_revision: hash.hash_revision,
+        }))
+    }
+
+    type SnapshotStream = ReceiverStream<Result<pb::SnapshotResponse, Status>>;
+
+    /// Of this member's state as it is, like etcd's: it may be behind the leader's.
+    async fn snapshot(
+        &self,
+        call: Call<pb::SnapshotRequest>,
+    ) -> Result<Response<Self::SnapshotStream>, Status> {
+        self.node.require_admin(&caller_of(&call)).await?;
+        let sending = Arc::clone(&self.snapshots).try_acquire_owned();
+        let permit = sending.map_err(|_| Error::TooManyRequests)?;
+        let pieces = snapshot::send(&self.node, permit);
+        Ok(Response::new(ReceiverStream::new(pieces)))
+    }
+
+    async fn move_leader(
+        &self,
+        call: Call<pb::MoveLeaderRequest>,
+    ) -> Result<Response<pb::MoveLeaderResponse>, Status> {
+        self.node.require_admin(&caller_of(&call)).await?;
+        if !self.node.is_leader() {
+            return Err(Error::NotLeader.into());
+        }
+        let to = call.into_inner().target_id;
+        if to != self.node.identity().member_id {
+            let members = self.node.members()?;
+            if !members.iter().any(|m| m.id == to && !m.is_learner) {
+                return Err(Error::BadLeaderTransferee.into());
+            }
+            self.node.transfer(to).await?;
+        }
+        Ok(Response::new(pb::MoveLeaderResponse { header: None }))
+    }
+
+    async fn downgrade(
+        &self,
+        call: Call<pb::DowngradeRequest>,
+    ) -> Result<Response<pb::DowngradeResponse>, Status> {
+        self.node.require_admin(&caller_of(&call)).await?;
+        let request = call.into_inner();
+        let action = DowngradeAction::try_from(request.action).map_err(|_| Error::UnknownMethod)?;
+        let version = self.node.downgrade(action, &request.version).await?;
+        Ok(Response::new(pb::DowngradeResponse {
+            header: Some(self.node.header_now()),
+            version,
+        }))
+    }
+}

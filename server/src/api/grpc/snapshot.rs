@@ -1,0 +1,149 @@
+//! The answer to `Maintenance.Snapshot`: a database file in pieces, then the digest of all of it.
+//!
+//! A thread of the blocking pool writes the file and waits for the client, piece by piece; all it
+//! holds is a view and a few pieces. A client that stops taking them is given up on, because a
+//! view keeps pages from being used again.
+
+use std::io::{self, Write};
+
+use bytes::{Bytes, BytesMut};
+use etcd_api::etcdserverpb::SnapshotResponse;
+use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tonic::{Code, Status};
+
+use super::patience::Patience;
+use crate::error::Error;
+use crate::runtime::node::Node;
+use crate::state::snapshot::{Snapshot, WriteError};
+
+/// Bytes of the file in one message, as from etcd.
+const PIECE_BYTES: usize = 32 << 10;
+/// Pieces that wait for the client: enough to keep it busy, little enough not to matter.
+const PIECES_WAITING: usize = 16;
+/// Snapshots sent at one time.
+pub(super) const SENDING_MAX: usize = 8;
+
+pub(super) type Piece = Result<SnapshotResponse, Status>;
+
+/// Sends the file of what `node` has now into the channel it returns. Within a runtime.
+pub(super) fn send(node: &Node, permit: OwnedSemaphorePermit) -> mpsc::Receiver<Piece> {
+    let (sender, receiver) = mpsc::channel(PIECES_WAITING);
+    let runtime = Handle::current();
+    let (node, view) = (node.clone(), node.view());
+    tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let began = node.now();
+        match run(view, &sender, &runtime) {
+            Ok(()) => node.metrics().backend_snapshot.observe(node.now() - began),
+            // When the client has gone there is nobody to tell.
+            Err(error) => drop(sender.try_send(Err(error))),
+        }
+    });
+    receiver
+}
+
+fn run(
+    view: storage::mvcc::View,
+    sender: &mpsc::Sender<Piece>,
+    runtime: &Handle,
+) -> Result<(), Status> {
+    let snapshot = Snapshot::of(view).map_err(status)?;
+    tracing::info!(
+        "total-bytes" = snapshot.file_bytes(),
+        "storage-version" = snapshot.version(),
+        "sending database snapshot to client"
+    );
+    let mut pieces = Pieces {
+        sender,
+        runtime,
+        remaining: snapshot.file_bytes(),
+        version: snapshot.version().to_owned(),
+        buffer: BytesMut::with_capacity(PIECE_BYTES),
+        digest: Sha256::new(),
+        patience: Patience::new(),
+    };
+    snapshot.write(&mut pieces).map_err(status)?;
+    pieces.finish().map_err(|error| status(error.into()))?;
+    tracing::info!(
+        "total-bytes" = snapshot.file_bytes(),
+        "successfully sent database snapshot to client"
+    );
+    Ok(())
+}
+
+fn status(error: WriteError) -> Status {
+    match error {
+        WriteError::Data(error) => error.into(),
+        WriteError::Sink(error) => Error::Other(Code::Unavailable, error.to_string()).into(),
+    }
+}
+
+/// Cuts a file into messages.
+struct Pieces<'a> {
+    sender: &'a mpsc::Sender<Piece>,
+    runtime: &'a Handle,
+    /// Bytes of the file that are in no message yet.
+    remaining: u64,
+    version: String,
+    buffer: BytesMut,
+    digest: Sha256,
+    patience: Patience,
+}
+
+impl Pieces<'_> {
+    fn send(&mut self, blob: Bytes) -> io::Result<()> {
+        let bytes = blob.len() as u64;
+        let response = SnapshotResponse {
+            header: None,
+            remaining_bytes: self.remaining,
+            blob,
+            version: self.version.clone(),
+        };
+        let sent = self.sender.send(Ok(response));
+        let since = tokio::time::Instant::now();
+        let patience = self.patience.left();
+        let sent = async { tokio::time::timeout(patience, sent).await };
+        match self.runtime.block_on(sent) {
+            Ok(Ok(())) => {
+                self.patience.waited(since.elapsed());
+                self.patience.gave(bytes);
+                Ok(())
+            }
+            Ok(Err(_)) => Err(io::Error::other("the client has gone")),
+            Err(_) => Err(io::Error::other("the client takes nothing any more")),
+        }
+    }
+
+    fn send_piece(&mut self) -> io::Result<()> {
+        let blob = self.buffer.split().freeze();
+        self.buffer.reserve(PIECE_BYTES);
+        self.digest.update(&blob);
+        self.remaining -= blob.len() as u64;
+        self.send(blob)
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        if !self.buffer.is_empty() {
+            self.send_piece()?;
+        }
+        let digest = std::mem::take(&mut self.digest).finalize();
+        self.send(Bytes::copy_from_slice(&digest))
+    }
+}
+
+impl Write for Pieces<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(PIECE_BYTES - self.buffer.len());
+        self.buffer.extend_from_slice(&bytes[..taken]);
+        if self.buffer.len() == PIECE_BYTES {
+            self.send_piece()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! `stele.Usage`: how many keys begin with a prefix, and what they take.
+
+use etcd_api::usage::usage_server::Usage;
+use etcd_api::usage::{PrefixRequest, PrefixResponse};
+use storage::mvcc::KeyRange;
+use tonic::{Request as Call, Response, Status};
+
+use super::caller_of;
+use crate::auth::{AuthInfo, Image, Kind};
+use crate::error::Error;
+use crate::runtime::node::Node;
+use crate::telemetry::prefix;
+
+pub struct UsageService {
+    node: Node,
+}
+
+impl UsageService {
+    pub fn new(node: Node) -> UsageService {
+        UsageService { node }
+    }
+}
+
+#[tonic::async_trait]
+impl Usage for UsageService {
+    /// Whoever may read all keys with the prefix may ask.
+    async fn prefix(&self, call: Call<PrefixRequest>) -> Result<Response<PrefixResponse>, Status> {
+        let who = caller_of(&call);
+        let request = call.into_inner();
+        if !request.serializable {
+            self.node.linearizable().await?;
+        }
+        let view = self.node.view();
+        let (key, end) = range_of(&request.prefix);
+        let may_read = |image: &Image, by: &AuthInfo| image.check(by, Kind::Read, &key, &end);
+        self.node.check_read(&who, may_read).await?;
+        let usage = view.usage(KeyRange::from_wire(&key, &end));
+        let usage = usage.map_err(Error::from)?;
+        Ok(Response::new(PrefixResponse {
+            header: Some(self.node.header(view.revision())),
+            keys: usage.keys as i64,
+            bytes: usage.bytes as i64,
+        }))
+    }
+}
+
+/// The keys with a prefix, as a range request names them.
+fn range_of(prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    const OPEN: [u8; 1] = [0];
+    let key = match prefix {
+        [] => OPEN.to_vec(),
+        prefix => prefix.to_vec(),
+    };
+    let end = match prefix::end(prefix) {
+        end if end.is_empty() => OPEN.to_vec(),
+        end => end,
+    };
+    (key, end)
+}

@@ -1,0 +1,375 @@
+//! `etcdserverpb.Watch`: runs one [`Stream`] per call.
+//!
+//! The response's body *is* the stream: the connection polls it when it has room for more bytes, so
+//! a client that does not read is not worked for, and needs no task and no queue here. Responses
+//! leave as bytes that the stream has put together itself; going through one message type and one
+//! poll per response would cost more than the events do.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use etcd_api::codec::ProtoCodec;
+use etcd_api::etcdserverpb::watch_request::RequestUnion;
+use etcd_api::etcdserverpb::{WatchRequest, WatchResponse};
+use http::{HeaderMap, HeaderValue, header};
+use http_body::{Body, Frame};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio_stream::Stream as _;
+use tonic::codec::Codec;
+use tonic::{Status, Streaming};
+
+use crate::auth::{AuthInfo, Credentials, Image, Kind};
+use crate::error::Error;
+use crate::runtime::node::Node;
+use crate::state::watch::{Ended, Head, HistoryDone, Out, Stream, StreamOptions};
+
+/// See [`Timing`].
+const EVENTS_PER_TIMING: u64 = 16;
+
+/// Requests taken in before responses get their turn.
+const REQUESTS_PER_POLL: usize = 16;
+
+#[derive(Clone)]
+pub struct WatchService {
+    node: Node,
+    options: StreamOptions,
+    progress_interval: Duration,
+}
+
+impl WatchService {
+    /// `max_message_bytes` is the size at which responses are cut into fragments.
+    pub fn new(node: Node, max_message_bytes: usize, progress_interval: Duration) -> WatchService {
+        WatchService {
+            node,
+            options: StreamOptions {
+                fragment_bytes: max_message_bytes,
+            },
+            progress_interval,
+        }
+    }
+
+    /// Answers the call at once; everything happens in the response's body.
+    pub fn call<B>(&self, request: http::Request<B>) -> http::Response<tonic::body::Body>
+    where
+        B: Body + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let who = request.extensions().get::<Credentials>();
+        let who = who.cloned().unwrap_or_default();
+        let decoder = ProtoCodec::<WatchResponse, WatchRequest>::default().decoder();
+        let requests = Streaming::new_request(decoder, request.into_body(), None, None);
+        let reader = self.node.reader();
+        let body = WatchBody {
+            stream: Stream::new(self.node.hub().clone(), reader, self.options),
+            node: self.node.clone(),
+            out: Out::default(),
+            who,
+            requests: Some(requests),
+            catching_up: None,
+            read: None,
+            ticks: ticks(self.progress_interval),
+            status: None,
+            is_over: false,
+            has_ticked: false,
+            told: (0, 0),
+            timing: Timing::default(),
+        };
+        self.node.metrics().watch_streams.add(1);
+        let mut response = http::Response::new(tonic::body::Body::new(body));
+        let kind = HeaderValue::from_static("application/grpc");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+}
+
+/// The progress interval with up to a tenth more, so that streams opened together do not all
+/// speak at once.
+fn ticks(interval: Duration) -> Interval {
+    let spread = RandomState::new().build_hasher().finish() % 1000;
+    let interval = interval + interval.mul_f64(spread as f64 / 10_000.0);
+    let mut ticks = interval_at(Instant::now() + interval, interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+type CatchingUp = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+
+struct WatchBody {
+    node: Node,
+    stream: Stream,
+    out: Out,
+    who: Credentials,
+    /// A request of somebody whom this member may not know yet, and what it waits for.
+    catching_up: Option<(WatchRequest, CatchingUp)>,
+    /// `None` after the client has closed its side, which does not end the call.
+    requests: Option<Streaming<WatchRequest>>,
+    /// History being read on another thread.
+    read: Option<JoinHandle<HistoryDone>>,
+    ticks: Interval,
+    /// How the call ends, when it does.
+    status: Option<Status>,
+    is_over: bool,
+    /// The interval of progress notifications has passed, and they have not been written.
+    has_ticked: bool,
+    /// Watches, and slow ones among them, as the gauges have them.
+    told: (i64, i64),
+    timing: Timing,
+}
+
+/// Which rounds of work are timed. Those with answers or progress are; of those with events alone
+/// each of [`EVENTS_PER_TIMING`], in the name of all since the last: a clock read for each would
+/// cost a tenth of what an event does.
+#[derive(Default)]
+struct Timing {
+    /// Rounds with events since one was timed.
+    untimed: u64,
+    timed_once: bool,
+}
+
+impl Timing {
+    fn is_due(&self) -> bool {
+        !self.timed_once || self.untimed + 1 >= EVENTS_PER_TIMING
+    }
+}
+
+impl Drop for WatchBody {
+    fn drop(&mut self) {
+        self.tell((0, 0));
+        self.node.metrics().watch_streams.add(-1);
+    }
+}
+
+impl WatchBody {
+    fn tell(&mut self, watches: (i64, i64)) {
+        let metrics = self.node.metrics();
+        metrics.watchers.add(watches.0 - self.told.0);
+        metrics.slow_watchers.add(watches.1 - self.told.1);
+        self.told = watches;
+    }
+
+    /// For the histograms of what it takes to write responses.
+    fn tell_time(&mut self, began: Option<Duration>, events: u64, ticked: bool, answered: bool) {
+        let metrics = self.node.metrics();
+        let took = began.map(|began| self.node.now().saturating_sub(began));
+        if events > 0 {
+            self.timing.untimed += 1;
+            if let Some(took) = took {
+                let rounds = std::mem::take(&mut self.timing.untimed);
+                self.timing.timed_once = true;
+                let each = took.div_f64(events as f64);
+                metrics.watch_send.observe_each(took, rounds);
+                metrics.watch_send_per_event.observe_each(each, rounds);
+            }
+        } else if let Some(took) = took.filter(|_| answered) {
+            match ticked {
+                true => metrics.watch_progress.observe(took),
+                false => metrics.watch_control_stream.observe(took),
+            }
+        }
+    }
+
+    /// Takes requests in while there are some. True when there was one.
+    fn poll_requests(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut was_busy = self.poll_catching_up(cx);
+        for _ in 0..REQUESTS_PER_POLL {
+            if self.catching_up.is_some() {
+                break;
+            }
+            if !self.stream.accepts() || self.out.is_full() || self.status.is_some() {
+                break;
+            }
+            let Some(requests) = &mut self.requests else {
+                break;
+            };
+            match Pin::new(requests).poll_next(cx) {
+                Poll::Pending => break,
+                Poll::Ready(Some(Ok(request))) => self.take(request, false),
+                Poll::Ready(Some(Err(status))) => {
+                    self.node.metrics().broken_streams.watch.inc();
+                    self.status = Some(status);
+                }
+                Poll::Ready(None) => self.requests = None,
+            }
+            was_busy = true;
+        }
+        was_busy
+    }
+
+    /// Judges a request and carries it out. When this member has `caught_up`, whom it does not know
+    /// then is nobody.
+    fn take(&mut self, request: WatchRequest, caught_up: bool) {
+        let Some(RequestUnion::CreateRequest(create)) = &request.request_union else {
+            return self.stream.request(request, &mut self.out);
+        };
+        let ask = |image: &Image, by: &AuthInfo| {
+            // An empty key is the first one there is.
+            let key = match create.key.is_empty() {
+                true => &b"\0"[..],
+                false => &create.key,
+            };
+            image.check(by, Kind::Read, key, &create.range_end)
+        };
+        match self.node.check_watch_now(&self.who, ask) {
+            None if !caught_up => {
+                let node = self.node.clone();
+                let waiting = Box::pin(async move { node.linearizable().await });
+                self.catching_up = Some((request, waiting));
+            }
+            None => self.refuse(request, &Error::InvalidAuthToken),
+            Some(Err(error)) => self.refuse(request, &error),
+            Some(Ok(())) => self.stream.request(request, &mut self.out),
+        }
+    }
+
+    fn refuse(&mut self, request: WatchRequest, error: &Error) {
+        // Only these four are told apart.
+        let error = match error {
+            Error::InvalidAuthToken | Error::AuthOldRevision | Error::UserEmpty => error,
+            _ => &Error::PermissionDenied,
+        };
+        let reason = format!("rpc error: code = {:?} desc = {error}", error.code());
+        self.stream.refuse(request, &reason, &mut self.out);
+    }
+
+    /// True when a request that waited is on its way.
+    fn poll_catching_up(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.stream.accepts() || self.out.is_full() || self.status.is_some() {
+            return false;
+        }
+        let Some((_, waiting)) = &mut self.catching_up else {
+            return false;
+        };
+        let Poll::Ready(result) = waiting.as_mut().poll(cx) else {
+            return false;
+        };
+        if let (Some((request, _)), Ok(())) = (self.catching_up.take(), &result) {
+            self.take(request, true);
+        }
+        if let Err(error) = result {
+            self.status = Some(error.into());
+        }
+        true
+    }
+
+    /// Begins and ends reads of history. True when one has ended.
+    fn poll_history(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.read.is_none() {
+            let Some(read) = self.stream.next_read() else {
+                return false;
+            };
+            if read.is_short() {
+                self.stream.read_done(read.run());
+                return true;
+            }
+            self.read = Some(tokio::task::spawn_blocking(move || read.run()));
+        }
+        let Some(read) = &mut self.read else {
+            return false;
+        };
+        let Poll::Ready(result) = Pin::new(read).poll(cx) else {
+            return false;
+        };
+        self.read = None;
+        match result {
+            Ok(done) => self.stream.read_done(done),
+            // The runtime is going down.
+            Err(_) => self.status = Some(Error::Stopped.into()),
+        }
+        true
+    }
+
+    fn poll_ticks(&mut self, cx: &mut Context<'_>) -> bool {
+        let has_passed = self.ticks.poll_tick(cx).is_ready();
+        if has_passed {
+            self.stream.tick();
+            self.has_ticked = true;
+        }
+        has_passed
+    }
+
+    /// The next bytes to send; `None` when the call has come to its end.
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let head = self.node.header(0);
+        self.out.set_head(Head {
+            cluster_id: head.cluster_id,
+            member_id: head.member_id,
+            raft_term: head.raft_term,
+        });
+        loop {
+            let ticked = std::mem::take(&mut self.has_ticked);
+            // A stream that takes no requests waits for an answer to one.
+            let timed = ticked || self.timing.is_due() || !self.stream.accepts();
+            let mut began = timed.then(|| self.node.now());
+            let mut is_busy = self.poll_requests(cx);
+            if is_busy {
+                began = began.or_else(|| Some(self.node.now()));
+            }
+            let did_accept = self.stream.accepts();
+            let before = self.out.waiting_bytes();
+            self.stream.pump(&mut self.out);
+            let events = self.out.take_events();
+            let has_answered = events == 0 && self.out.waiting_bytes() > before;
+            self.tell_time(began, events, ticked, has_answered);
+            self.node.metrics().events_total.add(events);
+            let (watches, slow) = self.stream.watches();
+            self.tell((watches as i64, slow as i64));
+            // Requests that had to wait have not been polled, so they would not wake us.
+            is_busy |= !did_accept && self.stream.accepts();
+            if let Some(bytes) = self.out.next_frame() {
+                return Poll::Ready(Some(bytes));
+            }
+            if let Some(ended) = self.stream.ended() {
+                self.status.get_or_insert_with(|| status(ended));
+            }
+            if self.status.is_some() {
+                return Poll::Ready(None);
+            }
+            is_busy |= self.poll_history(cx);
+            is_busy |= self.poll_ticks(cx);
+            // Whatever comes between looking and arming shows in the mailbox being filled.
+            if !is_busy && self.stream.mailbox().arm(cx.waker()) {
+                return Poll::Pending;
+            }
+            if !is_busy && self.stream.waits_for_history() {
+                // The mailbox is filled and waits itself; the read that it waits for wakes us.
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl Body for WatchBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        if let Some(bytes) = ready!(self.poll_bytes(cx)) {
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        self.is_over = true;
+        let mut trailers = HeaderMap::new();
+        let status = self.status.take().unwrap_or_else(|| Status::ok(""));
+        Poll::Ready(Some(
+            status
+                .add_header(&mut trailers)
+                .map(|()| Frame::trailers(trailers)),
+        ))
+    }
+}
+
+fn status(ended: &Ended) -> Status {
+    match ended {
+        Ended::ServerStopped => Error::Stopped.into(),
+        Ended::Failed(error) => Error::Damaged(error.to_string()).into(),
+    }
+}

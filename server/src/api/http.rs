@@ -1,0 +1,201 @@
+//! What a server has besides gRPC: pages for health, version and metrics, and the gateway. Bodies,
+//! codes and headers are etcd's.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::Full;
+use tonic::body;
+
+mod access;
+mod health;
+mod pprof;
+mod scrape;
+mod usage;
+mod vars;
+
+use crate::api::gateway::Translator;
+use crate::api::serve::BoxError;
+use crate::config::{CLUSTER_VERSION, Config, ETCD_VERSION};
+use crate::runtime::node::Node;
+use crate::telemetry::metrics::Metrics;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+const HTML: &str = "text/html; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// What a listener serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// gRPC and HTTP.
+    Client,
+    /// gRPC alone.
+    Grpc,
+    /// HTTP alone.
+    Http,
+    /// Metrics and health alone.
+    Metrics,
+    Peer,
+}
+
+pub(crate) type Page = Response<body::Body>;
+
+pub struct Site {
+    node: Node,
+    config: Arc<Config>,
+    metrics: Arc<Metrics>,
+    /// `None`: switched off.
+    gateway: Option<Translator>,
+}
+
+impl Site {
+    pub(crate) fn new(
+        node: Node,
+        config: Arc<Config>,
+        metrics: Arc<Metrics>,
+        gateway: Option<Translator>,
+    ) -> Site {
+        Site {
+            node,
+            config,
+            metrics,
+            gateway,
+        }
+    }
+
+    /// Answers one request that is not gRPC, on a listener of the given kind, over HTTP/1 or 2.
+    pub(crate) async fn answer<B>(
+        self: Arc<Self>,
+        port: Port,
+        mut request: Request<B>,
+    ) -> Result<Page, Infallible>
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        if !matches!(port, Port::Client | Port::Http) {
+            return Ok(self.page(port, &request).await);
+        }
+        access::rewrite(&mut request);
+        if let Some(refused) = access::refused(&self.config, &self.node, &request) {
+            return Ok(refused);
+        }
+        let origin = access::origin(&self.config, request.headers());
+        let mut response = self.client(port, request).await;
+        // A WebSocket is no page; etcd's answer to one has no such headers.
+        let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if let Some(origin) = origin.filter(|_| !switched) {
+            access::allow(origin, response.headers_mut());
+        }
+        Ok(response)
+    }
+
+    async fn client<B>(&self, port: Port, request: Request<B>) -> Page
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        if request.method() == Method::OPTIONS {
+            return Response::new(body::Body::empty());
+        }
+        let gateway = self.gateway.as_ref();
+        if let Some(moved) = access::moved(&request, gateway.is_some()) {
+            return moved;
+        }
+        match gateway.filter(|_| request.uri().path().starts_with(access::GATEWAY)) {
+            Some(gateway) => gateway.answer(request).await,
+            None => self.page(port, &request).await,
+        }
+    }
+
+    async fn page<B>(&self, port: Port, request: &Request<B>) -> Page {
+        let path = request.uri().path();
+        let query = request.uri().query().unwrap_or_default();
+        let get = request.method() == Method::GET;
+        if port == Port::Peer {
+            return match path {
+                "/version" if get => self.version(),
+                "/version" => not_allowed(),
+                _ => not_found(),
+            };
+        }
+        let profiled = port != Port::Metrics && self.config.pprof;
+        if let Some(found) = pprof::answer(path, &self.config.args).filter(|_| profiled) {
+            return found;
+        }
+        let health = path == "/health" || health::probe(path).is_some();
+        match path {
+            _ if health && !get => {
+                health::log_refused(path);
+                not_allowed()
+            }
+            "/health" => health::health(&self.node, &self.metrics, query).await,
+            _ if health => health::checks(&self.node, &self.metrics, path, query).await,
+            "/metrics" => self.metrics_page(),
+            "/version" if port != Port::Metrics && !get => not_allowed(),
+            "/version" if port != Port::Metrics => self.version(),
+            "/debug/vars" if port != Port::Metrics => vars::vars(&self.node, &self.config).await,
+            _ => not_found(),
+        }
+    }
+
+    fn version(&self) -> Page {
+        let decided = self.node.cluster_version().ok().flatten();
+        let cluster = decided.as_deref().unwrap_or("not_decided");
+        let storage = if decided.is_some() {
+            CLUSTER_VERSION
+        } else {
+            "unknown"
+        };
+        let body = format!(
+            "{{\"etcdserver\":\"{ETCD_VERSION}\",\"etcdcluster\":\"{cluster}\",\"storage\":\"{storage}\"}}"
+        );
+        page(StatusCode::OK, JSON, body)
+    }
+
+    fn metrics_page(&self) -> Page {
+        self.metrics.metrics_in_flight.add(1);
+        let body = self
+            .metrics
+            .render(&scrape::scrape(&self.node, &self.config));
+        self.metrics.metrics_in_flight.add(-1);
+        self.metrics.scrapes.inc();
+        page(StatusCode::OK, PROMETHEUS, body)
+    }
+}
+
+fn page(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Page {
+    let mut response = Response::new(body::Body::new(Full::new(body.into())));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// A page as Go's error helper writes it: text, a newline, no sniffing.
+pub(crate) fn text(status: StatusCode, body: impl std::fmt::Display) -> Page {
+    let mut response = page(status, TEXT, format!("{body}\n"));
+    response.headers_mut().insert(
+        "x-content-type-options",
+        HeaderValue::from_static("nosniff"),
+    );
+    response
+}
+
+fn not_found() -> Page {
+    text(StatusCode::NOT_FOUND, "404 page not found")
+}
+
+fn not_allowed() -> Page {
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("GET"));
+    response
+}

@@ -1,0 +1,64 @@
+//! What the server is at the moment somebody asks for metrics.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use etcd_api::etcdserverpb::AlarmType;
+use storage::mvcc::KeyRange;
+
+use super::usage;
+use crate::config::Config;
+use crate::runtime::node::Node;
+use crate::telemetry::metrics::Scrape;
+
+pub(super) fn scrape(node: &Node, config: &Config) -> Scrape {
+    let view = node.view();
+    let shared = node.shared();
+    let alarms = node.alarms().unwrap_or_default();
+    let decided = node.cluster_version().ok().flatten();
+    let waiting = node.hub().pending_events();
+    node.metrics().pending_events.set(waiting);
+    Scrape {
+        member_id: node.identity().member_id,
+        leader: shared.leader.load(Relaxed),
+        leader_changes: shared.leader_changes.load(Relaxed),
+        current_revision: view.revision(),
+        compact_revision: view.compacted(),
+        auth_revision: node.auth_image().revision,
+        keys: view
+            .count(KeyRange::from_wire(b"\0", b"\0"), 0)
+            .unwrap_or_default(),
+        db_file_bytes: shared.db_file_bytes.load(Relaxed),
+        db_bytes: shared.db_bytes.load(Relaxed),
+        requests_in_flight: node.admission().in_flight(),
+        requests_held_bytes: node.admission().held_bytes(),
+        open_views: view.held(),
+        committed: shared.committed.load(Relaxed),
+        applied: shared.applied.load(Relaxed),
+        quota_bytes: node.limits().quota_bytes,
+        cluster_version: decided
+            .as_deref()
+            .and_then(|version| version.rsplit_once('.'))
+            .map(|(minor, _)| minor.to_string()),
+        alarms: alarms
+            .iter()
+            .filter_map(|alarm| {
+                let kind = AlarmType::try_from(alarm.alarm).ok()?;
+                Some((alarm.member_id, kind.as_str_name().to_string()))
+            })
+            .collect(),
+        members: node
+            .members()
+            .map(|members| members.iter().map(|member| member.id).collect())
+            .unwrap_or_default(),
+        gates: config.feature_gates.clone(),
+        extensive: config.extensive_metrics,
+        usage: usage::by_prefix(&view).unwrap_or_default(),
+    }
+}
+
+/// Files this process may have open; 0 when unlimited.
+pub(super) fn open_files_max() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile)
+        .current
+        .unwrap_or(0)
+}

@@ -1,0 +1,307 @@
+//! The listeners: binding them, and serving clients on them.
+//!
+//! What a connection carries is told by its first bytes: TLS where a listener speaks it, then
+//! HTTP/2 or HTTP/1. Knows nothing of what requests mean.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::io::DuplexStream;
+use tokio::sync::{mpsc, watch};
+
+mod body;
+mod call;
+mod caller;
+mod connection;
+mod cost;
+mod framing;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
+mod gather;
+mod pings;
+mod preface;
+mod router;
+mod stats;
+
+pub use crate::net::socket::BindError;
+pub(crate) use body::BoxError;
+pub use call::ReadonlyTxn;
+pub use caller::Caller;
+pub(crate) use preface::Rewound;
+pub(crate) use router::Router;
+pub use stats::Counted;
+
+use crate::api::gateway::Translator;
+use crate::api::http::{Port, Site};
+use crate::config::{Config, Url};
+use crate::net::descriptors::Quota;
+use crate::net::socket::Bound;
+use crate::net::tls::{Acceptor, End, Security};
+use crate::net::workers::Workers;
+use crate::runtime::node::Node;
+use crate::telemetry::logging::json;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::spans::Tracer;
+use connection::Server;
+
+/// Bound sockets, not yet served.
+pub struct Listeners {
+    clients: Vec<Door>,
+    peers: Vec<Door>,
+    /// Connections from within the program.
+    local: Option<mpsc::Receiver<DuplexStream>>,
+}
+
+/// A bound socket and what is spoken there.
+pub(crate) struct Door {
+    pub(crate) bound: Bound,
+    pub(crate) port: Port,
+    /// Clear text is welcome.
+    pub(crate) is_plain: bool,
+    pub(crate) tls: Option<Acceptor>,
+    pub(crate) quota: Quota,
+    /// For the log.
+    url: String,
+}
+
+impl Listeners {
+    /// Binds every URL to listen on. Runs inside the runtime.
+    pub(crate) fn bind(config: &Config, security: &Security) -> Result<Listeners, BindError> {
+        let urls = |urls: &[Url]| urls.iter().map(Url::to_string).collect::<Vec<_>>();
+        let mut binder = Binder {
+            config,
+            security,
+            clients: Quota::for_clients()?,
+            metrics: Quota::for_metrics(),
+            peers: Quota::for_peers(),
+        };
+        let listed = urls(&config.listen_peer_urls);
+        tracing::info!("listen-peer-urls" = %json(&listed), "configuring peer listeners");
+        let peers = config.listen_peer_urls.iter();
+        let peers = peers.map(|url| binder.open(&[url], Port::Peer));
+        let peers = peers.collect::<Result<_, _>>()?;
+        let listed = urls(&config.listen_client_urls);
+        tracing::info!("listen-client-urls" = %json(&listed), "configuring client listeners");
+        let http_apart = !config.listen_client_http_urls.is_empty();
+        let port = if http_apart { Port::Grpc } else { Port::Client };
+        let mut clients = Vec::new();
+        for (urls, port) in [
+            (&config.listen_client_urls, port),
+            (&config.listen_client_http_urls, Port::Http),
+        ] {
+            for together in by_address(urls) {
+                clients.push(binder.open(&together, port)?);
+            }
+        }
+        for url in &config.listen_metrics_urls {
+            clients.push(binder.open(&[url], Port::Metrics)?);
+        }
+        Ok(Listeners {
+            clients,
+            peers,
+            local: None,
+        })
+    }
+
+    /// The addresses bound, in the order of the flags: peers, clients, HTTP, metrics.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let doors = self.peers.iter().chain(&self.clients);
+        doors.filter_map(|door| door.bound.address()).collect()
+    }
+
+    /// Serves these as well, as clients.
+    pub fn add_local(&mut self, connections: mpsc::Receiver<DuplexStream>) {
+        self.local = Some(connections);
+    }
+
+    /// The sockets for peers, which are served apart and before all others.
+    pub(crate) fn take_peers(&mut self) -> Vec<Door> {
+        let peers = std::mem::take(&mut self.peers);
+        for door in &peers {
+            tracing::info!(address = door.bound.name(), "serving peer traffic");
+        }
+        peers
+    }
+
+    /// Serves until `stopping` turns true, then until connections are done or out of time.
+    pub(crate) async fn serve(
+        self,
+        node: Node,
+        config: Arc<Config>,
+        metrics: Arc<Metrics>,
+        workers: Arc<Workers>,
+        stopping: watch::Receiver<bool>,
+        tracer: Option<Tracer>,
+    ) {
+        let router = Router::new(node.clone(), &config, Arc::clone(&metrics), tracer);
+        let gateway = config
+            .enable_grpc_gateway
+            .then(|| Translator::new(router.clone(), &config, stopping.clone()));
+        let site = Arc::new(Site::new(node, Arc::clone(&config), metrics, gateway));
+        // Every connection holds a sender; when all are gone, so are the connections.
+        let (open, mut closed) = mpsc::channel::<()>(1);
+        let server = |port| Server {
+            router: router.clone(),
+            site: Arc::clone(&site),
+            config: Arc::clone(&config),
+            port,
+            stopping: stopping.clone(),
+            workers: Arc::clone(&workers),
+            open: open.clone(),
+        };
+        if let Some(connections) = self.local {
+            tokio::spawn(server(Port::Grpc).accept_local(connections));
+        }
+        for door in self.clients {
+            door.announce();
+            tokio::spawn(server(door.port).accept(door));
+        }
+        drop(open);
+        let _ = closed.recv().await;
+    }
+}
+
+impl Door {
+    fn announce(&self) {
+        let address = self.bound.name();
+        let traffic = match self.port {
+            Port::Peer => return tracing::info!(address, "serving peer traffic"),
+            Port::Metrics => return tracing::info!(address = self.url, "serving metrics"),
+            Port::Client => "grpc+http",
+            Port::Grpc => "grpc",
+            Port::Http => "http",
+        };
+        if self.is_plain {
+            tracing::info!(
+                traffic,
+                address,
+                "serving client traffic insecurely; this is strongly discouraged!"
+            );
+        }
+        if self.tls.is_some() {
+            tracing::info!(traffic, address, "serving client traffic securely");
+        }
+    }
+}
+
+/// Opens one door after the other.
+struct Binder<'a> {
+    config: &'a Config,
+    security: &'a Security,
+    clients: Quota,
+    metrics: Quota,
+    peers: Quota,
+}
+
+impl Binder<'_> {
+    /// The URLs have one address.
+    fn open(&mut self, urls: &[&Url], port: Port) -> Result<Door, BindError> {
+        let is_secure = urls.iter().any(|url| url.is_secure());
+        for url in urls {
+            self.warn_of_unused(url, port);
+        }
+        let tls = match is_secure {
+            true => Some(self.acceptor(urls[0], port)?),
+            false => None,
+        };
+        let bound = Bound::bind(urls[0], self.config.reuse_port)?;
+        Ok(Door {
+            bound,
+            port,
+            is_plain: urls.iter().any(|url| !url.is_secure()),
+            tls,
+            quota: match port {
+                Port::Peer => self.peers.clone(),
+                Port::Metrics => self.metrics.clone(),
+                Port::Client | Port::Grpc | Port::Http => self.clients.clone(),
+            },
+            url: urls[0].to_string(),
+        })
+    }
+
+    fn acceptor(&self, url: &Url, port: Port) -> Result<Acceptor, BindError> {
+        let end = end_of(port);
+        let files = &self.security.identity(end).files;
+        if files.is_empty() {
+            return Err(BindError(match port {
+                Port::Metrics => "client TLS key/cert (--cert-file, --key-file) must be provided \
+                                  for metrics secure url"
+                    .to_owned(),
+                Port::Peer => format!(
+                    "cannot listen on TLS for {}: KeyFile and CertFile are not presented",
+                    url.address()
+                ),
+                _ => format!(
+                    "TLS key/cert (--cert-file, --key-file) must be provided for client url {url} with HTTPS scheme"
+                ),
+            }));
+        }
+        // As in etcd, who reads metrics must come from a host that its certificate names.
+        let checks_host = match port {
+            Port::Peer => !files.skip_client_san_verification,
+            port => port == Port::Metrics,
+        };
+        Acceptor::new(self.security, end, checks_host).map_err(BindError)
+    }
+
+    /// Files that were given, and a URL that does without.
+    fn warn_of_unused(&self, url: &Url, port: Port) {
+        let files = &self.security.identity(end_of(port)).files;
+        if url.is_secure() || port == Port::Metrics {
+            return;
+        }
+        let url = url.to_string();
+        if port == Port::Peer {
+            if !files.is_empty() {
+                tracing::warn!(
+                    "peer-url" = url,
+                    "scheme is HTTP while key and cert files are present; ignoring key and cert files"
+                );
+            }
+            if files.client_cert_auth {
+                tracing::warn!(
+                    "peer-url" = url,
+                    "scheme is HTTP while --peer-client-cert-auth is enabled; ignoring client cert auth for this URL"
+                );
+            }
+            return;
+        }
+        if !files.is_empty() {
+            tracing::warn!(
+                "client-url" = url,
+                "scheme is http or unix while key and cert files are present; ignoring key and cert files"
+            );
+        }
+        if files.client_cert_auth {
+            tracing::warn!(
+                "client-url" = url,
+                "scheme is http or unix while --client-cert-auth is enabled; ignoring client cert auth for this URL"
+            );
+        }
+    }
+}
+
+fn end_of(port: Port) -> End {
+    match port {
+        Port::Peer => End::Peer,
+        _ => End::Client,
+    }
+}
+
+/// As etcd, listens once where several URLs have one address.
+fn by_address(urls: &[Url]) -> Vec<Vec<&Url>> {
+    let mut groups: Vec<Vec<&Url>> = Vec::new();
+    for url in urls {
+        let address = url.address();
+        // Each gets a port of its own.
+        let is_any = url.port() == "0";
+        let known = groups
+            .iter_mut()
+            .find(|group| group[0].address() == address && !is_any);
+        match known {
+            Some(group) => group.push(url),
+            None => groups.push(vec![url]),
+        }
+    }
+    groups
+}

@@ -1,0 +1,347 @@
+//! One listener's connections: taken in, told apart, and run to their end.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1::{self, UpgradeableConnection};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+
+use super::Door;
+use super::caller::Caller;
+use super::gather::Gather;
+use super::pings::{OpenCalls, Policed};
+use super::preface::{self, PREFACE_PATIENCE, Protocol, Rewound};
+use super::router::Router;
+use crate::api::http::{Port, Site};
+use crate::config::Config;
+use crate::net::socket::Socket;
+use crate::net::tls::{Acceptor, Secured};
+use crate::net::workers::{self, Workers};
+
+/// Pause after a failed accept: out of files, most likely, and that takes a while to pass.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Calls still open when the server stops get this long, then their connections are closed:
+/// watches never end by themselves.
+const STOP_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Bytes a client may send ahead, per stream and per connection. Large enough that a request of
+/// 1.5 MB needs no second round trip for the window, and that a hundred clients on one connection
+/// do not wait for each other; small enough to bound what an unread connection holds.
+const STREAM_WINDOW_BYTES: u32 = 2 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+
+/// Bytes of responses that wait for one stream of a slow client.
+const STREAM_SEND_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of a request's headers. Tokens and certificates' names fit many times over.
+const HEADER_BYTES_MAX: u32 = 64 << 10;
+
+/// Streams a client may reset before they are accepted; more is an attack.
+const PENDING_RESETS_MAX: usize = 1024;
+
+/// What ALPN calls HTTP/2.
+const H2: &[u8] = b"h2";
+
+/// What every connection of a listener needs.
+#[derive(Clone)]
+pub(super) struct Server {
+    pub(super) router: Router,
+    pub(super) site: Arc<Site>,
+    pub(super) config: Arc<Config>,
+    pub(super) port: Port,
+    pub(super) workers: Arc<Workers>,
+    pub(super) stopping: watch::Receiver<bool>,
+    pub(super) open: mpsc::Sender<()>,
+}
+
+/// A connection on its way from one event loop to another.
+enum Arrival {
+    Plain(Socket),
+    /// Clear text where TLS is spoken, too.
+    Told(Rewound<Socket>),
+    Secured(Box<Secured>),
+}
+
+impl Arrival {
+    fn socket(&mut self) -> &mut Socket {
+        match self {
+            Arrival::Plain(socket) => socket,
+            Arrival::Told(stream) => stream.get_mut(),
+            Arrival::Secured(secured) => secured.stream.get_mut().0.get_mut(),
+        }
+    }
+}
+
+impl Server {
+    pub(super) async fn accept(mut self, door: Door) {
+        let Door {
+            bound,
+            tls,
+            is_plain,
+            quota,
+            ..
+        } = door;
+        let listener = match bound.listen() {
+            Ok(listener) => listener,
+            Err(error) => crate::runtime::fatal("failed to listen to clients", &error),
+        };
+        loop {
+            let accepted = tokio::select! {
+                accepted = async {
+                    let permit = quota.admit().await;
+                    listener.accept().await.map(|socket| (socket, permit))
+                } => accepted,
+                _ = stopped(&mut self.stopping) => return,
+            };
+            match (accepted, &tls) {
+                (Ok((socket, permit)), None) => {
+                    self.hand_over(Arrival::Plain(socket), permit);
+                }
+                (Ok((socket, permit)), Some(acceptor)) => {
+                    self.shake_hands(socket, permit, acceptor.clone(), is_plain);
+                }
+                (Err(error), _) => {
+                    tracing::warn!(%error, "failed to accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    pub(super) async fn accept_local(mut self, mut connections: mpsc::Receiver<DuplexStream>) {
+        loop {
+            let connection = tokio::select! {
+                connection = connections.recv() => connection,
+                _ = stopped(&mut self.stopping) => return,
+            };
+            let Some(stream) = connection else { return };
+            let mut server = self.clone();
+            let caller = self.router.known(Caller::default());
+            tokio::spawn(async move { server.http2(stream, caller).await });
+        }
+    }
+
+    /// Sends a socket through its handshake, on threads that carry no requests.
+    fn shake_hands(
+        &self,
+        mut socket: Socket,
+        permit: OwnedSemaphorePermit,
+        acceptor: Acceptor,
+        is_plain: bool,
+    ) {
+        let mut server = self.clone();
+        let parked = socket.park();
+        acceptor.clone().spawn(async move {
+            let taken_over = parked.and_then(|()| socket.unpark());
+            if let Err(error) = taken_over {
+                tracing::warn!(%error, "failed to take over a connection");
+                return;
+            }
+            let arrival = async {
+                // Where nothing but TLS is spoken, whatever comes is taken for it.
+                let (is_tls, stream) = match is_plain {
+                    true => preface::detect_tls(socket).await?,
+                    false => (true, Rewound::new(socket)),
+                };
+                Some(match is_tls {
+                    true => Arrival::Secured(Box::new(acceptor.accept(stream).await?)),
+                    false => Arrival::Told(stream),
+                })
+            };
+            let arrival = tokio::select! {
+                arrival = arrival => arrival,
+                _ = stopped(&mut server.stopping) => None,
+            };
+            if let Some(arrival) = arrival {
+                server.hand_over(arrival, permit);
+            }
+        });
+    }
+
+    /// Gives a connection to the worker whose turn it is.
+    fn hand_over(&self, mut arrival: Arrival, permit: OwnedSemaphorePermit) {
+        let (server, worker) = (self.clone(), self.workers.next());
+        let is_here = worker == workers::here() && matches!(arrival, Arrival::Plain(_));
+        let parked = if is_here {
+            Ok(())
+        } else {
+            arrival.socket().park()
+        };
+        self.workers.spawn(worker, async move {
+            let _permit = permit;
+            match parked.and_then(|()| arrival.socket().unpark()) {
+                Ok(()) => server.connection(arrival).await,
+                Err(error) => tracing::warn!(%error, "failed to take over a connection"),
+            }
+        });
+    }
+
+    async fn connection(self, mut arrival: Arrival) {
+        let mut caller = Caller {
+            remote: arrival.socket().remote(),
+            local: arrival.socket().local(),
+            ..Caller::default()
+        };
+        match arrival {
+            Arrival::Plain(socket) => {
+                let caller = self.router.known(caller);
+                self.detect(socket, caller).await;
+            }
+            Arrival::Told(stream) => {
+                let caller = self.router.known(caller);
+                self.detect(stream, caller).await;
+            }
+            Arrival::Secured(secured) => {
+                let Secured {
+                    stream,
+                    common_name,
+                } = *secured;
+                caller.tls = true;
+                caller.common_name = common_name;
+                let caller = self.router.known(caller);
+                match stream.get_ref().1.alpn_protocol() {
+                    Some(H2) => self.run(Protocol::Http2, stream, caller).await,
+                    // A client that names no protocol may speak either.
+                    _ => self.detect(stream, caller).await,
+                }
+            }
+        }
+    }
+
+    async fn detect<S>(mut self, stream: S, caller: Caller)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let detected = tokio::select! {
+            detected = preface::detect(stream) => detected,
+            _ = stopped(&mut self.stopping) => None,
+        };
+        if let Some((protocol, stream)) = detected {
+            self.run(protocol, stream, caller).await;
+        }
+    }
+
+    async fn run<S>(mut self, protocol: Protocol, stream: S, caller: Caller)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        match (protocol, self.port) {
+            (Protocol::Http2, Port::Client | Port::Grpc) => self.http2(stream, caller).await,
+            (Protocol::Http2, _) if caller.tls => self.http2(stream, caller).await,
+            (Protocol::Http1, Port::Client | Port::Http | Port::Metrics | Port::Peer) => {
+                self.http1(stream, caller).await;
+            }
+            // gRPC where only HTTP is served, or the other way round: nothing to say to it.
+            (Protocol::Http2, _) | (Protocol::Http1, Port::Grpc) => {}
+        }
+        drop(self.open);
+    }
+
+    async fn http1<S>(&mut self, stream: S, caller: Caller)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (site, port) = (Arc::clone(&self.site), self.port);
+        let service = service_fn(move |mut request| {
+            request.extensions_mut().insert(caller.clone());
+            Arc::clone(&site).answer(port, request)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .title_case_headers(true)
+            .header_read_timeout(PREFACE_PATIENCE)
+            .max_buf_size(HEADER_BYTES_MAX as usize)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        let shut = |connection: Pin<&mut UpgradeableConnection<_, _>>| {
+            connection.graceful_shutdown();
+        };
+        drive(connection, shut, &mut self.stopping).await;
+    }
+
+    /// Over TLS it carries calls and pages side by side, and the content type tells which; in clear
+    /// text it carries calls alone, as in etcd.
+    async fn http2(
+        &mut self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        caller: Caller,
+    ) {
+        let (router, site, port) = (self.router.clone(), Arc::clone(&self.site), self.port);
+        let calls = OpenCalls::default();
+        let stream = Policed::new(stream, self.config.keepalive.min_time, calls.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(caller.clone());
+            let is_call = match port {
+                Port::Grpc => true,
+                Port::Client => !caller.tls || is_grpc(&request),
+                Port::Http | Port::Metrics | Port::Peer => false,
+            };
+            let (router, site, call) = (router.clone(), Arc::clone(&site), calls.begin());
+            async move {
+                match is_call {
+                    true => router.answer(request, call).await,
+                    false => site.answer(port, request).await,
+                }
+            }
+        });
+        let keepalive = self.config.keepalive;
+        let connection = http2_builder(self.config.max_concurrent_streams)
+            .keep_alive_interval(Some(keepalive.interval))
+            .keep_alive_timeout(keepalive.timeout)
+            .serve_connection(TokioIo::new(Gather::new(stream)), service);
+        let shut = |connection: Pin<&mut http2::Connection<_, _, _>>| {
+            connection.graceful_shutdown();
+        };
+        drive(connection, shut, &mut self.stopping).await;
+    }
+}
+
+/// What every HTTP/2 connection of clients is bound by.
+pub(super) fn http2_builder(max_concurrent_streams: u32) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(max_concurrent_streams)
+        .max_header_list_size(HEADER_BYTES_MAX)
+        .max_send_buf_size(STREAM_SEND_BYTES_MAX)
+        .max_pending_accept_reset_streams(PENDING_RESETS_MAX);
+    builder
+}
+
+fn is_grpc<B>(request: &Request<B>) -> bool {
+    let kind = request.headers().get(http::header::CONTENT_TYPE);
+    kind.and_then(|kind| kind.to_str().ok())
+        .is_some_and(|kind| kind.contains("application/grpc"))
+}
+
+/// Runs a connection to its end; once the server stops, to the end of its open calls, if that
+/// comes soon.
+async fn drive<C: Future>(
+    connection: C,
+    shut: impl FnOnce(Pin<&mut C>),
+    stopping: &mut watch::Receiver<bool>,
+) {
+    let mut connection = pin!(connection);
+    tokio::select! {
+        // How a connection ends is the client's affair.
+        _ = connection.as_mut() => return,
+        _ = stopped(stopping) => shut(connection.as_mut()),
+    }
+    let _ = tokio::time::timeout(STOP_PATIENCE, connection).await;
+}
+
+/// Returns when the server stops, or when whoever could say so is gone.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stop| *stop).await;
+}

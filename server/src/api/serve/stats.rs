@@ -1,0 +1,287 @@
+//! "request stats": what is logged of a unary call that took long, or of each one at the level of
+//! debug. The fields and their values are etcd's; values that clients wrote are left out.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::{Buf, Bytes};
+use etcd_api::etcdserverpb as pb;
+use parking_lot::Mutex;
+use prost::Message;
+
+use super::Caller;
+use super::cost::Charge;
+use crate::config;
+use crate::telemetry::loggable;
+use crate::telemetry::metrics::cost::{Row, RowCell};
+use crate::telemetry::metrics::{CallType, Method, Metrics};
+use crate::telemetry::prefix::{self, Form};
+
+/// Longer requests are logged by their size alone, so that a slow call does not hold its request in
+/// memory twice.
+const HEARD_BYTES_MAX: usize = 64 << 10;
+
+/// Compression flag and length, in front of a message.
+const PREFIX_BYTES: usize = 5;
+
+/// A handler puts this into its response when it took long: the keys that it found or deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted(pub i64);
+
+/// A request as it came, and who sent it.
+#[derive(Clone)]
+pub(super) struct Heard(Arc<Inner>);
+
+struct Inner {
+    remote: Option<SocketAddr>,
+    /// `None`: a stream, which is not logged, so nothing is kept of it.
+    parts: Option<Mutex<Parts>>,
+    /// Where the request has its first key; `None`: it has none.
+    form: Option<Form>,
+    prefix: RowCell,
+}
+
+#[derive(Default)]
+struct Parts {
+    bytes: usize,
+    /// Nearly always the whole request. Empty once there is too much.
+    first: Bytes,
+    more: Vec<Bytes>,
+}
+
+/// The outcome of a call.
+pub(super) struct Served {
+    pub(super) path: &'static str,
+    pub(super) took: Duration,
+    pub(super) slow: bool,
+    pub(super) count: i64,
+    pub(super) bytes: u64,
+}
+
+impl Heard {
+    /// None: a stream of no keys.
+    pub(super) fn of<B>(
+        form: Option<Form>,
+        method: &Method,
+        request: &http::Request<B>,
+    ) -> Option<Heard> {
+        let is_unary = method.call_type == CallType::Unary;
+        if !is_unary && form.is_none() {
+            return None;
+        }
+        let caller = request.extensions().get::<Caller>();
+        Some(Heard(Arc::new(Inner {
+            remote: caller.and_then(|caller| caller.remote),
+            parts: is_unary.then(Mutex::default),
+            form,
+            prefix: RowCell::default(),
+        })))
+    }
+
+    /// Takes the next bytes; they are shared, not copied. Returns the prefix that the call is counted
+    /// under.
+    pub(super) fn add(&self, data: &Bytes, charge: Charge, metrics: &Metrics) -> Option<Row> {
+        let inner = &*self.0;
+        if let Some(parts) = &inner.parts {
+            let mut heard = parts.lock();
+            heard.bytes += data.len();
+            if heard.bytes > HEARD_BYTES_MAX {
+                (heard.first, heard.more) = Default::default();
+            } else if heard.first.is_empty() {
+                heard.first = data.clone();
+            } else {
+                heard.more.push(data.clone());
+            }
+        }
+        if inner.form.is_some() && inner.prefix.get().is_none() {
+            let message = data.get(PREFIX_BYTES..).unwrap_or_default();
+            let key = inner.form.and_then(|form| prefix::first_key(form, message));
+            inner.prefix.set(charge.found(metrics, key));
+        }
+        inner.prefix.get()
+    }
+
+    /// That the call is counted under; `None`: under none, or its request has not come yet.
+    pub(super) fn prefix(&self) -> Option<Row> {
+        self.0.prefix.get()
+    }
+
+    /// The message, and its length even where it is not kept.
+    pub(super) fn message(&self) -> (Option<Bytes>, usize) {
+        let Some(parts) = &self.0.parts else {
+            return (None, 0);
+        };
+        let heard = parts.lock();
+        let length = heard.bytes.saturating_sub(PREFIX_BYTES);
+        if heard.first.is_empty() {
+            return (None, length);
+        }
+        let mut message = match heard.more.is_empty() {
+            true => heard.first.clone(),
+            false => [&heard.first[..], &heard.more.concat()].concat().into(),
+        };
+        message.advance(PREFIX_BYTES.min(message.len()));
+        (Some(message), length)
+    }
+}
+
+pub(super) fn log(heard: &Heard, served: &Served) {
+    let is_told = served.slow || tracing::event_enabled!(tracing::Level::DEBUG);
+    if heard.0.parts.is_none() || !is_told {
+        return;
+    }
+    let stats = Stats::of(heard, served);
+    let remote = match heard.0.remote {
+        Some(remote) => remote.to_string(),
+        None => "No remote client info.".to_owned(),
+    };
+    let start = start(served.took);
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                "start time" = start,
+                "time spent" = config::duration(served.took),
+                remote,
+                "response type" = served.path,
+                "request count" = stats.request_count,
+                "request size" = stats.request_size,
+                "response count" = stats.response_count,
+                "response size" = stats.response_size,
+                "request content" = stats.content,
+                "request stats"
+            )
+        };
+    }
+    match served.slow {
+        true => line!(warn),
+        false => line!(debug),
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Stats {
+    request_count: i64,
+    request_size: i64,
+    response_count: i64,
+    response_size: i64,
+    content: String,
+}
+
+impl Stats {
+    fn of(heard: &Heard, served: &Served) -> Stats {
+        let (message, length) = heard.message();
+        let known = |request_count, content: Option<String>| Stats {
+            request_count,
+            request_size: length as i64,
+            response_count: served.count,
+            response_size: served.bytes as i64,
+            content: content.unwrap_or_else(|| format!("{length} bytes, too long to show")),
+        };
+        match served.path {
+            "/etcdserverpb.KV/Range" => known(0, content(message, loggable::range)),
+            "/etcdserverpb.KV/Put" => known(1, content(message, loggable::put)),
+            "/etcdserverpb.KV/DeleteRange" => known(0, content(message, loggable::delete_range)),
+            "/etcdserverpb.KV/Txn" => {
+                let count = |txn: &pb::TxnRequest| txn.success.len().to_string();
+                let operations = content(message.clone(), count);
+                let count = operations.and_then(|count| count.parse().ok());
+                known(count.unwrap_or(0), content(message, loggable::txn))
+            }
+            _ => Stats {
+                request_count: -1,
+                request_size: -1,
+                response_count: -1,
+                response_size: -1,
+                content: String::new(),
+            },
+        }
+    }
+}
+
+fn content<M: Message + Default>(
+    message: Option<Bytes>,
+    text: impl Fn(&M) -> String,
+) -> Option<String> {
+    let message = M::decode(message?).ok()?;
+    Some(text(&message))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the log names the time of day, in the shell"
+)]
+fn start(took: Duration) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    crate::telemetry::logging::timestamp(now.unwrap_or_default().saturating_sub(took))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(message: &impl Message) -> Heard {
+        let heard = Heard(Arc::new(Inner {
+            remote: None,
+            parts: Some(Mutex::default()),
+            form: None,
+            prefix: RowCell::default(),
+        }));
+        let (charge, metrics) = (Charge::default(), Metrics::default());
+        let bytes = [&[0; PREFIX_BYTES][..], &message.encode_to_vec()].concat();
+        // However it is cut.
+        for part in bytes.chunks(7) {
+            heard.add(&Bytes::copy_from_slice(part), charge, &metrics);
+        }
+        heard
+    }
+
+    fn served(path: &'static str) -> Served {
+        Served {
+            path,
+            took: Duration::ZERO,
+            slow: true,
+            count: 3,
+            bytes: 100,
+        }
+    }
+
+    #[test]
+    fn a_request_is_shown_without_its_value() {
+        let put = pb::PutRequest {
+            key: "foo".into(),
+            value: "secret".into(),
+            ..Default::default()
+        };
+        let stats = Stats::of(&heard(&put), &served("/etcdserverpb.KV/Put"));
+        assert_eq!(
+            stats,
+            Stats {
+                request_count: 1,
+                request_size: put.encoded_len() as i64,
+                response_count: 3,
+                response_size: 100,
+                content: "key:\"foo\" value_size:6".to_owned(),
+            }
+        );
+        let stats = Stats::of(
+            &heard(&pb::StatusRequest::default()),
+            &served("/etcdserverpb.Maintenance/Status"),
+        );
+        assert_eq!((stats.request_count, stats.content.as_str()), (-1, ""));
+    }
+
+    #[test]
+    fn a_long_request_is_not_kept() {
+        let put = pb::PutRequest {
+            key: "foo".into(),
+            value: vec![b'x'; HEARD_BYTES_MAX].into(),
+            ..Default::default()
+        };
+        let heard = heard(&put);
+        assert!(heard.message().0.is_none());
+        let stats = Stats::of(&heard, &served("/etcdserverpb.KV/Put"));
+        assert_eq!(stats.request_size, put.encoded_len() as i64);
+        assert!(stats.content.ends_with("too long to show"));
+    }
+}

@@ -1,0 +1,300 @@
+//! Connections to other members: in clear text or TLS, over TCP or unix sockets, and kept for the
+//! next request where that one will be short, too.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body::Body;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+
+use super::dial::ANSWER_BYTES_MAX;
+use super::{Answer, Introduction};
+use crate::config::Url;
+use crate::net::socket::Socket;
+use crate::net::tls::{Dialing, Security};
+
+/// For a connection to come about, its handshake included.
+const DIAL_PATIENCE: Duration = Duration::from_secs(1);
+/// For the answer to a request.
+const POST_PATIENCE: Duration = Duration::from_secs(5);
+/// Connections kept to one URL. Requests to members are few; more of them at once are rare.
+const IDLE_MAX: usize = 8;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Dialer(Arc<Inner>);
+
+struct Inner {
+    tls: Arc<Dialing>,
+    /// By URL, the latest last.
+    idle: Mutex<HashMap<String, Vec<SendRequest<Full<Bytes>>>>>,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+impl Dialer {
+    pub(crate) fn new(security: &Security) -> Dialer {
+        Dialer(Arc::new(Inner {
+            tls: Arc::new(Dialing::new(security)),
+            idle: Mutex::default(),
+        }))
+    }
+
+    /// Sends a request over a connection of its own. The response may last.
+    pub(super) async fn send<B>(
+        &self,
+        url: &str,
+        mut request: Request<B>,
+    ) -> io::Result<http::Response<Incoming>>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: std::error::Error + Send + Sync,
+    {
+        let url = Url::parse(url).map_err(io::Error::other)?;
+        name_host(&url, &mut request)?;
+        let mut sender = self.open(&url).await?;
+        sender.send_request(request).await.map_err(io::Error::other)
+    }
+
+    /// Asks the member with these URLs, one after the other until one answers.
+    pub(crate) async fn post(
+        &self,
+        me: &Introduction,
+        urls: &[String],
+        path: &str,
+        body: Bytes,
+    ) -> io::Result<Answer> {
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for url in urls {
+            match self.ask(me, url, path, body.clone()).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Reads a page of a member that need not know us.
+    pub(crate) async fn get(
+        &self,
+        url: &str,
+        path: &str,
+        patience: Duration,
+    ) -> io::Result<Answer> {
+        let request = Request::builder().uri(path).body(Full::default());
+        let request = request.map_err(io::Error::other)?;
+        timeout(patience, self.exchange(url, request)).await?
+    }
+
+    pub(super) async fn ask(
+        &self,
+        me: &Introduction,
+        url: &str,
+        path: &str,
+        body: Bytes,
+    ) -> io::Result<Answer> {
+        let request = super::dial::introduced(me, "POST", path)
+            .header(http::header::CONTENT_TYPE, "application/protobuf")
+            .body(Full::new(body))
+            .map_err(io::Error::other)?;
+        timeout(POST_PATIENCE, self.exchange(url, request)).await?
+    }
+
+    /// A request and its whole response, over a connection that is kept.
+    pub(super) async fn exchange(
+        &self,
+        url: &str,
+        mut request: Request<Full<Bytes>>,
+    ) -> io::Result<Answer> {
+        let parsed = Url::parse(url).map_err(io::Error::other)?;
+        name_host(&parsed, &mut request)?;
+        loop {
+            let kept = self.take(url);
+            let is_new = kept.is_none();
+            let mut sender = match kept {
+                Some(sender) => sender,
+                None => self.open(&parsed).await?,
+            };
+            match sender.try_send_request(request).await {
+                Ok(response) => {
+                    let answer = collect(response).await?;
+                    self.keep(url, sender);
+                    return Ok(answer);
+                }
+                // The member closed a kept connection before it took the request: on with the
+                // next one, a new one in the end. A request that may have been carried out is
+                // the caller's to repeat.
+                Err(mut error) => match error.take_message().filter(|_| !is_new) {
+                    Some(unsent) => request = unsent,
+                    None => return Err(io::Error::other(error.into_error())),
+                },
+            }
+        }
+    }
+
+    fn take(&self, url: &str) -> Option<SendRequest<Full<Bytes>>> {
+        let mut idle = self.0.idle.lock();
+        let kept = idle.get_mut(url)?;
+        loop {
+            let sender = kept.pop()?;
+            // One that is not ready was closed, or soon is.
+            if sender.is_ready() {
+                return Some(sender);
+            }
+        }
+    }
+
+    fn keep(&self, url: &str, sender: SendRequest<Full<Bytes>>) {
+        let mut idle = self.0.idle.lock();
+        let kept = idle.entry(url.to_owned()).or_default();
+        kept.retain(|sender| !sender.is_closed());
+        if kept.len() < IDLE_MAX && !sender.is_closed() {
+            kept.push(sender);
+        }
+    }
+
+    async fn open<B>(&self, url: &Url) -> io::Result<SendRequest<B>>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: std::error::Error + Send + Sync,
+    {
+        let stream = timeout(DIAL_PATIENCE, self.connect(url)).await??;
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.map_err(io::Error::other)?;
+        // Ends when the sender has gone and the response was read, or its reader has gone.
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        Ok(sender)
+    }
+
+    async fn connect(&self, url: &Url) -> io::Result<Box<dyn Stream>> {
+        let socket = Socket::connect(url).await?;
+        if !url.is_secure() {
+            return Ok(Box::new(socket));
+        }
+        // A socket file has no name that a certificate could be for.
+        let host = if url.is_unix() {
+            "localhost"
+        } else {
+            url.host()
+        };
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        Ok(Box::new(self.0.tls.connect(name, socket).await?))
+    }
+}
+
+fn name_host<B>(url: &Url, request: &mut Request<B>) -> io::Result<()> {
+    let address = if url.is_unix() {
+        "localhost".to_owned()
+    } else {
+        url.address()
+    };
+    let host = address.parse().map_err(io::Error::other)?;
+    request.headers_mut().insert(http::header::HOST, host);
+    Ok(())
+}
+
+async fn collect(response: http::Response<Incoming>) -> io::Result<Answer> {
+    let status = response.status().as_u16();
+    let cluster_id = response.headers().get("X-Etcd-Cluster-ID");
+    let cluster_id = cluster_id.and_then(|id| id.to_str().ok());
+    let cluster_id = cluster_id.unwrap_or_default().to_owned();
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
+    let body = body.collect().await;
+    let body = body.map_err(io::Error::other)?.to_bytes();
+    Ok(Answer {
+        status,
+        cluster_id,
+        body,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use hyper::service::service_fn;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::config;
+
+    /// Answers "ok" to everything; counts connections. Closes each after `requests` requests.
+    async fn serve(listener: TcpListener, connections: Arc<AtomicUsize>, requests: usize) {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            connections.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                let served = AtomicUsize::new(1);
+                let service = service_fn(|_| {
+                    let is_last = served.fetch_add(1, Ordering::Relaxed) == requests;
+                    let mut response = http::Response::new(Full::<Bytes>::from("ok"));
+                    if is_last {
+                        let close = http::HeaderValue::from_static("close");
+                        response.headers_mut().insert("connection", close);
+                    }
+                    std::future::ready(Ok::<_, Infallible>(response))
+                });
+                let served = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
+                served.unwrap();
+            });
+        }
+    }
+
+    async fn start(requests: usize) -> (Dialer, String, Arc<AtomicUsize>) {
+        let config = config::parse(&[], &[], &|_| unreachable!()).unwrap();
+        let dialer = Dialer::new(&Security::prepare(&config).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let connections = Arc::new(AtomicUsize::new(0));
+        tokio::spawn(serve(listener, Arc::clone(&connections), requests));
+        (dialer, url, connections)
+    }
+
+    fn me() -> Introduction {
+        Introduction {
+            member_id: 1,
+            cluster_id: 2,
+            peer_urls: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_one_after_the_other_share_a_connection() {
+        let (dialer, url, connections) = start(usize::MAX).await;
+        for _ in 0..100 {
+            let (me, urls) = (me(), [url.clone()]);
+            let answer = dialer.post(&me, &urls, "/leases", Bytes::new()).await;
+            assert_eq!(answer.unwrap().body, "ok");
+        }
+        assert_eq!(connections.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_the_member_closed_is_replaced() {
+        let (dialer, url, connections) = start(10).await;
+        for _ in 0..100 {
+            let (me, urls) = (me(), [url.clone()]);
+            let answer = dialer.post(&me, &urls, "/leases", Bytes::new()).await;
+            assert_eq!(answer.unwrap().body, "ok");
+        }
+        assert_eq!(connections.load(Ordering::Relaxed), 10);
+    }
+}

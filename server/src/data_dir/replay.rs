@@ -1,0 +1,314 @@
+//! The log's committed entries beyond the store's checkpoint, applied as they are read, before any
+//! actor runs. Nobody waits for them: no answers, no events, no leases' time; and no more memory
+//! than while serving. Reading and applying go on side by side, where there are threads.
+
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use raft::durable::{LogWriter, Opened, Options};
+use raft::{Entry, EntryKind, Position};
+use storage::mvcc::{Applied, LonePut, SyncJob};
+use storage::vfs::Vfs;
+
+use crate::data_dir::Unusable;
+use crate::error::Error;
+use crate::state::applier::DIRTY_BYTES_TO_CHECKPOINT;
+use crate::state::entry;
+use crate::state::request::{self, PutBy, Request};
+use crate::state::{Effects, State};
+
+/// Bytes of keys and values that are gathered before the store takes them: the more, the more puts
+/// fall into each leaf of the key tree.
+const GATHERED_BYTES: usize = 12 << 20;
+
+/// Entries between two looks at the store's memory, when none are gathered.
+const ENTRIES_PER_SPILL: u64 = 64;
+
+/// Portions of work that wait for the applying thread.
+const WAITING_MAX: usize = 1;
+
+/// Who applies what is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// The one that reads: each call of the file system has its place in one order.
+    One,
+    /// Another one.
+    Two,
+}
+
+/// What a replay did, for those who go on from it.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    pub entries: u64,
+    /// Of the entries: the next checkpoint counts them.
+    pub bytes: u64,
+    /// Of what was written to the page file on the way.
+    pub sync: Option<SyncJob>,
+}
+
+/// Opens the log in `dir` for a state that it continues.
+pub(crate) fn open_log(
+    vfs: Arc<dyn Vfs>,
+    dir: &Path,
+    state: &mut State,
+    options: Options,
+    threads: Threads,
+) -> Result<(LogWriter, Opened, Replayed), Unusable> {
+    let (used, unused) = mpsc::channel();
+    let mut applying = Applying {
+        state,
+        replayed: Replayed::default(),
+        used,
+    };
+    let (log, opened) = match threads {
+        Threads::One => read(vfs, dir, applying.position(), options, unused, |work| {
+            applying.take(work)
+        })?,
+        Threads::Two => thread::scope(|scope| {
+            let position = applying.position();
+            let (give, take) = mpsc::sync_channel(WAITING_MAX);
+            let applier = scope.spawn(|| take.into_iter().try_for_each(|work| applying.take(work)));
+            let found = read(vfs, dir, position, options, unused, |work| {
+                give.send(work).map_err(|_| gone())
+            });
+            drop(give);
+            let applied = applier
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            applied.map_err(Unusable::State).and(found)
+        })?,
+    };
+    let replayed = applying.replayed;
+    state.store.publish();
+    Ok((log, opened, replayed))
+}
+
+/// Never seen: the error that made the thread end is told in its place.
+fn gone() -> Error {
+    Error::Damaged("the thread that applies has ended".to_owned())
+}
+
+fn read(
+    vfs: Arc<dyn Vfs>,
+    dir: &Path,
+    applied: Position,
+    options: Options,
+    unused: mpsc::Receiver<Puts>,
+    give: impl FnMut(Work) -> Result<(), Error>,
+) -> Result<(LogWriter, Opened), Unusable> {
+    let mut reading = Reading {
+        puts: Puts::default(),
+        unused,
+        give,
+    };
+    let mut damaged = None;
+    let found = LogWriter::open_and_apply(vfs, dir, applied, options, &mut |entry: &Entry| {
+        reading.take(entry).map_err(|error| {
+            let what = format!("entry {} cannot be applied: {error}", entry.index);
+            damaged = Some(error);
+            storage::Error::corrupt(dir, 0, what)
+        })
+    });
+    if let Some(error) = damaged {
+        return Err(Unusable::State(error));
+    }
+    let found = found?;
+    reading.give_puts().map_err(Unusable::State)?;
+    Ok(found)
+}
+
+/// What the reading side hands over, in the order of the log.
+enum Work {
+    Puts(Puts),
+    Entry(Entry),
+}
+
+/// Puts that need nothing but room; see [`Request::lone_put`].
+#[derive(Default)]
+struct Puts {
+    /// Keys and values, one after the other.
+    bytes: Vec<u8>,
+    rows: Vec<PutRow>,
+    /// Headers, one after the other.
+    headers: Vec<u8>,
+}
+
+struct PutRow {
+    applied: Applied,
+    /// Where the key ends in `bytes`; it begins where the value of the row before ends.
+    key_end: usize,
+    value_end: usize,
+    header_end: usize,
+    reads: bool,
+}
+
+impl Puts {
+    fn push(&mut self, applied: Applied, put: &request::LonePut<'_>) {
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve(GATHERED_BYTES + GATHERED_BYTES / 8);
+        }
+        self.bytes.extend_from_slice(put.key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(put.value);
+        self.headers.extend_from_slice(put.by.header);
+        self.rows.push(PutRow {
+            applied,
+            key_end,
+            value_end: self.bytes.len(),
+            header_end: self.headers.len(),
+            reads: put.by.reads,
+        });
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+        self.headers.clear();
+    }
+
+    /// What decides about each put, where auth is on when it is applied.
+    fn by(&self) -> impl Iterator<Item = PutBy<'_>> {
+        let mut start = 0;
+        self.rows.iter().map(move |row| {
+            let header = &self.headers[start..row.header_end];
+            start = row.header_end;
+            let reads = row.reads;
+            PutBy { header, reads }
+        })
+    }
+
+    fn puts(&self) -> Vec<LonePut<'_>> {
+        let mut start = 0;
+        let put = |row: &PutRow| {
+            let key = &self.bytes[start..row.key_end];
+            start = row.value_end;
+            LonePut {
+                applied: row.applied,
+                key,
+                value: &self.bytes[row.key_end..row.value_end],
+                lease: 0,
+            }
+        };
+        self.rows.iter().map(put).collect()
+    }
+}
+
+struct Reading<F> {
+    puts: Puts,
+    /// What was handed over and is empty again: its memory is warm.
+    unused: mpsc::Receiver<Puts>,
+    give: F,
+}
+
+impl<F: FnMut(Work) -> Result<(), Error>> Reading<F> {
+    fn take(&mut self, entry: &Entry) -> Result<(), Error> {
+        if entry.kind == EntryKind::Normal
+            && let Some(put) = Request::lone_put(&entry.data)
+        {
+            let applied = Applied {
+                index: entry.index,
+                term: entry.term,
+            };
+            self.puts.push(applied, &put);
+            if self.puts.bytes.len() >= GATHERED_BYTES {
+                self.give_puts()?;
+            }
+            return Ok(());
+        }
+        self.give_puts()?;
+        (self.give)(Work::Entry(entry.clone()))
+    }
+
+    fn give_puts(&mut self) -> Result<(), Error> {
+        if self.puts.rows.is_empty() {
+            return Ok(());
+        }
+        let next = self.unused.try_recv().unwrap_or_default();
+        (self.give)(Work::Puts(std::mem::replace(&mut self.puts, next)))
+    }
+}
+
+struct Applying<'a> {
+    state: &'a mut State,
+    replayed: Replayed,
+    used: mpsc::Sender<Puts>,
+}
+
+impl Applying<'_> {
+    fn position(&self) -> Position {
+        let Applied { term, index } = self.state.store.root().applied();
+        Position { term, index }
+    }
+
+    fn take(&mut self, work: Work) -> Result<(), Error> {
+        match work {
+            Work::Puts(mut puts) => {
+                self.replayed.entries += puts.rows.len() as u64;
+                self.replayed.bytes += puts.bytes.len() as u64;
+                let sync = self.state.put_all(puts.puts(), puts.by())?;
+                // The newest one syncs all, and nobody need wait for it.
+                self.replayed.sync = sync.or(self.replayed.sync.take());
+                puts.clear();
+                let _ = self.used.send(puts);
+                self.keep_small()
+            }
+            Work::Entry(entry) => {
+                self.replayed.entries += 1;
+                self.replayed.bytes += entry.data.len() as u64;
+                self.apply(&entry)?;
+                if self.replayed.entries.is_multiple_of(ENTRIES_PER_SPILL) {
+                    self.keep_small()?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// An error is damage to the store: what an entry asks for in vain was answered long ago.
+    fn apply(&mut self, entry: &Entry) -> Result<(), Error> {
+        let applied = Applied {
+            index: entry.index,
+            term: entry.term,
+        };
+        let result = match entry.kind {
+            EntryKind::Normal if entry.data.is_empty() => {
+                self.state.skip(applied);
+                Ok(())
+            }
+            EntryKind::Normal => {
+                let (request, mut effects) = (entry::request(entry)?, Effects::default());
+                let by = Request::auth_info_of(&entry.data);
+                let result = self.state.apply(applied, &request, &by, &mut effects);
+                result.map(drop)
+            }
+            EntryKind::ConfChange | EntryKind::ConfChangeV2 => {
+                let change = entry::conf_change(entry)?;
+                self.state.apply_conf_change(applied, &change)
+            }
+        };
+        match result {
+            Err(Error::Damaged(what)) => Err(Error::Damaged(what)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the applier and its thread do in between: history to the file, and a checkpoint when
+    /// the rest has grown large.
+    fn keep_small(&mut self) -> Result<(), Error> {
+        let store = &mut self.state.store;
+        self.replayed.sync = store.spill()?.or(self.replayed.sync.take());
+        store.reserve(false)?;
+        if store.stats().dirty_bytes >= DIRTY_BYTES_TO_CHECKPOINT
+            && let Some(job) = store.begin_checkpoint()
+        {
+            let _ = store.finish_checkpoint(job.run()?);
+            // Nobody reads yet, but the root last published keeps what was given up since from being
+            // written again.
+            store.publish();
+            while !store.release_step(usize::MAX) {}
+            self.replayed.bytes = 0;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! File descriptors are shared by clients, the store and the other members: how many connections
+//! each kind of listener may hold, so that no client can take what the log needs.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::net::socket::BindError;
+
+/// Descriptors that clients never get: etcd's number. The store and its log use up to about 30,
+/// the event loops 10, and the two limits below come out of it, too.
+const RESERVED: u64 = 150;
+
+/// Connections to the listeners for metrics and health, all together.
+const METRICS_CONNECTIONS_MAX: usize = 16;
+
+/// Connections from other members. Each opens about five; a cluster has at most seven members.
+const PEER_CONNECTIONS_MAX: usize = 64;
+
+/// Raises the number of files this process may have open to the most it may ask for, as Go's
+/// runtime does.
+pub fn raise_limit() -> io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return Ok(());
+    }
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    Ok(setrlimit(Resource::Nofile, raised)?)
+}
+
+/// How many connections of one kind may be open. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Quota {
+    permits: Arc<Semaphore>,
+    was_full: Arc<AtomicBool>,
+    kind: &'static str,
+    limit: usize,
+}
+
+impl Quota {
+    fn new(kind: &'static str, limit: usize) -> Quota {
+        Quota {
+            permits: Arc::new(Semaphore::new(limit)),
+            was_full: Arc::default(),
+            kind,
+            limit,
+        }
+    }
+
+    /// For all listeners for clients together. Fails when there is no room for a single client.
+    pub(crate) fn for_clients() -> Result<Quota, BindError> {
+        let limit = match getrlimit(Resource::Nofile).current {
+            None => Semaphore::MAX_PERMITS as u64,
+            Some(limit) if limit <= RESERVED => {
+                return Err(BindError(format!(
+                    "file descriptor limit of etcd process is too low; please set higher \
+                     (limit: {limit}, recommended-limit: {RESERVED})"
+                )));
+            }
+            Some(limit) => limit - RESERVED,
+        };
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Ok(Quota::new("client", limit.min(Semaphore::MAX_PERMITS)))
+    }
+
+    pub(crate) fn for_metrics() -> Quota {
+        Quota::new("metrics", METRICS_CONNECTIONS_MAX)
+    }
+
+    pub(crate) fn for_peers() -> Quota {
+        Quota::new("peer", PEER_CONNECTIONS_MAX)
+    }
+
+    /// Waits for room for one more connection, which holds the permit for as long as it is open.
+    pub(crate) async fn admit(&self) -> OwnedSemaphorePermit {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            self.was_full.store(false, Ordering::Relaxed);
+            return permit;
+        }
+        if !self.was_full.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                kind = self.kind,
+                limit = self.limit,
+                "too many open connections; accepting no more until one closes"
+            );
+        }
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        permit.expect("the semaphore is never closed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn accepting_pauses_at_the_limit_and_goes_on_when_one_closes() {
+        let quota = Quota::new("client", 2);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut admitted = || match pin!(quota.admit()).poll(&mut context) {
+            Poll::Ready(permit) => Some(permit),
+            Poll::Pending => None,
+        };
+        let (first, second) = (admitted(), admitted());
+        assert!(first.is_some() && second.is_some());
+        assert!(admitted().is_none());
+        drop(first);
+        assert!(admitted().is_some());
+    }
+}

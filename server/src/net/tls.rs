@@ -1,0 +1,164 @@
+//! TLS for clients and members: which certificate is shown, whose is believed, and for how long.
+//!
+//! Certificates, keys, authorities and revocation lists are looked at again for each handshake, so
+//! that every one of them can be replaced while the server runs. What flags say is fixed.
+
+mod check;
+mod client;
+mod files;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
+mod handshake;
+mod names;
+mod self_signed;
+mod server;
+mod suites;
+mod verify;
+mod words;
+
+pub(crate) use client::Dialing;
+#[cfg(any(test, fuzzing))]
+pub(crate) use fuzzing::any_file;
+pub(crate) use handshake::{Acceptor, Secured};
+
+use std::sync::Arc;
+
+use rustls::SupportedProtocolVersion;
+use rustls::crypto::CryptoProvider;
+use rustls::version::{TLS12, TLS13};
+
+use crate::config::{Config, TlsFiles, TlsVersion, Url};
+use crate::net::socket::BindError;
+use handshake::Handshakes;
+
+type Versions = &'static [&'static SupportedProtocolVersion];
+const OLD: Versions = &[&TLS12];
+const NEW: Versions = &[&TLS13];
+const BOTH: Versions = &[&TLS13, &TLS12];
+
+/// Who is at the other end of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Client,
+    Peer,
+}
+
+/// How this server speaks TLS to clients and to members, made-up certificates included.
+#[derive(Clone)]
+pub(crate) struct Security {
+    pub(crate) client: Identity,
+    pub(crate) peer: Identity,
+    protocol: Protocol,
+    handshakes: Handshakes,
+}
+
+/// The files of one end. The made-up certificate counts as given.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) files: TlsFiles,
+    /// The certificate signs itself: nobody can check it, and nobody does.
+    pub(crate) is_made_up: bool,
+}
+
+/// Versions and cipher suites.
+#[derive(Clone)]
+pub(crate) struct Protocol {
+    provider: Arc<CryptoProvider>,
+    versions: Versions,
+}
+
+impl Security {
+    /// Makes the certificates that are to be made, and tells of the others. The errors are etcd's.
+    pub(crate) fn prepare(config: &Config) -> Result<Security, BindError> {
+        let protocol = Protocol::new(config)?;
+        let peer = identity(config, End::Peer)?;
+        let client = identity(config, End::Client)?;
+        let security = Security {
+            client,
+            peer,
+            protocol,
+            handshakes: Handshakes::default(),
+        };
+        for (end, identity) in [(End::Peer, &security.peer), (End::Client, &security.client)] {
+            let files = &identity.files;
+            if !files.is_empty() {
+                let info = files.to_string();
+                let suites = crate::telemetry::logging::json(&config.cipher_suites);
+                match end {
+                    End::Peer => {
+                        tracing::info!("tls-info" = info, "cipher-suites" = %suites, "starting with peer TLS")
+                    }
+                    End::Client => {
+                        tracing::info!("tls-info" = info, "cipher-suites" = %suites, "starting with client TLS")
+                    }
+                }
+            }
+        }
+        Ok(security)
+    }
+
+    pub(crate) fn identity(&self, end: End) -> &Identity {
+        match end {
+            End::Client => &self.client,
+            End::Peer => &self.peer,
+        }
+    }
+}
+
+impl Protocol {
+    fn new(config: &Config) -> Result<Protocol, BindError> {
+        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+        if !config.cipher_suites.is_empty() {
+            suites::known(&config.cipher_suites).map_err(BindError)?;
+            suites::restrict(&mut provider, &config.cipher_suites);
+        }
+        let versions = match (config.tls_min_version, config.tls_max_version) {
+            (TlsVersion::Tls13, _) => NEW,
+            (TlsVersion::Tls12, Some(TlsVersion::Tls12)) => OLD,
+            (TlsVersion::Tls12, _) => BOTH,
+        };
+        Ok(Protocol {
+            provider: Arc::new(provider),
+            versions,
+        })
+    }
+}
+
+fn identity(config: &Config, end: End) -> Result<Identity, BindError> {
+    let (files, auto, urls, name): (_, _, Vec<&Url>, _) = match end {
+        End::Client => {
+            let urls = config.listen_client_urls.iter();
+            let urls = urls.chain(&config.listen_client_http_urls).collect();
+            (&config.client_tls, config.auto_tls, urls, "client")
+        }
+        End::Peer => {
+            let urls = config.listen_peer_urls.iter().collect();
+            (&config.peer_tls, config.peer_auto_tls, urls, "peer")
+        }
+    };
+    if !auto || !files.is_empty() {
+        if auto {
+            tracing::warn!("ignoring {name} auto TLS since certs given");
+        }
+        return Ok(Identity {
+            files: files.clone(),
+            is_made_up: false,
+        });
+    }
+    let dir = config.data_dir.join("fixtures").join(name);
+    let years = config.self_signed_cert_validity;
+    let made = self_signed::make(&dir, &urls, years)
+        .map_err(|error| BindError(format!("failed to get {name} self-signed certs: {error}")))?;
+    // As in etcd, a made-up certificate takes the place of all that was said of others.
+    let files = TlsFiles {
+        cert_file: made.cert.clone(),
+        key_file: made.key.clone(),
+        client_cert_file: made.cert,
+        client_key_file: made.key,
+        ..TlsFiles::default()
+    };
+    Ok(Identity {
+        files,
+        is_made_up: true,
+    })
+}

@@ -1,0 +1,120 @@
+//! The dialling end: how other members are spoken to.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::files::{self, Watched};
+use super::handshake::{Handshakes, run_on};
+use super::verify::ServerVerifier;
+use super::{Protocol, Security};
+use crate::net::socket::Socket;
+
+/// Whom this member believes and which certificate it shows.
+pub(crate) struct Dialing {
+    protocol: Protocol,
+    trusted: Option<Watched>,
+    /// Certificate and key; shown to members who ask for one.
+    own: Option<(Watched, Watched)>,
+    believes_anybody: bool,
+    handshakes: Handshakes,
+    last: Mutex<Option<Last>>,
+}
+
+struct Last {
+    parts: Vec<Arc<[u8]>>,
+    config: Arc<ClientConfig>,
+}
+
+impl Dialing {
+    pub(crate) fn new(security: &Security) -> Dialing {
+        let files = &security.peer.files;
+        let watched = |path: &String| (!path.is_empty()).then(|| Watched::new(path));
+        let (cert, key) = match files.client_cert_file.is_empty() {
+            true => (&files.cert_file, &files.key_file),
+            false => (&files.client_cert_file, &files.client_key_file),
+        };
+        Dialing {
+            protocol: security.protocol.clone(),
+            trusted: watched(&files.trusted_ca_file),
+            own: watched(cert).zip(watched(key)),
+            believes_anybody: security.peer.is_made_up,
+            handshakes: security.handshakes.clone(),
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Takes a connection to `name` through its handshake, on threads that carry no traffic of peers,
+    /// and back to the event loop that this is called in.
+    pub(crate) async fn connect(
+        self: &Arc<Dialing>,
+        name: ServerName<'static>,
+        mut socket: Socket,
+    ) -> io::Result<TlsStream<Socket>> {
+        socket.park()?;
+        let dialing = Arc::clone(self);
+        let threads = self.handshakes.threads()?;
+        let connected = run_on(&threads, async move {
+            socket.unpark()?;
+            let config = dialing.current().map_err(io::Error::other)?;
+            let mut stream = TlsConnector::from(config).connect(name, socket).await?;
+            stream.get_mut().0.park()?;
+            Ok(stream)
+        });
+        let mut stream = connected.await?;
+        stream.get_mut().0.unpark()?;
+        Ok(stream)
+    }
+
+    /// As the files are now.
+    fn current(&self) -> Result<Arc<ClientConfig>, String> {
+        let trusted = self.trusted.as_ref().map(Watched::read).transpose()?;
+        let own = match &self.own {
+            Some((cert, key)) => Some((cert.read()?, key.read()?)),
+            None => None,
+        };
+        let parts: Vec<Arc<[u8]>> = trusted
+            .iter()
+            .chain(own.iter().flat_map(|(cert, key)| [cert, key]))
+            .cloned()
+            .collect();
+        let mut last = self.last.lock();
+        if let Some(last) = &*last
+            && files_equal(&last.parts, &parts)
+        {
+            return Ok(Arc::clone(&last.config));
+        }
+        let provider = &self.protocol.provider;
+        let verifier = match self.believes_anybody {
+            true => ServerVerifier::of_anybody(provider),
+            false => ServerVerifier::new(provider, trusted.as_deref())?,
+        };
+        let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
+            .with_protocol_versions(self.protocol.versions)
+            .map_err(|error| error.to_string())?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let config = match own {
+            Some((cert, key)) => builder
+                .with_client_auth_cert(files::certificates(&cert)?, files::key(&key)?)
+                .map_err(|error| error.to_string())?,
+            None => builder.with_no_client_auth(),
+        };
+        let config = Arc::new(config);
+        *last = Some(Last {
+            parts,
+            config: Arc::clone(&config),
+        });
+        Ok(config)
+    }
+}
+
+/// True if nothing was read anew.
+pub(super) fn files_equal(a: &[Arc<[u8]>], b: &[Arc<[u8]>]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
+}

@@ -1,0 +1,278 @@
+//! Who makes a call, and whether they may: asked anew for each request, also on streams.
+//!
+//! A read takes its view first and is judged by what is in force then, which is never older than the
+//! view. A change is judged where it is applied.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use etcd_api::etcdserverpb as pb;
+use sha2::{Digest as _, Sha256};
+
+use super::Node;
+use crate::auth::{AuthInfo, Credentials, Image, Tokens};
+use crate::error::Error;
+use crate::runtime::event::{Applied, Outcome};
+use crate::state::request::{AuthRequest, Request};
+use crate::state::Authenticated;
+
+/// bcrypt takes no more: longer passwords would be cut off without a word.
+const PASSWORD_BYTES_MAX: usize = 72;
+
+impl Node {
+    /// Whether users are asked for.
+    pub fn is_auth_enabled(&self) -> bool {
+        self.0.auth.is_enabled()
+    }
+
+    /// Whom a call is made for; `None`: it does not say, or nobody asks.
+    pub async fn auth_info(&self, who: &Credentials) -> Result<Option<AuthInfo>, Error> {
+        match self.auth_info_now(who) {
+            Some(known) => known,
+            None => {
+                // The token may be of an entry that is not applied here yet.
+                self.linearizable().await?;
+                self.auth_info_now(who)
+                    .unwrap_or(Err(Error::InvalidAuthToken))
+            }
+        }
+    }
+
+    /// The same without waiting; `None`: the answer may change when this member has caught up.
+    pub fn auth_info_now(&self, who: &Credentials) -> Option<Result<Option<AuthInfo>, Error>> {
+        let auth = &self.0.auth;
+        if auth.is_enabled()
+            && let Some(token) = &who.token
+        {
+            return self.token_info(token);
+        }
+        let by_certificate = who.common_name.as_ref().map(|name| AuthInfo {
+            user: name.to_string(),
+            revision: auth.image().revision,
+        });
+        Some(Ok(by_certificate))
+    }
+
+    /// The user whose token a call shows, as far as this member knows.
+    pub fn user_of_token(&self, token: &str) -> Option<String> {
+        Some(self.look_up_token(token)??.user)
+    }
+
+    fn token_info(&self, token: &str) -> Option<Result<Option<AuthInfo>, Error>> {
+        let info = self.look_up_token(token)?;
+        if info.is_none() {
+            let fingerprint = fingerprint(token);
+            tracing::warn!("token-fingerprint" = fingerprint, "invalid auth token");
+        }
+        Some(info.map(Some).ok_or(Error::InvalidAuthToken))
+    }
+
+    /// The inner `None`: nobody's. The outer one: the answer may change when this member has caught up.
+    fn look_up_token(&self, token: &str) -> Option<Option<AuthInfo>> {
+        // Before the look for the token: what is applied by then can be found.
+        let applied = self.0.shared.applied.load(Ordering::Acquire);
+        match &self.0.tokens {
+            Tokens::Simple => {
+                let revision = self.0.auth.image().revision;
+                let user = self.0.auth.tokens.lock().user(token, self.0.clock.now());
+                let index = Tokens::index_of(token);
+                if user.is_none() && index.is_some_and(|before| before >= applied) {
+                    return None;
+                }
+                Some(user.map(|user| AuthInfo {
+                    user: user.to_string(),
+                    revision,
+                }))
+            }
+            Tokens::Signed(signed) => Some(signed.verify(token, crate::runtime::unix_time())),
+            Tokens::Off => Some(None),
+        }
+    }
+
+    /// Judges a read by what is in force now, and tells who it is for. Take the view that is read
+    /// before.
+    pub async fn check_read(
+        &self,
+        who: &Credentials,
+        ask: impl FnOnce(&Image, &AuthInfo) -> Result<(), Error>,
+    ) -> Result<AuthInfo, Error> {
+        if !self.0.auth.is_enabled() {
+            return Ok(AuthInfo::default());
+        }
+        let by = self.auth_info(who).await?.unwrap_or_default();
+        judge(&self.0.auth.image(), &by, ask)?;
+        Ok(by)
+    }
+
+    /// Fails when users or roles have changed since `by` was let in: for what takes long to read.
+    pub fn check_still(&self, by: &AuthInfo) -> Result<(), Error> {
+        match by.revision != 0 && by.revision != self.0.auth.image().revision {
+            true => Err(Error::AuthOldRevision),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a watch may be created; `None`: ask again after [`Node::linearizable`].
+    pub fn check_watch_now(
+        &self,
+        who: &Credentials,
+        ask: impl FnOnce(&Image, &AuthInfo) -> Result<(), Error>,
+    ) -> Option<Result<(), Error>> {
+        if !self.0.auth.is_enabled() {
+            return Some(Ok(()));
+        }
+        let known = self.auth_info_now(who)?;
+        Some(known.and_then(|by| ask(&self.0.auth.image(), &by.unwrap_or_default())))
+    }
+
+    /// For what any user may do.
+    pub async fn require_user(&self, who: &Credentials) -> Result<(), Error> {
+        if !self.0.auth.is_enabled() {
+            return Ok(());
+        }
+        let by = self.auth_info(who).await?;
+        self.0.auth.image().check_any(by.as_ref())
+    }
+
+    /// For what only those may do who may do everything.
+    pub async fn require_admin(&self, who: &Credentials) -> Result<(), Error> {
+        if !self.0.auth.is_enabled() {
+            return Ok(());
+        }
+        let by = self.auth_info(who).await?;
+        self.0.auth.image().check_admin(by.as_ref())
+    }
+
+    /// What is asked about the keys of leases.
+    pub async fn check_leases(
+        &self,
+        who: &Credentials,
+        ask: impl FnOnce(&Image, &AuthInfo) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if !self.0.auth.is_enabled() {
+            return Ok(());
+        }
+        let by = self.auth_info(who).await?;
+        let image = self.0.auth.image();
+        image.check_any(by.as_ref())?;
+        ask(&image, &by.unwrap_or_default())
+    }
+
+    pub fn auth_image(&self) -> Arc<Image> {
+        self.0.auth.image()
+    }
+
+    /// A question about users and roles: who asks, and what is in force after all that was
+    /// acknowledged before.
+    pub async fn auth_question(&self, who: &Credentials) -> Result<(AuthInfo, Arc<Image>), Error> {
+        let by = self.auth_info(who).await?.unwrap_or_default();
+        self.linearizable().await?;
+        Ok((by, self.0.auth.image()))
+    }
+
+    /// A change of users and roles. Those who may not are told before anything is hashed or
+    /// written; the word that counts is said where it is applied.
+    pub async fn change_auth(
+        &self,
+        who: &Credentials,
+        mut request: AuthRequest,
+    ) -> Result<Applied, Error> {
+        let password = match &mut request {
+            AuthRequest::UserAdd(r) if !r.options.unwrap_or_default().no_password => {
+                Some((&mut r.password, &mut r.hashed_password))
+            }
+            AuthRequest::UserChangePassword(r) if !r.password.is_empty() => {
+                Some((&mut r.password, &mut r.hashed_password))
+            }
+            _ => None,
+        };
+        if let Some((password, _)) = &password
+            && password.len() > PASSWORD_BYTES_MAX
+        {
+            let text = format!("bcrypt: password length exceeds {PASSWORD_BYTES_MAX} bytes");
+            return Err(Error::Other(tonic::Code::Unknown, text));
+        }
+        let (by, image) = self.auth_question(who).await?;
+        image.check_admin(Some(&by))?;
+        if let Some((password, hashed)) = password {
+            *hashed = self.0.login.hash(std::mem::take(password)).await?;
+        }
+        self.propose_by(Request::Auth(request), who).await
+    }
+
+    /// A token for who knows the password.
+    pub async fn authenticate(
+        &self,
+        name: String,
+        password: String,
+    ) -> Result<(String, i64), Error> {
+        self.linearizable().await?;
+        loop {
+            let image = self.0.auth.image();
+            if let Err(error) = self.check_password(&image, &name, &password).await {
+                if error != Error::AuthNotEnabled {
+                    tracing::warn!(user = name, %error, "invalid authentication was requested");
+                }
+                return Err(error);
+            }
+            let request = pb::InternalAuthenticateRequest {
+                name: name.clone(),
+                password: String::new(),
+                simple_token: self.0.tokens.prefix()?,
+            };
+            let applied = self.propose(Request::Authenticate(request)).await?;
+            // The password may have been changed before this became an entry.
+            if self.0.auth.image().revision != image.revision {
+                tracing::info!("revision when password checked became stale; retrying");
+                continue;
+            }
+            let Outcome::Authenticated(authenticated) = applied.outcome else {
+                unreachable!("a login was answered with {:?}", applied.outcome);
+            };
+            return Ok((self.token_for(authenticated)?, applied.revision));
+        }
+    }
+
+    async fn check_password(&self, image: &Image, name: &str, password: &str) -> Result<(), Error> {
+        if !image.enabled {
+            return Err(Error::AuthNotEnabled);
+        }
+        let user = image.user(name).ok_or(Error::AuthFailed)?;
+        if user.has_no_password() {
+            return Err(Error::no_password_user());
+        }
+        let (login, hash) = (&self.0.login, user.row.password.clone());
+        login.check(name, hash, password, self.0.clock).await
+    }
+
+    fn token_for(&self, authenticated: Authenticated) -> Result<String, Error> {
+        match &self.0.tokens {
+            Tokens::Simple => Ok(authenticated.token),
+            Tokens::Signed(signed) => signed.sign(&authenticated, crate::runtime::unix_time()),
+            Tokens::Off => Err(Error::AuthFailed),
+        }
+    }
+}
+
+/// Tells tokens apart in a log and is of no other use: etcd's.
+fn fingerprint(token: &str) -> String {
+    let digest = Sha256::digest(token);
+    digest[..6]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// etcd asks about the revision a second time after a read: a token that claims to be of a later
+/// one than there is does not pass there.
+fn judge(
+    image: &Image,
+    by: &AuthInfo,
+    ask: impl FnOnce(&Image, &AuthInfo) -> Result<(), Error>,
+) -> Result<(), Error> {
+    ask(image, by)?;
+    match image.enabled && by.revision != 0 && by.revision != image.revision {
+        true => Err(Error::AuthOldRevision),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,81 @@
+//! What stands in an entry of the log: read where it is applied, and checked before it comes there.
+//!
+//! The log is the same on every member, and none may leave an entry out. What one member cannot read
+//! therefore stops all of them, at each start anew; so nothing enters the log, from whoever it comes,
+//! that could not be applied.
+
+use raft::{Entry, EntryKind};
+
+use crate::api::grpc::check;
+use crate::error::Error;
+use crate::state::ChangeContext;
+use crate::state::request::Request;
+
+/// What operators can do about an entry that cannot be applied.
+const WAY_OUT: &str = "if a newer version wrote it, run that version; if the other members have \
+    applied it, remove this member from the cluster and add it anew with an empty data directory; \
+    if none has, restore the cluster from a snapshot";
+
+/// The change that a normal entry holds.
+pub(crate) fn request(entry: &Entry) -> Result<Request, Error> {
+    Request::decode(&entry.data).map_err(|why| inapplicable(entry, &why))
+}
+
+/// The change of the members that an entry holds.
+pub(crate) fn conf_change(entry: &Entry) -> Result<raft::ConfChange, Error> {
+    read_conf_change(entry).map_err(|why| inapplicable(entry, &why))
+}
+
+/// Whether another member's proposal can be applied, wherever in the log it comes to stand. Its
+/// client was asked the same: what fails here was made by nobody's client.
+pub(crate) fn check_proposal(entry: &Entry) -> Result<(), String> {
+    match entry.kind {
+        EntryKind::Normal if entry.data.is_empty() => Ok(()),
+        EntryKind::Normal => {
+            let request = Request::decode(&entry.data)?;
+            check_request(&request).map_err(|error| error.to_string())
+        }
+        EntryKind::ConfChange => {
+            let change = read_conf_change(entry)?;
+            match change.node {
+                raft::NOBODY => Err("a change of no member".to_owned()),
+                _ => Ok(()),
+            }
+        }
+        EntryKind::ConfChangeV2 => Err("a joint change of the members".to_owned()),
+    }
+}
+
+fn check_request(request: &Request) -> Result<(), Error> {
+    match request {
+        Request::Put(put) => check::put(put),
+        Request::DeleteRange(delete) => check::delete_range(delete),
+        // How many operations are too many is for each member's flags to say.
+        Request::Txn(txn) => check::txn(txn, usize::MAX),
+        _ => Ok(()),
+    }
+}
+
+fn read_conf_change(entry: &Entry) -> Result<raft::ConfChange, String> {
+    if entry.kind == EntryKind::ConfChangeV2 {
+        return Err("joint changes of the members are not known here".to_owned());
+    }
+    let change = raft::wire::decode_conf_change(&entry.data).map_err(|e| e.to_string())?;
+    ChangeContext::of(&change).map_err(|error| error.to_string())?;
+    Ok(change)
+}
+
+fn inapplicable(entry: &Entry, why: &str) -> Error {
+    let kind = match entry.kind {
+        EntryKind::Normal => "a request",
+        EntryKind::ConfChange => "a change of the members",
+        EntryKind::ConfChangeV2 => "a joint change of the members",
+    };
+    let Entry {
+        index, term, data, ..
+    } = entry;
+    Error::Damaged(format!(
+        "entry {index} of term {term}, {kind} of {} bytes, cannot be applied: {why}; {WAY_OUT}",
+        data.len()
+    ))
+}

@@ -1,0 +1,305 @@
+//! HashKV: digests of history that members and tools compare. etcd keeps the digests of its last
+//! compactions, taken just before each one removed anything, and answers with those for exactly
+//! their revisions; so does this.
+//!
+//! A digest reads every row of the store. Those of compactions are computed one at a time, with
+//! rests, on a thread that no client waits for; at most one more waits, the newest. So however
+//! often somebody compacts, two views at most are held and a fixed share of one core is used. Rests
+//! end while a digest is asked for.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use etcd_files::hashkv::HashKv;
+use parking_lot::{Condvar, Mutex};
+use storage::mvcc::{Change, Root, View};
+
+use crate::config;
+use crate::error::Error;
+use crate::state::snapshot::row_of;
+
+/// How many compactions' digests are kept.
+const KEPT: usize = 10;
+
+/// Rows between two rests, or two looks whether to go on.
+const PIECE_ROWS: usize = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvHash {
+    pub hash: u32,
+    /// -1: never compacted.
+    pub compact_revision: i64,
+    pub hash_revision: i64,
+    /// The store's revision when asked.
+    pub current_revision: i64,
+}
+
+/// A compaction whose rows are all removed.
+#[derive(Clone, Copy, Debug)]
+pub struct Compacted {
+    pub revision: i64,
+    pub took: Duration,
+    pub rows: u64,
+    /// What the store takes now.
+    pub bytes: u64,
+}
+
+/// A compaction's digest to be computed: of the history up to its revision, as it was before.
+pub struct HashJob {
+    pub view: View,
+    pub revision: i64,
+}
+
+#[derive(Default)]
+pub struct Hashes {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Readers that wait for a digest that is being computed.
+    awaited: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    kept: VecDeque<Kept>,
+    /// Not begun yet.
+    waiting: Option<HashJob>,
+    /// To be logged once their digests are known.
+    ended: Vec<Compacted>,
+    stopped: bool,
+}
+
+struct Kept {
+    revision: i64,
+    /// `None` while it waits or is being computed.
+    hash: Option<Result<KvHash, Error>>,
+}
+
+impl Hashes {
+    /// Takes a job, before its compaction is acknowledged. One that has not begun gives way: its
+    /// revision is from then on like one that was never compacted at.
+    pub fn announce(&self, job: HashJob) {
+        let mut state = self.state.lock();
+        if state.kept.len() == KEPT {
+            state.kept.pop_front();
+        }
+        state.kept.push_back(Kept {
+            revision: job.revision,
+            hash: None,
+        });
+        if let Some(superseded) = state.waiting.replace(job) {
+            let gone = superseded.revision;
+            state.kept.retain(|entry| entry.revision != gone);
+        }
+        state.tell();
+        self.changed.notify_all();
+    }
+
+    /// Computes what is announced until [`Hashes::stop`]; calls `rest` after each piece of work.
+    pub fn run(&self, mut rest: impl FnMut()) {
+        while let Some(job) = self.next() {
+            self.compute(&job, &mut rest);
+        }
+    }
+
+    /// Computes the job that waits, if there is one.
+    pub fn run_one(&self) {
+        let job = self.state.lock().waiting.take();
+        if let Some(job) = job {
+            self.compute(&job, &mut || ());
+        }
+    }
+
+    /// Ends [`Hashes::run`], in the middle of a digest too.
+    pub fn stop(&self) {
+        let mut state = self.state.lock();
+        state.stopped = true;
+        state.tell();
+        self.changed.notify_all();
+    }
+
+    /// Has a compaction logged, with its digest if there will be one.
+    pub fn ended(&self, compacted: Compacted) {
+        let mut state = self.state.lock();
+        state.ended.push(compacted);
+        state.tell();
+    }
+
+    /// Somebody waits for a digest of a compaction: it is not to rest.
+    pub fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed) > 0
+    }
+
+    /// The digest at `revision` (0: the current one). Waits for one that is being computed.
+    pub fn at(&self, root: &Root, revision: i64) -> Result<KvHash, Error> {
+        self.at_while(root, revision, &mut || ControlFlow::Continue(()))
+    }
+
+    /// The same; fails with `Stopped` when `go_on`, asked now and then, breaks off.
+    pub fn at_while(
+        &self,
+        root: &Root,
+        revision: i64,
+        go_on: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<KvHash, Error> {
+        let mut state = self.state.lock();
+        while let Some(entry) = state.kept.iter().find(|entry| entry.revision == revision) {
+            if let Some(hash) = &entry.hash {
+                let current_revision = root.revision();
+                return hash.clone().map(|hash| KvHash {
+                    current_revision,
+                    ..hash
+                });
+            }
+            if state.stopped {
+                return Err(Error::Stopped);
+            }
+            self.awaited.fetch_add(1, Ordering::Relaxed);
+            self.changed.wait(&mut state);
+            self.awaited.fetch_sub(1, Ordering::Relaxed);
+        }
+        drop(state);
+        let current_revision = root.revision();
+        if revision > 0 && revision < root.compacted() {
+            return Err(Error::Compacted);
+        }
+        if revision > current_revision {
+            return Err(Error::FutureRevision);
+        }
+        match revision {
+            0 => current(root, go_on),
+            revision => compute(root, revision, Root::hash_rows, go_on),
+        }
+    }
+
+    /// Those of the last compactions that are known, the newest first.
+    pub fn finished(&self) -> Vec<KvHash> {
+        let state = self.state.lock();
+        let known = |entry: &Kept| entry.hash.clone().and_then(Result::ok);
+        let mut finished: Vec<KvHash> = state.kept.iter().filter_map(known).collect();
+        finished.sort_by_key(|hash| std::cmp::Reverse(hash.hash_revision));
+        finished
+    }
+
+    fn next(&self) -> Option<HashJob> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            if let Some(job) = state.waiting.take() {
+                return Some(job);
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// A compaction at 0 has the digest of no rows, and from then on etcd answers with that when
+    /// asked for the current one.
+    fn compute(&self, job: &HashJob, rest: &mut dyn FnMut()) {
+        let mut go_on = || {
+            rest();
+            match self.state.lock().stopped {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let rows = Root::hash_rows_at_compaction;
+        let hash = compute(&job.view, job.revision, rows, &mut go_on);
+        let mut state = self.state.lock();
+        let mut kept = state.kept.iter_mut();
+        if let Some(entry) = kept.find(|entry| entry.revision == job.revision) {
+            entry.hash = Some(hash);
+        }
+        state.tell();
+        self.changed.notify_all();
+    }
+}
+
+impl State {
+    /// Logs what is over and has its digest, or will have none.
+    fn tell(&mut self) {
+        let State {
+            kept,
+            ended,
+            stopped,
+            ..
+        } = self;
+        ended.retain(|compacted| {
+            let entry = kept
+                .iter()
+                .find(|entry| entry.revision == compacted.revision);
+            let digest = entry.map(|entry| entry.hash.as_ref());
+            if matches!(digest, Some(None)) && !*stopped {
+                return true;
+            }
+            let digest = digest.flatten().and_then(|digest| digest.as_ref().ok());
+            log_end(compacted, digest.map(|digest| digest.hash));
+            false
+        });
+    }
+}
+
+/// In etcd's words.
+fn log_end(compacted: &Compacted, hash: Option<u32>) {
+    let size = utl::humanized(compacted.bytes);
+    tracing::info!(
+        "compact-revision" = compacted.revision,
+        took = config::duration(compacted.took),
+        "number-of-keys-compacted" = compacted.rows,
+        hash,
+        "current-db-size-bytes" = compacted.bytes,
+        "current-db-size" = size,
+        "current-db-size-in-use-bytes" = compacted.bytes,
+        "current-db-size-in-use" = size,
+        "finished scheduled compaction"
+    );
+}
+
+/// The digest of all that `root` shows.
+pub fn current(root: &Root, go_on: &mut dyn FnMut() -> ControlFlow<()>) -> Result<KvHash, Error> {
+    compute(root, root.revision(), Root::hash_rows, go_on)
+}
+
+/// One of the two ways to ask a root for the rows to hash.
+type Rows = fn(&Root, i64, &mut dyn FnMut(Change<'_>) -> ControlFlow<()>) -> storage::Result<()>;
+
+fn compute(
+    root: &Root,
+    at: i64,
+    rows: Rows,
+    go_on: &mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<KvHash, Error> {
+    let mut digest = HashKv::new();
+    let (mut piece, mut flow) = (0, ControlFlow::Continue(()));
+    let mut feed = |change: Change<'_>| {
+        match change {
+            Change::Put { revision, item } => {
+                digest.put(revision.main, revision.sub, &row_of(&item));
+            }
+            Change::Delete { revision, key } => digest.tombstone(revision.main, revision.sub, key),
+        }
+        piece += 1;
+        if piece == PIECE_ROWS {
+            piece = 0;
+            flow = go_on();
+        }
+        flow
+    };
+    if at > 0 {
+        rows(root, at, &mut feed)?;
+    }
+    if flow.is_break() {
+        return Err(Error::Stopped);
+    }
+    Ok(KvHash {
+        hash: digest.finish(),
+        compact_revision: root.compacted(),
+        hash_revision: at,
+        current_revision: root.revision(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! From a batch of events to responses: how much goes into one, and where it is cut.
+
+use super::{Batch, Stream};
+use crate::state::watch::RESPONSE_BYTES;
+use crate::state::watch::response::{Fields, Out};
+
+impl Stream {
+    /// Sends one watcher's events, or as many of them as fit into one response. True when it has
+    /// nothing left.
+    pub(super) fn respond(&mut self, slot: u32, out: &mut Out) -> bool {
+        let Stream {
+            slots,
+            batch,
+            options,
+            ..
+        } = self;
+        // Canceled after its events were distributed: its slot is empty or has none.
+        let Some(watcher) = &mut slots[slot as usize] else {
+            return true;
+        };
+        if watcher.pending.is_empty() {
+            return true;
+        }
+        let rest = &watcher.pending[watcher.sent..];
+        let mut taken = 0;
+        let mut bytes = 0;
+        for place in rest {
+            let event = &batch.events[*place as usize];
+            // Never within a revision.
+            let may_end =
+                taken > 0 && batch.events[rest[taken - 1] as usize].revision != event.revision;
+            if may_end && bytes + event.bytes.len() > RESPONSE_BYTES {
+                break;
+            }
+            taken += 1;
+            bytes += event.bytes.len();
+        }
+        let events = &rest[..taken];
+        let revision = batch.store_revision;
+        if watcher.fragment {
+            respond_in_fragments(
+                watcher.id,
+                revision,
+                events,
+                batch,
+                options.fragment_bytes,
+                out,
+            );
+        } else {
+            let fields = Fields {
+                watch_id: watcher.id,
+                ..Fields::default()
+            };
+            let events = events.iter().map(|place| &batch.events[*place as usize]);
+            out.events(revision, &fields, events);
+        }
+        watcher.idle = false;
+        watcher.sent += taken;
+        if watcher.sent < watcher.pending.len() {
+            return false;
+        }
+        watcher.pending.clear();
+        watcher.sent = 0;
+        true
+    }
+}
+
+/// Each part as large as it can be below the limit, but at least one event; all but the last say
+/// that more follows.
+fn respond_in_fragments(
+    watch_id: i64,
+    revision: i64,
+    events: &[u32],
+    batch: &Batch,
+    limit: usize,
+    out: &mut Out,
+) {
+    let whole = Fields {
+        watch_id,
+        ..Fields::default()
+    };
+    let part = Fields {
+        watch_id,
+        fragment: true,
+        ..Fields::default()
+    };
+    let event = |place: &u32| &batch.events[*place as usize];
+    let bytes: usize = events.iter().map(|place| event(place).bytes.len()).sum();
+    if out.frame_len(revision, &whole) + bytes < limit || events.len() < 2 {
+        return out.events(revision, &whole, events.iter().map(event));
+    }
+    let frame = out.frame_len(revision, &part);
+    let mut rest = events;
+    while !rest.is_empty() {
+        let mut bytes = frame;
+        let mut taken = 0;
+        for place in rest {
+            bytes += event(place).bytes.len();
+            if taken > 0 && bytes >= limit {
+                break;
+            }
+            taken += 1;
+        }
+        let (now, later) = rest.split_at(taken);
+        let fields = if later.is_empty() { &whole } else { &part };
+        out.events(revision, fields, now.iter().map(event));
+        rest = later;
+    }
+}

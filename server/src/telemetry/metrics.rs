@@ -1,0 +1,639 @@
+//! Everything that `/metrics` tells, under etcd's names.
+//!
+//! [`Metrics`] holds what the actors count as they work; what the server can be asked for when
+//! somebody looks (sizes, revisions, leadership) comes in with a [`Scrape`]. Families of features
+//! that are missing stand there with zero, which is the truth.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+
+mod calls;
+pub(crate) mod cost;
+mod network;
+mod operation;
+pub(crate) mod process;
+mod text;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use calls::{CODES, Call, CallType, Calls, METHODS, Method, Service, find as find_method};
+pub use network::{Network, Traffic, Transfers};
+pub use operation::{Durations, Operation};
+pub use value::{Buckets, Counter, Gauge, Histogram, Unit};
+
+use crate::config::{ETCD_VERSION, Gate};
+use crate::state::Tally;
+use crate::state::applier::Counts;
+use cost::Costs;
+use storage::mvcc::Usage;
+use text::{Text, Type};
+
+/// What stands where etcd tells its Go version.
+pub(crate) const GO_VERSION: &str = "none";
+
+/// Distinct values of `client-api-version` that get a counter of their own; the rest share one.
+const CLIENT_VERSIONS_MAX: usize = 32;
+
+/// 1 ms to 8 s: most durations of etcd.
+const MILLIS: Buckets = Buckets {
+    first: 0.001,
+    count: 14,
+};
+/// 0.1 ms to 52 s.
+const APPLY: Buckets = Buckets {
+    first: 0.0001,
+    count: 20,
+};
+const HASH: Buckets = Buckets {
+    first: 0.01,
+    count: 15,
+};
+
+/// What a field of [`Metrics`] renders as.
+trait Render {
+    const TYPE: Type;
+    fn render(&self, family: &mut text::Family<'_>);
+}
+
+impl Render for Counter {
+    const TYPE: Type = Type::Counter;
+    fn render(&self, family: &mut text::Family<'_>) {
+        family.sample(&[], self.get() as f64);
+    }
+}
+
+impl Render for Gauge {
+    const TYPE: Type = Type::Gauge;
+    fn render(&self, family: &mut text::Family<'_>) {
+        family.sample(&[], self.get() as f64);
+    }
+}
+
+impl Render for Histogram {
+    const TYPE: Type = Type::Histogram;
+    fn render(&self, family: &mut text::Family<'_>) {
+        family.histogram(&[], self);
+    }
+}
+
+/// Declares the unlabelled families once: field, type, how it is made, name, help.
+macro_rules! families {
+    ($($field:ident: $type:ty = $make:expr, $name:literal, $help:literal;)*) => {
+        #[derive(Debug)]
+        pub struct Metrics {
+            $(#[doc = $help] pub $field: $type,)*
+            /// gRPC calls by method.
+            pub calls: Calls,
+            /// And by prefix and client.
+            pub(crate) costs: Costs,
+            /// Time to apply an entry, by operation.
+            pub apply_duration: Durations,
+            /// Time to answer a client, by operation.
+            pub request_duration: Durations,
+            /// Time to read a range, failed and successful.
+            pub range_duration: [Histogram; 2],
+            /// Calls by kind (`unary`, `stream`) and `client-api-version`.
+            clients: RwLock<BTreeMap<String, [Counter; 2]>>,
+            /// By the other member.
+            pub network: Network,
+            /// Promotions of learners that failed here, by reason.
+            promote_failures: RwLock<BTreeMap<String, Counter>>,
+            /// Scrapes answered.
+            pub scrapes: Counter,
+            health_checks: RwLock<BTreeMap<(&'static str, &'static str), HealthCheck>>,
+            /// Streams of clients that broke while they were read, by what they are.
+            pub broken_streams: BrokenStreams,
+        }
+
+        impl Default for Metrics {
+            fn default() -> Self {
+                Metrics {
+                    $($field: $make,)*
+                    calls: Calls::default(),
+                    costs: Costs::default(),
+                    apply_duration: Durations::new(APPLY),
+                    request_duration: Durations::new(MILLIS),
+                    range_duration: [seconds(APPLY), seconds(APPLY)],
+                    clients: RwLock::default(),
+                    network: Network::default(),
+                    promote_failures: RwLock::default(),
+                    scrapes: Counter::default(),
+                    health_checks: RwLock::default(),
+                    broken_streams: BrokenStreams::default(),
+                }
+            }
+        }
+
+        impl Metrics {
+            fn write_plain(&self, text: &mut Text) {
+                $(self.$field.render(&mut text.family($name, <$type as Render>::TYPE, $help));)*
+            }
+        }
+    };
+}
+
+families! {
+    backend_commit: Histogram = seconds(MILLIS), "etcd_disk_backend_commit_duration_seconds", "Time to make durable what a checkpoint has written.";
+    backend_commit_rebalance: Histogram = seconds(MILLIS), "etcd_debugging_disk_backend_commit_rebalance_duration_seconds", "A step of etcd's commits that does not exist here.";
+    backend_commit_spill: Histogram = seconds(MILLIS), "etcd_debugging_disk_backend_commit_spill_duration_seconds", "A step of etcd's commits that does not exist here.";
+    backend_commit_write: Histogram = seconds(MILLIS), "etcd_debugging_disk_backend_commit_write_duration_seconds", "Time to write and sync the end of a checkpoint: all of a commit here.";
+    backend_snapshot: Histogram = seconds(Buckets { first: 0.01, count: 17 }), "etcd_disk_backend_snapshot_duration_seconds", "Time to send a snapshot of the data.";
+    client_received_bytes: Counter = Counter::default(), "etcd_network_client_grpc_received_bytes_total", "Bytes of messages received from clients.";
+    client_sent_bytes: Counter = Counter::default(), "etcd_network_client_grpc_sent_bytes_total", "Bytes of messages sent to clients.";
+    compaction_keys: Counter = Counter::default(), "etcd_debugging_mvcc_db_compaction_keys_total", "Revisions removed by compactions.";
+    compaction_last: Gauge = Gauge::default(), "etcd_debugging_mvcc_db_compaction_last", "When the last compaction ended, in Unix time.";
+    compaction_pause: Histogram = Histogram::new(Unit::Milliseconds, Buckets { first: 1.0, count: 13 }), "etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds", "Time of one step of a compaction.";
+    compaction_total: Histogram = Histogram::new(Unit::Milliseconds, Buckets { first: 100.0, count: 14 }), "etcd_debugging_mvcc_db_compaction_total_duration_milliseconds", "Time of a whole compaction.";
+    defrag: Histogram = seconds(Buckets { first: 0.1, count: 13 }), "etcd_disk_backend_defrag_duration_seconds", "Time of a defragmentation.";
+    defrag_inflight: Gauge = Gauge::default(), "etcd_disk_defrag_inflight", "1 while a defragmentation runs.";
+    delete_total: Counter = Counter::default(), "etcd_mvcc_delete_total", "Range deletions, those in transactions included.";
+    disk_available: Gauge = Gauge::default(), "stele_disk_available_bytes", "Space on the disk of the store that this process may use.";
+    encryption_key: Gauge = Gauge::default(), "stele_encryption_key_id", "Id of the key that new data is sealed under; 0: it is not.";
+    encryption_left_bytes: Gauge = Gauge::default(), "stele_encryption_reseal_left_bytes", "Bytes of pages that re-sealing has not looked at.";
+    encryption_resealing: Gauge = Gauge::default(), "stele_encryption_reseal_in_progress", "1 while data may be left that is sealed otherwise than new data is.";
+    events_total: Counter = Counter::default(), "etcd_debugging_mvcc_events_total", "Events sent to watches.";
+    hash: Histogram = seconds(HASH), "etcd_mvcc_hash_duration_seconds", "Time to hash the whole store.";
+    hash_revision: Histogram = seconds(HASH), "etcd_mvcc_hash_rev_duration_seconds", "Time to hash the store up to a revision.";
+    health_failures: Counter = Counter::default(), "etcd_server_health_failures", "Health checks failed.";
+    health_success: Counter = Counter::default(), "etcd_server_health_success", "Health checks passed.";
+    heartbeat_send_failures: Counter = Counter::default(), "etcd_server_heartbeat_send_failures_total", "Heartbeats the leader sent too late.";
+    index_compaction_pause: Histogram = Histogram::new(Unit::Milliseconds, Buckets { first: 0.5, count: 14 }), "etcd_debugging_mvcc_index_compaction_pause_duration_milliseconds", "A step of etcd's compactions that does not exist here.";
+    is_learner: Gauge = Gauge::default(), "etcd_server_is_learner", "1 if this member is a learner.";
+    learner_promote_successes: Counter = Counter::default(), "etcd_server_learner_promote_successes", "Learners promoted while this member led.";
+    lease_expired: Counter = Counter::default(), "etcd_debugging_server_lease_expired_total", "Leases that expired.";
+    lease_granted: Counter = Counter::default(), "etcd_debugging_lease_granted_total", "Leases granted.";
+    lease_renewed: Counter = Counter::default(), "etcd_debugging_lease_renewed_total", "Leases renewed while this member led.";
+    lease_revoked: Counter = Counter::default(), "etcd_debugging_lease_revoked_total", "Leases revoked.";
+    lease_ttl: Histogram = Histogram::new(Unit::One, Buckets { first: 1.0, count: 24 }), "etcd_debugging_lease_ttl_total", "Times to live of leases, in seconds.";
+    log_disk_available: Gauge = Gauge::default(), "stele_log_disk_available_bytes", "Space on the disk of the log that this process may use.";
+    metrics_in_flight: Gauge = Gauge::default(), "promhttp_metric_handler_requests_in_flight", "Scrapes under way.";
+    pending_events: Gauge = Gauge::default(), "etcd_debugging_mvcc_pending_events_total", "Events waiting to be sent.";
+    proposals_pending: Gauge = Gauge::default(), "etcd_server_proposals_pending", "Proposals waiting.";
+    proposals_failed: Counter = Counter::default(), "etcd_server_proposals_failed_total", "Proposals that failed.";
+    proxy_cache_hits: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_hits_total", "Of etcd's proxy; always zero here.";
+    proxy_cache_keys: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_keys_total", "Of etcd's proxy; always zero here.";
+    proxy_cache_misses: Gauge = Gauge::default(), "etcd_grpc_proxy_cache_misses_total", "Of etcd's proxy; always zero here.";
+    proxy_events_coalescing: Counter = Counter::default(), "etcd_grpc_proxy_events_coalescing_total", "Of etcd's proxy; always zero here.";
+    proxy_watchers_coalescing: Gauge = Gauge::default(), "etcd_grpc_proxy_watchers_coalescing_total", "Of etcd's proxy; always zero here.";
+    put_bytes: Gauge = Gauge::default(), "etcd_debugging_mvcc_total_put_size_in_bytes", "Bytes of keys and values put.";
+    put_total: Counter = Counter::default(), "etcd_mvcc_put_total", "Puts, those in transactions included.";
+    range_total: Counter = Counter::default(), "etcd_mvcc_range_total", "Ranges read, those in transactions included.";
+    read_indexes_failed: Counter = Counter::default(), "etcd_server_read_indexes_failed_total", "Read index requests that failed.";
+    slow_apply: Counter = Counter::default(), "etcd_server_slow_apply_total", "Entries that took long to apply.";
+    slow_read_indexes: Counter = Counter::default(), "etcd_server_slow_read_indexes_total", "Read index requests that took long.";
+    slow_watchers: Gauge = Gauge::default(), "etcd_debugging_mvcc_slow_watcher_total", "Watches that read history to catch up.";
+    snapshot_apply_in_progress: Gauge = Gauge::default(), "etcd_server_snapshot_apply_in_progress_total", "1 while a snapshot is applied.";
+    snapshot_db_fsync: Histogram = seconds(MILLIS), "etcd_snap_db_fsync_duration_seconds", "Time to sync a received snapshot.";
+    snapshot_db_save: Histogram = seconds(Buckets { first: 0.1, count: 10 }), "etcd_snap_db_save_total_duration_seconds", "Time to save a received snapshot.";
+    snapshot_fsync: Histogram = seconds(MILLIS), "etcd_snap_fsync_duration_seconds", "Time to sync the end of a checkpoint.";
+    snapshot_marshalling: Histogram = seconds(MILLIS), "etcd_debugging_snap_save_marshalling_duration_seconds", "A step of etcd's snapshot files that does not exist here.";
+    snapshot_save: Histogram = seconds(MILLIS), "etcd_debugging_snap_save_total_duration_seconds", "Time of a whole checkpoint, with its rests.";
+    store_expires: Counter = Counter::default(), "etcd_debugging_store_expires_total", "Of etcd's old store; always zero here.";
+    store_watch_requests: Counter = Counter::default(), "etcd_debugging_store_watch_requests_total", "Of etcd's old store; always zero here.";
+    store_watchers: Gauge = Gauge::default(), "etcd_debugging_store_watchers", "Of etcd's old store; always zero here.";
+    txn_total: Counter = Counter::default(), "etcd_mvcc_txn_total", "Transactions of more than one operation.";
+    views_held_bytes: Gauge = Gauge::default(), "stele_views_held_back_bytes", "Bytes of the store's file that would be free if no view could read them.";
+    views_oldest: Gauge = Gauge::default(), "stele_views_oldest_age_seconds", "Age of the oldest view of an older state of the store, since the checkpoint after it.";
+    views_open: Gauge = Gauge::default(), "stele_views_open", "Older states of the store that readers still hold.";
+    wal_bytes: Gauge = Gauge::default(), "etcd_disk_wal_write_bytes_total", "Bytes written to the log.";
+    wal_fsync: Histogram = seconds(MILLIS), "etcd_disk_wal_fsync_duration_seconds", "Time to sync the log.";
+    wal_write: Histogram = seconds(MILLIS), "etcd_disk_wal_write_duration_seconds", "Time to write to the log.";
+    watch_control_stream: Histogram = seconds(MILLIS), "etcd_debugging_server_watch_send_loop_control_stream_duration_seconds", "Time to send a control message of a watch stream.";
+    watch_progress: Histogram = seconds(MILLIS), "etcd_debugging_server_watch_send_loop_progress_duration_seconds", "Time to send progress notifications.";
+    watch_send: Histogram = seconds(MILLIS), "etcd_debugging_server_watch_send_loop_watch_stream_duration_seconds", "Time to send events.";
+    watch_send_per_event: Histogram = seconds(MILLIS), "etcd_debugging_server_watch_send_loop_watch_stream_duration_per_event_seconds", "Time to send events, divided by their number.";
+    watch_streams: Gauge = Gauge::default(), "etcd_debugging_mvcc_watch_stream_total", "Watch streams open.";
+    watchers: Gauge = Gauge::default(), "etcd_debugging_mvcc_watcher_total", "Watches open.";
+}
+
+#[derive(Debug, Default)]
+pub struct BrokenStreams {
+    pub watch: Counter,
+    pub keep_alive: Counter,
+}
+
+#[derive(Debug, Default)]
+struct HealthCheck {
+    passing: bool,
+    success: Counter,
+    error: Counter,
+}
+
+/// What the server is when somebody looks.
+#[derive(Clone, Debug, Default)]
+pub struct Scrape {
+    pub member_id: u64,
+    pub leader: u64,
+    pub leader_changes: u64,
+    pub current_revision: i64,
+    /// -1: never compacted.
+    pub compact_revision: i64,
+    pub auth_revision: u64,
+    pub keys: u64,
+    /// Of the file, free pages included.
+    pub db_file_bytes: u64,
+    /// What counts against the quota. See [`crate::runtime::node::Shared::db_bytes`].
+    pub db_bytes: u64,
+    pub requests_in_flight: usize,
+    pub requests_held_bytes: usize,
+    pub open_views: u64,
+    pub committed: u64,
+    pub applied: u64,
+    pub quota_bytes: u64,
+    /// "3.7"; None before it is decided.
+    pub cluster_version: Option<String>,
+    /// Member and alarm type.
+    pub alarms: Vec<(u64, String)>,
+    /// Of the cluster, this one among them.
+    pub members: Vec<u64>,
+    pub gates: Vec<Gate>,
+    pub extensive: bool,
+    /// What keys take, by prefix.
+    pub usage: Vec<(String, Usage)>,
+}
+
+impl Metrics {
+    /// Counts a call for its client's API version.
+    pub fn client_request(&self, streaming: bool, version: &str) {
+        if let Some(counters) = self.clients.read().get(version) {
+            counters[usize::from(streaming)].inc();
+            return;
+        }
+        let mut clients = self.clients.write();
+        let version = if clients.len() < CLIENT_VERSIONS_MAX {
+            version
+        } else {
+            "other"
+        };
+        clients.entry(version.into()).or_default()[usize::from(streaming)].inc();
+    }
+
+    /// What requests did to keys.
+    pub fn tally(&self, tally: &Tally) {
+        self.range_total.add(tally.ranges);
+        self.put_total.add(tally.puts);
+        self.delete_total.add(tally.deletes);
+        self.txn_total.add(tally.txns);
+        self.put_bytes.add(tally.put_bytes as i64);
+    }
+
+    /// What the apply actor did in a turn that took `elapsed` and ended at `unix`. The time of a
+    /// turn is shared out evenly to its entries: to ask the clock at each would cost a tenth of
+    /// what a put does.
+    pub fn applied(&self, counts: &mut Counts, elapsed: Duration, unix: Duration) {
+        self.tally(&std::mem::take(&mut counts.tally));
+        let each = elapsed / u32::try_from(counts.applied.len().max(1)).unwrap_or(u32::MAX);
+        for same in counts.applied.chunk_by(|a, b| a == b) {
+            let (operation, success) = same[0];
+            let histogram = self.apply_duration.of(operation, success);
+            histogram.observe_each(each, same.len() as u64);
+        }
+        counts.applied.clear();
+        for ttl in counts.leases_granted.drain(..) {
+            self.lease_granted.inc();
+            self.lease_ttl.observe_count(ttl.unsigned_abs());
+        }
+        self.lease_revoked
+            .add(std::mem::take(&mut counts.leases_revoked));
+        self.lease_renewed
+            .add(std::mem::take(&mut counts.leases_renewed));
+        self.lease_expired
+            .add(std::mem::take(&mut counts.leases_expired));
+        if let Some(rows) = counts.compacted_rows.take() {
+            self.compaction_keys.add(rows as u64);
+            self.compaction_pause.observe(elapsed);
+        }
+        if let Some(took) = counts.compaction_took.take() {
+            self.compaction_total.observe(took);
+            self.compaction_last.set(unix.as_secs() as i64);
+        }
+    }
+
+    /// A checkpoint is to this store what commits and snapshot files are to etcd. It takes its time
+    /// on purpose: what says whether the disk is slow is its `end`, which makes it durable.
+    pub fn checkpointed(&self, whole: Duration, end: Duration) {
+        self.backend_commit.observe(end);
+        self.backend_commit_write.observe(end);
+        self.snapshot_fsync.observe(end);
+        self.snapshot_save.observe(whole);
+    }
+
+    /// Remembers the outcome of a check behind `/livez` or `/readyz`.
+    pub fn health_check(&self, probe: &'static str, check: &'static str, passing: bool) {
+        let mut checks = self.health_checks.write();
+        let entry = checks.entry((check, probe)).or_default();
+        entry.passing = passing;
+        if passing {
+            entry.success.inc()
+        } else {
+            entry.error.inc()
+        }
+    }
+
+    /// Reasons come from a table of errors.
+    pub fn promote_failed(&self, reason: String) {
+        self.promote_failures
+            .write()
+            .entry(reason)
+            .or_default()
+            .inc();
+    }
+
+    /// Everything in Prometheus' text format.
+    pub fn render(&self, scrape: &Scrape) -> String {
+        let mut text = Text::default();
+        self.write_plain(&mut text);
+        self.write_labelled(&mut text);
+        self.write_health_checks(&mut text);
+        self.network.write(scrape.member_id, &mut text);
+        self.calls.write(scrape.extensive, &mut text);
+        self.costs.write(&mut text);
+        write_scrape(scrape, &mut text);
+        process::write(&mut text);
+        text.finish()
+    }
+
+    fn write_labelled(&self, text: &mut Text) {
+        self.apply_duration.write(
+            "op",
+            &[("version", "v3")],
+            &mut text.family(
+                "etcd_server_apply_duration_seconds",
+                Type::Histogram,
+                "Time to apply an entry.",
+            ),
+        );
+        self.request_duration.write(
+            "type",
+            &[],
+            &mut text.family(
+                "etcd_server_request_duration_seconds",
+                Type::Histogram,
+                "Time to answer a request.",
+            ),
+        );
+        let mut family = text.family(
+            "etcd_server_range_duration_seconds",
+            Type::Histogram,
+            "Time to read a range.",
+        );
+        for (histogram, success) in self.range_duration.iter().zip(["false", "true"]) {
+            if success == "true" || histogram.read().0.last().is_some_and(|bucket| bucket.1 > 0) {
+                family.histogram(&[("success", success)], histogram);
+            }
+        }
+        let mut family = text.family(
+            "etcd_server_client_requests_total",
+            Type::Counter,
+            "Calls by the client's API version.",
+        );
+        for (version, counters) in &*self.clients.read() {
+            for (counter, kind) in counters.iter().zip(["unary", "stream"]) {
+                if counter.get() > 0 {
+                    let labels = [("client_api_version", version.as_str()), ("type", kind)];
+                    family.sample(&labels, counter.get() as f64);
+                }
+            }
+        }
+        for (reason, counter) in &*self.promote_failures.read() {
+            let name = "etcd_server_learner_promote_failures";
+            let help = "Learners not promoted while this member led.";
+            text.family(name, Type::Counter, help)
+                .sample(&[("Reason", reason)], counter.get() as f64);
+        }
+        let broken = &self.broken_streams;
+        for (api, counter) in [
+            ("lease-keepalive", &broken.keep_alive),
+            ("watch", &broken.watch),
+        ] {
+            if counter.get() > 0 {
+                let name = "etcd_network_server_stream_failures_total";
+                let help = "Streams of clients that broke.";
+                let labels = [("API", api), ("Type", "receive")];
+                text.family(name, Type::Counter, help)
+                    .sample(&labels, counter.get() as f64);
+            }
+        }
+        let mut family = text.family(
+            "promhttp_metric_handler_requests_total",
+            Type::Counter,
+            "Scrapes by HTTP status.",
+        );
+        // Rendering cannot fail, so there are no others.
+        family.sample(&[("code", "200")], self.scrapes.get() as f64);
+        family
+            .sample(&[("code", "500")], 0.0)
+            .sample(&[("code", "503")], 0.0);
+    }
+
+    fn write_health_checks(&self, text: &mut Text) {
+        let checks = self.health_checks.read();
+        let mut family = text.family(
+            "etcd_server_healthcheck",
+            Type::Gauge,
+            "1 if the check passed last time.",
+        );
+        for ((name, probe), check) in &*checks {
+            family.sample(
+                &[("name", name), ("type", probe)],
+                f64::from(u8::from(check.passing)),
+            );
+        }
+        let mut family = text.family(
+            "etcd_server_healthchecks_total",
+            Type::Counter,
+            "Outcomes of health checks.",
+        );
+        for ((name, probe), check) in &*checks {
+            for (status, counter) in [("error", &check.error), ("success", &check.success)] {
+                if counter.get() > 0 {
+                    let labels = [("name", *name), ("status", status), ("type", *probe)];
+                    family.sample(&labels, counter.get() as f64);
+                }
+            }
+        }
+    }
+}
+
+fn write_scrape(scrape: &Scrape, text: &mut Text) {
+    let id = format!("{:x}", scrape.member_id);
+    let mut gauge = |name, help: &str, labels: &[(&str, &str)], value: f64| {
+        text.family(name, Type::Gauge, help).sample(labels, value);
+    };
+    let flag = |on: bool| f64::from(u8::from(on));
+    if let Some(version) = &scrape.cluster_version {
+        gauge(
+            "etcd_cluster_version",
+            "The cluster's version.",
+            &[("cluster_version", version)],
+            1.0,
+        );
+    }
+    gauge(
+        "etcd_debugging_auth_revision",
+        "Revision of users and roles.",
+        &[],
+        scrape.auth_revision as f64,
+    );
+    gauge(
+        "etcd_debugging_mvcc_compact_revision",
+        "Revision of the last compaction.",
+        &[],
+        scrape.compact_revision as f64,
+    );
+    gauge(
+        "etcd_debugging_mvcc_current_revision",
+        "Revision of the store.",
+        &[],
+        scrape.current_revision as f64,
+    );
+    gauge(
+        "etcd_debugging_mvcc_keys_total",
+        "Keys in the store.",
+        &[],
+        scrape.keys as f64,
+    );
+    gauge(
+        "etcd_mvcc_db_open_read_transactions",
+        "Views of the store that are open.",
+        &[],
+        scrape.open_views as f64,
+    );
+    gauge(
+        "etcd_mvcc_db_total_size_in_bytes",
+        "Bytes that count against the quota: those in use.",
+        &[],
+        scrape.db_bytes as f64,
+    );
+    gauge(
+        "etcd_mvcc_db_total_size_in_use_in_bytes",
+        "Bytes of the store in use.",
+        &[],
+        scrape.db_bytes as f64,
+    );
+    gauge(
+        "stele_db_file_bytes",
+        "Bytes of the store's file; those not in use are reused, and go back to the disk.",
+        &[],
+        scrape.db_file_bytes as f64,
+    );
+    gauge(
+        "stele_requests_in_flight",
+        "Changes and questions to the log that are not answered yet.",
+        &[],
+        scrape.requests_in_flight as f64,
+    );
+    gauge(
+        "stele_requests_held_bytes",
+        "Bytes of requests that are being received or are not answered yet.",
+        &[],
+        scrape.requests_held_bytes as f64,
+    );
+    for member in &scrape.members {
+        gauge(
+            "etcd_network_known_peers",
+            "Members known.",
+            &[("Local", &id), ("Remote", &format!("{member:x}"))],
+            1.0,
+        );
+    }
+    gauge(
+        "etcd_server_go_version",
+        "No Go here.",
+        &[("server_go_version", GO_VERSION)],
+        1.0,
+    );
+    gauge(
+        "etcd_server_has_leader",
+        "1 if a leader is known.",
+        &[],
+        flag(scrape.leader != 0),
+    );
+    gauge(
+        "etcd_server_id",
+        "This member's id.",
+        &[("server_id", &id)],
+        1.0,
+    );
+    gauge(
+        "etcd_server_is_leader",
+        "1 if this member leads.",
+        &[],
+        flag(scrape.leader != 0 && scrape.leader == scrape.member_id),
+    );
+    gauge(
+        "etcd_server_proposals_applied_total",
+        "Entries applied.",
+        &[],
+        scrape.applied as f64,
+    );
+    gauge(
+        "etcd_server_proposals_committed_total",
+        "Entries committed.",
+        &[],
+        scrape.committed as f64,
+    );
+    gauge(
+        "etcd_server_quota_backend_bytes",
+        "Size that raises the space alarm.",
+        &[],
+        scrape.quota_bytes as f64,
+    );
+    gauge(
+        "etcd_server_version",
+        "The version served.",
+        &[("server_version", ETCD_VERSION)],
+        1.0,
+    );
+    for gate in &scrape.gates {
+        let labels = [("name", gate.name), ("stage", gate.stage)];
+        gauge(
+            "etcd_server_feature_enabled",
+            "1 if the feature gate is on.",
+            &labels,
+            flag(gate.enabled),
+        );
+    }
+    for (prefix, usage) in &scrape.usage {
+        let labels = [("prefix", prefix.as_str())];
+        gauge(
+            "stele_prefix_keys",
+            "Keys with the prefix.",
+            &labels,
+            usage.keys as f64,
+        );
+        gauge(
+            "stele_prefix_bytes",
+            "Bytes of the keys with the prefix, and of their values, without history.",
+            &labels,
+            usage.bytes as f64,
+        );
+    }
+    for (member, alarm) in &scrape.alarms {
+        let member = format!("{member:x}");
+        let labels = [
+            ("alarm_type", alarm.as_str()),
+            ("server_id", member.as_str()),
+        ];
+        gauge(
+            "etcd_debugging_server_alarms",
+            "1 for an alarm raised.",
+            &labels,
+            1.0,
+        );
+    }
+    text.family(
+        "etcd_server_leader_changes_seen_total",
+        Type::Counter,
+        "Leader changes seen.",
+    )
+    .sample(&[], scrape.leader_changes as f64);
+}
+
+fn seconds(buckets: Buckets) -> Histogram {
+    Histogram::new(Unit::Seconds, buckets)
+}
