@@ -3,7 +3,7 @@
 
 pub mod admission;
 pub mod encode;
-mod gateway;
+pub(crate) mod gateway;
 pub mod grpc;
 pub mod http;
 pub mod serve;

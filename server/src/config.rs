@@ -3,7 +3,6 @@
 //! Reads no clock and opens no file: the command line, the environment and the file reader come
 //! in as values, the outcome goes out as one.
 
-pub mod keys;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ mod flags;
 mod go;
 mod help;
 mod host;
+pub mod keys;
 mod log;
 mod tls;
 mod url;

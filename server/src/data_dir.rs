@@ -26,7 +26,7 @@ use storage::vfs::{Lock, Vfs};
 
 use crate::config::keys::KeySource;
 use crate::config::{CLUSTER_VERSION, ClusterState, Config, Url};
-use crate::data_dir::replay::{self, Replayed, Threads};
+use crate::data_dir::replay::{Replayed, Threads};
 use crate::error::Error;
 use crate::state::space_alarm;
 use crate::state::{self, MemberInfo, State};

@@ -10,20 +10,20 @@
 //! thread writes and syncs the log itself.
 
 #![expect(
-pub mod compactor;
-pub mod event;
-pub mod node;
-pub mod resealer;
     clippy::disallowed_methods,
     reason = "the shell reads the clock and starts threads"
 )]
 
 mod apply;
+pub mod compactor;
 mod complaints;
 mod deliveries;
+pub mod event;
 mod lateness;
 mod log;
 mod member;
+pub mod node;
+pub mod resealer;
 mod rest;
 mod space_alarm;
 mod watch;

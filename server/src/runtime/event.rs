@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 
 use crate::api::admission::Permit;
 use crate::error::Error;
+use crate::net::workers;
+use crate::state::Authenticated;
 use crate::state::request::Request;
 use crate::state::snapshot::Received;
-use crate::state::Authenticated;
-use crate::net::workers;
 
 pub type Reply = Result<Applied, Error>;
 

@@ -20,18 +20,18 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use crate::api::admission::{self, Admission};
 use crate::auth::{self, AuthInfo, Credentials, Tokens};
 use crate::cluster::corruption::PeerHash;
+use crate::cluster::inbox::Sender;
+use crate::cluster::peer::{self, Peers};
 use crate::error::Error;
+use crate::runtime::Clock;
 use crate::runtime::event::{
     Applied, ApplyEvent, LeaseAnswer, LeaseCall, MemberEvent, Outcome, Proposal, ReplySlot,
 };
 use crate::state::hashes::{Hashes, KvHash};
-use crate::cluster::inbox::Sender;
-use crate::telemetry::metrics::{Metrics, Operation};
-use crate::cluster::peer::{self, Peers};
 use crate::state::request::Request;
-use crate::runtime::Clock;
-use crate::state::{self, MemberInfo};
 use crate::state::watch::HubHandle;
+use crate::state::{self, MemberInfo};
+use crate::telemetry::metrics::{Metrics, Operation};
 pub(crate) use login::Login;
 
 /// What clients may have under way; see [`Admission`]. Far more requests than there are clients

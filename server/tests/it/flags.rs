@@ -31,7 +31,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     (
         "encryption-key-command",
-        "server/src/keys.rs",
+        "server/src/config/keys.rs",
         "KeySource::Command(",
     ),
     (

@@ -2,6 +2,7 @@
 
 pub(crate) mod discovery;
 pub(crate) mod openapi;
+
 use axum::body::Body;
 use http::header::ETAG;
 use http::request::Parts;
@@ -10,8 +11,6 @@ use machinery::status::Status;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::http::documents::discovery;
-use crate::http::documents::openapi;
 use crate::http::media::{self, JSON};
 use crate::http::reply;
 use crate::resources::catalogue;

@@ -2,6 +2,7 @@
 
 pub(crate) mod pretty;
 pub(crate) mod yaml;
+
 use http::HeaderMap;
 use http::header::ACCEPT;
 use machinery::protobuf;

@@ -13,8 +13,8 @@ use super::Node;
 use crate::auth::{AuthInfo, Credentials, Image, Tokens};
 use crate::error::Error;
 use crate::runtime::event::{Applied, Outcome};
-use crate::state::request::{AuthRequest, Request};
 use crate::state::Authenticated;
+use crate::state::request::{AuthRequest, Request};
 
 /// bcrypt takes no more: longer passwords would be cut off without a word.
 const PASSWORD_BYTES_MAX: usize = 72;

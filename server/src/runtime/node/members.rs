@@ -11,8 +11,8 @@ use crate::auth::Credentials;
 use crate::config::Url;
 use crate::data_dir;
 use crate::error::Error;
-use crate::runtime::event::{MemberEvent, Outcome, RaftView, ReplySlot};
 use crate::runtime;
+use crate::runtime::event::{MemberEvent, Outcome, RaftView, ReplySlot};
 use crate::state::{ChangeContext, MemberInfo};
 
 /// A member counts as connected once it has been for so long: etcd's.
