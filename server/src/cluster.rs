@@ -2,6 +2,5 @@
 //! exchanges with its peers, and the checks that all of them hold the same data.
 
 pub mod corruption;
-pub mod inbox;
 pub mod member;
 pub mod peer;

@@ -4,11 +4,15 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod applier;
 pub mod auth;
+pub mod clock;
 pub mod cluster;
 pub mod config;
 pub mod data_dir;
+pub mod driver;
 pub mod error;
+pub mod event;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod lifecycle;

@@ -9,7 +9,6 @@ mod versions;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use etcd_api::{etcdserverpb as pb, membershippb};
@@ -19,17 +18,18 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::api::serve::{BindError, Listeners};
+use crate::clock::Clock;
 use crate::cluster::peer::{Dialer, REMOVED, join};
 use crate::config::keys::{Follower, Look};
 use crate::config::{Config, ETCD_VERSION, Url};
 use crate::data_dir::{self, DataDir, Found, Unusable};
 use crate::error::Error;
+use crate::event::LeaseCall;
 use crate::net::tls::Security;
 use crate::net::workers::Workers;
 use crate::runtime::compactor::Compactor;
-use crate::runtime::event::LeaseCall;
 use crate::runtime::node::Node;
-use crate::runtime::{self, Clock, Running};
+use crate::runtime::{self, Running};
 use crate::state::request::Request;
 use crate::telemetry::logging::json;
 use crate::telemetry::metrics::Metrics;
@@ -104,7 +104,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     let security = Security::prepare(&config).map_err(StartError::Bind)?;
     let mut listeners = Listeners::bind(&config, &security).map_err(StartError::Bind)?;
     let dialer = Dialer::new(&security);
-    let seed = runtime::unix_time().as_nanos() as u64;
+    let seed = crate::clock::unix_time().as_nanos() as u64;
     let data = open(vfs, &config, seed, &dialer)
         .await
         .map_err(StartError::DataDir)?;
@@ -220,8 +220,8 @@ async fn defragment_at_start(node: &Node, config: &Config) {
     let Some(threshold) = config.bootstrap_defrag_bytes else {
         return;
     };
-    let size = node.shared().db_file_bytes.load(Ordering::Relaxed);
-    let in_use = node.shared().db_bytes.load(Ordering::Relaxed);
+    let size = node.shared().space.file_bytes();
+    let in_use = node.shared().space.in_use_bytes();
     let free = size.saturating_sub(in_use);
     if free < threshold {
         tracing::info!(
@@ -348,7 +348,7 @@ async fn wait_for_signal() -> i32 {
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
     ) else {
-        runtime::fatal("failed to listen for signals", &"the system refused");
+        crate::telemetry::fatal("failed to listen for signals", &"the system refused");
     };
     let (name, number) = tokio::select! {
         _ = terminate.recv() => ("terminated", SignalKind::terminate().as_raw_value()),

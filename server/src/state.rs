@@ -2,7 +2,7 @@
 //! on the log entry and the state alone, so that every member ends up the same; time, salts and
 //! new ids are in the request already.
 
-pub mod applier;
+mod answer;
 mod auth;
 mod cluster;
 pub mod entry;
@@ -29,10 +29,10 @@ use storage::mvcc::{Applied, Bucket, Item, LonePut, Root, Store, SyncJob, Write}
 
 use crate::auth::{AuthInfo, ROOT};
 use crate::error::Error;
-use crate::runtime::event::Outcome;
 use crate::state::request::{PutBy, Request};
 use crate::state::snapshot::Received;
 
+pub use answer::{LeaseAnswer, Outcome, RaftView};
 pub use auth::{Auth, Authenticated, default_revision_row, is_default_revision};
 pub use cluster::{
     ChangeContext, Downgrade, MemberInfo, cluster_version, downgrade, member_row, members, removed,
@@ -97,36 +97,27 @@ impl State {
         refuse_under_alarm(&self.alarms, request)?;
         self.auth.check(&write, by, request)?;
         match request {
-            Request::Put(put) => {
-                let response = kv::put(&mut write, put)?;
-                let mut tally = Tally::default();
-                tally.put(put);
-                tally.end(&mut effects.tally);
-                Ok(Outcome::Put(response))
-            }
-            Request::DeleteRange(delete) => {
-                let response = kv::delete_range(&mut write, delete)?;
-                let mut tally = Tally::default();
-                tally.delete_range(delete);
-                tally.end(&mut effects.tally);
-                Ok(Outcome::DeleteRange(response))
-            }
-            Request::Txn(txn) => txn::write(&mut write, txn, &mut effects.tally).map(Outcome::Txn),
-            Request::Compaction(compaction) => {
-                kv::compact(&mut write, compaction)?;
-                // etcd reads a key after each compaction, and its metrics show it.
-                effects.tally.range();
-                effects.compacted = Some(compaction.revision);
-                Ok(Outcome::Done)
-            }
+            Request::Put(_)
+            | Request::DeleteRange(_)
+            | Request::Txn(_)
+            | Request::Compaction(_) => return apply_to_keys(&mut write, request, effects),
             Request::LeaseGrant(grant) => {
                 let row = lease::grant(&mut write, grant, self.min_lease_ttl)?;
                 effects.granted = Some(row);
-                Ok(Outcome::LeaseGrant(pb::LeaseGrantResponse {
+                return Ok(Outcome::LeaseGrant(pb::LeaseGrantResponse {
                     id: row.id,
                     ttl: row.granted_ttl,
                     ..Default::default()
-                }))
+                }));
+            }
+            Request::Alarm(request) => {
+                effects.alarms_changed = true;
+                return alarm(&mut write, &mut self.alarms, request).map(Outcome::Alarm);
+            }
+            Request::Authenticate(request) => {
+                let authenticated = self.auth.authenticate(applied.index, request)?;
+                effects.authenticated = Some(authenticated.clone());
+                return Ok(Outcome::Authenticated(authenticated));
             }
             Request::LeaseRevoke(revoke) => {
                 let deletes = lease::revoke(&mut write, revoke.id)?;
@@ -136,41 +127,21 @@ impl State {
                 };
                 tally.end(&mut effects.tally);
                 effects.revoked = Some(revoke.id);
-                Ok(Outcome::Done)
             }
-            Request::LeaseCheckpoint(checkpoints) => {
-                lease::checkpoint(&mut write, checkpoints)?;
-                Ok(Outcome::Done)
-            }
-            Request::Alarm(request) => {
-                effects.alarms_changed = true;
-                alarm(&mut write, &mut self.alarms, request).map(Outcome::Alarm)
-            }
+            Request::LeaseCheckpoint(checkpoints) => lease::checkpoint(&mut write, checkpoints)?,
             Request::ClusterVersionSet(set) => {
                 effects.cluster_changed = true;
                 cluster::set_version(&mut write, &set.ver)?;
-                Ok(Outcome::Done)
             }
             Request::ClusterMemberAttrSet(set) => {
                 effects.cluster_changed = true;
                 cluster::set_attributes(&mut write, set)?;
-                Ok(Outcome::Done)
             }
-            Request::DowngradeInfoSet(set) => {
-                cluster::set_downgrade(&mut write, set)?;
-                Ok(Outcome::Done)
-            }
-            Request::Authenticate(request) => {
-                let authenticated = self.auth.authenticate(applied.index, request)?;
-                effects.authenticated = Some(authenticated.clone());
-                Ok(Outcome::Authenticated(authenticated))
-            }
-            Request::Auth(request) => {
-                self.auth.change(&mut write, applied.index, request)?;
-                Ok(Outcome::Done)
-            }
-            Request::Read => Ok(Outcome::Done),
+            Request::DowngradeInfoSet(set) => cluster::set_downgrade(&mut write, set)?,
+            Request::Auth(request) => self.auth.change(&mut write, applied.index, request)?,
+            Request::Read => {}
         }
+        Ok(Outcome::Done)
     }
 
     /// Applies entries that are a [lone put](crate::state::request::Request::lone_put) each, together with
@@ -274,6 +245,40 @@ pub(crate) fn to_key_value(item: Item<'_>) -> KeyValue {
 }
 
 /// NOSPACE stops what needs space; CORRUPT stops every change but the way out of the alarm.
+/// What `request`, one about keys, does to them.
+fn apply_to_keys(
+    write: &mut Write<'_>,
+    request: &Request,
+    effects: &mut Effects,
+) -> Result<Outcome, Error> {
+    let mut tally = Tally::default();
+    let outcome = match request {
+        Request::Put(put) => {
+            let response = kv::put(write, put)?;
+            tally.put(put);
+            Outcome::Put(response)
+        }
+        Request::DeleteRange(delete) => {
+            let response = kv::delete_range(write, delete)?;
+            tally.delete_range(delete);
+            Outcome::DeleteRange(response)
+        }
+        Request::Txn(txn) => {
+            return txn::write(write, txn, &mut effects.tally).map(Outcome::Txn);
+        }
+        Request::Compaction(compaction) => {
+            kv::compact(write, compaction)?;
+            // etcd reads a key after each compaction, and its metrics show it.
+            effects.tally.range();
+            effects.compacted = Some(compaction.revision);
+            return Ok(Outcome::Done);
+        }
+        other => unreachable!("{other:?} is not about keys"),
+    };
+    tally.end(&mut effects.tally);
+    Ok(outcome)
+}
+
 fn refuse_under_alarm(alarms: &[pb::AlarmMember], request: &Request) -> Result<(), Error> {
     if alarms.is_empty() {
         return Ok(());

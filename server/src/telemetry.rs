@@ -5,3 +5,10 @@ pub mod logging;
 pub mod metrics;
 pub mod prefix;
 pub mod spans;
+
+/// Ends the process: what is on disk is not known well enough to go on.
+pub fn fatal(what: &str, error: &dyn std::fmt::Display) -> ! {
+    tracing::error!(error = %error, "{what}");
+    logging::flush();
+    std::process::exit(1)
+}

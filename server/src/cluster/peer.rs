@@ -32,14 +32,14 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 
 use crate::api::serve::Door;
+use crate::clock::Clock;
 use crate::cluster::corruption::PeerHash;
-use crate::cluster::inbox::Sender;
 use crate::config::Url;
-use crate::runtime::Clock;
-use crate::runtime::event::{ApplyEvent, MemberEvent};
+use crate::event::inbox::Sender;
+use crate::event::{ApplyEvent, MemberEvent};
 use crate::runtime::node::Node;
 use crate::state::MemberInfo;
-use crate::state::snapshot::{self, Received, Receiver};
+use crate::state::snapshot::{Received, Receiver};
 use crate::telemetry::metrics::{Metrics, Traffic};
 use codec::Kind;
 use guard::{Refusal, Standing, Told};
@@ -324,23 +324,6 @@ impl Peers {
         }
     }
 
-    /// Takes a view for the member `to`; what there is to say of it goes to our member.
-    pub fn prepare_snapshot(&self, to: u64) {
-        let (reader, member) = (self.0.reader.clone(), self.0.member.clone());
-        self.0.runtime.spawn_blocking(move || {
-            let view = reader.view();
-            let event = match snapshot::describe(&view) {
-                Ok(snapshot) => MemberEvent::SnapshotReady { to, snapshot, view },
-                Err(error) => {
-                    tracing::error!(%error, "failed to read a snapshot's members");
-                    MemberEvent::SnapshotSent { to, ok: false }
-                }
-            };
-            // Nobody to tell once the member has stopped.
-            let _ = member.send(event);
-        });
-    }
-
     /// Sends a message and the state that goes with it.
     pub fn send_snapshot(&self, message: Message, view: View) {
         let to = message.to;
@@ -361,15 +344,6 @@ impl Peers {
         let received = Box::new(received);
         let event = MemberEvent::SnapshotReceived { message, received };
         let _ = self.0.member.send(event);
-    }
-
-    /// A state that came and is of no use: its space is given back.
-    pub fn discard(&self, received: Box<Received>) {
-        self.0.runtime.spawn_blocking(move || {
-            if let Err(error) = received.discard() {
-                tracing::warn!(%error, "failed to remove a snapshot of no use");
-            }
-        });
     }
 
     pub(crate) fn urls_of(&self, id: u64) -> Option<Vec<String>> {

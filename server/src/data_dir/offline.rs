@@ -108,7 +108,7 @@ fn restored(plan: &Restore, config: &Config, founding: &data_dir::Founding) -> V
     });
     let first = std::iter::once(("restoring snapshot", files.clone()));
     let last = std::iter::once(("restored snapshot", files));
-    let time = logging::timestamp(crate::runtime::unix_time());
+    let time = logging::timestamp(crate::clock::unix_time());
     let lines = first.chain(added).chain(last);
     lines
         .map(|(message, fields)| format!("{time}\tinfo\toffline.rs\t{message}\t{fields}"))

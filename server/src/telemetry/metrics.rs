@@ -27,7 +27,6 @@ pub use value::{Buckets, Counter, Gauge, Histogram, Unit};
 
 use crate::config::{ETCD_VERSION, Gate};
 use crate::state::Tally;
-use crate::state::applier::Counts;
 use cost::Costs;
 use storage::mvcc::Usage;
 use text::{Text, Type};
@@ -52,6 +51,22 @@ const HASH: Buckets = Buckets {
     first: 0.01,
     count: 15,
 };
+
+/// What a turn of the applier did.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub tally: Tally,
+    /// Entries by operation, and whether they succeeded.
+    pub applied: Vec<(Operation, bool)>,
+    /// Times to live in seconds, of new leases.
+    pub leases_granted: Vec<i64>,
+    pub leases_revoked: u64,
+    pub leases_renewed: u64,
+    pub leases_expired: u64,
+    pub compacted_rows: Option<usize>,
+    /// A compaction ended, so long after it began.
+    pub compaction_took: Option<Duration>,
+}
 
 /// What a field of [`Metrics`] renders as.
 trait Render {
@@ -236,7 +251,7 @@ pub struct Scrape {
     pub keys: u64,
     /// Of the file, free pages included.
     pub db_file_bytes: u64,
-    /// What counts against the quota. See [`crate::runtime::node::Shared::db_bytes`].
+    /// What counts against the quota. See [`crate::driver::shared::Space::in_use_bytes`].
     pub db_bytes: u64,
     pub requests_in_flight: usize,
     pub requests_held_bytes: usize,

@@ -11,8 +11,8 @@ use tonic::Status;
 
 use super::decode::decode;
 use super::scan::Scanner;
-use crate::api::admission::Held;
 use crate::api::serve::BoxError;
+use crate::event::admission::Held;
 
 /// Bytes of JSON for one byte of the largest message. Base64 needs four for three; what names and
 /// blanks add to that has room three times.

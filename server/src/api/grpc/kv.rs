@@ -19,7 +19,7 @@ use super::slow::{self, SlowRead};
 use crate::api::serve::ReadonlyTxn;
 use crate::auth::{self, AuthInfo, Credentials, Image, Kind};
 use crate::error::Error;
-use crate::runtime::event::Outcome;
+use crate::event::Outcome;
 use crate::runtime::node::{Node, run_blocking};
 use crate::state::kv::Reading;
 use crate::state::request::Request;

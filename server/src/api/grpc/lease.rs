@@ -12,7 +12,7 @@ use tonic::{Request as Call, Response, Status, Streaming};
 use super::caller_of;
 use crate::auth::{self, AuthInfo, Credentials, Image, Kind};
 use crate::error::Error;
-use crate::runtime::event::{LeaseCall, Outcome};
+use crate::event::{LeaseCall, Outcome};
 use crate::runtime::node::Node;
 use crate::state;
 use crate::state::request::Request;

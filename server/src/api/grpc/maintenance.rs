@@ -13,7 +13,7 @@ use super::{caller_of, snapshot};
 use crate::api::grpc::health::HealthNotifier;
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::error::Error;
-use crate::runtime::event::Outcome;
+use crate::event::Outcome;
 use crate::runtime::node::Node;
 use crate::state::request::Request;
 use crate::telemetry::metrics::Metrics;

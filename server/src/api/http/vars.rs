@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Page, page, scrape};
 use crate::config::Config;
-use crate::runtime::event::RaftView;
+use crate::event::RaftView;
 use crate::runtime::node::Node;
 use crate::telemetry::metrics::process;
 

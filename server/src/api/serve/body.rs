@@ -15,8 +15,8 @@ use super::call::Ended;
 use super::cost::Charge;
 use super::framing::Framing;
 use super::stats::Heard;
-use crate::api::admission::Held;
 use crate::error::Error;
+use crate::event::admission::Held;
 use crate::telemetry::metrics::Metrics;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;

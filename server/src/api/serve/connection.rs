@@ -92,7 +92,7 @@ impl Server {
         } = door;
         let listener = match bound.listen() {
             Ok(listener) => listener,
-            Err(error) => crate::runtime::fatal("failed to listen to clients", &error),
+            Err(error) => crate::telemetry::fatal("failed to listen to clients", &error),
         };
         loop {
             let accepted = tokio::select! {

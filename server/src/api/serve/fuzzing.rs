@@ -17,7 +17,7 @@ use super::connection::http2_builder;
 use super::cost::Charge;
 use super::gather::Gather;
 use super::pings::{OpenCalls, Policed};
-use crate::api::admission::{Admission, Limits};
+use crate::event::admission::{Admission, Limits};
 use crate::telemetry::metrics::Metrics;
 
 /// Bytes of a message that the bodies take.

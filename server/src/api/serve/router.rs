@@ -21,7 +21,6 @@ use super::caller::Caller;
 use super::cost::{self, Charge};
 use super::pings::{OpenCall, OpenCalls};
 use super::stats::{Counted, Heard};
-use crate::api::admission::Held;
 use crate::api::grpc::auth::AuthService;
 use crate::api::grpc::budget::LargeReply;
 use crate::api::grpc::cluster::ClusterService;
@@ -36,7 +35,7 @@ use crate::api::grpc::usage::UsageService;
 use crate::api::grpc::watch::WatchService;
 use crate::auth::Credentials;
 use crate::config::Config;
-use crate::runtime;
+use crate::event::admission::Held;
 use crate::runtime::node::Node;
 use crate::telemetry::metrics::{self, CallType, METHODS, Metrics, Service};
 use crate::telemetry::spans::Tracer;
@@ -228,7 +227,7 @@ impl Router {
         if let Some(tracer) = &self.tracer {
             let caller = request.extensions().get::<Caller>();
             let local = caller.and_then(|caller| caller.local);
-            ended.trace(tracer.begin(request.headers(), local, runtime::unix_time));
+            ended.trace(tracer.begin(request.headers(), local, crate::clock::unix_time));
         }
         (ended, sent, who)
     }

@@ -16,7 +16,7 @@ use super::dialer::Dialer;
 use super::link::Link;
 use super::{Introduction, MAKE_HEADER, Peers};
 use crate::config::ETCD_VERSION;
-use crate::runtime::event::MemberEvent;
+use crate::event::MemberEvent;
 
 /// A stream that says nothing for so long is dead: each side shows life three times as often.
 const SILENCE_MAX: Duration = Duration::from_secs(5);

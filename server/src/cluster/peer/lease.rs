@@ -4,7 +4,7 @@ use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
 use prost::Message;
 
-use crate::runtime::event::{LeaseAnswer, LeaseCall};
+use crate::event::{LeaseAnswer, LeaseCall};
 
 /// A wrapper around one field.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::runtime::Clock;
+use crate::clock::Clock;
 use crate::telemetry::metrics::{Traffic, Transfers};
 
 pub(super) struct Link {

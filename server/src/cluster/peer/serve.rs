@@ -29,7 +29,7 @@ use super::{MAKE_HEADER, hash, transfer};
 use crate::api::serve::Door;
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION, MIN_CLUSTER_VERSION};
 use crate::error::Error;
-use crate::runtime::event::{LeaseAnswer, LeaseCall};
+use crate::event::{LeaseAnswer, LeaseCall};
 use crate::runtime::node::Node;
 use crate::runtime::node::members::{NOT_FOUND, NOT_LEARNER};
 use crate::state::snapshot::rows;
@@ -56,7 +56,7 @@ pub(super) async fn accept(door: Door, peers: Peers, node: Node) {
     } = door;
     let listener = match bound.listen() {
         Ok(listener) => listener,
-        Err(error) => crate::runtime::fatal("failed to listen to peers", &error),
+        Err(error) => crate::telemetry::fatal("failed to listen to peers", &error),
     };
     loop {
         let permit = quota.admit().await;
@@ -474,7 +474,7 @@ fn message(status: StatusCode, what: &str) -> Answer {
 
 /// RFC 3339, to the second.
 fn now_text() -> String {
-    let seconds = crate::runtime::unix_time().as_secs();
+    let seconds = crate::clock::unix_time().as_secs();
     let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
     // Days to a date, by eras of 400 years that begin in March.
     let z = days + 719_468;

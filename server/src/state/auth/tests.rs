@@ -8,7 +8,7 @@ use storage::vfs::sim::SimVfs;
 
 use super::super::{Effects, State};
 use super::*;
-use crate::runtime::event::Outcome;
+use crate::state::Outcome;
 
 const DIR: &str = "/store";
 

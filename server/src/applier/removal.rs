@@ -5,7 +5,7 @@
 use raft::Now;
 use storage::mvcc::Stats;
 
-use crate::runtime::event::ReplySlot;
+use crate::event::ReplySlot;
 
 /// In a store that is no larger, it costs little and is done at once.
 const SMALL_STORE_BYTES: u64 = 16 << 20;

@@ -5,7 +5,7 @@
 use raft::Now;
 use storage::mvcc::{Stats, Store};
 
-use crate::runtime::event::ReplySlot;
+use crate::event::ReplySlot;
 
 /// Surplus that is left alone: one part in so many of the file, and so much anyway.
 const KEPT_PART: u64 = 6;

@@ -14,7 +14,7 @@ const CHECKPOINT_PAUSE: Now = Now::from_millis(100);
 const TOLD_PARTS: u64 = 10;
 
 #[derive(Debug)]
-pub struct Resealer {
+pub(super) struct Resealer {
     at_work: bool,
     not_before: Now,
     wants_checkpoint: bool,
@@ -23,7 +23,7 @@ pub struct Resealer {
 }
 
 impl Resealer {
-    pub fn new(store: &Store) -> Resealer {
+    pub(super) fn new(store: &Store) -> Resealer {
         Resealer {
             at_work: store.needs_resealing(),
             not_before: Now::ZERO,
@@ -33,23 +33,23 @@ impl Resealer {
     }
 
     /// The keys have changed.
-    pub fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.at_work = true;
         self.told = None;
     }
 
     /// When it goes on though nothing arrives; the end of a checkpoint is an event.
-    pub fn wake_at(&self, now: Now, checkpoint_running: bool) -> Option<Now> {
+    pub(super) fn wake_at(&self, now: Now, checkpoint_running: bool) -> Option<Now> {
         (self.at_work && !checkpoint_running).then(|| self.not_before.max(now))
     }
 
     /// Whether a checkpoint is to begin for its sake; says so once.
-    pub fn takes_checkpoint(&mut self) -> bool {
+    pub(super) fn takes_checkpoint(&mut self) -> bool {
         std::mem::take(&mut self.wants_checkpoint)
     }
 
     /// One step; what it returns is worth telling.
-    pub fn turn(
+    pub(super) fn turn(
         &mut self,
         now: Now,
         store: &mut Store,

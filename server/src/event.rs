@@ -2,20 +2,22 @@
 //! happen to an actor is visible in one place.
 //!
 //! The queues between actors have no length of their own: what travels in them is what clients
-//! wait for, and [`Admission`](crate::api::admission::Admission) bounds that at the edge.
+//! wait for, and [`Admission`](crate::event::admission::Admission) bounds that at the edge.
+
+pub mod admission;
+pub mod inbox;
 
 use bytes::Bytes;
-use etcd_api::etcdserverpb as pb;
-use etcd_api::raw;
 use storage::mvcc::{Attempt, View};
+use storage::vfs::DiskSpace;
 use tokio::sync::oneshot;
 
-use crate::api::admission::Permit;
 use crate::error::Error;
+use crate::event::admission::Permit;
 use crate::net::workers;
-use crate::state::Authenticated;
 use crate::state::request::Request;
 use crate::state::snapshot::Received;
+pub use crate::state::{LeaseAnswer, Outcome, RaftView};
 
 pub type Reply = Result<Applied, Error>;
 
@@ -24,34 +26,6 @@ pub type Reply = Result<Applied, Error>;
 pub struct Applied {
     pub outcome: Outcome,
     pub revision: i64,
-}
-
-/// Answers without their headers; the edge fills those in.
-#[derive(Debug)]
-pub enum Outcome {
-    Put(pb::PutResponse),
-    DeleteRange(pb::DeleteRangeResponse),
-    Txn(raw::TxnResponse),
-    LeaseGrant(pb::LeaseGrantResponse),
-    Alarm(Vec<pb::AlarmMember>),
-    Lease(LeaseAnswer),
-    Authenticated(Authenticated),
-    /// Newest entries known to be durable at a member and at its leader.
-    Progress {
-        matched: u64,
-        leader: u64,
-    },
-    Raft(Box<RaftView>),
-    /// The change has nothing to tell beyond that it happened.
-    Done,
-}
-
-/// What this member's raft tells of itself.
-#[derive(Debug)]
-pub struct RaftView {
-    pub status: raft::Status,
-    /// Of the others; empty unless this member leads.
-    pub peers: Vec<raft::PeerStatus>,
 }
 
 /// Where the answer to one request goes. Dropping it tells the waiting task that the server stops.
@@ -169,7 +143,11 @@ pub enum MemberEvent {
 #[derive(Debug)]
 pub enum LogEvent {
     Write(raft::Write),
-    DropBefore { index: u64 },
+    DropBefore {
+        index: u64,
+    },
+    /// Whether there is no space for files made ahead of their need.
+    Short(bool),
     Stop,
 }
 
@@ -181,6 +159,13 @@ pub struct Committed {
     pub reply: Option<ReplySlot>,
 }
 
+/// How full the disks are; `None`: the system does not tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Look {
+    pub store: Option<DiskSpace>,
+    pub log: Option<DiskSpace>,
+}
+
 /// The apply actor's inbox.
 #[derive(Debug)]
 pub enum ApplyEvent {
@@ -188,11 +173,16 @@ pub enum ApplyEvent {
     Lease(LeaseCall, ReplySlot),
     /// A checkpoint has come to its end, or waits for space.
     CheckpointRan(Box<Result<Attempt, storage::Error>>),
-    /// How the disk is, every now and then while space is or was low: then all waits to be tried
-    /// again that found none.
-    Space {
-        low: bool,
+    /// How full the disks are, every now and then.
+    Looked(Look),
+    /// A change was turned away here that takes so much space: answered once the space alarm is
+    /// raised, or seems lost.
+    Refused {
+        needed: u64,
+        slot: ReplySlot,
     },
+    /// There was no space for another file of the log.
+    LogIsShort,
     /// To be answered once the entry at `index` is applied and published.
     Reads {
         index: u64,
@@ -226,16 +216,4 @@ pub enum LeaseCall {
     Leases,
     /// What every lease has left, to be written down before a stop.
     CheckpointAll,
-}
-
-#[derive(Debug, Default, PartialEq)]
-pub struct LeaseAnswer {
-    /// Seconds: granted TTL after a keep-alive (0: no such lease), remaining for TimeToLive (-1).
-    pub ttl: i64,
-    pub granted_ttl: i64,
-    pub keys: Vec<Bytes>,
-    /// Every lease, the one to end first in front.
-    pub leases: Vec<i64>,
-    /// Lease id and whole seconds left.
-    pub checkpoints: Vec<(i64, i64)>,
 }

@@ -6,7 +6,7 @@ use raft::Now;
 
 use super::{Applier, ApplyEffects, REVOKES_UNDER_WAY};
 use crate::error::Error;
-use crate::runtime::event::{LeaseAnswer, LeaseCall, Outcome, ReplySlot};
+use crate::event::{LeaseAnswer, LeaseCall, Outcome, ReplySlot};
 use crate::state;
 use crate::state::lessor::{Lessor, Renewal};
 use crate::state::request::Request;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use raft::Now;
 
 use crate::error::Error;
-use crate::runtime::event::Outcome;
+use crate::event::Outcome;
 use crate::state::request::Request;
 use crate::telemetry::loggable;
 

@@ -1,7 +1,7 @@
 //! An actor's inbox: any number of senders, one receiver that takes all there is.
 //!
 //! Senders never wait, and the receiver never spins: on a small machine the turns it would burn
-//! belong to those it waits for. The queue has no bound of its own; see [`crate::runtime::event`].
+//! belong to those it waits for. The queue has no bound of its own; see [`crate::event`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,9 +2,11 @@
 //! checkpointed and compacted in between. Plain values in and out; the shell runs it on a thread
 //! of its own.
 
+mod alarm;
 mod leases;
 mod pace;
 mod removal;
+mod resealer;
 mod slow;
 mod space;
 #[cfg(test)]
@@ -18,22 +20,24 @@ use raft::Now;
 use storage::mvcc::{Attempt, CheckpointJob, Reader, Resealing, Retired, SyncJob};
 
 use crate::auth::AuthInfo;
-use crate::data_dir::replay::Replayed;
 use crate::error::Error;
-use crate::runtime::event::{Applied, ApplyEvent, Committed, LeaseCall, Outcome, Reply, ReplySlot};
-use crate::runtime::resealer::Resealer;
+use crate::event::{Applied, ApplyEvent, Committed, LeaseCall, Look, Outcome, Reply, ReplySlot};
 use crate::state::entry;
 use crate::state::hashes::{Compacted, HashJob};
 use crate::state::lessor::Lessor;
 use crate::state::request::Request;
 use crate::state::snapshot::Received;
+use crate::state::space_alarm::Guard;
 use crate::state::watch::HubHandle;
-use crate::state::{self, Authenticated, Effects, State, Tally};
-use crate::telemetry::metrics::Operation;
+use crate::state::{self, Authenticated, Effects, State};
+use crate::telemetry::metrics::{Counts, Operation};
+use alarm::SpaceAlarm;
+pub use alarm::SpaceNews;
 use leases::WaitingRenewal;
 pub(crate) use pace::DIRTY_BYTES_TO_CHECKPOINT;
 pub use pace::Pace;
 use removal::Removal;
+use resealer::Resealer;
 pub use slow::{Slow, Stopwatch};
 use space::Space;
 use views::Views;
@@ -69,8 +73,7 @@ pub struct Applier {
     checkpoint_running: bool,
     /// The one that is under way waits for space on the disk.
     waiting_checkpoint: Option<CheckpointJob>,
-    /// Space on the disk is low.
-    space_is_low: bool,
+    alarm: SpaceAlarm,
     log_bytes: u64,
     /// Entries applied since the last checkpoint.
     unsaved_entries: u64,
@@ -128,27 +131,18 @@ pub struct ApplyEffects {
     /// How far re-sealing has come, when that is worth telling.
     pub resealing: Option<Resealing>,
     pub cluster_changed: bool,
+    /// For the log, in any term: this member's space alarm, raised or taken back.
+    pub alarm: Option<Request>,
+    pub space_news: Vec<SpaceNews>,
+    /// How full the disks are.
+    pub look: Option<Look>,
+    /// Whether the log is to make do without files made ahead of their need.
+    pub log_is_short: Option<bool>,
     /// The state that was to be installed is in place: to be told behind `conf_changes`, which are
     /// older, and before `applied`.
     pub installed: bool,
     pub counts: Counts,
     pub stopped: bool,
-}
-
-/// What a turn did, for the metrics.
-#[derive(Debug, Default)]
-pub struct Counts {
-    pub tally: Tally,
-    /// Entries by operation, and whether they succeeded.
-    pub applied: Vec<(Operation, bool)>,
-    /// Times to live in seconds, of new leases.
-    pub leases_granted: Vec<i64>,
-    pub leases_revoked: u64,
-    pub leases_renewed: u64,
-    pub leases_expired: u64,
-    pub compacted_rows: Option<usize>,
-    /// A compaction ended, so long after it began.
-    pub compaction_took: Option<Now>,
 }
 
 impl Applier {
@@ -183,7 +177,7 @@ impl Applier {
             backlog: VecDeque::new(),
             checkpoint_running: false,
             waiting_checkpoint: None,
-            space_is_low: false,
+            alarm: SpaceAlarm::new(Guard::new(0, true), raft::NOBODY, false),
             log_bytes: 0,
             unsaved_entries: 0,
             stopwatch: None,
@@ -202,9 +196,10 @@ impl Applier {
     }
 
     /// What a replay has left to do: the next checkpoint is due for its entries, too.
-    pub fn go_on_from(&mut self, replayed: Replayed) {
-        self.log_bytes = replayed.bytes;
-        self.sync = replayed.sync;
+    /// `log_bytes` of them, and what was written of them to the store's file.
+    pub fn go_on_from(&mut self, log_bytes: u64, sync: Option<SyncJob>) {
+        self.log_bytes = log_bytes;
+        self.sync = sync;
     }
 
     pub fn set_pace(&mut self, pace: Pace) {
@@ -219,11 +214,18 @@ impl Applier {
     /// Whether space on the disk is low, or a checkpoint waits for some.
     pub fn is_short(&self) -> bool {
         let waits = self.waiting_checkpoint.is_some();
-        self.space_is_low || waits || self.state.store.stats().is_short
+        self.alarm.is_low() || waits || self.state.store.stats().is_short
     }
 
-    pub fn has_space_alarm(&self, member: u64) -> bool {
-        self.state.has_space_alarm(member)
+    /// Raises the space alarm of this member, and takes it back, as `guard` judges.
+    pub(crate) fn set_guard(&mut self, guard: Guard, member_id: u64) {
+        let is_raised = self.state.has_space_alarm(member_id);
+        self.alarm = SpaceAlarm::new(guard, member_id, is_raised);
+    }
+
+    /// What takes space is to be turned away before it enters the log.
+    pub fn refuses_growth(&self) -> bool {
+        self.alarm.is_low() || self.state.store.stats().is_short
     }
 
     pub fn stats(&self) -> storage::mvcc::Stats {
@@ -266,62 +268,17 @@ impl Applier {
     ) -> Result<(), Error> {
         let revision_before = self.state.store.root().revision();
         for event in events.drain(..) {
-            match event {
-                ApplyEvent::Committed(entries) => self.backlog.extend(entries),
-                ApplyEvent::Lease(call, slot) => self.waiting_leases.push((call, slot)),
-                ApplyEvent::CheckpointRan(attempt) => match (*attempt)? {
-                    Attempt::Done(done) => {
-                        self.checkpoint_running = false;
-                        let needed_from = self.state.store.finish_checkpoint(*done);
-                        effects.drop_log_before = Some(needed_from + 1);
-                    }
-                    Attempt::Full(job, _) => {
-                        self.state.store.ran_out();
-                        self.waiting_checkpoint = Some(*job);
-                    }
-                },
-                ApplyEvent::Space { low } => {
-                    self.space_is_low = low;
-                    self.state.store.reserve(true)?;
-                    let waiting = self.waiting_checkpoint.take();
-                    effects.checkpoint = waiting.or(effects.checkpoint.take());
-                }
-                ApplyEvent::Reads { index, slots } => self.waiting_reads.push((index, slots)),
-                ApplyEvent::Leading(term) if term == self.elected => {}
-                ApplyEvent::Leading(term) => {
-                    self.elected = term;
-                    self.leading = None;
-                    self.abandon_renewals(effects);
-                }
-                ApplyEvent::LeaseCheckpoints { allowed } => {
-                    self.may_checkpoint_leases = allowed;
-                    self.lessor.allow_checkpoints(allowed);
-                }
-                ApplyEvent::Defragment(slot) => self.space.ask(slot),
-                ApplyEvent::Install(received) => self.installing = Some(received),
-                ApplyEvent::KeysChanged => self.resealer.begin(),
-                ApplyEvent::Stop => self.stopping = true,
-            }
+            self.hear(event, effects)?;
         }
         self.install(now, effects)?;
-        while !self.stalled() {
-            let Some(committed) = self.backlog.pop_front() else {
-                break;
-            };
-            // Whatever an earlier leader wrote lies before the first entry of this one's term.
-            let begins_to_lead =
-                self.leading.is_none() && self.elected == Some(committed.entry.term);
-            self.apply(now, committed, effects)?;
-            if begins_to_lead {
-                self.take_over_leases(now)?;
-                self.leading = self.elected;
-            }
-        }
+        self.apply_backlog(now, effects)?;
         if self.leading == self.elected {
             for (call, slot) in std::mem::take(&mut self.waiting_leases) {
                 self.answer_lease(now, call, slot, effects);
             }
         }
+        let is_raised = self.state.has_space_alarm(self.alarm.member_id());
+        self.alarm.note(is_raised, effects);
         self.compact(now, effects)?;
         if !self.stopping {
             let store = &mut self.state.store;
@@ -345,6 +302,73 @@ impl Applier {
         let wanted = self.give_space_back(now, effects)?;
         self.checkpoint(wanted, effects);
         effects.oldest_view = self.views.note(now, &self.state.store.stats());
+        Ok(())
+    }
+
+    fn hear(&mut self, event: ApplyEvent, effects: &mut ApplyEffects) -> Result<(), Error> {
+        match event {
+            ApplyEvent::Committed(entries) => self.backlog.extend(entries),
+            ApplyEvent::Lease(call, slot) => self.waiting_leases.push((call, slot)),
+            ApplyEvent::CheckpointRan(attempt) => match (*attempt)? {
+                Attempt::Done(done) => {
+                    self.checkpoint_running = false;
+                    let needed_from = self.state.store.finish_checkpoint(*done);
+                    effects.drop_log_before = Some(needed_from + 1);
+                }
+                Attempt::Full(job, _) => {
+                    self.state.store.ran_out();
+                    self.waiting_checkpoint = Some(*job);
+                }
+            },
+            ApplyEvent::Looked(look) => self.look(look, effects)?,
+            ApplyEvent::Refused { needed, slot } => {
+                self.alarm.refused(needed, slot, effects);
+            }
+            ApplyEvent::LogIsShort => self.alarm.log_is_short(effects),
+            ApplyEvent::Reads { index, slots } => self.waiting_reads.push((index, slots)),
+            ApplyEvent::Leading(term) if term == self.elected => {}
+            ApplyEvent::Leading(term) => {
+                self.elected = term;
+                self.leading = None;
+                self.abandon_renewals(effects);
+            }
+            ApplyEvent::LeaseCheckpoints { allowed } => {
+                self.may_checkpoint_leases = allowed;
+                self.lessor.allow_checkpoints(allowed);
+            }
+            ApplyEvent::Defragment(slot) => self.space.ask(slot),
+            ApplyEvent::Install(received) => self.installing = Some(received),
+            ApplyEvent::KeysChanged => self.resealer.begin(),
+            ApplyEvent::Stop => self.stopping = true,
+        }
+        Ok(())
+    }
+
+    /// As much as there is memory for.
+    fn apply_backlog(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
+        while !self.stalled() {
+            let Some(committed) = self.backlog.pop_front() else {
+                break;
+            };
+            // Whatever an earlier leader wrote lies before the first entry of this one's term.
+            let begins_to_lead =
+                self.leading.is_none() && self.elected == Some(committed.entry.term);
+            self.apply(now, committed, effects)?;
+            if begins_to_lead {
+                self.take_over_leases(now)?;
+                self.leading = self.elected;
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, look: Look, effects: &mut ApplyEffects) -> Result<(), Error> {
+        let stats = self.state.store.stats();
+        if self.alarm.look(look, &stats, effects) {
+            self.state.store.reserve(true)?;
+            let waiting = self.waiting_checkpoint.take();
+            effects.checkpoint = waiting.or(effects.checkpoint.take());
+        }
         Ok(())
     }
 
