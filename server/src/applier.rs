@@ -225,7 +225,12 @@ impl Applier {
 
     /// What takes space is to be turned away before it enters the log.
     pub fn refuses_growth(&self) -> bool {
-        self.alarm.is_low() || self.state.store.stats().is_short
+        self.alarm.refuses() || self.state.store.stats().is_short
+    }
+
+    /// How many bytes the log may have written until the next look at its disk; 0: not known.
+    pub fn log_limit_bytes(&self) -> u64 {
+        self.alarm.log_limit_bytes()
     }
 
     pub fn stats(&self) -> storage::mvcc::Stats {

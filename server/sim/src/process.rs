@@ -415,7 +415,8 @@ impl Process {
     /// The space that a change takes for which there is none: request handlers turn it away.
     pub(crate) fn turns_away(&self, request: &Request) -> Option<u64> {
         let needed = state::space_needed(request);
-        let fits = self.shared.space.admits(needed, self.quota);
+        // Here, what is under way weighs nothing.
+        let fits = self.shared.admits(needed, 0, self.quota);
         (!fits).then_some(needed)
     }
 

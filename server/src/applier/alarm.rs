@@ -43,6 +43,7 @@ pub(super) struct SpaceAlarm {
     waiting: Vec<ReplySlot>,
     /// The log was told to do without files made ahead.
     log_is_short: bool,
+    log_limit_bytes: u64,
 }
 
 impl SpaceAlarm {
@@ -58,12 +59,22 @@ impl SpaceAlarm {
             refused_bytes: 0,
             waiting: Vec::new(),
             log_is_short: false,
+            log_limit_bytes: 0,
         }
     }
 
     /// Whether space on the disk is low.
     pub(super) fn is_low(&self) -> bool {
         self.is_low
+    }
+
+    /// ..or the log has found none for its next file.
+    pub(super) fn refuses(&self) -> bool {
+        self.is_low || self.log_is_short
+    }
+
+    pub(super) fn log_limit_bytes(&self) -> u64 {
+        self.log_limit_bytes
     }
 
     pub(super) fn member_id(&self) -> u64 {
@@ -94,11 +105,14 @@ impl SpaceAlarm {
             self.log_is_short = false;
             effects.log_is_short = Some(false);
         }
+        if let Some(disk) = look.log {
+            self.log_limit_bytes = look.log_bytes + space_alarm::room_for_log(disk);
+        }
         let disk = space_alarm::fuller([look.store, look.log]);
         let in_use = stats.in_use_bytes + stats.dirty_bytes;
         let verdict = self.guard.look(&Reading {
             disk,
-            store_is_short: stats.is_short,
+            is_short: stats.is_short || self.log_is_short,
             in_use_bytes: in_use,
             refused_bytes: self.refused_bytes,
             raised: self.is_raised,
@@ -174,94 +188,4 @@ impl SpaceAlarm {
 }
 
 #[cfg(test)]
-mod tests {
-    use storage::vfs::DiskSpace;
-
-    use super::*;
-    use crate::event::Reply;
-    use crate::event::admission::{Admission, Limits};
-
-    fn slot() -> (ReplySlot, tokio::sync::oneshot::Receiver<Reply>) {
-        let admission = Admission::new(Limits {
-            requests: 10,
-            bytes: 10,
-        });
-        ReplySlot::new(admission.admit(0).unwrap())
-    }
-
-    fn alarm() -> SpaceAlarm {
-        SpaceAlarm::new(Guard::new(1 << 20, true), 7, false)
-    }
-
-    fn free() -> Look {
-        let disk = Some(DiskSpace {
-            total: 1 << 40,
-            available: 1 << 39,
-        });
-        Look {
-            store: disk,
-            log: disk,
-        }
-    }
-
-    #[test]
-    fn many_who_are_turned_away_ask_for_one_alarm_and_find_it_in_place() {
-        let (mut alarm, mut effects) = (alarm(), ApplyEffects::default());
-        let (first, _) = slot();
-        alarm.refused(10, first, &mut effects);
-        assert!(effects.alarm.take().is_some());
-        let (second, _) = slot();
-        alarm.refused(20, second, &mut effects);
-        assert!(effects.alarm.is_none() && effects.replies.is_empty());
-        alarm.note(true, &mut effects);
-        assert_eq!(effects.replies.len(), 2);
-        let (third, _) = slot();
-        alarm.refused(10, third, &mut effects);
-        assert_eq!(effects.replies.len(), 3);
-        assert!(effects.alarm.is_none());
-    }
-
-    #[test]
-    fn an_alarm_that_got_lost_keeps_nobody_waiting_and_is_asked_for_anew() {
-        let (mut alarm, mut effects) = (alarm(), ApplyEffects::default());
-        let (first, _) = slot();
-        alarm.refused(10, first, &mut effects);
-        effects.alarm = None;
-        alarm.look(free(), &Stats::default(), &mut effects);
-        assert!(effects.replies.is_empty());
-        alarm.look(free(), &Stats::default(), &mut effects);
-        assert_eq!(effects.replies.len(), 1);
-        assert_eq!(effects.space_news, [SpaceNews::AlarmLost]);
-        let (second, _) = slot();
-        alarm.refused(10, second, &mut effects);
-        assert!(effects.alarm.is_some());
-    }
-
-    #[test]
-    fn one_that_comes_late_is_ours_and_goes_when_there_is_space() {
-        let (mut alarm, mut effects) = (alarm(), ApplyEffects::default());
-        let (first, _) = slot();
-        alarm.refused(10, first, &mut effects);
-        for _ in 0..LOOKS_UNTIL_LOST {
-            alarm.look(free(), &Stats::default(), &mut effects);
-        }
-        effects.alarm = None;
-        alarm.note(true, &mut effects);
-        for _ in 0..2 {
-            alarm.look(free(), &Stats::default(), &mut effects);
-        }
-        let clear = alarm.request(AlarmAction::Deactivate);
-        assert_eq!(effects.alarm, Some(clear));
-    }
-
-    #[test]
-    fn the_log_makes_files_ahead_again_when_there_is_plenty() {
-        let (mut alarm, mut effects) = (alarm(), ApplyEffects::default());
-        alarm.log_is_short(&mut effects);
-        assert_eq!(effects.log_is_short.take(), Some(true));
-        alarm.look(free(), &Stats::default(), &mut effects);
-        assert_eq!(effects.log_is_short.take(), Some(false));
-        alarm.look(free(), &Stats::default(), &mut effects);
-        assert_eq!(effects.log_is_short.take(), None);
-    }
-}
+mod tests;

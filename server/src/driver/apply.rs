@@ -118,9 +118,11 @@ impl ApplyDriver {
 
     fn publish_space(&mut self, ports: &mut impl Ports) {
         let stats = self.applier.stats();
-        let in_use = stats.in_use_bytes + stats.dirty_bytes;
-        let is_low = self.applier.refuses_growth();
-        self.shared.space.publish(stats.file_bytes, in_use, is_low);
+        let (limit, is_low) = (
+            self.applier.log_limit_bytes(),
+            self.applier.refuses_growth(),
+        );
+        self.shared.space.publish(&stats, limit, is_low);
         ports.note(Note::Store {
             stats: &stats,
             oldest_view: self.effects.oldest_view,

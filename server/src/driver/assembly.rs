@@ -90,7 +90,7 @@ impl Actors {
         let watch = Watch::new(hub, inbox.clone());
         let mut applier = applier(data.state, inbox, last_in_log, member_id, config, settings)?;
         applier.go_on_from(data.replayed.bytes, data.replayed.sync);
-        let log = Arc::new(Mutex::new(Log::new(data.log)));
+        let log = Arc::new(Mutex::new(Log::new(data.log, Arc::clone(&shared))));
         let member = Member::new(raft, seed);
         Ok(Actors {
             member_id,
@@ -109,6 +109,7 @@ impl Actors {
                 Arc::clone(&data.vfs),
                 data.store_dir.clone(),
                 config.log_dir(),
+                Arc::clone(&shared),
             ),
             shared,
             request_ids,

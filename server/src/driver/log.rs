@@ -1,13 +1,16 @@
 //! The log: what is written, when it is synced, and who hears that it is durable.
 
+use std::sync::Arc;
+
 use raft::Ticket;
 use raft::durable::LogWriter;
 
-use super::{Fatal, Job, Note, Ports};
+use super::{Fatal, Job, Note, Ports, Shared};
 use crate::event::{LogEvent, MemberEvent};
 
 pub struct Log {
     writer: LogWriter,
+    shared: Arc<Shared>,
     /// There was no space for another file: the log makes do without.
     is_short: bool,
     /// The newest write that is in the file and may not be durable.
@@ -16,9 +19,10 @@ pub struct Log {
 }
 
 impl Log {
-    pub fn new(writer: LogWriter) -> Log {
+    pub fn new(writer: LogWriter, shared: Arc<Shared>) -> Log {
         Log {
             writer,
+            shared,
             is_short: false,
             unsynced: None,
             stops: false,
@@ -78,10 +82,10 @@ impl Log {
         let began = ports.now();
         self.writer.append(write).map_err(unwritten)?;
         self.unsynced = Some(write.ticket);
-        ports.note(Note::Appended {
-            took: ports.now().saturating_sub(began),
-            log_bytes: self.writer.written_bytes(),
-        });
+        let log_bytes = self.writer.written_bytes();
+        self.shared.set_log_bytes(log_bytes);
+        let took = ports.now().saturating_sub(began);
+        ports.note(Note::Appended { took, log_bytes });
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use raft::{NOBODY, NodeId, RoleChange, Term};
+use storage::mvcc::Stats;
 
 #[derive(Debug)]
 pub struct Shared {
@@ -13,6 +14,8 @@ pub struct Shared {
     pub leadership: Leadership,
     pub progress: Progress,
     pub space: Space,
+    /// Bytes that the log has written since the start. Written by whoever holds the log.
+    log_bytes: AtomicU64,
 }
 
 /// Who leads, as far as this member knows. Written by the member alone.
@@ -47,6 +50,8 @@ pub struct Space {
     /// disk by themselves. With the file's size beside this quota etcd's alerts would ask for
     /// defragmentations that free nothing, and warn of a quota that is far away.
     in_use_bytes: AtomicU64,
+    /// How many bytes the log may have written until the disk is looked at again; 0: not known.
+    log_limit_bytes: AtomicU64,
     /// What takes space is refused.
     is_low: AtomicBool,
 }
@@ -58,9 +63,31 @@ impl Shared {
             leadership: Leadership::default(),
             progress: Progress::default(),
             space: Space::default(),
+            log_bytes: AtomicU64::new(0),
         };
         shared.progress.set_members(sole_voter, learner);
         shared
+    }
+
+    /// Whether a change that takes so much space may go on its way, while so much is under way. A
+    /// quota of 0 is none.
+    pub fn admits(&self, needed: u64, in_flight: u64, quota: u64) -> bool {
+        needed == 0 || (self.space.fits(needed, quota) && !self.overruns_disk(needed + in_flight))
+    }
+
+    /// The disk is looked at now and then, and the log is fast: what was let in already may be more
+    /// than there was room for.
+    fn overruns_disk(&self, bytes: u64) -> bool {
+        let limit = self.space.log_limit_bytes.load(Relaxed);
+        limit != 0 && self.log_bytes() + bytes > limit
+    }
+
+    pub fn log_bytes(&self) -> u64 {
+        self.log_bytes.load(Relaxed)
+    }
+
+    pub(super) fn set_log_bytes(&self, bytes: u64) {
+        self.log_bytes.store(bytes, Relaxed);
     }
 
     /// This member leads.
@@ -163,15 +190,16 @@ impl Space {
         self.is_low.load(Acquire)
     }
 
-    /// Whether a change that takes so much space may go on its way. A quota of 0 is none.
-    pub fn admits(&self, needed: u64, quota: u64) -> bool {
+    fn fits(&self, needed: u64, quota: u64) -> bool {
         let fits = quota == 0 || self.in_use_bytes() + needed < quota;
-        needed == 0 || (fits && !self.is_low())
+        fits && !self.is_low()
     }
 
-    pub(super) fn publish(&self, file_bytes: u64, in_use_bytes: u64, is_low: bool) {
-        self.file_bytes.store(file_bytes, Relaxed);
-        self.in_use_bytes.store(in_use_bytes, Relaxed);
+    pub(super) fn publish(&self, stats: &Stats, log_limit_bytes: u64, is_low: bool) {
+        let in_use = stats.in_use_bytes + stats.dirty_bytes;
+        self.file_bytes.store(stats.file_bytes, Relaxed);
+        self.in_use_bytes.store(in_use, Relaxed);
+        self.log_limit_bytes.store(log_limit_bytes, Relaxed);
         self.is_low.store(is_low, Release);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use storage::vfs::{DiskSpace, Vfs};
 
-use super::{Note, Ports};
+use super::{Note, Ports, Shared};
 use crate::event::{ApplyEvent, Look};
 
 /// Between two looks. What fills the disk faster is told by the store, which cannot set space aside
@@ -18,16 +18,23 @@ pub struct Disks {
     vfs: Arc<dyn Vfs>,
     store_dir: PathBuf,
     log_dir: PathBuf,
+    shared: Arc<Shared>,
     /// That one of them cannot be looked at was told.
     failed: bool,
 }
 
 impl Disks {
-    pub fn new(vfs: Arc<dyn Vfs>, store_dir: PathBuf, log_dir: PathBuf) -> Disks {
+    pub fn new(
+        vfs: Arc<dyn Vfs>,
+        store_dir: PathBuf,
+        log_dir: PathBuf,
+        shared: Arc<Shared>,
+    ) -> Disks {
         Disks {
             vfs,
             store_dir,
             log_dir,
+            shared,
             failed: false,
         }
     }
@@ -43,7 +50,10 @@ impl Disks {
             };
             found.map_err(tell).ok()
         };
+        // Before the look: what is written meanwhile counts twice rather than not at all.
+        let log_bytes = self.shared.log_bytes();
         let look = Look {
+            log_bytes,
             store: space(&self.store_dir),
             log: space(&self.log_dir),
         };

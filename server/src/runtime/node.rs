@@ -533,7 +533,8 @@ impl Node {
     async fn check_space(&self, request: &Request) -> Result<(), Error> {
         let needed = state::space_needed(request);
         let quota = self.0.limits.quota_bytes;
-        if self.0.shared.space.admits(needed, quota) {
+        let in_flight = self.0.admission.held_bytes() as u64;
+        if self.0.shared.admits(needed, in_flight, quota) {
             return Ok(());
         }
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);

@@ -59,10 +59,11 @@ const EDGES: &[(&str, &str, &str)] = &[
 const WITHOUT_TOKIO: [&str; 5] = ["storage", "raft", "etcd-files", "utl", "machinery"];
 
 /// Modules of the server that belong to its shell; the others are plain Rust.
-const SHELL: [&str; 7] = [
+const SHELL: [&str; 8] = [
     "main",
     "api",
     "cluster/peer",
+    "event",
     "lifecycle",
     "net",
     "runtime",

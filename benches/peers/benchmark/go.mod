@@ -1,4 +1,4 @@
-module stele/tools/benchmark
+module stele/peers/benchmark
 
 go 1.26
 

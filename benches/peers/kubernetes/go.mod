@@ -1,4 +1,4 @@
-module stele/tools/kubernetes
+module stele/peers/kubernetes
 
 go 1.26.0
 

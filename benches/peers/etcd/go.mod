@@ -1,4 +1,4 @@
-module stele/tools/etcd
+module stele/peers/etcd
 
 go 1.26.0
 

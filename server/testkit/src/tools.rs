@@ -1,4 +1,5 @@
-//! etcd's own programs, built once from the Go modules under `tools/` into `<target dir>/tools/bin`.
+//! etcd's own programs, built once from the Go modules under `benches/peers` into
+//! `<target dir>/tools/bin`.
 //!
 //! Only the Go tool chain is asked for; versions are pinned by the modules' `go.mod` and `go.sum`.
 #![expect(
@@ -49,11 +50,7 @@ impl Tools {
     pub fn locate() -> Result<Tools, Missing> {
         let (bin, _lock) = folder()?;
         for (module, package, name) in PROGRAMS {
-            build(
-                &workspace_root().join("tools").join(module),
-                package,
-                &bin.join(name),
-            )?;
+            build(&peers().join(module), package, &bin.join(name))?;
         }
         Ok(Tools {
             etcd: bin.join("etcd"),
@@ -98,9 +95,15 @@ pub fn in_ci() -> bool {
 pub fn workspace_root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest
-        .parent()
-        .expect("testkit lies in the workspace")
+        .ancestors()
+        .nth(2)
+        .expect("this crate is at server/testkit")
         .to_path_buf()
+}
+
+/// The Go modules that pin the programs Stele is compared with.
+pub(crate) fn peers() -> PathBuf {
+    workspace_root().join("benches").join("peers")
 }
 
 /// Cargo's target folder, found from the running program: cargo marks it with a CACHEDIR.TAG.

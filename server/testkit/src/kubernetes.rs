@@ -1,9 +1,9 @@
-//! Kubernetes' own programs, unmodified, built from the Go module `tools/kubernetes`, each when a
-//! test first asks for it: they take minutes to compile.
+//! Kubernetes' own programs, unmodified, built from the Go module `benches/peers/kubernetes`,
+//! each when a test first asks for it: they take minutes to compile.
 
 use std::path::PathBuf;
 
-use crate::tools::{Missing, build, folder, in_ci, workspace_root};
+use crate::tools::{Missing, build, folder, in_ci, peers};
 
 /// A folder that holds the programs already built; nothing is built then.
 const BUILT: &str = "STELE_KUBERNETES_BIN";
@@ -47,11 +47,7 @@ impl Kubernetes {
         }
         let (bin, _lock) = folder()?;
         let program = bin.join(self.name());
-        build(
-            &workspace_root().join("tools").join("kubernetes"),
-            &self.package(),
-            &program,
-        )?;
+        build(&peers().join("kubernetes"), &self.package(), &program)?;
         Ok(program)
     }
 
