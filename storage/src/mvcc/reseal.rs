@@ -33,8 +33,8 @@ pub struct Resealing {
 pub enum Next {
     /// Another step, at any time.
     Step,
-    /// A checkpoint, begun or ended: one under way, or one of [`Store::begin_checkpoint`], which now
-    /// has something to do in any case.
+    /// A checkpoint must begin or end: a running one, or one of [`Store::begin_checkpoint`], which
+    /// now always has work.
     Checkpoint,
     /// Nothing: the other keys are forgotten.
     Done,
