@@ -116,7 +116,7 @@ impl Policy {
 
 /// A connection being closed because its client pinged too often.
 struct Leaving {
-    /// Bytes of the last frame not yet written.
+    /// Bytes of the GOAWAY frame not yet written.
     frame: Vec<u8>,
     until: Pin<Box<Sleep>>,
 }
