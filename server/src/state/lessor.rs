@@ -9,27 +9,24 @@
 //! the last checkpoint.
 //!
 //! **Heaps with lazy renewal.** Each lease has exactly one entry in the heap of deadlines and one
-//! Each lease has exactly one entry in the heap of deadlines and one in the heap of checkpoints,
-//! with `entry.at <= the lease's current time`. A renewal only changes the lease; an entry that
-//! comes up too early is pushed back with the current time. So a renewal is one hash lookup, and a
-//! thousand renewals of a lease between two checks cost one heap move.
+//! in the heap of checkpoints, with `entry.at <=` the lease's current time. A renewal only changes
+//! the lease; an entry that comes up too early is pushed back with the current time. So a renewal
+//! is one hash lookup, and a thousand renewals of a lease between two checks cost one heap move.
 //!
 //! **When a checkpoint is written.** A restart must not renew leases that were not renewed, but one
 //! row per renewal would put all keep-alives through the log. So:
 //! - A lease not renewed since it was granted, restored or last checkpointed is written every
-//!   eighth of
-//! its TTL, at least [`CHECKPOINT_STEP_MIN`] apart. After a crash it lives too long by at most that
-//! (plus an election timeout).
+//!   eighth of its TTL, at least [`CHECKPOINT_STEP_MIN`] apart. After a crash it lives too long by
+//!   at most that (plus an election timeout).
 //! - A lease that was renewed is not written for half its TTL. Clients renew every third, so the
-//!   leases of
-//! live sessions are never written. A lease whose owner has gone falls under the first rule.
+//!   leases of live sessions are never written. A lease whose owner has gone falls under the first
+//!   rule.
 //! - If a remaining TTL of the lease is stored or in flight, a renewal must reset that row before
-//!   the
-//! client is answered; otherwise a crash would expire the lease early. Further renewals wait for
-//! the same reset, because until then the store still has the short time ([`Renewal::waits_for`]).
+//!   the client is answered; otherwise a crash would expire the lease early. The next renewal waits
+//!   for the same reset, because until then the store still has the short time
+//!   ([`Renewal::waits_for`]).
 //! - At most [`CHECKPOINT_ROWS_PER_SECOND`] rows are written, the longest overdue first. With more
-//!   leases
-//! than that, the error grows instead of the load.
+//!   leases than that, the error grows instead of the load.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;

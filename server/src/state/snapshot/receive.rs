@@ -18,7 +18,8 @@ use super::load::{self, Plan, ScratchSource};
 use super::rows;
 use crate::state;
 
-/// etcd's file while it arrives: it can be read only when complete. Created for this process only.
+/// etcd's file while it arrives: it can be read only when complete. Encrypted with a key that only
+/// this process has.
 const DATABASE: &str = "incoming.db";
 /// Longer messages before the state are refused: etcd's limit.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
