@@ -1,5 +1,5 @@
-//! What clients see: etcd's services over gRPC, its JSON gateway and its pages, and the listeners
-//! they are served on. Nothing here changes state: a change becomes a proposal.
+//! What clients see: etcd's services over gRPC, its JSON gateway and its HTTP pages, and the
+//! listeners that serve them. Nothing here changes state: a change becomes a proposal.
 
 pub mod encode;
 pub(crate) mod gateway;

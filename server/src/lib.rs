@@ -1,5 +1,5 @@
-//! etcd v3 on top of `raft` and `storage`: one binary, the same actors in a cluster of one as in
-//! one of five.
+//! etcd v3 on top of `raft` and `storage`. One binary; a cluster of one runs the same actors as a
+//! cluster of five.
 
 #![forbid(unsafe_code)]
 
@@ -21,5 +21,6 @@ pub mod runtime;
 pub mod state;
 pub mod telemetry;
 
-/// Time since the process started; handed to whoever needs it, read by the shell alone.
+/// Time since the process started. Only the shell reads the clock; all other code is given this
+/// value.
 pub type Now = std::time::Duration;

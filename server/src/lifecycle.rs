@@ -1,5 +1,5 @@
-//! One server from its start to its stop: opens what it needs in order, says so in the log, and
-//! closes in the opposite order. The lines and their order are those that tools wait for.
+//! Runs one server from start to stop: opens its parts in order, logs each step, and closes them in
+//! the opposite order. Tools wait for these log lines, so their text and order must not change.
 
 mod corruption;
 pub mod local;
@@ -35,55 +35,55 @@ use crate::telemetry::logging::json;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans::{Exporter, Tracer};
 
-/// Calls in progress get this long to end once a stop was asked for.
+/// Time that calls in progress get to end after a stop was requested.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How often a starting member asks whether there is a leader.
+/// How often a starting member checks whether there is a leader.
 const ELECTION_POLL: Duration = Duration::from_millis(2);
 
-/// What a server that was not stopped by a signal returns: the process ends well.
+/// Returned by a server that was not stopped by a signal: exit code 0.
 const NO_SIGNAL: i32 = 0;
 
-/// How long a member that was removed stays: etcd's.
+/// How long a removed member keeps running, as in etcd.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Leases in one checkpoint entry at the stop.
+/// Leases in one checkpoint entry written at the stop.
 const LEASES_PER_ENTRY: usize = 10_000;
 
-/// The server could not begin.
+/// Why the server could not start.
 #[derive(Debug)]
 pub enum StartError {
     Bind(BindError),
-    /// This member's data is not that of its peers.
+    /// This member's data differs from that of its peers.
     Corrupt(String),
     DataDir(Unusable),
     Publish(Error),
     Runtime(std::io::Error),
-    /// Spans cannot be sent where the flags say.
+    /// Spans cannot be sent to the configured collector.
     Tracing(String),
 }
 
-/// What a server runs in, and so who ends it.
+/// Where a server runs, which decides who stops it.
 pub enum Host {
-    /// A process of its own, which signals end.
+    /// A separate process, stopped by signals.
     Process,
-    /// Another program.
+    /// Embedded in another program.
     Program {
-        /// Answered, or dropped, when the server is to end.
+        /// The server stops when this is answered or its sender is dropped.
         stopped: oneshot::Receiver<()>,
         /// Connections that need no socket.
         connections: mpsc::Receiver<DuplexStream>,
-        /// Told where the server listens once it serves.
+        /// Called with the listen addresses when the server is ready.
         ready: Box<dyn FnOnce(Vec<SocketAddr>) + Send>,
     },
 }
 
-/// Runs a server until a signal asks it to stop; returns the signal's number.
+/// Runs a server until a signal stops it; returns the signal's number.
 pub fn run(config: Config, vfs: Arc<dyn Vfs>) -> Result<i32, StartError> {
     run_in(config, vfs, Host::Process)
 }
 
-/// Runs a server until its host asks it to stop.
+/// Runs a server until its host stops it.
 pub fn run_in(config: Config, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32, StartError> {
     let runtime = Workers::event_loop().map_err(StartError::Runtime)?;
     let signal = runtime.block_on(serve(Arc::new(config), vfs, host))?;
@@ -163,7 +163,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     tracing::info!(name = config.name, "closing etcd server");
     let handed_over = running.node.is_leader() && hand_over(&running.node).await;
     let _ = stop.send(true);
-    // Watches would hold their connections until they are cut.
+    // Otherwise watches would keep their connections open until these are cut.
     running.node.hub().stop();
     if tokio::time::timeout(GRACE, serving).await.is_err() {
         tracing::warn!("some clients did not end their calls in time; closing their connections");
@@ -179,7 +179,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     Ok(signal)
 }
 
-/// What makes spans of calls and what sends them, if somebody wants them.
+/// Creates the tracer and the exporter, if tracing is configured.
 fn trace(config: &Config) -> Result<Option<(Tracer, Exporter)>, StartError> {
     let Some(config) = &config.tracing else {
         return Ok(None);
@@ -214,8 +214,8 @@ fn log_start(config: &Config, data: &DataDir) {
     );
 }
 
-/// As `--bootstrap-defrag-threshold-megabytes` says. A store that cannot be made smaller serves all
-/// the same.
+/// Applies `--bootstrap-defrag-threshold-megabytes`. If the store cannot be defragmented, the
+/// server starts anyway.
 async fn defragment_at_start(node: &Node, config: &Config) {
     let Some(threshold) = config.bootstrap_defrag_bytes else {
         return;
@@ -250,8 +250,8 @@ fn log_serving(config: &Config, node: &Node) {
     );
 }
 
-/// Tells the cluster, through the log, who this member is and which version they all speak. That
-/// these entries are applied also says that everything before them is.
+/// Publishes this member's name, URLs and version through the log. Once these entries are applied,
+/// all entries before them are applied too.
 async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
     let identity = node.identity();
     let request = Request::ClusterMemberAttrSet(membershippb::ClusterMemberAttrSetRequest {
@@ -261,7 +261,7 @@ async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
             client_urls: identity.client_urls.clone(),
         }),
     });
-    // The first election may still be under way.
+    // The first election may still be running.
     while let Err(error) = node.propose(request.clone()).await {
         match error {
             Error::NoLeader
@@ -286,7 +286,7 @@ async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens the data directory; an empty one becomes that of a new cluster, or of a running one.
+/// Opens the data directory. If it is empty, bootstraps a new cluster or joins a running one.
 async fn open(
     vfs: Arc<dyn Vfs>,
     config: &Config,
@@ -308,19 +308,19 @@ async fn open(
     empty.found(config)
 }
 
-/// What ends a server.
+/// The source of the request to stop.
 enum End {
     Signal,
     Asked(oneshot::Receiver<()>),
 }
 
-/// A signal's number, or none when the host asked or this member has no cluster any more.
+/// Returns the signal's number, or [`NO_SIGNAL`] if the host asked or this member was removed.
 async fn wait_for_end(running: &Running, end: &mut End) -> i32 {
     let asked = async {
         match end {
             End::Signal => wait_for_signal().await,
             End::Asked(stopped) => {
-                // Dropping the other side asks as well.
+                // Dropping the sender counts as a request too.
                 let _ = stopped.await;
                 NO_SIGNAL
             }
@@ -330,14 +330,14 @@ async fn wait_for_end(running: &Running, end: &mut End) -> i32 {
         signal = asked => signal,
         () = running.peers.gone() => {
             say_removed();
-            // Others may need this member to elect who goes on without it.
+            // The other members may need this one to elect a leader without it.
             tokio::time::sleep(FAREWELL).await;
             NO_SIGNAL
         }
     }
 }
 
-/// The lines that operators look for.
+/// Logs the lines that operators look for.
 fn say_removed() {
     tracing::warn!(error = REMOVED, "server error");
     tracing::warn!("data-dir used by this member must be removed");
@@ -358,7 +358,7 @@ async fn wait_for_signal() -> i32 {
     number
 }
 
-/// Gives leadership to another voter, if there is one that takes it.
+/// Transfers leadership to another voter; returns whether one accepted it.
 async fn hand_over(node: &Node) -> bool {
     let Some(to) = node.heir() else {
         return false;
@@ -367,7 +367,7 @@ async fn hand_over(node: &Node) -> bool {
     matches!(done, Ok(Ok(())))
 }
 
-/// Lets a restart go on where the leases are now.
+/// Stores the remaining TTLs, so that a restart continues from them.
 async fn checkpoint_leases(node: &Node) {
     let Ok((answer, _)) = node.lease(LeaseCall::CheckpointAll).await else {
         return;
@@ -385,7 +385,7 @@ async fn checkpoint_leases(node: &Node) {
     }
 }
 
-/// Takes changed keys while the server runs: the first one seals what is written from then on.
+/// Follows changes of the encryption keys while the server runs: the first key encrypts new data.
 async fn follow_keys(node: Node, mut keys: Option<Follower>) {
     while let Some(mut now) = keys.take() {
         tokio::time::sleep(now.interval()).await;
@@ -428,7 +428,7 @@ async fn compact_by_itself(node: Node, config: Arc<Config>) {
         };
         match node.propose(Request::Compaction(request)).await {
             Ok(_) => tracing::info!(revision, "completed auto compaction"),
-            // Someone else was faster, and further.
+            // A client has compacted further already.
             Err(Error::Compacted) => {}
             Err(error) => tracing::warn!(revision, %error, "failed auto compaction"),
         }

@@ -1,4 +1,4 @@
-//! What operators see: log lines, metrics and spans, under etcd's names.
+//! Log lines, metrics and spans for operators, under etcd's names.
 
 pub mod loggable;
 pub mod logging;

@@ -1,7 +1,7 @@
-//! How Go writes and reads the scalars of a command line: numbers, booleans, durations.
+//! Formats and parses the scalars of a command line as Go does: numbers, booleans, durations.
 //!
-//! etcd's flags are parsed by Go's `flag` package, so what it accepts is the interface. Knows no
-//! flag.
+//! etcd's flags are parsed by Go's `flag` package, so its rules are part of the interface. Does not
+//! know any flag.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const SECOND: f64 = 1e9;
 const MINUTE: f64 = 60.0 * SECOND;
 const HOUR: f64 = 60.0 * MINUTE;
 
-/// The words `strconv.ParseBool` knows.
+/// The words that `strconv.ParseBool` accepts.
 pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -38,7 +38,7 @@ pub(crate) fn parse_int(text: &str) -> Option<i128> {
         _ if lower.len() > 1 && lower.starts_with('0') => (8, &lower[1..]),
         _ => (10, lower.as_str()),
     };
-    // from_str_radix would take a second sign.
+    // from_str_radix would accept a second sign.
     if !digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return None;
     }

@@ -1,16 +1,16 @@
-//! How much of clients' work this member holds at one time, in requests and in bytes. Beyond it
-//! one more is told "too many requests", as by etcd.
+//! Limits the requests and bytes of client work that this member holds at one time. Above a limit,
+//! a new request fails with "too many requests", as in etcd.
 //!
-//! Bytes count in two phases. While a message is being received, what has come of it counts: one who
-//! announces much and sends nothing holds nothing. Then all of it counts, from its proposal to its
-//! answer. Nothing waits between the two.
+//! Bytes count in two phases. While a message is being received, only the bytes that have arrived
+//! count, so a client that announces a large message and sends nothing holds nothing. From proposal
+//! to answer the whole message counts. Nothing waits between the two phases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::Error;
 
-/// Cheap to clone; clones share the limits and what counts against them.
+/// Cheap to clone; clones share the limits and the counters.
 #[derive(Clone, Debug)]
 pub struct Admission(Arc<Inner>);
 
@@ -24,7 +24,7 @@ struct Inner {
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub requests: usize,
-    /// One request alone may be larger.
+    /// A single request may exceed this if no other bytes are held.
     pub bytes: usize,
 }
 
@@ -37,23 +37,24 @@ impl Admission {
         }))
     }
 
-    /// For a request that holds so many bytes until it is answered.
+    /// Admits a request that holds `bytes` until it is answered, or fails with `TooManyRequests`.
     pub fn admit(&self, bytes: usize) -> Result<Permit, Error> {
         self.admit_to(1, bytes)
     }
 
-    /// For what frees others of work: it finds room when there is none for the rest.
+    /// Admits a request that frees other work. It may use twice the limits, so it still fits when
+    /// ordinary requests do not.
     pub fn admit_first(&self, bytes: usize) -> Result<Permit, Error> {
         self.admit_to(2, bytes)
     }
 
-    /// Into so many times the room that there is.
+    /// Admits up to `times` the limits.
     fn admit_to(&self, times: usize, bytes: usize) -> Result<Permit, Error> {
         let limits = self.0.limits;
         let mut held = self.receiving();
         held.grow_up_to(times * limits.bytes, bytes)?;
-        // Counts first and looks then: two that race for the last place may both be turned away,
-        // never both let in.
+        // Increment first, compare after: of two requests that race for the last slot both may be
+        // refused, but never both admitted.
         let permit = Permit(held);
         if self.0.requests.fetch_add(1, Ordering::Relaxed) >= times * limits.requests {
             return Err(Error::TooManyRequests);
@@ -61,7 +62,7 @@ impl Admission {
         Ok(permit)
     }
 
-    /// For a message of which more is to come.
+    /// Starts counting a message that is still being received.
     pub fn receiving(&self) -> Held {
         Held {
             of: Arc::clone(&self.0),
@@ -69,7 +70,7 @@ impl Admission {
         }
     }
 
-    /// Requests that were let in and are not answered.
+    /// Requests that were admitted and not yet answered.
     pub fn in_flight(&self) -> usize {
         self.0.requests.load(Ordering::Relaxed)
     }
@@ -79,7 +80,7 @@ impl Admission {
     }
 }
 
-/// Held until the request is answered, also when its client has gone.
+/// Held until the request is answered, even if its client has left.
 #[derive(Debug)]
 pub struct Permit(Held);
 
@@ -89,7 +90,7 @@ impl Drop for Permit {
     }
 }
 
-/// Bytes that count; they go back when this is dropped.
+/// Counted bytes; dropping this releases them.
 #[derive(Debug)]
 pub struct Held {
     of: Arc<Inner>,
@@ -97,7 +98,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Holds so many more, or as many as before when there is no room for them.
+    /// Adds `bytes`, or fails and keeps the current count if they do not fit.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         self.grow_up_to(self.of.limits.bytes, bytes)
     }
@@ -175,7 +176,7 @@ mod tests {
         one.grow(40).unwrap();
         drop((one, other));
         assert_eq!(all.held_bytes(), 0);
-        // Alone it may grow beyond.
+        // A single holder may exceed the limit.
         all.receiving().grow(1000).unwrap();
     }
 }

@@ -1,14 +1,14 @@
 //! An actor's inbox: any number of senders, one receiver that takes all there is.
 //!
-//! Senders never wait, and the receiver never spins: on a small machine the turns it would burn
-//! belong to those it waits for. The queue has no bound of its own; see [`crate::event`].
+//! Senders never wait, and the receiver never spins: on a small machine spinning would take CPU
+//! from the threads it waits for. The queue is not bounded here; see [`crate::event`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// The receiver has gone; what was sent is lost.
+/// The receiver is gone; the event was not delivered.
 #[derive(Debug)]
 pub struct Closed;
 
@@ -27,7 +27,7 @@ struct Shared<T> {
 #[derive(Debug)]
 struct Queue<T> {
     events: Vec<T>,
-    /// The receiver sleeps: the next sender has to wake it.
+    /// The receiver sleeps; the next sender must wake it.
     asleep: bool,
     closed: bool,
 }
@@ -44,8 +44,8 @@ pub fn inbox<T>() -> (Sender<T>, Inbox<T>) {
     (Sender(Arc::clone(&shared)), Inbox(shared))
 }
 
-/// Owed to a receiver that sleeps, and paid when dropped: one who has more to send soon can let
-/// it find all of that at once.
+/// A pending wake-up of a sleeping receiver, sent on drop. A sender with more events can hold it,
+/// so that the receiver finds them all at once.
 #[must_use]
 #[derive(Debug)]
 pub struct WakeUp<T>(Arc<Shared<T>>);
@@ -55,7 +55,7 @@ impl<T> Sender<T> {
         self.post(event).map(drop)
     }
 
-    /// Sends what can wait: the receiver finds it when it wakes for something else.
+    /// Sends an event that can wait: it does not wake the receiver.
     pub fn send_quietly(&self, event: T) -> Result<(), Closed> {
         let mut queue = self.0.queue.lock();
         if queue.closed {
@@ -65,7 +65,7 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Sends, and leaves it to the caller when to wake the receiver, if nobody has to yet.
+    /// Sends an event; returns the wake-up if the receiver sleeps and no other sender wakes it.
     pub fn post(&self, event: T) -> Result<Option<WakeUp<T>>, Closed> {
         let mut queue = self.0.queue.lock();
         if queue.closed {
@@ -90,8 +90,8 @@ impl<T> Clone for Sender<T> {
 }
 
 impl<T> Inbox<T> {
-    /// Waits for something, for `patience` at most, and takes all there is: batching needs no
-    /// timer. `events` must be empty; its memory goes to those who send next.
+    /// Waits up to `patience` for an event, then takes all queued events, so batching needs no
+    /// timer. `events` must be empty; its buffer is reused by the senders.
     pub fn receive(&self, patience: Option<Duration>, events: &mut Vec<T>) {
         let mut queue = self.0.queue.lock();
         while queue.events.is_empty() {
@@ -115,7 +115,7 @@ impl<T> Drop for Inbox<T> {
     fn drop(&mut self) {
         let mut queue = self.0.queue.lock();
         queue.closed = true;
-        // What waits in it is dropped, and with it the reply slots of clients, who are told so.
+        // Dropping queued events also drops the reply slots of clients, which reports the failure.
         let events = std::mem::take(&mut queue.events);
         drop(queue);
         drop(events);

@@ -1,8 +1,8 @@
-//! Everything that `/metrics` tells, under etcd's names.
+//! Everything on `/metrics`, under etcd's names.
 //!
-//! [`Metrics`] holds what the actors count as they work; what the server can be asked for when
-//! somebody looks (sizes, revisions, leadership) comes in with a [`Scrape`]. Families of features
-//! that are missing stand there with zero, which is the truth.
+//! [`Metrics`] holds what the actors count while they work. Values read only when metrics are
+//! scraped (sizes, revisions, leadership) come from a [`Scrape`]. Metric families of features that
+//! do not exist here are present with the value zero.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,13 +31,13 @@ use cost::Costs;
 use storage::mvcc::Usage;
 use text::{Text, Type};
 
-/// What stands where etcd tells its Go version.
+/// Reported in place of etcd's Go version.
 pub(crate) const GO_VERSION: &str = "none";
 
-/// Distinct values of `client-api-version` that get a counter of their own; the rest share one.
+/// Distinct values of `client-api-version` with a separate counter; further values share one.
 const CLIENT_VERSIONS_MAX: usize = 32;
 
-/// 1 ms to 8 s: most durations of etcd.
+/// 1 ms to 8 s: the buckets of most durations in etcd.
 const MILLIS: Buckets = Buckets {
     first: 0.001,
     count: 14,
@@ -68,7 +68,7 @@ pub struct Counts {
     pub compaction_took: Option<Duration>,
 }
 
-/// What a field of [`Metrics`] renders as.
+/// How a field of [`Metrics`] is rendered.
 trait Render {
     const TYPE: Type;
     fn render(&self, family: &mut text::Family<'_>);
@@ -95,7 +95,7 @@ impl Render for Histogram {
     }
 }
 
-/// Declares the unlabelled families once: field, type, how it is made, name, help.
+/// Declares the unlabelled families once: field, type, constructor, name, help.
 macro_rules! families {
     ($($field:ident: $type:ty = $make:expr, $name:literal, $help:literal;)*) => {
         #[derive(Debug)]
@@ -103,7 +103,7 @@ macro_rules! families {
             $(#[doc = $help] pub $field: $type,)*
             /// gRPC calls by method.
             pub calls: Calls,
-            /// And by prefix and client.
+            /// Calls by key prefix and by client.
             pub(crate) costs: Costs,
             /// Time to apply an entry, by operation.
             pub apply_duration: Durations,
@@ -113,14 +113,14 @@ macro_rules! families {
             pub range_duration: [Histogram; 2],
             /// Calls by kind (`unary`, `stream`) and `client-api-version`.
             clients: RwLock<BTreeMap<String, [Counter; 2]>>,
-            /// By the other member.
+            /// Traffic by remote member.
             pub network: Network,
-            /// Promotions of learners that failed here, by reason.
+            /// Failed promotions of learners on this member, by reason.
             promote_failures: RwLock<BTreeMap<String, Counter>>,
             /// Scrapes answered.
             pub scrapes: Counter,
             health_checks: RwLock<BTreeMap<(&'static str, &'static str), HealthCheck>>,
-            /// Streams of clients that broke while they were read, by what they are.
+            /// Client streams that broke while being read, by kind.
             pub broken_streams: BrokenStreams,
         }
 
@@ -238,20 +238,20 @@ struct HealthCheck {
     error: Counter,
 }
 
-/// What the server is when somebody looks.
+/// The server's current values at the time of a scrape.
 #[derive(Clone, Debug, Default)]
 pub struct Scrape {
     pub member_id: u64,
     pub leader: u64,
     pub leader_changes: u64,
     pub current_revision: i64,
-    /// -1: never compacted.
+    /// -1 if never compacted.
     pub compact_revision: i64,
     pub auth_revision: u64,
     pub keys: u64,
-    /// Of the file, free pages included.
+    /// Size of the file, free pages included.
     pub db_file_bytes: u64,
-    /// What counts against the quota. See [`crate::driver::shared::Space::in_use_bytes`].
+    /// Bytes that count against the quota. See [`crate::driver::shared::Space::in_use_bytes`].
     pub db_bytes: u64,
     pub requests_in_flight: usize,
     pub requests_held_bytes: usize,
@@ -259,20 +259,20 @@ pub struct Scrape {
     pub committed: u64,
     pub applied: u64,
     pub quota_bytes: u64,
-    /// "3.7"; None before it is decided.
+    /// Such as "3.7"; `None` until it is decided.
     pub cluster_version: Option<String>,
     /// Member and alarm type.
     pub alarms: Vec<(u64, String)>,
-    /// Of the cluster, this one among them.
+    /// Ids of all members, this one included.
     pub members: Vec<u64>,
     pub gates: Vec<Gate>,
     pub extensive: bool,
-    /// What keys take, by prefix.
+    /// Storage use of keys, by prefix.
     pub usage: Vec<(String, Usage)>,
 }
 
 impl Metrics {
-    /// Counts a call for its client's API version.
+    /// Counts a call under its client's API version.
     pub fn client_request(&self, streaming: bool, version: &str) {
         if let Some(counters) = self.clients.read().get(version) {
             counters[usize::from(streaming)].inc();
@@ -287,7 +287,7 @@ impl Metrics {
         clients.entry(version.into()).or_default()[usize::from(streaming)].inc();
     }
 
-    /// What requests did to keys.
+    /// Adds the operations on keys that requests have made.
     pub fn tally(&self, tally: &Tally) {
         self.range_total.add(tally.ranges);
         self.put_total.add(tally.puts);
@@ -296,9 +296,8 @@ impl Metrics {
         self.put_bytes.add(tally.put_bytes as i64);
     }
 
-    /// What the apply actor did in a turn that took `elapsed` and ended at `unix`. The time of a
-    /// turn is shared out evenly to its entries: to ask the clock at each would cost a tenth of
-    /// what a put does.
+    /// Adds what the applier did in a turn that took `elapsed` and ended at `unix`. The turn's time
+    /// is divided evenly among its entries: reading the clock for each would cost a tenth of a put.
     pub fn applied(&self, counts: &mut Counts, elapsed: Duration, unix: Duration) {
         self.tally(&std::mem::take(&mut counts.tally));
         let each = elapsed / u32::try_from(counts.applied.len().max(1)).unwrap_or(u32::MAX);
@@ -328,8 +327,8 @@ impl Metrics {
         }
     }
 
-    /// A checkpoint is to this store what commits and snapshot files are to etcd. It takes its time
-    /// on purpose: what says whether the disk is slow is its `end`, which makes it durable.
+    /// A checkpoint corresponds to etcd's backend commits and snapshot files. It is slow on
+    /// purpose, so only its `end`, the sync that makes it durable, shows whether the disk is slow.
     pub fn checkpointed(&self, whole: Duration, end: Duration) {
         self.backend_commit.observe(end);
         self.backend_commit_write.observe(end);
@@ -337,7 +336,7 @@ impl Metrics {
         self.snapshot_save.observe(whole);
     }
 
-    /// Remembers the outcome of a check behind `/livez` or `/readyz`.
+    /// Records the result of a check behind `/livez` or `/readyz`.
     pub fn health_check(&self, probe: &'static str, check: &'static str, passing: bool) {
         let mut checks = self.health_checks.write();
         let entry = checks.entry((check, probe)).or_default();
@@ -349,7 +348,7 @@ impl Metrics {
         }
     }
 
-    /// Reasons come from a table of errors.
+    /// The reasons come from the table of errors, so their number is bounded.
     pub fn promote_failed(&self, reason: String) {
         self.promote_failures
             .write()
@@ -358,7 +357,7 @@ impl Metrics {
             .inc();
     }
 
-    /// Everything in Prometheus' text format.
+    /// Renders everything in Prometheus' text format.
     pub fn render(&self, scrape: &Scrape) -> String {
         let mut text = Text::default();
         self.write_plain(&mut text);
@@ -438,7 +437,7 @@ impl Metrics {
             Type::Counter,
             "Scrapes by HTTP status.",
         );
-        // Rendering cannot fail, so there are no others.
+        // Rendering cannot fail, so there are no other codes.
         family.sample(&[("code", "200")], self.scrapes.get() as f64);
         family
             .sample(&[("code", "500")], 0.0)

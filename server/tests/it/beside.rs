@@ -1,5 +1,5 @@
-//! Three members of etcd and three of Stele, asked the same in turn: what `etcdctl` prints about a
-//! cluster, and what the members tell of themselves in their metrics.
+//! Three etcd members and three Stele members get the same requests. Compares what `etcdctl` prints
+//! about the cluster, and the members' metrics.
 #![expect(
     clippy::disallowed_methods,
     reason = "runs programs around real processes"

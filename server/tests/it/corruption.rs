@@ -1,6 +1,6 @@
-//! A member whose data is not that of the others is found: before it serves, by the leader now and
-//! then, and by the leader after a compaction. Members whose data is the same are left in peace,
-//! whatever the load, also beside etcd's.
+//! A member with different data is detected: before it serves, by the leader's periodic check, and
+//! by the leader's check after a compaction. Members with equal data raise no alarm under any load,
+//! also in clusters with etcd.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test writes a damaged snapshot, runs commands and waits for processes"

@@ -1,5 +1,5 @@
-//! Quotas and full disks. etcd's rules hold under a quota, beside real etcd; and on a file system
-//! that is really full, deletes, compactions, disarming and reads go on, and nothing is lost.
+//! Quotas and full disks. Under a quota, etcd's rules hold, compared with etcd. On a really full
+//! file system, deletes, compactions, disarming and reads still work, and nothing is lost.
 #![expect(
     clippy::disallowed_methods,
     reason = "fills the disk of a real process, and waits, for so long at most, for what it does then"

@@ -1,5 +1,5 @@
-//! The JSON gateway beside real etcd's: the same requests to both, and the same answers, byte for
-//! byte but for what cannot be the same.
+//! The JSON gateway compared with etcd's: both get the same requests and must give the same
+//! answers, byte for byte except for values that must differ.
 
 mod cases;
 mod http;

@@ -1,6 +1,6 @@
-//! Whatever comes to the port for other members: forged, malformed, repeated, from another cluster,
-//! too large, or of terms that cannot be. It is refused and told once, nothing of it is in any log
-//! afterwards, and the cluster serves and starts again as if nothing had been.
+//! Attacks on the peer port: messages that are forged, malformed, repeated, from another cluster,
+//! too large, or of impossible terms. Each must be refused and logged once, must leave nothing in
+//! any Raft log, and the cluster must keep serving and restart normally.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test plays a member and reads the others' logs"

@@ -1,5 +1,5 @@
-//! `stele utl inspect` from outside: a directory that is in use, whole, and damaged in each of its
-//! files; what it says, and its exit code.
+//! `stele utl inspect` from outside: its output and exit code for a directory that is in use, that
+//! is intact, and that is damaged in each of its files.
 #![expect(
     clippy::disallowed_methods,
     reason = "looks at files, and damages them, as a broken disk would"

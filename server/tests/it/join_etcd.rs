@@ -1,8 +1,8 @@
-//! Stele beside real etcd in one cluster: it joins as a learner and gets etcd's state, is promoted,
-//! leads, sends its own state to another etcd; and after mixed operations through all of them the
-//! history has one hash.
+//! Stele and etcd in one cluster. Stele joins as a learner, receives etcd's state, is promoted,
+//! leads, and sends its own state to another etcd. After mixed operations through all members, the
+//! history must have one hash.
 //!
-//! `STELE_JOIN_OPS` operations in all, from the seed `STELE_JOIN_SEED`.
+//! Runs `STELE_JOIN_OPS` operations in total, from the seed `STELE_JOIN_SEED`.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test around real processes reads the clock"

@@ -1,6 +1,6 @@
-//! Black-box tests: the program is started as a user starts it and seen from outside only.
+//! Black-box tests: they start the program as a user does and observe it only from outside.
 //!
-//! `STELE_TEST_PROGRAM=etcd` runs the same tests against real etcd, which proves the tests.
+//! `STELE_TEST_PROGRAM=etcd` runs the same tests against etcd, which verifies the tests.
 #![expect(
     clippy::unwrap_used,
     reason = "a panic is how a test reports, in its helpers too"

@@ -1,5 +1,6 @@
-//! A leader that is stopped and not dead: its connections stay open, and what others send it gets
-//! nowhere. What their clients are told is etcd's answer; the tests pass against etcd, too.
+//! A leader that is paused (SIGSTOP), not dead: its connections stay open, but messages to it are
+//! not processed. The other members must answer clients as etcd does; the tests also pass against
+//! etcd.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! House rules that no compiler checks: how long a file may be, who may depend on whom, where
-//! tokio may be named.
+//! House rules that no compiler checks: the length of files, allowed dependencies, and where tokio
+//! may be used.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! `etcdserverpb.Maintenance`, as far as one member goes.
+//! `etcdserverpb.Maintenance` for a single member.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct MaintenanceService {
     node: Node,
     metrics: Arc<Metrics>,
     health: HealthNotifier,
-    /// One permit per snapshot being sent.
+    /// One permit per snapshot that is being sent.
     snapshots: Arc<Semaphore>,
 }
 
@@ -50,7 +50,7 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
             false => self.node.require_admin(&who).await?,
         }
         let none = pb::AlarmType::None as i32;
-        // etcd itself goes down over an unknown action; its clients never send one.
+        // etcd itself crashes on an unknown action; its clients never send one.
         let action = AlarmAction::try_from(request.action)
             .map_err(|_| Status::invalid_argument("etcdserver: unknown alarm action"))?;
         let (header, alarms) = match action {
@@ -123,7 +123,8 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         Ok(Response::new(pb::DefragmentResponse { header: None }))
     }
 
-    /// etcd hashes its database file, which says nothing here: this is the digest of all history.
+    /// etcd hashes its database file, which does not exist here. This hash covers the whole history
+    /// instead.
     async fn hash(
         &self,
         call: Call<pb::HashRequest>,
@@ -153,7 +154,7 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
 
     type SnapshotStream = ReceiverStream<Result<pb::SnapshotResponse, Status>>;
 
-    /// Of this member's state as it is, like etcd's: it may be behind the leader's.
+    /// A snapshot of this member's current state, as in etcd; it may lag behind the leader.
     async fn snapshot(
         &self,
         call: Call<pb::SnapshotRequest>,

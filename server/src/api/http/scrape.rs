@@ -1,4 +1,4 @@
-//! What the server is at the moment somebody asks for metrics.
+//! Reads the server's current values when metrics are scraped.
 
 use etcd_api::etcdserverpb::AlarmType;
 use storage::mvcc::KeyRange;
@@ -54,7 +54,7 @@ pub(super) fn scrape(node: &Node, config: &Config) -> Scrape {
     }
 }
 
-/// Files this process may have open; 0 when unlimited.
+/// The limit on open files of this process; 0 if unlimited.
 pub(super) fn open_files_max() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile)
         .current

@@ -1,13 +1,13 @@
-//! What the operating system knows of this process, and stand-ins for what only Go has.
+//! Metrics of this process from the operating system, and placeholders for Go's runtime metrics.
 //!
-//! Dashboards and etcd's own tests expect the names of Go's runtime; where nothing here
-//! corresponds, they are there and zero.
+//! Dashboards and etcd's own tests expect the names of Go's runtime metrics; those without an
+//! equivalent here are zero.
 
 use std::fs::read_to_string;
 
 use super::text::{Text, Type};
 
-/// Gauges of Go's memory accounting, all zero here.
+/// Gauges of Go's memory statistics, all zero here.
 const GO_MEMORY: &[&str] = &[
     "go_memstats_alloc_bytes",
     "go_memstats_buck_hash_sys_bytes",
@@ -123,12 +123,12 @@ pub(super) fn write(text: &mut Text) {
         .empty_summary(&[0.0, 0.25, 0.5, 0.75, 1.0]);
 }
 
-/// Memory of this process that is in use.
+/// Resident memory of this process, in bytes.
 pub(crate) fn resident_bytes() -> u64 {
     Process::read().resident as u64
 }
 
-/// Figures from /proc; zero where it does not say.
+/// Values from /proc; zero if not available.
 #[derive(Debug, Default)]
 struct Process {
     cpu: f64,
@@ -149,7 +149,7 @@ impl Process {
         let file = |path| read_to_string(path).unwrap_or_default();
         let number = |text: Option<&str>| text.and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
         let ticks = rustix::param::clock_ticks_per_second() as f64;
-        // The name in parentheses may hold spaces: fields are counted from behind it.
+        // The name in parentheses may contain spaces, so fields are counted after it.
         let stat = file("/proc/self/stat");
         let fields: Vec<&str> = stat
             .rsplit_once(')')
@@ -175,7 +175,7 @@ impl Process {
                 process.virtual_max = soft(rest);
             }
         }
-        // Less the one that lists them.
+        // Not counting the descriptor used for this listing.
         process.files = std::fs::read_dir("/proc/self/fd")
             .map_or(0.0, |entries| entries.count().saturating_sub(1) as f64);
         let network = file("/proc/self/net/netstat");

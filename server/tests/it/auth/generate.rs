@@ -1,5 +1,5 @@
-//! Random users, roles and requests. The model knows no permissions: whether something is denied is
-//! for the servers to say.
+//! Random users, roles and requests. The model does not know permissions: only the servers decide
+//! whether a request is denied.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Clients that keep a record of what they asked and what they were told: registers for the judge
-//! of histories, and keys of their own for the promise that what was acknowledged stays.
+//! Clients that record their requests and answers: registers for the linearizability checker, and
+//! separate keys to check that acknowledged writes are kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,5 +1,5 @@
-//! Watchers that follow everything through whatever happens to their members, each resuming where
-//! its last stream ended.
+//! Watchers that follow all changes through all faults of their members. Each resumes where its
+//! last stream ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,4 +1,4 @@
-//! Flags that change where a server listens and what its pages answer.
+//! Flags that change the listen addresses and the HTTP pages.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! What well-known users of the gateway ask, in their order, over a connection that they keep.
+//! The requests of well-known gateway users, in their order, over one kept connection.
 
 use std::process::Command;
 

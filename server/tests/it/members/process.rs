@@ -1,4 +1,4 @@
-//! Members on ports that are known before they start, and `etcdctl` to talk to them.
+//! Members on ports chosen before they start, and `etcdctl` to control them.
 #![expect(
     clippy::disallowed_methods,
     reason = "waits for other processes, and not for ever"
