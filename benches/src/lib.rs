@@ -1,6 +1,6 @@
-//! Measuring: the workloads that the benches share; `versus`, which runs the same load on real etcd
-//! and on Stele, and `versus_kube`, which does so on Kubernetes' apiserver and on ours. Knows the
-//! servers only as programs, the layers only by their public APIs.
+//! Measurements: the workloads that the benches share; `versus`, which runs the same load on real
+//! etcd and on Stele; and `versus_kube`, which does so for Kubernetes' apiserver and ours. Uses the
+//! servers only as programs, and the layers only through their public APIs.
 
 #![forbid(unsafe_code)]
 

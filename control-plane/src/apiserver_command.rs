@@ -1,5 +1,5 @@
-//! `stele-kube apiserver`: the API alone, from a store somewhere; over TLS, or over plain HTTP on
-//! loopback.
+//! `stele-kube apiserver`: the apiserver alone, with a store elsewhere; over TLS, or over plain
+//! HTTP on loopback.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -15,11 +15,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::connection;
 
-/// How often the store is tried, and how long to wait between: 20 seconds in all.
+/// Attempts to reach the store, and the delay between them: 20 seconds in total.
 const CONNECTS_MAX: usize = 100;
 const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// What it is called and takes.
+/// The subcommand and its flags.
 pub(crate) fn command() -> Command {
     let with = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
@@ -100,7 +100,7 @@ pub(crate) fn command() -> Command {
         )
 }
 
-/// Serves until a signal asks it to stop.
+/// Serves until a signal to stop.
 pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let text = |name: &str| {
         arguments
@@ -153,7 +153,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// A connection to the store, which may be starting just now.
+/// Connects to the store, with retries, as it may be starting.
 async fn connected(store: &str) -> Result<etcd_api::Client, Box<dyn Error>> {
     let mut tried = 0;
     loop {
@@ -166,7 +166,7 @@ async fn connected(store: &str) -> Result<etcd_api::Client, Box<dyn Error>> {
     }
 }
 
-/// Who is let in; nothing when everybody on this machine is.
+/// The authentication and authorization; `None` to let in every client on this machine.
 fn people(arguments: &ArgMatches, address: SocketAddr) -> Result<Option<Setup>, Box<dyn Error>> {
     let text = |name: &str| arguments.get_one::<String>(name).cloned();
     let directory = text("tls-cert-dir").map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! The client: calls as they go over the wire, answers as bytes.
+//! The client: sends plain HTTP requests, and returns responses as bytes.
 
 use std::path::Path;
 

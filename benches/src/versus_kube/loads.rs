@@ -1,4 +1,4 @@
-//! What is asked of an apiserver: one call after the other, then many watchers at once.
+//! The loads for an apiserver: one call after the other, then many watchers at once.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ const WATCHED: &str = "/api/v1/namespaces/default/configmaps";
 const DELIVERED_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
-/// How much of it.
+/// The size of the loads.
 pub(super) struct Size {
     pods: usize,
     lists: usize,
@@ -45,7 +45,7 @@ pub(super) async fn run(
     report: &mut Report,
 ) -> Result<()> {
     let asker = &server.asker;
-    // Pods run as an account, which a loop would make.
+    // A pod needs its service account, which a control loop would create.
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"name": "default"}});
     asker
@@ -81,7 +81,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// So many calls, one after the other.
+/// Times calls, one after the other.
 async fn timed(
     side: Side,
     server: &Server,
@@ -102,7 +102,7 @@ async fn timed(
     Ok(())
 }
 
-/// Changes one after the other, each seen by all watchers: how long after it was asked for.
+/// Changes an object repeatedly, and times from each request until all watchers see the change.
 async fn fan_out(side: Side, server: &Server, size: &Size, report: &mut Report) -> Result<()> {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "watched"}, "data": {"text": "x".repeat(1000), "at": "none"}});
@@ -118,7 +118,7 @@ async fn fan_out(side: Side, server: &Server, size: &Size, report: &mut Report) 
             let mut line = String::new();
             while stream.read_line(&mut line).await.is_ok_and(|read| read > 0) {
                 let now = Instant::now();
-                // Found by its mark: parsing would be measured, too.
+                // Searched as text, so that parsing is not measured.
                 let at = line.split_once("\"at\":\"").and_then(|(_, rest)| {
                     let end = rest.find('"')?;
                     rest[..end].parse::<usize>().ok()

@@ -1,4 +1,4 @@
-//! Times as Kubernetes writes them. Knows no clock: `now` is always passed in.
+//! Times in Kubernetes' formats. There is no clock here: the caller passes `now` in.
 
 #[cfg(test)]
 mod tests;
@@ -13,12 +13,12 @@ const SECONDS_OF_DAY: i64 = 86_400;
 pub struct Timestamp {
     /// Whole seconds since 1970.
     pub seconds: i64,
-    /// And this many nanoseconds; below 1,000,000,000.
+    /// Plus this many nanoseconds; below 1,000,000,000.
     pub nanos: u32,
 }
 
 impl Timestamp {
-    /// Reads RFC 3339, with any number of places after the second and any offset.
+    /// Parses RFC 3339, with any number of decimal places and any offset.
     pub fn parse(text: &str) -> Option<Timestamp> {
         let bytes = text.as_bytes();
         let number = |from: usize, to: usize| -> Option<i64> {
@@ -76,17 +76,17 @@ impl Timestamp {
         Some(Timestamp { seconds, nanos })
     }
 
-    /// The form of most fields: whole seconds, such as `2026-01-02T03:04:05Z`.
+    /// The format of most fields: whole seconds, such as `2026-01-02T03:04:05Z`.
     pub fn to_seconds(self) -> String {
         self.write("")
     }
 
-    /// The form of leases and events: microseconds, such as `2026-01-02T03:04:05.000006Z`.
+    /// The format of leases and events: microseconds, such as `2026-01-02T03:04:05.000006Z`.
     pub fn to_micros(self) -> String {
         self.write(&format!(".{:06}", self.nanos / 1000))
     }
 
-    /// How long after `earlier` this is; nothing when it is before.
+    /// The time since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         let later = i128::from(self.seconds) * 1_000_000_000 + i128::from(self.nanos);
         let earlier = i128::from(earlier.seconds) * 1_000_000_000 + i128::from(earlier.nanos);
@@ -94,7 +94,7 @@ impl Timestamp {
         Duration::from_nanos(nanos)
     }
 
-    /// This long after.
+    /// This time plus a duration.
     pub fn plus(self, by: Duration) -> Timestamp {
         let nanos = u64::from(self.nanos) + u64::from(by.subsec_nanos());
         let carried = by.as_secs().saturating_add(nanos / 1_000_000_000);
@@ -115,7 +115,7 @@ impl Timestamp {
     }
 }
 
-/// The age kubectl prints, such as `5m30s` or `3d`: two units while they are small, then one.
+/// The age as kubectl prints it, such as `5m30s` or `3d`: two units for small values, then one.
 pub fn human(age: Duration) -> String {
     let seconds = age.as_secs();
     let (minutes, hours) = (seconds / 60, seconds / 3600);
@@ -137,7 +137,7 @@ pub fn human(age: Duration) -> String {
     }
 }
 
-/// A duration as Go writes it, such as `1h0m0s` or `1.5s`.
+/// A duration in Go's format, such as `1h0m0s` or `1.5s`.
 pub fn go_duration(nanos: i64) -> String {
     let size = nanos.unsigned_abs();
     let mut text = String::new();
@@ -166,7 +166,7 @@ pub fn go_duration(nanos: i64) -> String {
     format!("{text}{}s", decimal(size % 60_000_000_000, 1_000_000_000))
 }
 
-/// Reads a duration as Go does, such as `1h30m` or `-1.5s`, into nanoseconds.
+/// Parses a duration in Go's format, such as `1h30m` or `-1.5s`, into nanoseconds.
 pub fn parse_go_duration(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -198,7 +198,7 @@ pub fn parse_go_duration(text: &str) -> Option<i64> {
     Some(if negative { -sum } else { sum })
 }
 
-/// `size / unit` with as many places as it has.
+/// `size / unit` with as many decimal places as needed.
 fn decimal(size: u64, unit: u64) -> String {
     let places = unit.ilog10() as usize;
     let fraction = format!("{:0places$}", size % unit);
@@ -217,7 +217,8 @@ fn days_of_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Counts in eras of 400 years that begin in March, so that the leap day is the last of its year.
+/// Days since 1970-01-01. Counts eras of 400 years that begin in March, so that the leap day is the
+/// last day of its year.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

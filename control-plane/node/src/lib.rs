@@ -1,10 +1,10 @@
-//! Hollow nodes: nodes that register, keep their leases and run pods in name only. Whoever only
-//! looks at the API cannot tell their pods from a kubelet's.
+//! Hollow nodes: they register, renew their leases and run pods in name only. Through the API their
+//! pods look like those of a kubelet.
 //!
-//! What a pod does is decided by pure functions of the pod as it is and the time: [`pod::decide`]
-//! gives the calls to make. All a node needs to know is in the objects, so that it may be stopped
-//! at any moment and go on later. [`fleet`] does that for any number of nodes in one process, with
-//! one informer for all of their pods; [`run`] is the shell around it.
+//! A pure function decides what a pod does: [`pod::decide`] returns the calls to make, given the
+//! pod and the time. All state of a node is in the objects, so it may be stopped at any moment and
+//! continue later. [`fleet`] does this for any number of nodes in one process, with one informer
+//! for all of their pods; [`run`] is the shell around it.
 //!
 //! ## How long containers run
 //!
@@ -19,7 +19,7 @@
 //! - otherwise containers of a Job's pods end well after a second, init containers at once, and
 //!   everything else runs until it is deleted.
 //!
-//! What a pod's restart policy then makes of an end is the same as everywhere.
+//! The pod's restart policy applies as usual.
 #![forbid(unsafe_code)]
 
 pub mod address;

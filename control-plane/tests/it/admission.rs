@@ -1,4 +1,4 @@
-//! Every write is told to admission, and admission may refuse every write.
+//! Every write passes admission, and admission can refuse every write.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use tower::ServiceExt as _;
 
 use crate::cluster::BINARY;
 
-/// Writes down what it is asked to admit, and refuses what it is told to.
+/// Records what it is asked to admit, and refuses what the test chooses.
 #[derive(Default)]
 struct Watchful {
     seen: Mutex<Vec<String>>,

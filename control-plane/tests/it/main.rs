@@ -1,4 +1,4 @@
-//! Stele and the API on top of it as processes, asked over plain HTTP and by the real `kubectl`.
+//! Stele and the apiserver as processes, tested over plain HTTP and with the real `kubectl`.
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,

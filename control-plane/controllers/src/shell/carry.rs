@@ -1,4 +1,4 @@
-//! Carrying decisions out: one call after the other, or many of a kind at once when they go well.
+//! Carries decisions out: one call after the other, or in growing batches of similar calls.
 
 use std::sync::Arc;
 
@@ -12,23 +12,23 @@ use tokio::sync::mpsc;
 use crate::decision::Step;
 use crate::manager::{Outcome, Work};
 
-/// The most calls at once.
+/// Maximum number of calls in a batch.
 const AT_ONCE_MAX: usize = 32;
 
-/// What becomes of a decision.
+/// A report about a decision in progress.
 pub(super) enum Report {
-    /// A call was answered.
+    /// A call got a response.
     Answered {
         work: Arc<Work>,
         at: usize,
         answer: Result<Object, Status>,
     },
-    /// All were, or one failed and the rest were left out.
+    /// All calls got one, or one failed and the rest were skipped.
     Done { work: Arc<Work>, outcome: Outcome },
 }
 
-/// Makes the calls of a decision. Pods that are made or deleted are so in groups of 1, 2, 4 and so
-/// on: when the first ones fail, the apiserver is spared the others.
+/// Makes the calls of a decision. Creates and deletes of pods run in batches of 1, 2, 4 and so on,
+/// so that if the first ones fail the apiserver is spared the rest.
 pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<Report>) {
     let work = Arc::new(work);
     let steps = &work.decision.steps;
@@ -57,7 +57,7 @@ pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<
                 at: place,
                 answer,
             };
-            // Nobody listens any longer: everything is being stopped.
+            // The receiver is gone: the process is stopping.
             if reports.send(report).await.is_err() {
                 return;
             }
@@ -71,7 +71,7 @@ pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<
     let _ = reports.send(Report::Done { work, outcome }).await;
 }
 
-/// Whether two steps do not depend on each other.
+/// True if two steps do not depend on each other.
 fn is_alike(first: &Step, step: &Step) -> bool {
     let same = std::ptr::eq(first.call.kind(), step.call.kind());
     let independent = matches!(
@@ -83,7 +83,7 @@ fn is_alike(first: &Step, step: &Step) -> bool {
     same && independent || looks(first) && looks(step)
 }
 
-/// Sends Events for people, one after the other. One that fails is lost.
+/// Sends Events one after the other. One that fails is dropped.
 pub(super) async fn send_events(client: Client, mut calls: mpsc::Receiver<Call>) {
     while let Some(call) = calls.recv().await {
         if let Err(error) = client.call(call).await {

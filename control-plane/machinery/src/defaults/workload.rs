@@ -1,4 +1,4 @@
-//! What makes pods: deployments, sets, jobs and their autoscaler.
+//! Defaults of the workloads that create pods: deployments, sets, jobs, and their autoscaler.
 
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ pub(super) fn cron_job(object: &mut Value) {
     default(spec, "suspend", false);
     default(spec, "successfulJobsHistoryLimit", 3);
     default(spec, "failedJobsHistoryLimit", 1);
-    // Of the job itself nothing is filled in until it is made.
+    // The job's own defaults are filled in only when the job is created.
     let job = made(spec, &["jobTemplate", "spec"]);
     failure_policy(job);
     pod::template(made(job, &["template"]));

@@ -2,7 +2,7 @@ use super::*;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-/// What Go wrote for every kind: empty, thin and full.
+/// Go's output for every kind: empty, with few fields, and with all fields.
 fn golden() -> impl Iterator<Item = (Value, Vec<u8>)> {
     include_str!("../../testdata/objects.jsonl")
         .lines()

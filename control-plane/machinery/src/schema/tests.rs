@@ -40,7 +40,7 @@ fn options_are_known_under_every_group() {
     assert!(body("apps", "v1", "Nothing").is_none());
 }
 
-/// The table and the golden files are made by Go; where Go is at hand they must come out the same.
+/// Go generates the table and the golden files; where Go is installed, it must make the same files.
 #[test]
 fn the_generator_makes_what_is_committed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
