@@ -9,7 +9,6 @@ use std::time::Duration;
 mod args;
 mod build;
 mod flags;
-mod go;
 mod help;
 mod host;
 pub mod keys;
@@ -20,8 +19,8 @@ mod url;
 #[cfg(test)]
 mod tests;
 
-pub use go::duration;
-pub(crate) use go::parse_duration;
+pub use go_text::duration;
+pub(crate) use go_text::parse_duration;
 pub use tls::{TlsFiles, TlsVersion};
 pub use url::{Scheme, Url};
 

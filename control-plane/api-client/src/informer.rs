@@ -1,6 +1,6 @@
 //! Informers: what a kind's objects are and become, by one watch that begins with all of them.
 
-use futures::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt};
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;

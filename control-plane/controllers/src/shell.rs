@@ -5,7 +5,7 @@ mod carry;
 use std::time::Duration;
 
 use api_client::{Client, LostLease, Mandate, Notice};
-use futures::StreamExt;
+use futures_util::StreamExt;
 use machinery::schema::{self, Kind};
 use machinery::world::Call;
 use tokio::sync::mpsc;

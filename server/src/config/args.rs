@@ -151,7 +151,7 @@ pub(super) fn command_line(args: &[String], values: &mut Values) -> Result<Comma
             }
             None if name == "config-file" => line.config_file = Some(text),
             None => {
-                let on = super::go::parse_bool(&text).ok_or("parse error".to_string());
+                let on = go_text::parse_bool(&text).ok_or("parse error".to_string());
                 line.version = on.map_err(invalid)?;
             }
         }

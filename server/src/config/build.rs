@@ -7,8 +7,8 @@ use super::args::Values;
 use super::flags::{self, Effect, GATES, MISSING_GATES};
 use super::url::Url;
 use super::{
-    AutoCompaction, ClusterState, Config, Gate, Invalid, Keepalive, Member, TracingConfig, go,
-    host, log, tls,
+    AutoCompaction, ClusterState, Config, Gate, Invalid, Keepalive, Member, TracingConfig, host,
+    log, tls,
 };
 use crate::config::keys::KeySource;
 
@@ -371,7 +371,7 @@ fn auto_compaction(values: &Values) -> Result<AutoCompaction, Invalid> {
         (Some(hours), true) => i64::from(hours) * 3_600_000_000_000,
         (Some(revisions), false) => i64::from(revisions),
         (None, _) if text.is_empty() => 0,
-        (None, _) => go::parse_duration(text).map_err(bad)?,
+        (None, _) => go_text::parse_duration(text).map_err(bad)?,
     };
     Ok(match nanos {
         ..=0 => AutoCompaction::Off,

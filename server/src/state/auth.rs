@@ -6,11 +6,11 @@ mod order;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use bytes::Bytes;
 use etcd_api::authpb;
 use etcd_api::etcdserverpb as pb;
 use prost::Message;
-use sha2::{Digest, Sha256};
 use storage::mvcc::{Bucket, Root, Write};
 
 use crate::auth::{self, AuthInfo, Image, Kind, ROOT, Shared};
@@ -451,12 +451,12 @@ impl Change<'_, '_> {
             let hash = auth::decode_base64(hashed).ok_or_else(Error::no_password_user)?;
             return Ok(hash.into());
         }
-        let digest = Sha256::new()
-            .chain_update(self.index.to_be_bytes())
-            .chain_update(name)
-            .finalize();
-        let salt = std::array::from_fn(|place| digest[place]);
-        let hash = bcrypt::hash_with_salt(password, OLD_LOG_COST, salt);
+        let mut digest = digest::Context::new(&digest::SHA256);
+        digest.update(&self.index.to_be_bytes());
+        digest.update(name.as_bytes());
+        let digest = digest.finish();
+        let (salt, _) = digest.as_ref().split_first_chunk().expect("32 bytes");
+        let hash = bcrypt::hash_with_salt(password, OLD_LOG_COST, *salt);
         let hash = hash.map_err(|_| Error::no_password_user())?;
         Ok(hash.format_for_version(bcrypt::Version::TwoA).into())
     }

@@ -18,6 +18,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("stele", "raft", ""),
     ("stele", "etcd-api", ""),
     ("stele", "etcd-files", ""),
+    ("stele", "go-text", ""),
     ("stele", "utl", ""),
     ("utl", "etcd-files", ""),
     ("utl", "storage", ""),
@@ -43,6 +44,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("benches", "stele", ""),
     ("benches", "etcd-api", ""),
     ("benches", "testkit", ""),
+    ("machinery", "go-text", ""),
     ("apiserver", "machinery", ""),
     ("apiserver", "etcd-api", ""),
     ("apiserver", "testkit", "dev"),
@@ -56,7 +58,14 @@ const EDGES: &[(&str, &str, &str)] = &[
 ];
 
 /// Crates that know no threads, sockets or clocks, and so no tokio.
-const WITHOUT_TOKIO: [&str; 5] = ["storage", "raft", "etcd-files", "utl", "machinery"];
+const WITHOUT_TOKIO: [&str; 6] = [
+    "storage",
+    "raft",
+    "etcd-files",
+    "go-text",
+    "utl",
+    "machinery",
+];
 
 /// Modules of the server that belong to its shell; the others are plain Rust.
 const SHELL: [&str; 7] = [

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api_client::Client;
-use futures::future::join_all;
+use futures_util::future::join_all;
 use machinery::object::Object;
 use machinery::status::Status;
 use machinery::world::{Api, Call};
