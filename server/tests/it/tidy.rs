@@ -122,7 +122,7 @@ fn no_matches_is_thrown_away() {
 }
 
 #[test]
-fn crates_depend_on_each_other_one_way_only() {
+fn crates_say_what_they_are_and_depend_on_each_other_one_way_only() {
     let metadata = MetadataCommand::new()
         .manifest_path(workspace_root().join("Cargo.toml"))
         .no_deps()
@@ -131,6 +131,9 @@ fn crates_depend_on_each_other_one_way_only() {
     let ours: BTreeSet<&str> = metadata.packages.iter().map(|p| p.name.as_str()).collect();
     let mut wrong = Vec::new();
     for package in &metadata.packages {
+        if package.description.is_none() {
+            wrong.push(format!("{} has no description", package.name));
+        }
         for dependency in &package.dependencies {
             let (from, to) = (package.name.as_str(), dependency.name.as_str());
             let dev = dependency.kind == DependencyKind::Development;
@@ -155,6 +158,10 @@ fn crates_depend_on_each_other_one_way_only() {
 #[test]
 fn only_the_servers_shell_names_tokio() {
     let root = workspace_root().join("server").join("src");
+    for module in SHELL {
+        let file = root.join(module).with_extension("rs");
+        assert!(file.exists(), "there is no module {module}");
+    }
     let mut wrong = Vec::new();
     for (path, text) in sources() {
         let Ok(inside) = path.strip_prefix(&root) else {
