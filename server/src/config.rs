@@ -91,7 +91,6 @@ pub struct Config {
     pub max_concurrent_streams: u32,
     pub keepalive: Keepalive,
     pub reuse_port: bool,
-    pub reuse_address: bool,
     pub client_tls: TlsFiles,
     pub peer_tls: TlsFiles,
     /// Make the certificate for clients, unless one is given.

@@ -99,16 +99,12 @@ impl State {
         match request {
             Request::Put(put) => {
                 let response = kv::put(&mut write, put)?;
-                let mut tally = Tally::default();
-                tally.put(put);
-                tally.end(&mut effects.tally);
+                effects.tally.lone(|tally| tally.put(put));
                 Ok(Outcome::Put(response))
             }
             Request::DeleteRange(delete) => {
                 let response = kv::delete_range(&mut write, delete)?;
-                let mut tally = Tally::default();
-                tally.delete_range(delete);
-                tally.end(&mut effects.tally);
+                effects.tally.lone(|tally| tally.delete_range(delete));
                 Ok(Outcome::DeleteRange(response))
             }
             Request::Txn(txn) => txn::write(&mut write, txn, &mut effects.tally).map(Outcome::Txn),
@@ -130,11 +126,7 @@ impl State {
             }
             Request::LeaseRevoke(revoke) => {
                 let deletes = lease::revoke(&mut write, revoke.id)?;
-                let tally = Tally {
-                    deletes,
-                    ..Tally::default()
-                };
-                tally.end(&mut effects.tally);
+                effects.tally.revoke(deletes);
                 effects.revoked = Some(revoke.id);
                 Ok(Outcome::Done)
             }
@@ -203,12 +195,13 @@ impl State {
     /// On whose behalf this member itself asks for changes.
     pub fn own_auth_info(&self) -> AuthInfo {
         let image = self.auth.image();
-        match image.enabled {
-            true => AuthInfo {
+        if image.enabled {
+            AuthInfo {
                 user: ROOT.to_owned(),
                 revision: image.revision,
-            },
-            false => AuthInfo::default(),
+            }
+        } else {
+            AuthInfo::default()
         }
     }
 

@@ -139,9 +139,10 @@ pub(super) fn command_line(args: &[String], values: &mut Values) -> Result<Comma
             return Err(Stop::Usage(format!("flag needs an argument: -{name}")));
         };
         let invalid = |reason| {
-            Stop::Usage(match boolean {
-                true => format!("invalid boolean value {text:?} for -{name}: {reason}"),
-                false => format!("invalid value {text:?} for flag -{name}: {reason}"),
+            Stop::Usage(if boolean {
+                format!("invalid boolean value {text:?} for -{name}: {reason}")
+            } else {
+                format!("invalid value {text:?} for flag -{name}: {reason}")
             })
         };
         match flags::find(name) {

@@ -44,6 +44,10 @@ const SAMPLING_RATE_MAX: i128 = 1_000_000;
 const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// What `values` ask for. `flagged` is false when they come from a configuration file.
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table: one entry for each field of the configuration"
+)]
 pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
     verify(values, flagged)?;
     let name = values.text("name").to_string();
@@ -106,7 +110,6 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
         max_concurrent_streams: whole(values, "max-concurrent-streams") as u32,
         keepalive: keepalive(values),
         reuse_port: values.bool("socket-reuse-port"),
-        reuse_address: values.bool("socket-reuse-address"),
         client_tls: tls::client(values),
         peer_tls: tls::peer(values),
         auto_tls: values.bool("auto-tls"),
