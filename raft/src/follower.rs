@@ -49,9 +49,10 @@ impl Follower {
                 // The leader tells no more than we acknowledged. More than we have means that this
                 // log lost what it promised to keep: do not make it worse.
                 if state.installing.is_none() {
-                    match commit <= state.log.last().index {
-                        true => drop(state.log.commit_to(commit)),
-                        false => state.owe_log(commit),
+                    if commit <= state.log.last().index {
+                        state.log.commit_to(commit);
+                    } else {
+                        state.owe_log(commit);
                     }
                 }
                 state.send(from, Body::HeartbeatReply { context });

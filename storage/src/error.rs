@@ -43,9 +43,10 @@ impl Error {
     /// What a failed sync has lost is not known, a full disk's included: it is not to be tried again.
     pub(crate) fn unsynced(path: &Path) -> impl FnOnce(io::Error) -> Error {
         move |source| {
-            let source = match crate::vfs::is_full(&source) {
-                true => io::Error::other(source.to_string()),
-                false => source,
+            let source = if crate::vfs::is_full(&source) {
+                io::Error::other(source.to_string())
+            } else {
+                source
             };
             Error::io("sync", path)(source)
         }

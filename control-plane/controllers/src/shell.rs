@@ -103,9 +103,10 @@ impl Shell {
             for (by, note) in self.manager.take_notes() {
                 self.tell(&inboxes.events, &by, &note, "");
             }
-            let wake = match busy < WORKERS {
-                true => self.manager.wake_at(),
-                false => None,
+            let wake = if busy < WORKERS {
+                self.manager.wake_at()
+            } else {
+                None
             };
             let start = self.start;
             let wait = async move {

@@ -240,9 +240,10 @@ impl Change<'_, '_> {
             return Err(Error::UserExists);
         }
         let options = request.options.unwrap_or_default();
-        let password = match options.no_password {
-            true => Bytes::new(),
-            false => self.password(&request.name, &request.password, &request.hashed_password)?,
+        let password = if options.no_password {
+            Bytes::new()
+        } else {
+            self.password(&request.name, &request.password, &request.hashed_password)?
         };
         self.set_user(authpb::User {
             name: Bytes::copy_from_slice(request.name.as_bytes()),
@@ -272,9 +273,10 @@ impl Change<'_, '_> {
     ) -> Result<(), Error> {
         let user = self.user(&request.name)?;
         let has_none = user.options.is_some_and(|options| options.no_password);
-        let password = match has_none {
-            true => Bytes::new(),
-            false => self.password(&request.name, &request.password, &request.hashed_password)?,
+        let password = if has_none {
+            Bytes::new()
+        } else {
+            self.password(&request.name, &request.password, &request.hashed_password)?
         };
         self.set_user(authpb::User { password, ..user })?;
         tracing::info!("user-name" = request.name, "changed a password of a user");

@@ -169,9 +169,10 @@ impl Shared {
 
     /// The file has so many units now: what is new is locked as well, if the rest is.
     pub(super) fn relock(&self, units: u64) -> Result<()> {
-        match self.is_locked() {
-            true => self.lock_through(units),
-            false => Ok(()),
+        if self.is_locked() {
+            self.lock_through(units)
+        } else {
+            Ok(())
         }
     }
 

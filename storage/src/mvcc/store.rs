@@ -130,9 +130,10 @@ impl Store {
             compaction: meta.compaction,
             batch: None,
             // An empty store becomes durable with its first checkpoint like any other state.
-            unsaved: match opened.user_meta.is_empty() {
-                true => META_SLOTS,
-                false => 0,
+            unsaved: if opened.user_meta.is_empty() {
+                META_SLOTS
+            } else {
+                0
             },
             releasing: false,
             relocation: None,

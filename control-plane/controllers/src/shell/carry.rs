@@ -63,9 +63,10 @@ pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<
             }
         }
         at += count;
-        group = match alike > 1 {
-            true => (group * 2).min(AT_ONCE_MAX),
-            false => 1,
+        group = if alike > 1 {
+            (group * 2).min(AT_ONCE_MAX)
+        } else {
+            1
         };
     }
     let _ = reports.send(Report::Done { work, outcome }).await;

@@ -104,9 +104,10 @@ async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answe
     let promoted = path.strip_prefix("/members/promote/");
     let posted = ["/raft", "/raft/snapshot", "/leases", "/leases/internal"];
     let posted = posted.contains(&path.as_str());
-    let (wanted, name) = match posted || promoted.is_some() {
-        true => (Method::POST, "POST"),
-        false => (Method::GET, "GET"),
+    let (wanted, name) = if posted || promoted.is_some() {
+        (Method::POST, "POST")
+    } else {
+        (Method::GET, "GET")
     };
     if request.method() != wanted {
         let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
