@@ -4,13 +4,11 @@
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use apiserver::Config;
 use apiserver::Server;
-use apiserver::auth::authority::Mode;
-use apiserver::auth::setup::{ISSUER, Settings, Setup};
+use apiserver::setup::{ISSUER, Mode, Settings, Setup};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -120,16 +118,15 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
         let address = listener.local_addr()?;
         let setup = people(arguments, address)?;
         let client = connected(&store).await?;
-        let mut config = Config {
+        let (seams, tls) = match setup {
+            Some(setup) => (setup.config, setup.tls),
+            None => (Config::default(), None),
+        };
+        let config = Config {
             service_cidr: cidr,
             allow_privileged: text("allow-privileged") == "true",
-            ..Config::default()
+            ..seams
         };
-        let mut tls = None;
-        if let Some(setup) = setup {
-            tls = setup.tls;
-            config.gate = Arc::new(setup.authority);
-        }
         let server = Server::new(client, config);
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;

@@ -18,8 +18,7 @@ use std::time::Duration;
 
 use apiserver::Config;
 use apiserver::Server;
-use apiserver::auth::authority::Mode;
-use apiserver::auth::setup::{ISSUER, Settings};
+use apiserver::setup::{ISSUER, Mode, Settings};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use server::lifecycle::local::Local;
 use storage::vfs::os::OsVfs;
@@ -222,11 +221,9 @@ async fn start_api(
     let server = Arc::new(Server::new(
         client,
         Config {
-            gate: Arc::new(setup.authority),
-            service_cidr: settings.service_cidr,
             advertised: Some(reached),
             allow_privileged: true,
-            ..Config::default()
+            ..setup.config
         },
     ));
     let serving = Arc::clone(&server);

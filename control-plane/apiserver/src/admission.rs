@@ -1,206 +1,164 @@
 //! What the cluster has to say about a write: one chain for creations, updates and deletions, of
 //! objects and of what is below them.
 //!
-//! First come the steps that may change the object; its rules are checked between; then come those
-//! that only refuse, of the state that would be stored.
+//! The chain has two halves. First its plugins may change the object, which has its defaults by
+//! then. The registry completes and validates the result by the rules of its kind. Then the
+//! plugins may still refuse the state that would be stored.
 
 mod certificates;
+pub mod escalation;
+mod namespaces;
+mod nodes;
 mod pods;
+pub mod service_account;
 
-use machinery::object;
+use std::sync::Arc;
+
+use machinery::schema::Kind;
 use machinery::status::Status;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::api::Api;
-use crate::auth::{Admission, Answer};
-use crate::resources::catalogue;
+use crate::auth::{Answer, Authorizer, User};
+use crate::storage::reader::Reader;
 
-/// Namespaces that cannot be deleted.
-const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+/// Operations of a write, as plugins are asked about them.
+pub const CREATE: &str = "CREATE";
+pub const UPDATE: &str = "UPDATE";
+pub const DELETE: &str = "DELETE";
+
 /// The taint of a node that nobody has found ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-const CREATE: &str = "CREATE";
-const UPDATE: &str = "UPDATE";
-const DELETE: &str = "DELETE";
-
-type Run =
-    for<'a> fn(api: &'a Api, admission: &'a Admission<'a>, object: &'a mut Value) -> Answer<'a, ()>;
-
-/// One of Kubernetes' admission plugins, and what it is asked about.
-struct Plugin {
-    #[expect(dead_code, reason = "the name by which Kubernetes' flags know it")]
-    name: &'static str,
-    operations: &'static [&'static str],
-    /// Group, plural and subresource; everything without them.
-    about: Option<(&'static str, &'static str, &'static str)>,
-    run: Run,
+/// A write on its way to the store.
+#[derive(Debug, Clone)]
+pub struct Attributes<'a> {
+    /// Who sends it. This process itself has no name, and nobody else is without one.
+    pub user: &'a User,
+    /// [`CREATE`], [`UPDATE`] or [`DELETE`].
+    pub operation: &'static str,
+    /// What it is.
+    pub kind: &'static Kind,
+    /// Such as `status`; may be empty. The object is then what the subresource takes.
+    pub subresource: &'a str,
+    /// Its namespace; empty for the cluster's.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// What is stored now, if anything.
+    pub old: Option<&'a Value>,
 }
 
-/// Those that may change the object, in Kubernetes' order.
-const MUTATING: [Plugin; 5] = [
-    Plugin {
-        name: "NamespaceLifecycle",
-        operations: &[CREATE, UPDATE, DELETE],
-        about: None,
-        run: namespace_lifecycle,
-    },
-    // ServiceAccount, and whether somebody gives away more than they hold.
-    Plugin {
-        name: "Gate",
-        operations: &[CREATE, UPDATE, DELETE],
-        about: None,
-        run: |api, admission, object| api.0.config.gate.admit(api, admission.clone(), object),
-    },
-    Plugin {
-        name: "TaintNodesByCondition",
-        operations: &[CREATE],
-        about: Some(("", "nodes", "")),
-        run: taint_nodes,
-    },
-    Plugin {
-        name: "Priority",
-        operations: &[CREATE, UPDATE],
-        about: Some(("", "pods", "")),
-        run: pods::priority,
-    },
-    Plugin {
-        name: "DefaultTolerationSeconds",
-        operations: &[CREATE, UPDATE],
-        about: Some(("", "pods", "")),
-        run: pods::toleration_seconds,
-    },
-];
+/// What plugins look things up in.
+pub struct Context {
+    /// The objects of the cluster.
+    pub reader: Reader,
+    /// Whom plugins ask for further rights of a user.
+    pub authorizer: Arc<dyn Authorizer>,
+}
 
-/// Those that only refuse.
-const VALIDATING: [Plugin; 3] = [
-    Plugin {
-        name: "CertificateApproval",
-        operations: &[UPDATE],
-        about: Some((certificates::GROUP, certificates::PLURAL, "approval")),
-        run: certificates::approval,
-    },
-    Plugin {
-        name: "CertificateSigning",
-        operations: &[UPDATE],
-        about: Some((certificates::GROUP, certificates::PLURAL, "status")),
-        run: certificates::signing,
-    },
-    Plugin {
-        name: "CertificateSubjectRestriction",
-        operations: &[CREATE],
-        about: Some((certificates::GROUP, certificates::PLURAL, "")),
-        run: certificates::subject,
-    },
-];
+/// One of Kubernetes' admission plugins.
+pub trait Plugin: Send + Sync + 'static {
+    /// Whether it is asked about a write.
+    fn handles(&self, attributes: &Attributes<'_>) -> bool;
 
-impl Plugin {
-    fn concerns(&self, admission: &Admission<'_>) -> bool {
-        let kind = admission.kind;
-        let it = (kind.group, kind.plural, admission.subresource);
-        self.operations.contains(&admission.operation) && self.about.is_none_or(|about| about == it)
+    /// Changes or refuses a write before it is validated. The object of a deletion is null.
+    fn mutate<'a>(
+        &'a self,
+        _context: &'a Context,
+        _attributes: &'a Attributes<'a>,
+        _object: &'a mut Value,
+    ) -> Answer<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Refuses a write whose object keeps the rules of its kind.
+    fn validate<'a>(
+        &'a self,
+        _context: &'a Context,
+        _attributes: &'a Attributes<'a>,
+        _object: &'a Value,
+    ) -> Answer<'a, ()> {
+        Box::pin(async { Ok(()) })
     }
 }
 
-/// Changes or refuses a write before its rules are checked. A deletion has no object: it is null.
-pub(crate) async fn mutate(
-    api: &Api,
-    admission: &Admission<'_>,
-    object: &mut Value,
-) -> Result<(), Status> {
-    run(&MUTATING, api, admission, object).await
+/// The plugins that every write passes, in Kubernetes' order.
+pub(crate) struct Chain {
+    context: Context,
+    plugins: Vec<Arc<dyn Plugin>>,
 }
 
-/// Refuses a write whose object keeps the rules.
-pub(crate) async fn validate(
-    api: &Api,
-    admission: &Admission<'_>,
-    object: &mut Value,
-) -> Result<(), Status> {
-    run(&VALIDATING, api, admission, object).await
-}
+/// Proof that a write passed the first half of the chain; the second takes it.
+#[must_use = "a write that was mutated has to be validated"]
+pub(crate) struct Mutated(());
 
-/// Both, where nothing stands between: for deletions, and for bodies that are not stored as such.
-pub(crate) async fn admit(
-    api: &Api,
-    admission: &Admission<'_>,
-    object: &mut Value,
-) -> Result<(), Status> {
-    mutate(api, admission, object).await?;
-    validate(api, admission, object).await
-}
-
-async fn run(
-    plugins: &[Plugin],
-    api: &Api,
-    admission: &Admission<'_>,
-    object: &mut Value,
-) -> Result<(), Status> {
-    for plugin in plugins.iter().filter(|plugin| plugin.concerns(admission)) {
-        (plugin.run)(api, admission, object).await?;
+impl Chain {
+    /// The plugins that are always on, and `more` that depend on how the server is set up.
+    pub(crate) fn new(context: Context, more: Vec<Arc<dyn Plugin>>) -> Chain {
+        let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(namespaces::NamespaceLifecycle)];
+        plugins.extend(more);
+        plugins.push(Arc::new(nodes::TaintNodesByCondition));
+        plugins.push(Arc::new(pods::Priority));
+        plugins.push(Arc::new(pods::DefaultTolerationSeconds));
+        plugins.push(Arc::new(certificates::CertificateApproval));
+        plugins.push(Arc::new(certificates::CertificateSigning));
+        plugins.push(Arc::new(certificates::CertificateSubjectRestriction));
+        Chain { context, plugins }
     }
-    Ok(())
-}
 
-/// Refuses a write as a plugin does.
-fn forbidden(admission: &Admission<'_>, why: &str) -> Status {
-    let kind = admission.kind;
-    Status::forbidden(kind.group, kind.plural, admission.name, why)
-}
-
-/// NamespaceLifecycle: some namespaces stay, and what is made in one needs it to be there and to
-/// stay.
-fn namespace_lifecycle<'a>(
-    api: &'a Api,
-    admission: &'a Admission<'a>,
-    _: &'a mut Value,
-) -> Answer<'a, ()> {
-    Box::pin(async move {
-        let kind = admission.kind;
-        let deletes = admission.operation == DELETE;
-        if (kind.group, kind.kind) == ("", "Namespace") {
-            return match deletes && IMMORTAL.contains(&admission.name) {
-                true => Err(forbidden(admission, "this namespace may not be deleted")),
-                false => Ok(()),
-            };
+    /// Changes or refuses a write before it is validated. A deletion has no object: it is null.
+    pub(crate) async fn mutate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+    ) -> Result<Mutated, Status> {
+        for plugin in self.handling(attributes) {
+            plugin.mutate(&self.context, attributes, object).await?;
         }
-        // An answer about a namespace to somebody who only asks for rights would tell too much.
-        let review =
-            (kind.group, kind.plural) == ("authorization.k8s.io", "localsubjectaccessreviews");
-        if admission.namespace.is_empty() || deletes || review {
-            return Ok(());
+        Ok(Mutated(()))
+    }
+
+    /// Refuses a write whose object keeps the rules of its kind.
+    pub(crate) async fn validate(
+        &self,
+        _: Mutated,
+        attributes: &Attributes<'_>,
+        object: &Value,
+    ) -> Result<(), Status> {
+        for plugin in self.handling(attributes) {
+            plugin.validate(&self.context, attributes, object).await?;
         }
-        open_namespace(api, admission).await
-    })
+        Ok(())
+    }
+
+    /// Both halves, where nothing comes between them: for deletions, and for bodies that are not
+    /// stored as such.
+    pub(crate) async fn admit(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+    ) -> Result<(), Status> {
+        let mutated = self.mutate(attributes, object).await?;
+        self.validate(mutated, attributes, object).await
+    }
+
+    fn handling<'a>(
+        &'a self,
+        attributes: &'a Attributes<'_>,
+    ) -> impl Iterator<Item = &'a Arc<dyn Plugin>> {
+        let all = self.plugins.iter();
+        all.filter(|plugin| plugin.handles(attributes))
+    }
 }
 
-async fn open_namespace(api: &Api, admission: &Admission<'_>) -> Result<(), Status> {
-    let namespaces = catalogue::resource("", "v1", "namespaces")
-        .ok_or_else(|| Status::internal("no namespaces in the schema"))?;
-    let namespace = admission.namespace;
-    let found = match api.cached(namespaces.kind, "", namespace) {
-        Some(found) => found,
-        // It may have been made a moment ago.
-        None => api.get(namespaces.kind, "", namespace).await?,
-    };
-    if admission.operation == CREATE && object::is_deleting(&found) {
-        let (group, plural) = (admission.kind.group, admission.kind.plural);
-        let name = admission.name;
-        return Err(Status::namespace_terminating(
-            group, plural, name, namespace,
-        ));
+impl Attributes<'_> {
+    /// Whether a write is about this resource and subresource.
+    fn is_about(&self, group: &str, plural: &str, subresource: &str) -> bool {
+        (self.kind.group, self.kind.plural, self.subresource) == (group, plural, subresource)
     }
-    Ok(())
-}
 
-/// TaintNodesByCondition: a new node gets no pods before somebody has looked whether it is ready,
-/// and has taken this taint away.
-fn taint_nodes<'a>(_: &'a Api, _: &'a Admission<'a>, node: &'a mut Value) -> Answer<'a, ()> {
-    let mut taints = object::items(node, &["spec", "taints"]).to_vec();
-    let is_there = |one: &Value| one["key"] == NOT_READY && one["effect"] == "NoSchedule";
-    if !taints.iter().any(is_there) {
-        taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
-        object::set(node, &["spec", "taints"], taints.into());
+    /// Refuses a write as a plugin does.
+    fn forbidden(&self, why: &str) -> Status {
+        Status::forbidden(self.kind.group, self.kind.plural, self.name, why)
     }
-    Box::pin(async { Ok(()) })
 }

@@ -1,18 +1,17 @@
-//! Who asks, and whether they may: the seam between the server and what it is told of people.
+//! Who sends a request, and whether they may: two seams in front of the registry.
 //!
-//! The server asks a [`Gate`] twice for each request, and once for each object it is to keep.
-//! It knows nothing of tokens, certificates and roles; a gate knows nothing of paths and bodies.
+//! An [`Authenticator`] names the user of a request, an [`Authorizer`] decides what a user may do.
+//! Neither knows the other, and neither knows bodies. What may become of an object is decided
+//! behind them, by [`crate::admission`].
 
-pub mod admission;
 pub mod authenticate;
-pub mod authority;
+pub mod authorize;
 pub mod certificate;
 pub mod impersonate;
 pub mod jwt;
 pub mod pki;
 pub mod rbac;
 pub mod review;
-pub mod setup;
 pub mod tls;
 pub mod token;
 pub mod user;
@@ -25,7 +24,7 @@ use machinery::schema::Kind;
 use machinery::status::Status;
 use serde_json::Value;
 
-use crate::Api;
+use crate::storage::reader::Reader;
 
 /// Who asks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,61 +61,48 @@ pub struct Attributes {
     pub path: String,
 }
 
-/// A write on its way to the store.
-#[derive(Debug, Clone)]
-pub struct Admission<'a> {
-    /// Who sends it.
-    pub user: &'a User,
-    /// `CREATE`, `UPDATE` or `DELETE`.
-    pub operation: &'static str,
-    /// What it is.
-    pub kind: &'static Kind,
-    /// Such as `status`; may be empty. The object is then what the subresource takes.
-    pub subresource: &'a str,
-    /// Its namespace; empty for the cluster's.
-    pub namespace: &'a str,
-    /// Its name.
-    pub name: &'a str,
-    /// What is stored now, if anything.
-    pub old: Option<&'a Value>,
-}
-
-/// What a gate answers, later.
+/// An answer that takes a while.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'a>>;
 
-/// Decides about people. `api` reads and writes objects without asking the gate again.
-pub trait Gate: Send + Sync + 'static {
-    /// Who sends this request. A request that already carries a [`User`] in its extensions (one
-    /// from inside the process) is not asked about.
+/// Tells who sends a request.
+pub trait Authenticator: Send + Sync + 'static {
+    /// Returns the user of a request. A request that already carries a [`User`] in its extensions
+    /// (one from inside the process) is not asked about.
     fn authenticate<'a>(
         &'a self,
-        api: &'a Api,
+        reader: &'a Reader,
         request: &'a http::request::Parts,
     ) -> Answer<'a, User>;
 
-    /// Whether they may; the error is what they are answered.
-    fn authorize<'a>(&'a self, api: &'a Api, attributes: &'a Attributes) -> Answer<'a, ()>;
+    /// Answers a review of `authentication.k8s.io`: a kind that is never stored and asks who
+    /// bears a token, or who the requester is.
+    fn review<'a>(
+        &'a self,
+        _reader: &'a Reader,
+        _user: &'a User,
+        _kind: &'static Kind,
+        _object: Value,
+    ) -> Answer<'a, Value> {
+        Box::pin(async { Err(Status::unknown_path()) })
+    }
+}
+
+/// Decides what users may do.
+pub trait Authorizer: Send + Sync + 'static {
+    /// Returns whether a user may; the error is what they are answered. Every path asks this one
+    /// function: requests, impersonation, and admission where it depends on further rights.
+    fn authorize<'a>(&'a self, reader: &'a Reader, attributes: &'a Attributes) -> Answer<'a, ()>;
 
     /// Whether a user's requests are worked on however many others are.
     fn is_exempt(&self, user: &User) -> bool {
         rbac::is_master(user)
     }
 
-    /// Changes or refuses a write; the object of a deletion is null.
-    fn admit<'a>(
-        &'a self,
-        _api: &'a Api,
-        _admission: Admission<'a>,
-        _object: &'a mut Value,
-    ) -> Answer<'a, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
-    /// Answers a review: a kind that can only be created and is never stored, such as
-    /// `selfsubjectaccessreviews`.
+    /// Answers a review of `authorization.k8s.io`: a kind that is never stored and asks what a
+    /// user may do.
     fn review<'a>(
         &'a self,
-        _api: &'a Api,
+        _reader: &'a Reader,
         _user: &'a User,
         _kind: &'static Kind,
         _namespace: &'a str,
@@ -125,33 +111,18 @@ pub trait Gate: Send + Sync + 'static {
         Box::pin(async { Err(Status::unknown_path()) })
     }
 
-    /// Answers a TokenRequest for this service account.
-    fn issue_token<'a>(
-        &'a self,
-        _api: &'a Api,
-        _service_account: &'a Value,
-        _request: Value,
-    ) -> Answer<'a, Value> {
-        Box::pin(async { Err(Status::unknown_path()) })
-    }
-
-    /// Makes the objects it needs, once the namespaces are there and before requests are served.
-    fn prepare<'a>(&'a self, _api: &'a Api) -> Answer<'a, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
-    /// Serves a path of its own, such as the keys that tokens are signed with.
-    fn document(&self, _path: &str) -> Option<Value> {
-        None
+    /// The roles and bindings that have to be there before requests are served.
+    fn initial_policy(&self) -> Vec<Value> {
+        Vec::new()
     }
 }
 
-/// A gate that lets everybody do everything, for plain HTTP on loopback.
+/// Takes everybody for the cluster's owner and allows everything, for plain HTTP on loopback.
 #[derive(Debug, Default)]
 pub struct Open;
 
-impl Gate for Open {
-    fn authenticate<'a>(&'a self, _: &'a Api, _: &'a http::request::Parts) -> Answer<'a, User> {
+impl Authenticator for Open {
+    fn authenticate<'a>(&'a self, _: &'a Reader, _: &'a http::request::Parts) -> Answer<'a, User> {
         let groups = vec!["system:masters".into(), "system:authenticated".into()];
         let user = User {
             name: "system:admin".into(),
@@ -160,8 +131,10 @@ impl Gate for Open {
         };
         Box::pin(async { Ok(user) })
     }
+}
 
-    fn authorize<'a>(&'a self, _: &'a Api, _: &'a Attributes) -> Answer<'a, ()> {
+impl Authorizer for Open {
+    fn authorize<'a>(&'a self, _: &'a Reader, _: &'a Attributes) -> Answer<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 

@@ -3,8 +3,9 @@
 use machinery::{protobuf, strict};
 use serde_json::Value;
 
-use crate::http::body::{self, Expected, Validation};
+use crate::http::body::{self, Expected};
 use crate::registry::lifecycle;
+use crate::registry::options::Validation;
 use crate::registry::write;
 use crate::resources::catalogue::{self, Resource, Storage};
 use crate::resources::convert;

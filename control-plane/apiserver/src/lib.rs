@@ -1,22 +1,29 @@
 //! The API of Kubernetes over a store that speaks etcd's.
 //!
 //! One layer driven by `machinery::schema` serves every kind; no kind has a handler. The crate
-//! knows the store as [`etcd_api::Client`] and nothing else, and people only through
-//! [`auth::Gate`].
+//! knows the store as [`etcd_api::Client`] and nothing else. A request passes these layers, each
+//! of which names only those behind it:
+//!
+//! - `http` reads requests and writes answers;
+//! - [`auth`] tells who sends a request, and whether they may;
+//! - `registry` creates, changes and deletes objects; every write passes [`admission`];
+//! - `storage` holds the objects, `resources` says which kinds there are.
 #![forbid(unsafe_code)]
 
-mod admission;
-mod api;
+pub mod admission;
 pub mod auth;
+mod cidr;
 mod clock;
+mod config;
 pub mod fuzzing;
 mod http;
+mod pkcs10;
 mod registry;
 mod resources;
+pub mod setup;
 mod storage;
 mod validate;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,87 +32,42 @@ use axum::extract::Request;
 use machinery::status::Status;
 use tokio::net::TcpListener;
 
-pub use api::Api;
+use admission::{Chain, Context};
+use http::api::{Api, Core};
+use registry::Registry;
+use storage::feed::Feed;
+use storage::store::Store;
+
+pub use config::Config;
 pub use http::connections::Limits;
+pub use storage::reader::Reader;
 
 /// How often the store is made to forget old revisions, and how old they are then.
 const COMPACT_EVERY: Duration = Duration::from_secs(300);
 /// How long to wait before trying again to make the built-in objects.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// How a server is set up.
-#[derive(Clone)]
-pub struct Config {
-    /// Who may do what.
-    pub gate: Arc<dyn auth::Gate>,
-    /// Where services get their addresses from, such as `10.96.0.0/16`.
-    pub service_cidr: String,
-    /// Where pods reach this server; without it the service `kubernetes` has no endpoint.
-    pub advertised: Option<SocketAddr>,
-    /// Whether containers may be privileged.
-    pub allow_privileged: bool,
-    /// What clients may take.
-    pub limits: Limits,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            gate: Arc::new(auth::Open),
-            service_cidr: "10.96.0.0/16".into(),
-            advertised: None,
-            allow_privileged: false,
-            limits: Limits::default(),
-        }
-    }
-}
-
 /// A running server. It belongs to the tokio runtime it was made in; dropping it ends its tasks.
 pub struct Server {
     api: Api,
     ready: tokio::sync::watch::Receiver<bool>,
+    tasks: Vec<tokio::task::AbortHandle>,
 }
 
 impl Server {
     /// Begins to follow the store; requests wait until it is read.
     pub fn new(client: etcd_api::Client, config: Config) -> Server {
-        let store = storage::store::Store { client };
-        let core = api::Core {
-            feed: Arc::new(storage::feed::Feed::new(store.clone())),
-            config,
-            store,
-            leases: registry::ttl::EventLeases::default(),
-            slots: http::slots::Slots::default(),
-            allocation: tokio::sync::Mutex::new(()),
-            stopping: tokio::sync::watch::Sender::new(false),
-            tasks: parking_lot::Mutex::new(Vec::new()),
-        };
-        let api = Api(Arc::new(core));
-        let (made, ready) = tokio::sync::watch::channel(false);
+        let api = connected(client, config);
         let feed = tokio::spawn(Arc::clone(&api.0.feed).run());
         let compacting = tokio::spawn(compact(api.0.store.clone()));
-        let begun = api.clone();
-        let building = tokio::spawn(async move {
-            begun.0.feed.loaded().await;
-            while let Err(error) = build(&begun).await {
-                tracing::warn!(%error, "the built-in objects cannot be made");
-                tokio::time::sleep(RETRY_AFTER).await;
-            }
-            // Nobody may be waiting.
-            let _ = made.send(true);
-            while let Err(error) = registry::builtin::keep(&begun).await {
-                tracing::warn!(%error, "the built-in objects cannot be kept");
-                tokio::time::sleep(RETRY_AFTER).await;
-            }
-        });
+        let (made, ready) = tokio::sync::watch::channel(false);
+        let building = tokio::spawn(keep_built(Arc::clone(&api.0.registry), made));
         let tasks = [feed, compacting, building].map(|task| task.abort_handle());
-        api.0.tasks.lock().extend(tasks);
-        Server { api, ready }
-    }
-
-    /// What it holds, without the gate.
-    pub fn api(&self) -> &Api {
-        &self.api
+        Server {
+            api,
+            ready,
+            tasks: tasks.into(),
+        }
     }
 
     /// The service that answers requests, for a listener or for callers in this process. A
@@ -145,20 +107,74 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
-        for task in self.api.0.tasks.lock().drain(..) {
+        for task in &self.tasks {
             task.abort();
         }
     }
 }
 
-/// Makes what has to be there before requests are served.
-async fn build(api: &Api) -> Result<(), Status> {
-    registry::builtin::make(api).await?;
-    api.0.config.gate.prepare(api).await
+/// Puts the layers together.
+fn connected(client: etcd_api::Client, config: Config) -> Api {
+    let store = Store { client };
+    let feed = Arc::new(Feed::new(store.clone()));
+    let reader = Reader {
+        store: store.clone(),
+        feed: Arc::clone(&feed),
+    };
+    let context = Context {
+        reader: reader.clone(),
+        authorizer: Arc::clone(&config.authorizer),
+    };
+    let registry = Registry {
+        reader,
+        admission: Chain::new(context, config.plugins),
+        authenticator: Arc::clone(&config.authenticator),
+        authorizer: Arc::clone(&config.authorizer),
+        issuer: config.issuer,
+        settings: registry::Settings {
+            service_cidr: config.service_cidr,
+            advertised: config.advertised,
+            allow_privileged: config.allow_privileged,
+            client_authority: config.client_authority,
+        },
+        leases: registry::ttl::EventLeases::default(),
+        allocation: tokio::sync::Mutex::new(()),
+    };
+    Api(Arc::new(Core {
+        authenticator: config.authenticator,
+        authorizer: config.authorizer,
+        registry: Arc::new(registry),
+        store,
+        feed,
+        slots: http::slots::Slots::default(),
+        limits: config.limits,
+        stopping: tokio::sync::watch::Sender::new(false),
+    }))
+}
+
+/// Makes the objects that have to be there before requests are served, reports that, and makes
+/// them again when they are taken away.
+async fn keep_built(registry: Arc<Registry>, made: tokio::sync::watch::Sender<bool>) {
+    registry.reader.feed.loaded().await;
+    while let Err(error) = build(&registry).await {
+        tracing::warn!(%error, "the built-in objects cannot be made");
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+    // Nobody may be waiting.
+    let _ = made.send(true);
+    while let Err(error) = registry::builtin::keep(&registry).await {
+        tracing::warn!(%error, "the built-in objects cannot be kept");
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+async fn build(registry: &Arc<Registry>) -> Result<(), Status> {
+    registry::builtin::make(registry).await?;
+    registry::bootstrap::make(registry).await
 }
 
 /// Lets the store forget what is older than one period.
-async fn compact(store: storage::store::Store) {
+async fn compact(store: Store) {
     let mut before = None;
     loop {
         tokio::time::sleep(COMPACT_EVERY).await;

@@ -2,13 +2,105 @@
 //! subresource. It knows neither how a request is written nor how an answer is.
 
 pub(crate) mod allocate;
+pub(crate) mod answer;
+pub(crate) mod bind;
+pub(crate) mod bootstrap;
 pub(crate) mod builtin;
 pub(crate) mod certificate_request;
 pub(crate) mod delete;
 pub(crate) mod edit;
 pub(crate) mod evict;
 pub(crate) mod lifecycle;
+pub(crate) mod options;
 pub(crate) mod patch;
-pub(crate) mod sub;
+pub(crate) mod scale;
 pub(crate) mod ttl;
 pub(crate) mod write;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use machinery::object;
+use machinery::schema::Kind;
+use machinery::status::Status;
+use serde_json::Value;
+
+use crate::admission::Chain;
+use crate::auth::token::Issuer;
+use crate::auth::{Authenticator, Authorizer, User};
+use crate::resources::catalogue;
+use crate::resources::convert;
+use crate::storage::reader::Reader;
+use ttl::EventLeases;
+use write::Writer;
+
+/// Everything that a write needs.
+pub(crate) struct Registry {
+    pub(crate) reader: Reader,
+    /// What every write passes.
+    pub(crate) admission: Chain,
+    /// Both answer reviews.
+    pub(crate) authenticator: Arc<dyn Authenticator>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    /// Signs tokens of service accounts; without it none are issued.
+    pub(crate) issuer: Option<Arc<Issuer>>,
+    pub(crate) settings: Settings,
+    pub(crate) leases: EventLeases,
+    /// Held while a free address or port is chosen and until its service is stored.
+    pub(crate) allocation: tokio::sync::Mutex<()>,
+}
+
+/// What the owner of a cluster decides about objects.
+pub(crate) struct Settings {
+    pub(crate) service_cidr: String,
+    pub(crate) advertised: Option<SocketAddr>,
+    pub(crate) allow_privileged: bool,
+    /// The certificate (PEM) that client certificates are signed with, if there is one.
+    pub(crate) client_authority: Option<String>,
+}
+
+impl Registry {
+    /// Stores a new object of this process, defaulted, admitted and validated like any other;
+    /// answers `AlreadyExists` if there is one.
+    pub(crate) async fn create(
+        &self,
+        kind: &'static Kind,
+        namespace: &str,
+        object: Value,
+    ) -> Result<Arc<Value>, Status> {
+        let user = User::default();
+        let writer = self.own_writer(&user, kind, namespace);
+        let entry = writer.create(object).await?;
+        Ok(convert::to_served(writer.resource, &entry.object))
+    }
+
+    /// Replaces an object for this process, by the rules for a PUT from outside.
+    pub(crate) async fn update(
+        &self,
+        kind: &'static Kind,
+        namespace: &str,
+        object: Value,
+    ) -> Result<Arc<Value>, Status> {
+        let user = User::default();
+        let writer = self.own_writer(&user, kind, namespace);
+        let name = object::name(&object).to_owned();
+        let entry = writer.replace(&name, "", object).await?.entry();
+        Ok(convert::to_served(writer.resource, &entry.object))
+    }
+
+    /// This process itself has no name, and nobody else is without one.
+    fn own_writer<'a>(
+        &'a self,
+        user: &'a User,
+        kind: &'static Kind,
+        namespace: &'a str,
+    ) -> Writer<'a> {
+        Writer {
+            registry: self,
+            user,
+            resource: catalogue::of(kind),
+            namespace,
+            dry: false,
+        }
+    }
+}

@@ -4,4 +4,5 @@
 pub(crate) mod cache;
 pub(crate) mod entry;
 pub(crate) mod feed;
+pub(crate) mod reader;
 pub(crate) mod store;

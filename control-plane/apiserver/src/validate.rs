@@ -4,7 +4,7 @@
 mod address;
 mod autoscaler;
 mod causes;
-mod certificate;
+pub(crate) mod certificate;
 mod config;
 mod definition;
 mod endpoints;

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use apiserver::Api;
 use apiserver::Config;
 use apiserver::Server;
-use apiserver::auth::{Admission, Answer, Attributes, Gate, Open, User};
+use apiserver::admission::{Attributes, Context, Plugin};
+use apiserver::auth::Answer;
 use axum::body::{Body, to_bytes};
 use http::{Request, StatusCode};
 use machinery::object;
@@ -16,47 +16,39 @@ use tower::ServiceExt as _;
 
 use crate::cluster::BINARY;
 
-/// Lets everybody in, writes down what it is asked to admit, and refuses what it is told to.
+/// Writes down what it is asked to admit, and refuses what it is told to.
 #[derive(Default)]
 struct Watchful {
     seen: Mutex<Vec<String>>,
     refuses: Mutex<Option<String>>,
 }
 
-impl Gate for Watchful {
-    fn authenticate<'a>(
-        &'a self,
-        api: &'a Api,
-        request: &'a http::request::Parts,
-    ) -> Answer<'a, User> {
-        Open.authenticate(api, request)
+impl Plugin for Watchful {
+    fn handles(&self, _: &Attributes<'_>) -> bool {
+        true
     }
 
-    fn authorize<'a>(&'a self, _: &'a Api, _: &'a Attributes) -> Answer<'a, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn admit<'a>(
+    fn mutate<'a>(
         &'a self,
-        _: &'a Api,
-        admission: Admission<'a>,
+        _: &'a Context,
+        attributes: &'a Attributes<'a>,
         object: &'a mut Value,
     ) -> Answer<'a, ()> {
-        let Admission {
+        let Attributes {
             operation,
             kind,
             subresource,
             name,
             old,
             ..
-        } = admission;
+        } = *attributes;
         let (kind, old) = (kind.plural, old.map_or("", |old| object::kind(old)));
         let what = format!(
             "{operation} {kind}/{subresource} {name}: {} from {old}",
             object::kind(object)
         );
         let refused = self.refuses.lock().unwrap().as_deref() == Some(operation);
-        if !admission.user.name.is_empty() {
+        if !attributes.user.name.is_empty() {
             self.seen.lock().unwrap().push(what);
         }
         let answer = if refused {
@@ -71,7 +63,7 @@ impl Gate for Watchful {
 struct World {
     _store: testkit::Server,
     server: Server,
-    gate: Arc<Watchful>,
+    plugin: Arc<Watchful>,
 }
 
 impl World {
@@ -79,9 +71,9 @@ impl World {
         let launch = Launch::program(BINARY).subcommand("store");
         let store = launch.start().unwrap_or_else(|error| panic!("{error}"));
         let client = etcd_api::Client::connect(store.url()).await.unwrap();
-        let gate = Arc::new(Watchful::default());
+        let plugin = Arc::new(Watchful::default());
         let config = Config {
-            gate: gate.clone(),
+            plugins: vec![plugin.clone()],
             ..Config::default()
         };
         let server = Server::new(client, config);
@@ -89,7 +81,7 @@ impl World {
         World {
             _store: store,
             server,
-            gate,
+            plugin,
         }
     }
 
@@ -114,7 +106,7 @@ impl World {
     }
 
     fn seen(&self) -> Vec<String> {
-        std::mem::take(&mut self.gate.seen.lock().unwrap())
+        std::mem::take(&mut self.plugin.seen.lock().unwrap())
     }
 }
 
@@ -203,7 +195,7 @@ async fn every_write_passes_the_one_chain() {
     world.seen();
     for (method, path, body, expected) in writes {
         let operation = expected.split(' ').next().unwrap().to_owned();
-        *world.gate.refuses.lock().unwrap() = Some(operation);
+        *world.plugin.refuses.lock().unwrap() = Some(operation);
         let (code, told) = world.ask(method, &path, body.clone()).await;
         assert_eq!(code, 403, "{method} {path}: {told}");
         assert!(
@@ -211,7 +203,7 @@ async fn every_write_passes_the_one_chain() {
             "{told}"
         );
         assert!(world.seen().iter().any(|one| one == expected), "{expected}");
-        *world.gate.refuses.lock().unwrap() = None;
+        *world.plugin.refuses.lock().unwrap() = None;
         let (code, told) = world.ask(method, &path, body).await;
         assert!(code.is_success(), "{method} {path}: {told}");
         let seen = world.seen();
@@ -230,7 +222,7 @@ async fn what_is_refused_leaves_no_trace() {
     let map = json!({"kind": "ConfigMap", "metadata": {"name": "a"}});
     let (code, made) = world.ask("POST", path, map).await;
     assert_eq!(code, 201);
-    *world.gate.refuses.lock().unwrap() = Some("DELETE".into());
+    *world.plugin.refuses.lock().unwrap() = Some("DELETE".into());
     for path in [path.to_owned(), format!("{path}/a")] {
         let (code, told) = world.ask("DELETE", &path, Value::Null).await;
         assert_eq!(code, 403, "{told}");

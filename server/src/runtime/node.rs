@@ -127,6 +127,8 @@ pub struct Shared {
     pub checkpoint_hurries: AtomicBool,
     /// There was no space for another file of the log.
     pub log_is_short: AtomicBool,
+    /// How many bytes the log may have written until the disk is looked at again; 0: not known.
+    pub log_limit_bytes: AtomicU64,
     /// What takes space is to be refused.
     pub disk_is_low: AtomicBool,
     /// What the largest request refused since then would have taken.
@@ -601,7 +603,9 @@ impl Node {
         let in_use = shared.db_bytes.load(Ordering::Relaxed);
         let fits = quota == 0 || in_use + needed < quota;
         let is_low = shared.disk_is_low.load(Ordering::Acquire)
-            || shared.store_is_short.load(Ordering::Relaxed);
+            || shared.store_is_short.load(Ordering::Relaxed)
+            || shared.log_is_short.load(Ordering::Relaxed)
+            || self.overruns_disk(needed);
         if fits && !is_low {
             return Ok(());
         }
@@ -622,6 +626,15 @@ impl Node {
             tokio::time::sleep(ALARM_POLL).await;
         }
         Err(Error::NoSpace)
+    }
+
+    /// The disk is looked at now and then, and the log is fast: what was let in already may be more
+    /// than there was room for.
+    fn overruns_disk(&self, needed: u64) -> bool {
+        let limit = self.0.shared.log_limit_bytes.load(Ordering::Relaxed);
+        let written = self.0.metrics.wal_bytes.get() as u64;
+        let in_flight = self.0.admission.held_bytes() as u64;
+        limit != 0 && written + in_flight + needed > limit
     }
 
     async fn raise_space_alarm(self) {

@@ -48,10 +48,16 @@ pub(super) fn run_space_alarm(mut guard: Guard, disks: Disks, inbox: Inbox<Stop>
                 None
             }
         };
+        // Before the look: what is written meanwhile counts twice rather than not at all.
+        let written = links.metrics.wal_bytes.get() as u64;
         let found = Found {
             store: space(&disks.store_dir),
             log: space(&disks.log_dir),
         };
+        if let Some(disk) = found.log {
+            let limit = written + space_alarm::room_for_log(disk);
+            links.shared.log_limit_bytes.store(limit, Relaxed);
+        }
         was_low = look(&mut guard, found, &links, was_low);
         inbox.receive(Some(LOOK_EVERY), &mut stop);
     }
@@ -72,7 +78,7 @@ fn look(guard: &mut Guard, found: Found, links: &Links, was_low: bool) -> bool {
     let raised = shared.nospace.load(Acquire);
     let reading = Reading {
         disk,
-        store_is_short: shared.store_is_short.load(Relaxed),
+        is_short: shared.store_is_short.load(Relaxed) || shared.log_is_short.load(Relaxed),
         in_use_bytes: shared.db_bytes.load(Relaxed),
         refused_bytes: shared.refused_bytes.load(Relaxed),
         raised,

@@ -27,6 +27,9 @@ const SOON: Duration = Duration::from_secs(60);
 /// etcd's own tests use this quota: a fresh server is well below it.
 const QUOTA: &str = "--quota-backend-bytes=53248";
 const VALUE_BYTES: usize = 4096;
+/// The disk of the log is full after some hundred of these, in less time than between two looks.
+const LARGE_VALUE_BYTES: usize = 256 << 10;
+const WRITERS: usize = 32;
 const REFUSED: &str = "etcdserver: mvcc: database space exceeded";
 /// The file system that gets full.
 const DISK_BYTES: usize = 48 << 20;
@@ -187,7 +190,7 @@ async fn fill_and_free(disk: SmallDisk) {
             Err(status) => break status,
         }
     };
-    assert_eq!(refused.message(), REFUSED);
+    assert_eq!(refused.message(), REFUSED, "{}", server.log());
     assert!(written > 1000, "{written} keys of {VALUE_BYTES} bytes");
     until(async || alarms(&client).await.len() == 1).await;
     // Somebody else takes what is left.
@@ -239,6 +242,37 @@ async fn a_full_disk_of_the_log_alone_raises_the_alarm_too() {
     disk.make_room();
     until(async || alarms(&client).await.is_empty()).await;
     client.kv().put(put("key", VALUE_BYTES)).await.unwrap();
+}
+
+/// The disk fills faster than anybody looks at it.
+#[tokio::test]
+async fn writers_in_a_hurry_do_not_overrun_the_disk_of_the_log() {
+    let Some(disk) = SmallDisk::or_skip(TMPFS) else {
+        return;
+    };
+    let roomy = tempfile::tempdir().unwrap();
+    let launch = disk.launch.clone().data_dir(roomy.path().join("data"));
+    let log_dir = disk.inside.join("log");
+    let launch = launch.flag(format!("--wal-dir={}", log_dir.display()));
+    let mut server = launch.start().unwrap_or_else(|error| panic!("{error}"));
+    let client = Client::connect(server.url()).await.unwrap();
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..WRITERS {
+        let client = client.clone();
+        writers.spawn(async move {
+            let request = put(&format!("key-{writer}"), LARGE_VALUE_BYTES);
+            loop {
+                if let Err(status) = client.kv().put(request.clone()).await {
+                    break status.message().to_owned();
+                }
+            }
+        });
+    }
+    for refused in writers.join_all().await {
+        assert_eq!(refused, REFUSED, "{}", server.log());
+    }
+    assert!(server.is_alive(), "{}", server.log());
+    client.kv().delete_range(delete("key-0")).await.unwrap();
 }
 
 /// A file system of its own, seen by a process that holds it and by servers started in its place.

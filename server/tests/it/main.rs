@@ -31,6 +31,7 @@ mod hostile;
 mod inspect;
 mod join_etcd;
 mod large_replies;
+mod layers;
 mod lease_calls;
 mod local;
 mod lost_disk;

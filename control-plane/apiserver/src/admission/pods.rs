@@ -1,41 +1,63 @@
 //! What pods are given: the priority of their class, and patience with short troubles of nodes.
 
 use machinery::object;
+use machinery::schema;
 use machinery::status::Status;
 use serde_json::{Value, json};
 
-use super::NOT_READY;
-use crate::api::Api;
-use crate::auth::{Admission, Answer};
-use crate::resources::catalogue;
+use super::{Attributes, Context, DELETE, NOT_READY, Plugin};
+use crate::auth::Answer;
+use crate::storage::reader::Reader;
 
 /// How long pods stay on a node that is not ready or not reachable, unless they say.
 const TOLERATED_SECONDS: i64 = 300;
 
-/// Priority.
-pub(super) fn priority<'a>(
-    api: &'a Api,
-    admission: &'a Admission<'a>,
-    pod: &'a mut Value,
-) -> Answer<'a, ()> {
-    let done = match admission.old {
-        None => new_priority(api, pod),
-        Some(old) => {
-            keep_priority(old, pod);
-            Ok(())
-        }
-    };
-    Box::pin(async { done })
+/// Gives a pod the priority of its class.
+pub(super) struct Priority;
+
+/// Lets pods stay for a while on a node that is in trouble.
+pub(super) struct DefaultTolerationSeconds;
+
+impl Plugin for Priority {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        is_of_pod(attributes)
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        context: &'a Context,
+        attributes: &'a Attributes<'a>,
+        pod: &'a mut Value,
+    ) -> Answer<'a, ()> {
+        let done = match attributes.old {
+            None => new_priority(&context.reader, pod),
+            Some(old) => {
+                keep_priority(old, pod);
+                Ok(())
+            }
+        };
+        Box::pin(async { done })
+    }
 }
 
-/// DefaultTolerationSeconds.
-pub(super) fn toleration_seconds<'a>(
-    _: &'a Api,
-    _: &'a Admission<'a>,
-    pod: &'a mut Value,
-) -> Answer<'a, ()> {
-    tolerations(pod);
-    Box::pin(async { Ok(()) })
+impl Plugin for DefaultTolerationSeconds {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        is_of_pod(attributes)
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        _: &'a Context,
+        _: &'a Attributes<'a>,
+        pod: &'a mut Value,
+    ) -> Answer<'a, ()> {
+        tolerations(pod);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn is_of_pod(attributes: &Attributes<'_>) -> bool {
+    attributes.operation != DELETE && attributes.is_about("", "pods", "")
 }
 
 /// An update that says nothing of the priority leaves it as the class gave it.
@@ -51,14 +73,14 @@ fn keep_priority(old: &Value, pod: &mut Value) {
 }
 
 /// A pod's priority is that of its class, or of the class that is the default.
-fn new_priority(api: &Api, pod: &mut Value) -> Result<(), Status> {
-    let Some(classes) = catalogue::resource("scheduling.k8s.io", "v1", "priorityclasses") else {
+fn new_priority(reader: &Reader, pod: &mut Value) -> Result<(), Status> {
+    let Some(classes) = schema::resource("scheduling.k8s.io", "v1", "priorityclasses") else {
         return Ok(());
     };
     let wanted = object::text(pod, &["spec", "priorityClassName"]).to_owned();
     let class = match wanted.as_str() {
         "" => {
-            let all = api.cached_list(classes.kind, "");
+            let all = reader.cached_list(classes, "");
             let defaults = all
                 .into_iter()
                 .filter(|class| class["globalDefault"] == true);
@@ -67,7 +89,7 @@ fn new_priority(api: &Api, pod: &mut Value) -> Result<(), Status> {
         name => {
             let why = format!("no PriorityClass with name {name} was found");
             let missing = || Status::forbidden("", "pods", object::name(pod), &why);
-            Some(api.cached(classes.kind, "", name).ok_or_else(missing)?)
+            Some(reader.cached(classes, "", name).ok_or_else(missing)?)
         }
     };
     let (value, policy) = match &class {

@@ -5,14 +5,24 @@
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use axum::extract::ConnectInfo;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::request::Parts;
+use machinery::object;
+use machinery::schema::{self, Kind};
+use machinery::status::Status;
 use machinery::time::Timestamp;
+use serde_json::Value;
 
-use super::User;
+use super::review;
 use super::tls::Peer;
 use super::token::{Issuer, Objects};
+use super::{Answer, Authenticator, User};
+use crate::clock;
+use crate::storage::reader::Reader;
 
 /// Tokens from a file: `token,user,uid,"group,group"` in each line.
 #[derive(Default)]
@@ -27,12 +37,12 @@ pub struct Known {
     pub audiences: Vec<String>,
 }
 
-/// Tells who sends a request.
-pub struct Authenticator {
+/// Knows users by what they show: a certificate or a token.
+pub struct Credentials {
     /// Tokens from a file.
     pub tokens: StaticTokens,
     /// Tokens of service accounts.
-    pub issuer: Issuer,
+    pub issuer: Arc<Issuer>,
     /// Whether somebody who shows nothing is let in as `system:anonymous`.
     pub anonymous: bool,
 }
@@ -71,10 +81,10 @@ impl StaticTokens {
     }
 }
 
-impl Authenticator {
+impl Credentials {
     /// Who sends a request with these headers over a connection with this peer. The error says
     /// why, for a log: the client is told only that it is not known.
-    pub async fn authenticate<O: Objects>(
+    pub async fn known<O: Objects>(
         &self,
         objects: &O,
         peer: &Peer,
@@ -131,6 +141,61 @@ impl Authenticator {
             user: claims.user().authenticated(),
             audiences: claims.audiences,
         })
+    }
+}
+
+impl Authenticator for Credentials {
+    fn authenticate<'a>(&'a self, reader: &'a Reader, request: &'a Parts) -> Answer<'a, User> {
+        Box::pin(async move {
+            let peer = request.extensions.get::<ConnectInfo<Peer>>();
+            let peer = peer.map_or(&Peer::Nobody, |ConnectInfo(peer)| peer);
+            let known = self.known(reader, peer, &request.headers, clock::now());
+            known.await.map_err(|why| {
+                tracing::debug!(why, "a request without valid credentials");
+                Status::unauthorized()
+            })
+        })
+    }
+
+    fn review<'a>(
+        &'a self,
+        reader: &'a Reader,
+        user: &'a User,
+        kind: &'static Kind,
+        object: Value,
+    ) -> Answer<'a, Value> {
+        Box::pin(async move {
+            if kind.kind == review::MYSELF {
+                return Ok(review::myself(object, user, clock::now()));
+            }
+            let (token, audiences) = review::token_asked(&object)?;
+            let audiences = audiences.as_deref();
+            let known = self.token(reader, &token, audiences, clock::now()).await;
+            let known = known.map(|known| (known.user, known.audiences));
+            Ok(review::token_answer(object, known))
+        })
+    }
+}
+
+impl Objects for Reader {
+    async fn find(
+        &self,
+        resource: &'static str,
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Result<Option<Arc<Value>>, Status> {
+        let kind = schema::resource("", "v1", resource).ok_or_else(Status::unknown_path)?;
+        if let Some(found) = self.cached(kind, namespace, name)
+            && uid == Some(object::uid(&found))
+        {
+            return Ok(Some(found));
+        }
+        match self.get(kind, namespace, name).await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.code == 404 => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -1,17 +1,22 @@
 //! Acting as somebody else: what the headers of a request ask for, and who it is that they make.
-//! Each part has to be allowed by the verb `impersonate`; asking is the caller's.
+//! Each part has to be allowed by the verb `impersonate`.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use http::HeaderMap;
+use http::request::Parts;
+use machinery::schema::Kind;
 use machinery::status::Status;
 use percent_encoding::percent_decode_str;
+use serde_json::Value;
 
 use super::user::{ANONYMOUS, UNAUTHENTICATED, service_account, service_account_groups};
-use super::{Attributes, User};
+use super::{Answer, Attributes, Authenticator, Authorizer, User};
+use crate::storage::reader::Reader;
 
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -23,6 +28,39 @@ pub struct Impersonation {
     pub user: User,
     /// What has to be allowed.
     pub needed: Vec<Attributes>,
+}
+
+/// Lets users act as others, where the authorizer allows it.
+pub struct Impersonating {
+    /// Tells who really sends a request.
+    pub authenticator: Arc<dyn Authenticator>,
+    /// Decides whom they may be.
+    pub authorizer: Arc<dyn Authorizer>,
+}
+
+impl Authenticator for Impersonating {
+    fn authenticate<'a>(&'a self, reader: &'a Reader, request: &'a Parts) -> Answer<'a, User> {
+        Box::pin(async move {
+            let user = self.authenticator.authenticate(reader, request).await?;
+            let Some(asked) = requested(&request.headers, &user)? else {
+                return Ok(user);
+            };
+            for needed in &asked.needed {
+                self.authorizer.authorize(reader, needed).await?;
+            }
+            Ok(asked.user)
+        })
+    }
+
+    fn review<'a>(
+        &'a self,
+        reader: &'a Reader,
+        user: &'a User,
+        kind: &'static Kind,
+        object: Value,
+    ) -> Answer<'a, Value> {
+        self.authenticator.review(reader, user, kind, object)
+    }
 }
 
 /// What the headers ask for; `None` when they ask for nothing.

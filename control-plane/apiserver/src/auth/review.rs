@@ -13,6 +13,10 @@ use super::rbac::{Decision, Rule};
 use super::{Attributes, User};
 
 const GROUP: &str = "authorization.k8s.io";
+/// The review that asks for rules instead of a decision.
+pub const RULES: &str = "SelfSubjectRulesReview";
+/// The review that asks who the requester is.
+pub const MYSELF: &str = "SelfSubjectReview";
 
 /// What a review of access asks, checked. `requester` is who sends it, `namespace` where.
 pub fn access_asked(

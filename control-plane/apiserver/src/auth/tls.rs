@@ -110,7 +110,7 @@ impl Tls {
 }
 
 /// The algorithms of this process.
-pub(crate) fn provider() -> Arc<CryptoProvider> {
+fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 

@@ -1,13 +1,15 @@
 //! Bodies of requests: read up to a limit, then decoded by the schema.
 
 use machinery::schema::Message;
-use machinery::status::{Cause, Status};
+use machinery::status::Status;
 use machinery::{object, protobuf, schema, strict};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::http::media::yaml;
 use crate::http::media::{self, Encoding};
+use crate::registry::options::Validation;
+use crate::resources::catalogue::unregistered;
 
 /// The most bytes of a body.
 pub(crate) const BODY_BYTES_MAX: usize = 3 << 20;
@@ -31,14 +33,6 @@ const OLDER: [(&str, &str); 12] = [
 /// How much of a body that cannot be read is shown in the answer.
 const SHOWN_BYTES_MAX: usize = 30;
 
-/// What is done about fields that a kind does not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Validation {
-    Ignore,
-    Warn,
-    Strict,
-}
-
 /// What a body should be.
 pub(crate) struct Expected {
     pub(crate) group: &'static str,
@@ -59,26 +53,6 @@ struct Named {
     api_version: Option<String>,
     #[serde(default)]
     kind: Option<String>,
-}
-
-impl Validation {
-    /// Reads `fieldValidation`.
-    pub(crate) fn parse(text: &str, causes: &mut Vec<Cause>) -> Validation {
-        match text {
-            "Ignore" => Validation::Ignore,
-            "Strict" => Validation::Strict,
-            "" | "Warn" => Validation::Warn,
-            other => {
-                let known = ["", "Ignore", "Strict", "Warn"];
-                causes.push(Cause::not_supported(
-                    "fieldValidation",
-                    &other.into(),
-                    &known,
-                ));
-                Validation::Warn
-            }
-        }
-    }
 }
 
 /// Decodes a body as an object of a kind.
@@ -232,13 +206,6 @@ fn cannot_handle(bytes: &[u8], named: &Named, expected: &Expected, why: &str) ->
             unrecognized(bytes, expected, &why)
         }
     }
-}
-
-/// There is no such kind.
-pub(crate) fn unregistered(kind: &str, version: &str) -> String {
-    format!(
-        "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
-    )
 }
 
 fn yaml_error(bytes: &[u8], expected: &Expected, why: yaml::Error) -> Status {

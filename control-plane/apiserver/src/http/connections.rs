@@ -30,8 +30,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
-use crate::Api;
 use crate::auth::tls::{Peer, Tls};
+use crate::http::api::Api;
 use crate::http::serve;
 
 /// How long accepting rests after it failed, which is when files run out.
@@ -76,7 +76,7 @@ impl Default for Limits {
 /// Answers requests on a listener until the server stops.
 pub(crate) async fn serve(api: &Api, listener: TcpListener, tls: Option<Tls>) -> io::Result<()> {
     let mut stopping = api.0.stopping.subscribe();
-    let limits = bounded_by_files(api.0.config.limits);
+    let limits = bounded_by_files(api.0.limits);
     let all = Arc::new(Connections {
         api: api.clone(),
         tls,

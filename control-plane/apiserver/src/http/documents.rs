@@ -1,4 +1,4 @@
-//! Paths that are no objects: health, version, discovery, OpenAPI, and whatever the gate serves.
+//! Paths that are no objects: health, version, discovery, OpenAPI, and the keys of tokens.
 
 pub(crate) mod discovery;
 pub(crate) mod openapi;
@@ -10,7 +10,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use machinery::status::Status;
 use serde_json::{Value, json};
 
-use crate::api::Api;
+use crate::http::api::Api;
 use crate::http::media::{self, JSON};
 use crate::http::reply;
 use crate::resources::catalogue;
@@ -56,12 +56,17 @@ pub(crate) fn answer(
         ["openapi", "v2"] => return Ok(old_schema(parts)),
         ["openapi", "v3"] => openapi::index().clone(),
         ["openapi", "v3", path @ ..] => return Ok(schema(parts, &path.join("/"))),
-        _ => match api.0.config.gate.document(parts.uri.path()) {
+        _ => match published_keys(api, parts.uri.path()) {
             Some(document) => document,
             None => return Ok(nowhere()),
         },
     };
     Ok(reply::value(StatusCode::OK, &found))
+}
+
+/// The documents by which others find the keys that tokens are signed with.
+fn published_keys(api: &Api, path: &str) -> Option<Value> {
+    api.0.registry.issuer.as_ref()?.document(path)
 }
 
 /// Where the client found the server.

@@ -8,7 +8,7 @@ use base64::{DecodeError, Engine, alphabet};
 use machinery::status::{Cause, Status};
 use serde::{Deserialize, Serialize};
 
-use crate::api::Api;
+use crate::http::api::Api;
 use crate::http::reply::ListMeta;
 use crate::http::request::{Query, Selectors};
 use crate::resources::catalogue::{Resource, Storage};

@@ -6,7 +6,7 @@ use http::Method;
 use machinery::selector::{FieldRequirement, FieldSelector, LabelSelector};
 use machinery::status::{Cause, Status};
 
-use crate::http::body::Validation;
+use crate::registry::options::{Validation, dry_run};
 use crate::resources::catalogue::{self, Resource};
 
 pub(crate) use info::Info;
@@ -186,16 +186,6 @@ impl Query {
         }
         Ok(Selectors { labels, fields })
     }
-}
-
-/// Reads `dryRun`, in a query or in options.
-pub(crate) fn dry_run<'a>(values: impl Iterator<Item = &'a str>, causes: &mut Vec<Cause>) -> bool {
-    let values: Vec<&str> = values.collect();
-    if values.iter().any(|value| *value != "All") {
-        let shown = values.as_slice().into();
-        causes.push(Cause::not_supported("dryRun", &shown, &["All"]));
-    }
-    !values.is_empty()
 }
 
 /// What is wrong with the name of who manages fields.

@@ -16,8 +16,8 @@ use machinery::status::{Cause, Status};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::api::Api;
 use crate::clock;
+use crate::http::api::Api;
 use crate::http::list;
 use crate::http::media::{Accept, Encoding, Form};
 use crate::http::reply::{self, Shown};

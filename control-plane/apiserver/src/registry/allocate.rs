@@ -7,8 +7,9 @@ use machinery::object;
 use machinery::status::{Cause, Status};
 use serde_json::{Value, json};
 
-use crate::api::Api;
+use crate::cidr::Cidr;
 use crate::clock;
+use crate::registry::Registry;
 use crate::resources::catalogue::{self, Resource};
 use crate::storage::entry;
 use crate::validate;
@@ -33,45 +34,10 @@ pub(crate) struct Allocated {
 
 impl Allocated {
     /// Lets others have it.
-    pub(crate) async fn give_back(self, api: &Api) {
+    pub(crate) async fn give_back(self, registry: &Registry) {
         if let Some(address) = self.address {
-            release(api, &address).await;
+            release(registry, &address).await;
         }
-    }
-}
-
-/// A range of addresses.
-pub(crate) struct Range {
-    first: u32,
-    bits: u32,
-}
-
-impl Range {
-    /// Reads `10.96.0.0/16`.
-    pub(crate) fn parse(text: &str) -> Option<Range> {
-        let (address, bits) = text.split_once('/')?;
-        let address: Ipv4Addr = address.parse().ok()?;
-        let bits = 32
-            - bits
-                .parse::<u32>()
-                .ok()
-                .filter(|bits| (8..=30).contains(bits))?;
-        let first = u32::from(address) >> bits << bits;
-        Some(Range { first, bits })
-    }
-
-    /// The address at this place; place 0 names the range itself.
-    pub(crate) fn at(&self, place: u64) -> Ipv4Addr {
-        Ipv4Addr::from(self.first + u32::try_from(place).unwrap_or(0))
-    }
-
-    fn random(&self) -> Ipv4Addr {
-        // The first and the last are no hosts.
-        self.at(1 + clock::below((1 << self.bits) - 2))
-    }
-
-    fn contains(&self, address: Ipv4Addr) -> bool {
-        u32::from(address) >> self.bits == self.first >> self.bits
     }
 }
 
@@ -89,22 +55,26 @@ pub(crate) fn prepare(service: &mut Value) -> Result<(), Status> {
 }
 
 /// Gives a new service what it needs.
-pub(crate) async fn create(api: &Api, service: &mut Value, dry: bool) -> Result<Allocated, Status> {
+pub(crate) async fn create(
+    registry: &Registry,
+    service: &mut Value,
+    dry: bool,
+) -> Result<Allocated, Status> {
     let kind = object::text(service, &["spec", "type"]).to_owned();
     if kind == "ExternalName" {
         return Ok(Allocated::default());
     }
     families(service);
     // Checked before anything is taken: what fails here leaves nothing behind.
-    api.fresh().await?;
-    ports(api, None, service)?;
-    let address = address(api, service, dry).await?;
+    registry.reader.fresh().await?;
+    ports(registry, None, service)?;
+    let address = address(registry, service, dry).await?;
     Ok(Allocated { address })
 }
 
 /// Keeps what a service has, and gives it what it asks for anew.
 pub(crate) async fn update(
-    api: &Api,
+    registry: &Registry,
     old: &Value,
     new: &mut Value,
     dry: bool,
@@ -131,21 +101,21 @@ pub(crate) async fn update(
         false => drop_node_ports(old, new),
     }
     if wants_node_ports(new) || wants_health_port(new) {
-        api.fresh().await?;
-        ports(api, Some(old), new)?;
+        registry.reader.fresh().await?;
+        ports(registry, Some(old), new)?;
     }
     if object::text(new, &["spec", "clusterIP"]).is_empty() {
-        api.fresh().await?;
-        address(api, new, dry).await?;
+        registry.reader.fresh().await?;
+        address(registry, new, dry).await?;
     }
     Ok(())
 }
 
 /// A service that is gone, or only a name for something outside now, needs its address no more.
-pub(crate) async fn deleted(api: &Api, resource: &Resource, service: &Value) {
+pub(crate) async fn deleted(registry: &Registry, resource: &Resource, service: &Value) {
     let address = object::text(service, &["spec", "clusterIP"]);
     if concerns(resource) && !["", "None"].contains(&address) {
-        release(api, address).await;
+        release(registry, address).await;
     }
 }
 
@@ -194,7 +164,11 @@ fn families(service: &mut Value) {
 }
 
 /// Sets the address; the one that was newly taken.
-async fn address(api: &Api, service: &mut Value, dry: bool) -> Result<Option<String>, Status> {
+async fn address(
+    registry: &Registry,
+    service: &mut Value,
+    dry: bool,
+) -> Result<Option<String>, Status> {
     let mut wanted = object::text(service, &["spec", "clusterIP"]).to_owned();
     let listed = object::items(service, &["spec", "clusterIPs"])
         .first()
@@ -210,7 +184,7 @@ async fn address(api: &Api, service: &mut Value, dry: bool) -> Result<Option<Str
         set(service, "None");
         return Ok(None);
     }
-    let range = Range::parse(&api.0.config.service_cidr)
+    let range = Cidr::parse(&registry.settings.service_cidr)
         .ok_or_else(|| Status::internal("the range of service addresses is malformed"))?;
     let refuse = |why: String| {
         let shown = json!([wanted]);
@@ -230,7 +204,7 @@ async fn address(api: &Api, service: &mut Value, dry: bool) -> Result<Option<Str
         };
         let taken = match dry {
             true => Taken::Before,
-            false => take(api, address, service).await?,
+            false => take(registry, address, service).await?,
         };
         if taken == Taken::No {
             return refuse(format!(
@@ -244,7 +218,7 @@ async fn address(api: &Api, service: &mut Value, dry: bool) -> Result<Option<Str
         let address = range.random();
         let taken = match dry {
             true => Taken::Before,
-            false => take(api, address, service).await?,
+            false => take(registry, address, service).await?,
         };
         if taken != Taken::No {
             let address = address.to_string();
@@ -268,7 +242,7 @@ enum Taken {
     No,
 }
 
-async fn take(api: &Api, address: Ipv4Addr, service: &Value) -> Result<Taken, Status> {
+async fn take(registry: &Registry, address: Ipv4Addr, service: &Value) -> Result<Taken, Status> {
     let Some(storage) = ip_addresses() else {
         return Ok(Taken::Before);
     };
@@ -290,10 +264,16 @@ async fn take(api: &Api, address: Ipv4Addr, service: &Value) -> Result<Taken, St
     });
     let value = entry::encode(storage, &object)?;
     let key = storage.key("", &name);
-    if api.0.store.create(&key, value, 0).await?.is_some() {
+    if registry
+        .reader
+        .store
+        .create(&key, value, 0)
+        .await?
+        .is_some()
+    {
         return Ok(Taken::Now);
     }
-    let held = api.read_key(storage, &key).await?;
+    let held = registry.reader.read_key(storage, &key).await?;
     let same = |held: &Value, key: &str| {
         let path = ["spec", "parentRef", key];
         object::text(held, &path) == object::text(&object, &path)
@@ -306,13 +286,18 @@ async fn take(api: &Api, address: Ipv4Addr, service: &Value) -> Result<Taken, St
     Ok(if ours { Taken::Before } else { Taken::No })
 }
 
-async fn release(api: &Api, address: &str) {
+async fn release(registry: &Registry, address: &str) {
     let Some(storage) = ip_addresses() else {
         return;
     };
     let key = storage.key("", address);
-    let released = match api.0.store.get(&key).await {
-        Ok((Some(kv), _)) => api.0.store.delete(&key, kv.mod_revision).await.map(|_| ()),
+    let released = match registry.reader.store.get(&key).await {
+        Ok((Some(kv), _)) => registry
+            .reader
+            .store
+            .delete(&key, kv.mod_revision)
+            .await
+            .map(|_| ()),
         Ok(_) => Ok(()),
         Err(error) => Err(error),
     };
@@ -342,7 +327,7 @@ fn wants_health_port(service: &Value) -> bool {
 }
 
 /// Gives each port of a service its port on the nodes, and one to ask for its health.
-fn ports(api: &Api, old: Option<&Value>, service: &mut Value) -> Result<(), Status> {
+fn ports(registry: &Registry, old: Option<&Value>, service: &mut Value) -> Result<(), Status> {
     let (on_nodes, health) = (wants_node_ports(service), wants_health_port(service));
     if !on_nodes && !health {
         return Ok(());
@@ -355,7 +340,7 @@ fn ports(api: &Api, old: Option<&Value>, service: &mut Value) -> Result<(), Stat
         object::name(service).to_owned(),
     );
     let mut used = BTreeSet::new();
-    for other in api.cached_list(services.kind, "") {
+    for other in registry.reader.cached_list(services.kind, "") {
         let same = (object::namespace(&other), object::name(&other)) == (&own.0, &own.1);
         if !same || old.is_none() {
             used.extend(node_ports(&other));

@@ -5,17 +5,17 @@ use machinery::schema;
 use machinery::status::Status;
 use serde_json::{Value, json};
 
-use crate::api::Api;
-use crate::registry::allocate;
+use crate::cidr::Cidr;
+use crate::registry::Registry;
 use crate::resources::catalogue;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// Makes what is missing.
-pub(crate) async fn make(api: &Api) -> Result<(), Status> {
+pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
     for name in NAMESPACES {
         ensure(
-            api,
+            registry,
             "",
             "Namespace",
             "",
@@ -38,23 +38,23 @@ pub(crate) async fn make(api: &Api) -> Result<(), Status> {
         let class = json!({
             "metadata": {"name": name}, "value": value, "description": purpose,
         });
-        ensure(api, "scheduling.k8s.io", "PriorityClass", "", class).await?;
+        ensure(registry, "scheduling.k8s.io", "PriorityClass", "", class).await?;
     }
-    let cidr = &api.0.config.service_cidr;
+    let cidr = &registry.settings.service_cidr;
     let range = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [cidr]}});
-    ensure(api, "networking.k8s.io", "ServiceCIDR", "", range).await?;
-    kubernetes(api).await
+    ensure(registry, "networking.k8s.io", "ServiceCIDR", "", range).await?;
+    kubernetes(registry).await
 }
 
 /// Makes again what was taken away, as soon as that is heard of.
-pub(crate) async fn keep(api: &Api) -> Result<(), Status> {
+pub(crate) async fn keep(registry: &Registry) -> Result<(), Status> {
     let services = schema::kind("", "v1", "Service").map(catalogue::of);
     let Some(storage) = services.and_then(|services| services.storage) else {
         return Ok(());
     };
-    let mut changed = api.0.feed.cache(storage).subscribe();
+    let mut changed = registry.reader.feed.cache(storage).subscribe();
     loop {
-        make(api).await?;
+        make(registry).await?;
         if changed.changed().await.is_err() {
             return Ok(());
         }
@@ -62,13 +62,12 @@ pub(crate) async fn keep(api: &Api) -> Result<(), Status> {
 }
 
 /// The service pods find this server by.
-async fn kubernetes(api: &Api) -> Result<(), Status> {
-    let range = allocate::Range::parse(&api.0.config.service_cidr)
+async fn kubernetes(registry: &Registry) -> Result<(), Status> {
+    let range = Cidr::parse(&registry.settings.service_cidr)
         .ok_or_else(|| Status::internal("the range of service addresses is malformed"))?;
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
-    let port = api
-        .0
-        .config
+    let port = registry
+        .settings
         .advertised
         .map_or(6443, |address| address.port());
     let service = json!({
@@ -78,9 +77,9 @@ async fn kubernetes(api: &Api) -> Result<(), Status> {
             "ports": [{"name": "https", "port": 443, "targetPort": port, "protocol": "TCP"}],
         },
     });
-    ensure(api, "", "Service", "default", service).await?;
+    ensure(registry, "", "Service", "default", service).await?;
     // A loopback address leads each reader to itself: no slice may hold one.
-    let known = api.0.config.advertised;
+    let known = registry.settings.advertised;
     let Some(address) = known.filter(|address| !address.ip().is_loopback()) else {
         return Ok(());
     };
@@ -90,12 +89,19 @@ async fn kubernetes(api: &Api) -> Result<(), Status> {
         "endpoints": [{"addresses": [address.ip().to_string()], "conditions": {"ready": true}}],
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
     });
-    ensure(api, "discovery.k8s.io", "EndpointSlice", "default", slice).await
+    ensure(
+        registry,
+        "discovery.k8s.io",
+        "EndpointSlice",
+        "default",
+        slice,
+    )
+    .await
 }
 
 /// Makes an object unless there is one.
 async fn ensure(
-    api: &Api,
+    registry: &Registry,
     group: &str,
     kind: &str,
     namespace: &str,
@@ -106,11 +112,11 @@ async fn ensure(
     machinery::object::set_type(&mut object, &kind.api_version(), kind.kind);
     let name = machinery::object::name(&object);
     // What was made a moment ago is in the store, but perhaps not yet heard of.
-    let known = api.cached(kind, namespace, name).is_some();
-    if known || api.get(kind, namespace, name).await.is_ok() {
+    let known = registry.reader.cached(kind, namespace, name).is_some();
+    if known || registry.reader.get(kind, namespace, name).await.is_ok() {
         return Ok(());
     }
-    match api.create(kind, namespace, object).await {
+    match registry.create(kind, namespace, object).await {
         Err(error) if error.reason != "AlreadyExists" => Err(error),
         _ => Ok(()),
     }

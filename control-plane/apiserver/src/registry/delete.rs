@@ -3,21 +3,17 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use machinery::object::{self, metadata_mut};
-use machinery::schema;
 use machinery::status::{Cause, Status};
 use machinery::time::Timestamp;
 use serde_json::Value;
 
-use crate::admission;
-use crate::api::{Api, not_found};
+use crate::admission::DELETE;
 use crate::auth::Answer;
 use crate::clock;
-use crate::http::body::{self, Expected, Validation};
-use crate::http::request::{Query, dry_run};
 use crate::registry::allocate;
 use crate::registry::edit::{Edit, Edited, Step};
+use crate::registry::options::dry_run;
 use crate::registry::write::Writer;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
@@ -32,43 +28,19 @@ pub(crate) struct Options {
     pub(crate) grace: Option<i64>,
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
-    propagation: Option<Propagation>,
+    pub(crate) propagation: Option<Propagation>,
     pub(crate) dry: bool,
 }
 
 /// What becomes of the dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Propagation {
+pub(crate) enum Propagation {
     Orphan,
     Background,
     Foreground,
 }
 
 impl Options {
-    /// Reads the options from a body, or from the query when there is none.
-    pub(crate) fn read(query: &Query, media_type: &str, bytes: &Bytes) -> Result<Options, Status> {
-        if bytes.is_empty() {
-            let options = Options {
-                grace: query.integer("gracePeriodSeconds")?,
-                propagation: propagation(query.given("propagationPolicy"))?
-                    .or_else(|| query.given("orphanDependents").map(orphaning)),
-                dry: query.options("DeleteOptions")?.dry,
-                ..Options::default()
-            };
-            return Ok(options);
-        }
-        let message = schema::body("", "v1", "DeleteOptions")
-            .ok_or_else(|| Status::internal("no DeleteOptions in the schema"))?;
-        let expected = Expected {
-            group: "",
-            version: "v1",
-            kind: "DeleteOptions",
-            message,
-        };
-        let options = body::decode(bytes, media_type, &expected, Validation::Ignore)?.object;
-        Options::of(&options)
-    }
-
     /// Reads a DeleteOptions object.
     pub(crate) fn of(options: &Value) -> Result<Options, Status> {
         let text = |path: &[&str]| object::at(options, path)?.as_str().map(str::to_owned);
@@ -95,7 +67,8 @@ impl Options {
     }
 }
 
-fn propagation(text: Option<&str>) -> Result<Option<Propagation>, Status> {
+/// Reads `propagationPolicy`.
+pub(crate) fn propagation(text: Option<&str>) -> Result<Option<Propagation>, Status> {
     Ok(match text {
         None | Some("") => None,
         Some("Orphan") => Some(Propagation::Orphan),
@@ -109,7 +82,8 @@ fn propagation(text: Option<&str>) -> Result<Option<Propagation>, Status> {
     })
 }
 
-fn orphaning(text: &str) -> Propagation {
+/// Reads `orphanDependents`, its older form.
+pub(crate) fn orphaning(text: &str) -> Propagation {
     match text {
         "false" | "0" => Propagation::Background,
         _ => Propagation::Orphan,
@@ -149,9 +123,12 @@ impl Writer<'_> {
             name,
             options,
         };
-        let edited = self.api.edit(storage, &key, dry, &mut deletion).await?;
+        let edited = self
+            .registry
+            .edit(storage, &key, dry, &mut deletion)
+            .await?;
         if let Edited::Deleted(entry) = &edited {
-            allocate::deleted(self.api, self.resource, &entry.object).await;
+            allocate::deleted(self.registry, self.resource, &entry.object).await;
         }
         Ok(edited)
     }
@@ -167,15 +144,16 @@ struct Deletion<'a> {
 }
 
 impl Edit for Deletion<'_> {
-    fn step<'a>(&'a mut self, _: &'a Api, current: Option<&'a Entry>) -> Answer<'a, Step> {
+    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
         Box::pin(async move {
             let Some(current) = current else {
-                return Err(not_found(self.resource, self.name));
+                return Err(self.resource.not_found(self.name));
             };
             if !self.admitted {
                 let old = convert::to_served(self.resource, &current.object);
-                let admission = self.writer.admission("DELETE", "", self.name, Some(&old));
-                admission::admit(self.writer.api, &admission, &mut Value::Null).await?;
+                let admission = self.writer.admission(DELETE, "", self.name, Some(&old));
+                let chain = &self.writer.registry.admission;
+                chain.admit(&admission, &mut Value::Null).await?;
             }
             self.decide(&current.object, clock::now())
         })

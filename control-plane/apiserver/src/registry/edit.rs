@@ -5,8 +5,8 @@ use std::sync::Arc;
 use machinery::status::Status;
 use serde_json::Value;
 
-use crate::api::Api;
 use crate::auth::Answer;
+use crate::registry::Registry;
 use crate::resources::catalogue::Storage;
 use crate::storage::entry::{self, Entry};
 use crate::storage::store::Swap;
@@ -28,7 +28,7 @@ pub(crate) enum Step {
 /// A change of one object. It may be asked several times, each time about a newer state.
 pub(crate) trait Edit: Send {
     /// Decides about what is there now.
-    fn step<'a>(&'a mut self, api: &'a Api, current: Option<&'a Entry>) -> Answer<'a, Step>;
+    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step>;
 }
 
 /// What came of it.
@@ -59,7 +59,7 @@ impl Edited {
     }
 }
 
-impl Api {
+impl Registry {
     /// Makes a change. It begins with the cached state, which saves a read; what that refuses is
     /// asked again of the newest.
     pub(crate) async fn edit(
@@ -69,14 +69,14 @@ impl Api {
         dry: bool,
         edit: &mut dyn Edit,
     ) -> Result<Edited, Status> {
-        let mut current = self.0.feed.cache(storage).get(key);
+        let mut current = self.reader.feed.cache(storage).get(key);
         let mut newest = false;
         if current.is_none() {
-            current = self.read_key(storage, key).await?;
+            current = self.reader.read_key(storage, key).await?;
             newest = true;
         }
         for _ in 0..ATTEMPTS_MAX {
-            let step = edit.step(self, current.as_deref()).await;
+            let step = edit.step(current.as_deref()).await;
             let changes = |step: &Step| match step {
                 Step::Keep => false,
                 Step::Put(object) => current
@@ -86,7 +86,7 @@ impl Api {
             };
             // A write is checked by the store. Everything else is only true of the newest state.
             if !newest && !step.as_ref().is_ok_and(changes) {
-                current = self.read_key(storage, key).await?;
+                current = self.reader.read_key(storage, key).await?;
                 newest = true;
                 continue;
             }
@@ -130,11 +130,15 @@ impl Api {
             Step::Put(object) => {
                 let value = entry::encode(storage, &object)?;
                 let lease = self.lease_for(storage).await?;
-                let swap = self.0.store.update(key, revision, value, lease).await?;
+                let swap = self
+                    .reader
+                    .store
+                    .update(key, revision, value, lease)
+                    .await?;
                 (swap, Some(object))
             }
             Step::Delete(object) => {
-                let swap = self.0.store.delete(key, revision).await?;
+                let swap = self.reader.store.delete(key, revision).await?;
                 if let Swap::Done(at) = swap {
                     let entry = Arc::new(Entry::new(key.into(), at, object));
                     return Ok(Ok(Edited::Deleted(entry)));
@@ -150,7 +154,7 @@ impl Api {
                     Some(_) => Edited::Updated(entry),
                 }))
             }
-            (Swap::Changed(Some(kv)), _) => Ok(Err(Some(self.entry_of(storage, key, &kv)?))),
+            (Swap::Changed(Some(kv)), _) => Ok(Err(Some(self.reader.entry_of(storage, key, &kv)?))),
             _ => Ok(Err(None)),
         }
     }
@@ -158,7 +162,7 @@ impl Api {
     /// The lease a new value of this collection hangs on; 0 for none.
     pub(crate) async fn lease_for(&self, storage: &Storage) -> Result<i64, Status> {
         match (storage.kind.group, storage.kind.plural) {
-            ("", "events") => self.0.leases.lease(&self.0.store).await,
+            ("", "events") => self.leases.lease(&self.reader.store).await,
             _ => Ok(0),
         }
     }

@@ -5,51 +5,87 @@ use machinery::selector::LabelSelector;
 use machinery::status::Status;
 use serde_json::{Value, json};
 
-use crate::api::{Api, not_found};
 use crate::auth::Answer;
 use crate::clock;
-use crate::http::serve::Call;
+use crate::registry::Registry;
 use crate::registry::delete::Options;
 use crate::registry::edit::{Edit, Step};
 use crate::registry::write::Writer;
 use crate::resources::catalogue::{self, Resource};
+use crate::resources::convert;
 use crate::storage::entry::Entry;
 
 /// The most pods a budget remembers as about to go.
 const DISRUPTED_MAX: usize = 2000;
 
-/// Evicts the pod a call is about.
-pub(crate) async fn evict(call: &Call<'_>, options: Options) -> Result<(), Status> {
-    let (api, target) = (call.api, call.target);
-    let pod = call.stored().await?;
-    let writer = call.writer(options.dry);
-    let ready = object::items(&pod, &["status", "conditions"])
-        .iter()
-        .any(|one| one["type"] == "Ready" && one["status"] == "True");
-    let phase = object::text(&pod, &["status", "phase"]);
-    let free = ["Succeeded", "Failed", "Pending"].contains(&phase) || object::is_deleting(&pod);
-    if !free {
+impl Writer<'_> {
+    /// Deletes a pod if its disruption budgets allow. `eviction` is what the client sent.
+    pub(crate) async fn evict(
+        &self,
+        name: &str,
+        mut eviction: Value,
+        dry: bool,
+    ) -> Result<(), Status> {
+        let given = object::name(&eviction);
+        if !given.is_empty() && given != name {
+            return Err(Status::bad_request(
+                "name in URL does not match name in Eviction object",
+            ));
+        }
+        self.admit_body("eviction", name, &mut eviction).await?;
+        let mut options = match eviction.get("deleteOptions") {
+            Some(options) => Options::of(options)?,
+            None => Options::default(),
+        };
+        options.dry |= dry;
+        let reader = &self.registry.reader;
+        let entry = reader.read(self.resource, self.namespace, name).await?;
+        let pod = convert::to_served(self.resource, &entry.object);
+        if !goes_freely(&pod) {
+            self.pay_budget(&pod, options.dry).await?;
+        }
+        let writer = Writer {
+            dry: options.dry,
+            ..*self
+        };
+        mark(&writer, name).await?;
+        writer.delete_admitted(name, options).await?;
+        Ok(())
+    }
+
+    /// Takes one disruption from the budget that covers a pod, if one does.
+    async fn pay_budget(&self, pod: &Value, dry: bool) -> Result<(), Status> {
         let Some(budgets) = catalogue::resource("policy", "v1", "poddisruptionbudgets") else {
             return Err(Status::unknown_path());
         };
-        api.fresh().await?;
-        let all = api.cached_list(budgets.kind, &target.namespace);
+        let reader = &self.registry.reader;
+        reader.fresh().await?;
+        let all = reader.cached_list(budgets.kind, self.namespace);
         let matching: Vec<_> = all
             .into_iter()
-            .filter(|budget| covers(budget, &pod))
+            .filter(|budget| covers(budget, pod))
             .collect();
         match matching.as_slice() {
-            [] => {}
-            [budget] => pay(api, budgets, budget, &pod, ready, options.dry).await?,
+            [] => Ok(()),
+            [budget] => pay(self.registry, budgets, budget, pod, dry).await,
             _ => {
                 let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-                return Err(Status::internal(why));
+                Err(Status::internal(why))
             }
         }
     }
-    mark(&writer, &target.name).await?;
-    writer.delete_admitted(&target.name, options).await?;
-    Ok(())
+}
+
+/// Whether a pod goes without asking a budget: it protects nobody, or it goes already.
+fn goes_freely(pod: &Value) -> bool {
+    let phase = object::text(pod, &["status", "phase"]);
+    ["Succeeded", "Failed", "Pending"].contains(&phase) || object::is_deleting(pod)
+}
+
+fn is_ready(pod: &Value) -> bool {
+    object::items(pod, &["status", "conditions"])
+        .iter()
+        .any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
 
 fn covers(budget: &Value, pod: &Value) -> bool {
@@ -61,11 +97,10 @@ fn covers(budget: &Value, pod: &Value) -> bool {
 
 /// Takes one disruption from a budget.
 async fn pay(
-    api: &Api,
+    registry: &Registry,
     budgets: &'static Resource,
     budget: &Value,
     pod: &Value,
-    ready: bool,
     dry: bool,
 ) -> Result<(), Status> {
     let storage = budgets.storage.ok_or_else(Status::unknown_path)?;
@@ -73,9 +108,9 @@ async fn pay(
     let mut payment = Payment {
         budgets,
         pod,
-        ready,
+        ready: is_ready(pod),
     };
-    api.edit(storage, &key, dry, &mut payment).await?;
+    registry.edit(storage, &key, dry, &mut payment).await?;
     Ok(())
 }
 
@@ -86,10 +121,10 @@ struct Payment<'a> {
 }
 
 impl Edit for Payment<'_> {
-    fn step<'a>(&'a mut self, _: &'a Api, current: Option<&'a Entry>) -> Answer<'a, Step> {
+    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
         let step = match current {
             Some(current) => self.decide(&current.object),
-            None => Err(not_found(self.budgets, "")),
+            None => Err(self.budgets.not_found("")),
         };
         Box::pin(async { step })
     }
@@ -144,7 +179,7 @@ async fn mark(writer: &Writer<'_>, name: &str) -> Result<(), Status> {
     let storage = writer.resource.storage.ok_or_else(Status::unknown_path)?;
     let key = storage.key(writer.namespace, name);
     writer
-        .api
+        .registry
         .edit(storage, &key, writer.dry, &mut Mark(name))
         .await?;
     Ok(())
@@ -153,7 +188,7 @@ async fn mark(writer: &Writer<'_>, name: &str) -> Result<(), Status> {
 struct Mark<'a>(&'a str);
 
 impl Edit for Mark<'_> {
-    fn step<'a>(&'a mut self, _: &'a Api, current: Option<&'a Entry>) -> Answer<'a, Step> {
+    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
         let step = match current {
             None => Err(Status::not_found("", "pods", self.0)),
             Some(current) => {

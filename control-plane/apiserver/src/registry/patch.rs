@@ -5,20 +5,17 @@ use machinery::status::{Cause, Status};
 use machinery::{object, patch, schema, strict};
 use serde_json::Value;
 
-use crate::http::body::{self, Validation};
-use crate::resources::catalogue::Resource;
+use crate::registry::options::Validation;
+use crate::resources::catalogue::{Resource, unregistered};
 
-/// The media types that are taken.
-pub(crate) const MEDIA_TYPES: [&str; 3] = [
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-];
-
+/// How a difference is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
+    /// A list of operations.
     Json,
+    /// An object that is merged in, where null removes.
     Merge,
+    /// The same, and lists are merged by the keys of their items.
     Strategic,
 }
 
@@ -33,26 +30,8 @@ pub(crate) struct Patch {
 }
 
 impl Patch {
-    /// Whether a body of this media type is taken.
-    pub(crate) fn takes(media_type: &str) -> Result<(), Status> {
-        match MEDIA_TYPES.contains(&media_type) {
-            true => Ok(()),
-            false => Err(Status::unsupported_patch()),
-        }
-    }
-
-    /// Reads a body of one of the media types.
-    pub(crate) fn read(
-        media_type: &str,
-        body: &[u8],
-        validation: Validation,
-    ) -> Result<Patch, Status> {
-        let kind = match media_type {
-            "application/json-patch+json" => Kind::Json,
-            "application/merge-patch+json" => Kind::Merge,
-            "application/strategic-merge-patch+json" => Kind::Strategic,
-            _ => return Err(Status::unsupported_patch()),
-        };
+    /// Reads a difference.
+    pub(crate) fn read(kind: Kind, body: &[u8], validation: Validation) -> Result<Patch, Status> {
         let malformed = |why: &dyn std::fmt::Display| {
             Status::bad_request(format!("error decoding patch: {why}"))
         };
@@ -110,7 +89,7 @@ impl Patch {
             let (kind, version) = (object::kind(&patched), object::api_version(&patched));
             let why = match schema_knows(version, kind) {
                 true => "the patch must not change apiVersion or kind".to_owned(),
-                false => body::unregistered(kind, version),
+                false => unregistered(kind, version),
             };
             return Err(self.invalid(&why));
         }

@@ -6,11 +6,10 @@ use machinery::status::{Cause, Status};
 use machinery::{defaults, object};
 use serde_json::Value;
 
-use crate::admission;
-use crate::api::{Api, not_found};
-use crate::auth::{Admission, Answer, User};
+use crate::admission::{self, CREATE, UPDATE};
+use crate::auth::{Answer, User};
 use crate::clock;
-use crate::http::list;
+use crate::registry::Registry;
 use crate::registry::allocate;
 use crate::registry::edit::{Edit, Edited, Step};
 use crate::registry::lifecycle;
@@ -25,7 +24,7 @@ const NAMES_TRIED_MAX: usize = 8;
 
 /// Who writes what where.
 pub(crate) struct Writer<'a> {
-    pub(crate) api: &'a Api,
+    pub(crate) registry: &'a Registry,
     pub(crate) user: &'a User,
     pub(crate) resource: &'static Resource,
     pub(crate) namespace: &'a str,
@@ -83,19 +82,25 @@ impl Writer<'_> {
         let versioned = !object::resource_version(&object).is_empty();
         // Held until the service is stored: others choose among what is free after that.
         let guard = match allocate::concerns(resource) {
-            true => Some(self.api.0.allocation.lock().await),
+            true => Some(self.registry.allocation.lock().await),
             false => None,
         };
         self.complete(&mut object).await?;
         let allocated = match &guard {
-            Some(_) => allocate::create(self.api, &mut object, self.dry).await?,
+            Some(_) => allocate::create(self.registry, &mut object, self.dry).await?,
             None => allocate::Allocated::default(),
         };
         let name = object::name(&object).to_owned();
         let key = storage.key(self.namespace, &name);
         let stored = convert::to_stored(resource, object);
         if self.dry {
-            if self.api.read_key(storage, &key).await?.is_some() {
+            if self
+                .registry
+                .reader
+                .read_key(storage, &key)
+                .await?
+                .is_some()
+            {
                 return Err(already_exists(resource, &name));
             }
             return Ok(Arc::new(Entry::new(key.into(), 0, stored)));
@@ -111,7 +116,7 @@ impl Writer<'_> {
         match written {
             Ok(Some(revision)) => Ok(Arc::new(Entry::new(key.into(), revision, stored))),
             other => {
-                allocated.give_back(self.api).await;
+                allocated.give_back(self.registry).await;
                 match other {
                     Err(error) => Err(error),
                     Ok(_) => Err(already_exists(resource, &name)),
@@ -127,8 +132,8 @@ impl Writer<'_> {
         stored: &Value,
     ) -> Result<Option<i64>, Status> {
         let value = entry::encode(storage, stored)?;
-        let lease = self.api.lease_for(storage).await?;
-        self.api.0.store.create(key, value, lease).await
+        let lease = self.registry.lease_for(storage).await?;
+        self.registry.reader.store.create(key, value, lease).await
     }
 
     /// All that is done to a new object before it is stored.
@@ -139,14 +144,15 @@ impl Writer<'_> {
         lifecycle::created(resource, object);
         lifecycle::requested_by(self.user, resource, object);
         let name = object::name(object).to_owned();
-        let admission = self.admission("CREATE", "", &name, None);
-        admission::mutate(self.api, &admission, object).await?;
+        let admission = self.admission(CREATE, "", &name, None);
+        let mutated = self.registry.admission.mutate(&admission, object).await?;
         if allocate::concerns(resource) {
             allocate::prepare(object)?;
         }
         let causes = validate::create(resource, object, self.policy());
         refuse(resource, object, causes)?;
-        admission::validate(self.api, &admission, object).await
+        let chain = &self.registry.admission;
+        chain.validate(mutated, &admission, object).await
     }
 
     /// Stores a whole new state of an object.
@@ -176,7 +182,7 @@ impl Writer<'_> {
         let key = storage.key(self.namespace, name);
         // Held as for new ones: an update may ask for an address or a port.
         let _guard = match allocate::concerns(self.resource) && subresource.is_empty() {
-            true => Some(self.api.0.allocation.lock().await),
+            true => Some(self.registry.allocation.lock().await),
             false => None,
         };
         let mut update = Update {
@@ -187,19 +193,22 @@ impl Writer<'_> {
             warnings: Vec::new(),
             had_address: None,
         };
-        let edited = self.api.edit(storage, &key, self.dry, &mut update).await?;
+        let edited = self
+            .registry
+            .edit(storage, &key, self.dry, &mut update)
+            .await?;
         let warnings = update.warnings;
         if let Edited::Deleted(entry) = &edited {
-            allocate::deleted(self.api, self.resource, &entry.object).await;
+            allocate::deleted(self.registry, self.resource, &entry.object).await;
         } else if let Some(old) = update.had_address.filter(|_| !self.dry) {
-            allocate::deleted(self.api, self.resource, &old).await;
+            allocate::deleted(self.registry, self.resource, &old).await;
         }
         Ok((edited, warnings))
     }
 
     fn policy(&self) -> validate::Policy {
         validate::Policy {
-            privileged: self.api.0.config.allow_privileged,
+            privileged: self.registry.settings.allow_privileged,
         }
     }
 
@@ -209,8 +218,8 @@ impl Writer<'_> {
         subresource: &'b str,
         name: &'b str,
         old: Option<&'b Value>,
-    ) -> Admission<'b> {
-        Admission {
+    ) -> admission::Attributes<'b> {
+        admission::Attributes {
             user: self.user,
             operation,
             kind: self.resource.kind,
@@ -223,7 +232,7 @@ impl Writer<'_> {
 }
 
 impl Edit for Update<'_, '_> {
-    fn step<'a>(&'a mut self, _: &'a Api, current: Option<&'a Entry>) -> Answer<'a, Step> {
+    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
         Box::pin(async move {
             match current {
                 Some(current) => self.updated(current).await,
@@ -238,10 +247,10 @@ impl Update<'_, '_> {
     async fn made(&self) -> Result<Step, Status> {
         let resource = self.writer.resource;
         let Change::Replace(object) = &self.change else {
-            return Err(not_found(resource, self.name));
+            return Err(resource.not_found(self.name));
         };
         if !resource.created_by_update() || !self.subresource.is_empty() {
-            return Err(not_found(resource, self.name));
+            return Err(resource.not_found(self.name));
         }
         let mut object = object.clone();
         lifecycle::match_name(self.name, &object)?;
@@ -250,7 +259,7 @@ impl Update<'_, '_> {
         }
         self.writer.complete(&mut object).await?;
         if allocate::concerns(resource) {
-            allocate::create(self.writer.api, &mut object, self.writer.dry).await?;
+            allocate::create(self.writer.registry, &mut object, self.writer.dry).await?;
         }
         Ok(Step::Put(convert::to_stored(resource, object)))
     }
@@ -266,12 +275,13 @@ impl Update<'_, '_> {
         fill_in(resource, &mut new);
         let admission = self
             .writer
-            .admission("UPDATE", self.subresource, self.name, Some(&old));
-        admission::mutate(self.writer.api, &admission, &mut new).await?;
+            .admission(UPDATE, self.subresource, self.name, Some(&old));
+        let chain = &self.writer.registry.admission;
+        let mutated = chain.mutate(&admission, &mut new).await?;
         // After that, so that what admission puts back is no change.
         lifecycle::updated(resource, self.subresource, &old, &mut new);
         if allocate::concerns(resource) && self.subresource.is_empty() {
-            allocate::update(self.writer.api, &old, &mut new, self.writer.dry).await?;
+            allocate::update(self.writer.registry, &old, &mut new, self.writer.dry).await?;
             let address = |one| object::text(one, &["spec", "clusterIP"]);
             let gives_up = !address(&old).is_empty() && address(&new).is_empty();
             self.had_address = gives_up.then(|| Arc::clone(&old));
@@ -279,7 +289,7 @@ impl Update<'_, '_> {
         let policy = self.writer.policy();
         let causes = validate::update(resource, self.subresource, (&old, &new), policy);
         refuse(resource, &new, causes)?;
-        admission::validate(self.writer.api, &admission, &mut new).await?;
+        chain.validate(mutated, &admission, &new).await?;
         let stored = convert::to_stored(resource, new);
         Ok(match removed_deletion {
             true => Step::Delete(stored),
@@ -316,10 +326,13 @@ impl Update<'_, '_> {
         }
         let version = object::resource_version(new);
         if !version.is_empty() {
-            list::version(version).map_err(|_| {
-                let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
-                Status::new(500, "", why)
-            })?;
+            let number = version.parse::<u64>().ok();
+            number
+                .and_then(|number| i64::try_from(number).ok())
+                .ok_or_else(|| {
+                    let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+                    Status::new(500, "", why)
+                })?;
         }
         if version.is_empty() || version == "0" {
             if !resource.needs_version() {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use machinery::schema::{self, Kind};
+use machinery::status::Status;
 
 /// Where all objects are.
 pub(crate) const ROOT: &str = "/registry/";
@@ -167,6 +168,13 @@ pub(crate) fn serves_group(group: &str) -> bool {
         .any(|one| one.kind.group == group)
 }
 
+/// No version of a group has such a kind, in the words of Kubernetes' scheme.
+pub(crate) fn unregistered(kind: &str, version: &str) -> String {
+    format!(
+        "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+    )
+}
+
 impl Storage {
     /// The key of an object.
     pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
@@ -231,6 +239,11 @@ impl Resource {
     /// Whether a new object may bring its status along.
     pub(crate) fn keeps_status_on_create(&self) -> bool {
         self.is_among(&STATUS_ON_CREATE)
+    }
+
+    /// There is no object of this name.
+    pub(crate) fn not_found(&self, name: &str) -> Status {
+        Status::not_found(self.kind.group, self.kind.plural, name)
     }
 
     /// What objects are called in lists: the kind with `List` added.

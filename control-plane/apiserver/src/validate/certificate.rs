@@ -13,8 +13,10 @@ use x509_parser::pem::Pem;
 
 use super::Causes;
 use super::place::Place;
-use crate::registry::certificate_request::{APPROVALS, Request, of_type};
+use crate::pkcs10::Request;
 
+/// The conditions that only an approver sets.
+pub(crate) const APPROVALS: [&str; 2] = ["Approved", "Denied"];
 const USAGES: [&str; 23] = [
     "any",
     "cert sign",
@@ -51,6 +53,12 @@ const LABEL_LETTERS_MAX: usize = 63;
 /// Checks a new request.
 pub(super) fn check(request: &Value) -> Causes {
     rules(request, None)
+}
+
+/// The conditions of a type.
+pub(crate) fn of_type<'a>(object: &'a Value, wanted: &str) -> Vec<&'a Value> {
+    let all = object::items(object, &["status", "conditions"]).iter();
+    all.filter(|one| one["type"] == wanted).collect()
 }
 
 /// Checks a new state that came through a subresource, or through none.

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use http::HeaderValue;
 use serde_json::json;
 
@@ -7,21 +5,21 @@ use super::super::certificate::Bearer;
 use super::super::token::tests::{NOW, issue, issuer, now_or_never, token_of, world};
 use super::*;
 
-fn authenticator(anonymous: bool) -> Authenticator {
+fn authenticator(anonymous: bool) -> Credentials {
     let file = "secret,admin,1,\"system:masters,b\"\n";
-    Authenticator {
+    Credentials {
         tokens: StaticTokens::parse(file).unwrap(),
-        issuer: issuer(),
+        issuer: Arc::new(issuer()),
         anonymous,
     }
 }
 
-fn ask(of: &Authenticator, peer: &Peer, authorization: Option<&str>) -> Result<User, String> {
+fn ask(of: &Credentials, peer: &Peer, authorization: Option<&str>) -> Result<User, String> {
     let mut headers = HeaderMap::new();
     if let Some(text) = authorization {
         headers.insert(AUTHORIZATION, HeaderValue::from_str(text).unwrap());
     }
-    now_or_never(of.authenticate(&world(), peer, &headers, NOW))
+    now_or_never(of.known(&world(), peer, &headers, NOW))
 }
 
 fn bearer(not_after: i64) -> Peer {

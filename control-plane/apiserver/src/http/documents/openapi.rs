@@ -7,7 +7,7 @@ use bytes::Bytes;
 use machinery::schema::{self, Field, Kind, ListType, Message, Type};
 use serde_json::{Map, Value, json};
 
-use crate::registry::patch;
+use crate::http::patch;
 use crate::storage::entry::to_json;
 
 const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";

@@ -1,18 +1,32 @@
 //! Gives a new pod its service account: the name, a volume with a token, and the account's
-//! secrets for pulling images. It does not know where accounts are kept.
+//! secrets for pulling images.
 
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use machinery::object;
+use machinery::schema;
+use machinery::status::Status;
 use serde_json::{Value, json};
 
-use super::token::SECONDS_OF_POD;
+use super::{Attributes, CREATE, Context, Plugin};
+use crate::auth::Answer;
+use crate::auth::token::SECONDS_OF_POD;
+use crate::clock;
+use crate::storage::reader::Reader;
+
+/// How often a pod's default account is looked for: a controller makes it with the namespace.
+const TRIES_MAX: usize = 10;
+/// How long to wait in between.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// The account of a pod that names none.
-pub const DEFAULT_ACCOUNT: &str = "default";
+const DEFAULT_ACCOUNT: &str = "default";
 /// What the name of the token's volume begins with.
-pub const VOLUME_PREFIX: &str = "kube-api-access-";
+const VOLUME_PREFIX: &str = "kube-api-access-";
 /// Where containers find the token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Marks a pod that a node runs by itself and only shows here.
@@ -20,9 +34,64 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 /// The annotation by which an account allows only its own secrets.
 const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
+/// Gives new pods their accounts.
+pub struct ServiceAccount;
+
+impl Plugin for ServiceAccount {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.operation == CREATE && attributes.is_about("", "pods", "")
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        context: &'a Context,
+        attributes: &'a Attributes<'a>,
+        pod: &'a mut Value,
+    ) -> Answer<'a, ()> {
+        Box::pin(give_account(&context.reader, attributes.namespace, pod))
+    }
+}
+
+async fn give_account(reader: &Reader, namespace: &str, pod: &mut Value) -> Result<(), Status> {
+    let shown = match object::name(pod) {
+        "" => object::generate_name(pod).to_owned(),
+        name => name.to_owned(),
+    };
+    let forbidden = |why: &str| Status::forbidden("", "pods", &shown, why);
+    let name = account(pod).map_err(|why| forbidden(&why))?;
+    let Some(name) = name else { return Ok(()) };
+    let found = find_account(reader, namespace, &name).await;
+    let account = found.map_err(|error| {
+        let why = match error.code {
+            404 => format!("serviceaccount {name:?} not found"),
+            _ => error.message,
+        };
+        forbidden(&format!(
+            "error looking up service account {namespace}/{name}: {why}"
+        ))
+    })?;
+    let volume = clock::generated_name(VOLUME_PREFIX);
+    apply(pod, &account, &volume).map_err(|why| forbidden(&why))
+}
+
+async fn find_account(reader: &Reader, namespace: &str, name: &str) -> Result<Arc<Value>, Status> {
+    let kind = schema::resource("", "v1", "serviceaccounts").ok_or_else(Status::unknown_path)?;
+    if let Some(found) = reader.cached(kind, namespace, name) {
+        return Ok(found);
+    }
+    let patient = name == DEFAULT_ACCOUNT;
+    for _ in 1..TRIES_MAX {
+        match reader.get(kind, namespace, name).await {
+            Err(error) if error.code == 404 && patient => tokio::time::sleep(RETRY_AFTER).await,
+            found => return found,
+        }
+    }
+    reader.get(kind, namespace, name).await
+}
+
 /// The account that a pod needs, which it is given if it names none. `None` is for a pod that a
 /// node mirrors: it has no account and is left as it is. The error says what such a pod may not.
-pub fn account(pod: &mut Value) -> Result<Option<String>, String> {
+fn account(pod: &mut Value) -> Result<Option<String>, String> {
     if object::annotation(pod, MIRROR).is_some() {
         return check_mirror(pod).map(|()| None);
     }
@@ -40,7 +109,7 @@ pub fn account(pod: &mut Value) -> Result<Option<String>, String> {
 
 /// Gives the pod what its account has for it. `volume` names the token's volume, if one is
 /// needed.
-pub fn apply(pod: &mut Value, account: &Value, volume: &str) -> Result<(), String> {
+fn apply(pod: &mut Value, account: &Value, volume: &str) -> Result<(), String> {
     let wanted = |object: &Value, path: &[&str]| object::at(object, path).and_then(Value::as_bool);
     let mounts = wanted(pod, &["spec", "automountServiceAccountToken"])
         .or_else(|| wanted(account, &["automountServiceAccountToken"]))

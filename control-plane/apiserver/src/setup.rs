@@ -1,18 +1,35 @@
-//! Puts the gate together from what a command line says: where keys are kept, who is let in.
+//! Puts authentication, authorization and admission together from what a command line says: where
+//! keys are kept, who is let in.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::authenticate::{Authenticator, StaticTokens};
-use super::authority::{Authority, Mode};
-use super::jwt::Key;
-use super::pki::Pki;
-use super::tls::Tls;
-use super::token::Issuer;
+use crate::admission::Plugin;
+use crate::admission::escalation::PrivilegeEscalation;
+use crate::admission::service_account::ServiceAccount;
+use crate::auth::Authorizer;
+use crate::auth::authenticate::{Credentials, StaticTokens};
+use crate::auth::authorize::{AlwaysAllow, Rbac};
+use crate::auth::impersonate::Impersonating;
+use crate::auth::jwt::Key;
+use crate::auth::pki::Pki;
+use crate::auth::tls::Tls;
+use crate::auth::token::Issuer;
+use crate::cidr::Cidr;
 use crate::clock;
-use crate::registry::allocate::Range;
+use crate::config::Config;
 
 /// Who makes tokens, unless it is said otherwise.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// How requests are decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// By roles and bindings.
+    Rbac,
+    /// Whoever is known may do everything.
+    AlwaysAllow,
+}
 
 /// What a command line says of people.
 pub struct Settings {
@@ -33,10 +50,10 @@ pub struct Settings {
     pub issuer: String,
 }
 
-/// A gate with what belongs to it.
+/// What stands in front of the registry, with the keys that belong to it.
 pub struct Setup {
-    /// Decides about people.
-    pub authority: Authority,
+    /// A configuration of the server with authentication, authorization and admission.
+    pub config: Config,
     /// Keys and certificates, when they are kept.
     pub pki: Option<Pki>,
     /// How the server speaks TLS, when it has certificates.
@@ -50,7 +67,7 @@ impl Settings {
         let pki = match &self.directory {
             Some(path) => {
                 let mut names = self.names.clone();
-                let range = Range::parse(&self.service_cidr);
+                let range = Cidr::parse(&self.service_cidr);
                 names.extend(range.map(|range| range.at(1).to_string()));
                 let pki = Pki::open(path, &names, now);
                 Some(pki.map_err(|error| error.to_string())?)
@@ -76,17 +93,35 @@ impl Settings {
             vec![self.issuer.clone()],
             vec![Key::from_pem(&key)?],
         );
-        let authenticator = Authenticator {
+        let issuer = Arc::new(issuer);
+        let credentials = Credentials {
             tokens,
-            issuer,
+            issuer: Arc::clone(&issuer),
             anonymous: self.anonymous,
         };
-        let authority = pki.as_ref().map(|pki| pki.authority.clone());
-        Ok(Setup {
-            authority: Authority::new(authenticator, self.mode, authority),
-            pki,
-            tls,
-        })
+        let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(ServiceAccount)];
+        let authorizer: Arc<dyn Authorizer> = match self.mode {
+            Mode::Rbac => {
+                let rbac = Arc::new(Rbac::default());
+                plugins.push(Arc::new(PrivilegeEscalation(Arc::clone(&rbac))));
+                rbac
+            }
+            Mode::AlwaysAllow => Arc::new(AlwaysAllow),
+        };
+        let authenticator = Arc::new(Impersonating {
+            authenticator: Arc::new(credentials),
+            authorizer: Arc::clone(&authorizer),
+        });
+        let config = Config {
+            authenticator,
+            authorizer,
+            plugins,
+            issuer: Some(issuer),
+            client_authority: pki.as_ref().map(|pki| pki.authority.clone()),
+            service_cidr: self.service_cidr.clone(),
+            ..Config::default()
+        };
+        Ok(Setup { config, pki, tls })
     }
 }
 

@@ -1,0 +1,60 @@
+//! Roles and bindings: nobody gives away rights that they do not hold.
+
+use std::sync::Arc;
+
+use machinery::object;
+use machinery::status::Status;
+use serde_json::Value;
+
+use super::{Attributes, CREATE, Context, DELETE, Plugin};
+use crate::auth::authorize::Rbac;
+use crate::auth::rbac::{self, escalation};
+use crate::auth::{self, Answer};
+
+/// Refuses roles and bindings that give more than their writer holds. Kubernetes does this where
+/// it stores them.
+pub struct PrivilegeEscalation(pub Arc<Rbac>);
+
+impl Plugin for PrivilegeEscalation {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.kind.group == rbac::GROUP
+            && attributes.operation != DELETE
+            && !attributes.user.name.is_empty()
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        context: &'a Context,
+        attributes: &'a Attributes<'a>,
+        object: &'a mut Value,
+    ) -> Answer<'a, ()> {
+        let checked = self.check(context, attributes, object);
+        Box::pin(async { checked })
+    }
+}
+
+impl PrivilegeEscalation {
+    fn check(
+        &self,
+        context: &Context,
+        attributes: &Attributes<'_>,
+        object: &Value,
+    ) -> Result<(), Status> {
+        let made = attributes.operation == CREATE;
+        let request = auth::Attributes {
+            user: attributes.user.clone(),
+            verb: if made { "create" } else { "update" }.into(),
+            api_group: rbac::GROUP.into(),
+            resource: attributes.kind.plural.into(),
+            namespace: attributes.namespace.into(),
+            name: if made {
+                String::new()
+            } else {
+                object::name(object).into()
+            },
+            ..auth::Attributes::default()
+        };
+        let policy = self.0.policy(&context.reader);
+        escalation::check(&policy, &request, object, attributes.old)
+    }
+}

@@ -1,0 +1,65 @@
+//! Namespaces: some stay, and what is made in one needs it to be there and to stay.
+
+use machinery::object;
+use machinery::schema;
+use machinery::status::Status;
+use serde_json::Value;
+
+use super::{Attributes, CREATE, Context, DELETE, Plugin};
+use crate::auth::Answer;
+
+/// Namespaces that cannot be deleted.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+/// Keeps objects out of namespaces that are missing or going.
+pub(super) struct NamespaceLifecycle;
+
+impl Plugin for NamespaceLifecycle {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        let namespace = (attributes.kind.group, attributes.kind.kind) == ("", "Namespace");
+        let deletes = attributes.operation == DELETE;
+        if namespace || deletes {
+            return namespace && deletes;
+        }
+        // An answer about a namespace to somebody who only asks for rights would tell too much.
+        let review = (attributes.kind.group, attributes.kind.plural)
+            == ("authorization.k8s.io", "localsubjectaccessreviews");
+        !attributes.namespace.is_empty() && !review
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        context: &'a Context,
+        attributes: &'a Attributes<'a>,
+        _: &'a mut Value,
+    ) -> Answer<'a, ()> {
+        Box::pin(async move {
+            if attributes.operation != DELETE {
+                return open_namespace(context, attributes).await;
+            }
+            match IMMORTAL.contains(&attributes.name) {
+                true => Err(attributes.forbidden("this namespace may not be deleted")),
+                false => Ok(()),
+            }
+        })
+    }
+}
+
+async fn open_namespace(context: &Context, attributes: &Attributes<'_>) -> Result<(), Status> {
+    let kind = schema::resource("", "v1", "namespaces")
+        .ok_or_else(|| Status::internal("no namespaces in the schema"))?;
+    let namespace = attributes.namespace;
+    let found = match context.reader.cached(kind, "", namespace) {
+        Some(found) => found,
+        // It may have been made a moment ago.
+        None => context.reader.get(kind, "", namespace).await?,
+    };
+    if attributes.operation == CREATE && object::is_deleting(&found) {
+        let (group, plural) = (attributes.kind.group, attributes.kind.plural);
+        let name = attributes.name;
+        return Err(Status::namespace_terminating(
+            group, plural, name, namespace,
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! Nodes: a new one gets no pods before it was found ready.
+
+use machinery::object;
+use serde_json::{Value, json};
+
+use super::{Attributes, CREATE, Context, NOT_READY, Plugin};
+use crate::auth::Answer;
+
+/// Taints a new node until a controller has found it ready and takes the taint away.
+pub(super) struct TaintNodesByCondition;
+
+impl Plugin for TaintNodesByCondition {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.operation == CREATE && attributes.is_about("", "nodes", "")
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        _: &'a Context,
+        _: &'a Attributes<'a>,
+        node: &'a mut Value,
+    ) -> Answer<'a, ()> {
+        let mut taints = object::items(node, &["spec", "taints"]).to_vec();
+        let is_there = |one: &Value| one["key"] == NOT_READY && one["effect"] == "NoSchedule";
+        if !taints.iter().any(is_there) {
+            taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+            object::set(node, &["spec", "taints"], taints.into());
+        }
+        Box::pin(async { Ok(()) })
+    }
+}

@@ -1,0 +1,209 @@
+//! Decides what users may do: by roles and bindings, or not at all. It does not know how a user
+//! became known.
+
+use std::sync::{Arc, LazyLock};
+
+use machinery::object;
+use machinery::schema::Kind;
+use machinery::status::Status;
+use parking_lot::RwLock;
+use serde_json::Value;
+
+use super::rbac::{self, Decision, Policy, Rule, bootstrap};
+use super::review;
+use super::user::ANONYMOUS;
+use super::{Answer, Attributes, Authorizer, User};
+use crate::resources::catalogue::{self, Storage};
+use crate::storage::cache::Cursor;
+use crate::storage::reader::Reader;
+
+/// The kinds that the policy is made of, by their plurals.
+const POLICY: [&str; 4] = [
+    "clusterroles",
+    "roles",
+    "clusterrolebindings",
+    "rolebindings",
+];
+
+/// Allows what a role allows that is bound to the user.
+#[derive(Default)]
+pub struct Rbac {
+    known: RwLock<Known>,
+}
+
+/// Allows everything to whoever is known.
+#[derive(Debug, Default)]
+pub struct AlwaysAllow;
+
+/// The policy, and how far it has followed the caches.
+#[derive(Default)]
+struct Known {
+    policy: Arc<Policy>,
+    places: Vec<Cursor>,
+}
+
+impl Rbac {
+    /// The policy as the caches have it.
+    pub fn policy(&self, reader: &Reader) -> Arc<Policy> {
+        let storages: &[_] = &STORAGES;
+        let current = |known: &Known| {
+            known.places.len() == storages.len()
+                && storages
+                    .iter()
+                    .zip(&known.places)
+                    .all(|(storage, place)| reader.feed.cache(storage).end() == *place)
+        };
+        {
+            let known = self.known.read();
+            if current(&known) {
+                return known.policy.clone();
+            }
+        }
+        let mut known = self.known.write();
+        if !current(&known) && !known.follow(reader, storages) {
+            *known = Known::read(reader, storages);
+        }
+        known.policy.clone()
+    }
+
+    /// Allows, or refuses of fresh knowledge: a user who was granted a right a moment ago, and
+    /// was answered so, has it.
+    async fn allow(&self, reader: &Reader, asked: &Attributes) -> Result<(), Status> {
+        let decision = self.policy(reader).decide(asked);
+        if decision.allowed {
+            return Ok(());
+        }
+        // A user without credentials is not worth a question to the store.
+        let decision = if asked.user.name == ANONYMOUS {
+            decision
+        } else {
+            self.decide_fresh(reader, asked).await?
+        };
+        if decision.allowed {
+            return Ok(());
+        }
+        Err(rbac::forbidden(asked, &decision.reason))
+    }
+
+    async fn decide_fresh(&self, reader: &Reader, asked: &Attributes) -> Result<Decision, Status> {
+        reader.fresh().await?;
+        Ok(self.policy(reader).decide(asked))
+    }
+
+    async fn answer_review(
+        &self,
+        reader: &Reader,
+        user: &User,
+        kind: &'static Kind,
+        namespace: &str,
+        object: Value,
+    ) -> Result<Value, Status> {
+        if kind.kind == review::RULES {
+            let namespace = review::rules_asked(&object)?;
+            reader.fresh().await?;
+            let (rules, errors) = self.policy(reader).rules_for(user, &namespace);
+            return Ok(review::rules_answer(object, &rules, errors));
+        }
+        let asked = review::access_asked(kind.kind, &object, user, namespace)?;
+        let decision = self.decide_fresh(reader, &asked).await?;
+        Ok(review::access_answer(object, &decision))
+    }
+}
+
+impl Authorizer for Rbac {
+    fn authorize<'a>(&'a self, reader: &'a Reader, asked: &'a Attributes) -> Answer<'a, ()> {
+        Box::pin(self.allow(reader, asked))
+    }
+
+    fn review<'a>(
+        &'a self,
+        reader: &'a Reader,
+        user: &'a User,
+        kind: &'static Kind,
+        namespace: &'a str,
+        object: Value,
+    ) -> Answer<'a, Value> {
+        Box::pin(self.answer_review(reader, user, kind, namespace, object))
+    }
+
+    fn initial_policy(&self) -> Vec<Value> {
+        bootstrap::objects()
+    }
+}
+
+impl Authorizer for AlwaysAllow {
+    fn authorize<'a>(&'a self, _: &'a Reader, _: &'a Attributes) -> Answer<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn review<'a>(
+        &'a self,
+        _: &'a Reader,
+        user: &'a User,
+        kind: &'static Kind,
+        namespace: &'a str,
+        object: Value,
+    ) -> Answer<'a, Value> {
+        Box::pin(async move {
+            if kind.kind == review::RULES {
+                review::rules_asked(&object)?;
+                return Ok(review::rules_answer(object, &Rule::everything(), None));
+            }
+            review::access_asked(kind.kind, &object, user, namespace)?;
+            let allowed = Decision {
+                allowed: true,
+                reason: String::new(),
+            };
+            Ok(review::access_answer(object, &allowed))
+        })
+    }
+}
+
+impl Known {
+    /// Takes the changes since the last time; says no when they are not remembered.
+    fn follow(&mut self, reader: &Reader, storages: &[&'static Storage]) -> bool {
+        if self.places.len() != storages.len() {
+            return false;
+        }
+        let policy = Arc::make_mut(&mut self.policy);
+        for (storage, place) in storages.iter().zip(&mut self.places) {
+            let Ok(changes) = reader.feed.cache(storage).changes(place, usize::MAX) else {
+                return false;
+            };
+            for change in changes {
+                let object = &change.entry.object;
+                if change.deleted {
+                    let (namespace, name) = (object::namespace(object), object::name(object));
+                    policy.remove(storage.kind.kind, namespace, name);
+                } else {
+                    policy.put(storage.kind.kind, object);
+                }
+            }
+        }
+        true
+    }
+
+    /// Starts over from everything there is.
+    fn read(reader: &Reader, storages: &[&'static Storage]) -> Known {
+        let mut policy = Policy::default();
+        let mut places = Vec::new();
+        for storage in storages {
+            let cache = reader.feed.cache(storage);
+            let (entries, place, _) = cache.snapshot(&storage.folder(""));
+            for entry in &entries {
+                policy.put(storage.kind.kind, &entry.object);
+            }
+            places.push(place);
+        }
+        Known {
+            policy: Arc::new(policy),
+            places,
+        }
+    }
+}
+
+/// The collections of roles and bindings.
+static STORAGES: LazyLock<Vec<&'static Storage>> = LazyLock::new(|| {
+    let storage = |plural: &&str| catalogue::resource(rbac::GROUP, "v1", plural)?.storage;
+    POLICY.iter().filter_map(storage).collect()
+});

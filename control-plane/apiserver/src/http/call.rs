@@ -1,0 +1,355 @@
+//! One request about objects, from its body to its answer.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response, StatusCode};
+use machinery::status::Status;
+use machinery::{object, status};
+use serde_json::Value;
+
+use crate::auth::User;
+use crate::http::api::Api;
+use crate::http::body::{self, Expected};
+use crate::http::delete_options;
+use crate::http::list::{self, Listing};
+use crate::http::media::{self, Accept};
+use crate::http::patch;
+use crate::http::reply::{self, Include, ListMeta, Shown};
+use crate::http::request::{self, Query, Target};
+use crate::http::sub;
+use crate::http::watch::Watching;
+use crate::registry::delete::Options;
+use crate::registry::edit::Edited;
+use crate::registry::options::Validation;
+use crate::registry::patch::Patch;
+use crate::registry::write::{Change, Writer};
+use crate::storage::entry::Entry;
+use crate::validate;
+
+/// A request about objects, once it is known whose it is and that it may.
+pub(crate) struct Call<'a> {
+    pub(crate) api: &'a Api,
+    pub(crate) user: &'a User,
+    pub(crate) target: &'a Target,
+    pub(crate) query: &'a Query,
+    pub(crate) method: &'a Method,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+impl<'a> Call<'a> {
+    /// Answers it.
+    pub(crate) async fn run(&self, verb: &str, body: Bytes) -> Result<Response<Body>, Status> {
+        if !self.target.subresource.is_empty() {
+            return sub::answer(self, verb, body).await;
+        }
+        let kind = self.target.resource.kind;
+        if verb == "create" && !self.target.name.is_empty() || !kind.has_verb(verb) {
+            return Err(Status::method_not_allowed());
+        }
+        if self.target.resource.storage.is_none() {
+            return match verb {
+                "create" => self.review(body).await,
+                "list" => self.show_list(&[], &ListMeta::default()),
+                _ => Err(self.target.resource.not_found(&self.target.name)),
+            };
+        }
+        match verb {
+            "get" => self.get().await,
+            "list" => self.list().await,
+            "watch" => self.watch().await,
+            "create" => self.create(body).await,
+            "update" => self.replace(body, "").await,
+            "patch" => self.patch(body, "").await,
+            "delete" => self.delete(body).await,
+            _ => self.delete_collection(body).await,
+        }
+    }
+
+    pub(crate) fn shown(&self) -> Result<Shown, Status> {
+        Ok(Shown {
+            resource: self.target.resource,
+            accept: Accept::negotiate(self.headers, true)?,
+            include: Include::parse(self.query.text("includeObject"))?,
+        })
+    }
+
+    pub(crate) fn writer(&self, dry: bool) -> Writer<'a> {
+        Writer {
+            registry: &self.api.0.registry,
+            user: self.user,
+            resource: self.target.resource,
+            namespace: &self.target.namespace,
+            dry,
+        }
+    }
+
+    /// What a write is asked beside its object.
+    pub(crate) fn options(&self) -> Result<request::Options, Status> {
+        self.query.options(match *self.method {
+            Method::PUT => "UpdateOptions",
+            Method::PATCH => "PatchOptions",
+            Method::DELETE => "DeleteOptions",
+            _ => "CreateOptions",
+        })
+    }
+
+    pub(crate) fn show(&self, code: StatusCode, entry: &Entry) -> Result<Response<Body>, Status> {
+        let shown = self.shown()?;
+        let body = shown.entry(entry)?;
+        Ok(reply::bytes(code, shown.accept.encoding.media_type(), body))
+    }
+
+    async fn get(&self) -> Result<Response<Body>, Status> {
+        let Target {
+            resource,
+            namespace,
+            name,
+            ..
+        } = self.target;
+        let version = match list::version(self.query.text("resourceVersion")) {
+            Ok(version) => version,
+            Err(error) => return Err(Status::new(500, "", error.message)),
+        };
+        // The store is never behind; but it may be asked for what is still to come.
+        if let Some(version) = version.filter(|version| *version > self.api.0.feed.revision()) {
+            self.api.0.feed.reach(version).await?;
+        }
+        // Any state will do: the cache's.
+        if version == Some(0)
+            && let Some(storage) = resource.storage
+        {
+            let cache = self.api.0.feed.cache(storage);
+            if let Some(entry) = cache.get(&storage.key(namespace, name)) {
+                return self.show(StatusCode::OK, &entry);
+            }
+        }
+        let entry = self
+            .api
+            .0
+            .registry
+            .reader
+            .read(resource, namespace, name)
+            .await?;
+        self.show(StatusCode::OK, &entry)
+    }
+
+    async fn list(&self) -> Result<Response<Body>, Status> {
+        let Target {
+            resource,
+            namespace,
+            ..
+        } = self.target;
+        let listing = Listing::read(resource, namespace, self.query)?;
+        let (entries, meta) = listing.run(self.api, resource).await?;
+        self.show_list(&entries, &meta)
+    }
+
+    fn show_list(
+        &self,
+        entries: &[std::sync::Arc<Entry>],
+        meta: &ListMeta,
+    ) -> Result<Response<Body>, Status> {
+        let shown = self.shown()?;
+        let body = shown.list(entries, meta)?;
+        Ok(reply::bytes(
+            StatusCode::OK,
+            shown.accept.encoding.media_type(),
+            body,
+        ))
+    }
+
+    async fn watch(&self) -> Result<Response<Body>, Status> {
+        let Target {
+            resource,
+            namespace,
+            name,
+            ..
+        } = self.target;
+        let watching = Watching::read(resource, (namespace, name), self.query)?;
+        let shown = Shown {
+            accept: Accept::negotiate_stream(self.headers)?,
+            ..self.shown()?
+        };
+        watching.run(self.api, shown).await
+    }
+
+    /// Reads the body as an object of the target's kind.
+    pub(crate) async fn object(
+        &self,
+        body: Bytes,
+        validation: Validation,
+    ) -> Result<body::Decoded, Status> {
+        let kind = self.target.resource.kind;
+        let expected = Expected {
+            group: kind.group,
+            version: kind.version,
+            kind: kind.kind,
+            message: kind.message(),
+        };
+        let media_type = media::content_type(self.headers);
+        media::body_encoding(&media_type)?;
+        body::decode(&body, &media_type, &expected, validation)
+    }
+
+    async fn create(&self, body: Bytes) -> Result<Response<Body>, Status> {
+        let asked = self.options()?;
+        let decoded = self.object(body, asked.validation).await?;
+        let mut warnings = decoded.warnings;
+        warnings.extend(validate::warnings(self.target.resource, &decoded.object));
+        warnings.extend(validate::without_effect(
+            self.target.resource,
+            &decoded.object,
+        ));
+        let made = self.writer(asked.dry).create(decoded.object).await;
+        self.warned(made, &warnings, |entry| {
+            self.show(StatusCode::CREATED, &entry)
+        })
+    }
+
+    pub(crate) async fn replace(
+        &self,
+        body: Bytes,
+        subresource: &str,
+    ) -> Result<Response<Body>, Status> {
+        let asked = self.options()?;
+        let mut decoded = self.object(body, asked.validation).await?;
+        if subresource.is_empty() {
+            let resource = self.target.resource;
+            let more = validate::without_effect(resource, &decoded.object);
+            decoded.warnings.extend(more);
+        }
+        let change = Change::Replace(decoded.object);
+        let updated = self
+            .writer(asked.dry)
+            .update(&self.target.name, subresource, change)
+            .await;
+        self.warned(updated, &decoded.warnings, |(edited, _)| {
+            self.show_edited(edited)
+        })
+    }
+
+    pub(crate) async fn patch(
+        &self,
+        body: Bytes,
+        subresource: &str,
+    ) -> Result<Response<Body>, Status> {
+        let patch = self.read_patch(body).await?;
+        let dry = self.options()?.dry;
+        let change = Change::Patch(patch);
+        let updated = self
+            .writer(dry)
+            .update(&self.target.name, subresource, change)
+            .await?;
+        let (edited, mut warnings) = updated;
+        let entry = edited.entry_ref();
+        if subresource.is_empty() {
+            warnings.extend(validate::without_effect(
+                self.target.resource,
+                &entry.object,
+            ));
+        }
+        let mut response = self.show_edited(edited)?;
+        reply::warn(&mut response, &warnings);
+        Ok(response)
+    }
+
+    /// The answer to a write, good or bad, with what there is to warn of.
+    fn warned<T>(
+        &self,
+        written: Result<T, Status>,
+        warnings: &[String],
+        show: impl FnOnce(T) -> Result<Response<Body>, Status>,
+    ) -> Result<Response<Body>, Status> {
+        let mut response = match written {
+            Ok(written) => show(written)?,
+            Err(error) if warnings.is_empty() => return Err(error),
+            Err(error) => {
+                let accept = Accept::negotiate(self.headers, true);
+                reply::error(&error, accept.unwrap_or(Accept::PLAIN).encoding)
+            }
+        };
+        reply::warn(&mut response, warnings);
+        Ok(response)
+    }
+
+    pub(crate) async fn read_patch(&self, body: Bytes) -> Result<Patch, Status> {
+        let media_type = media::content_type(self.headers);
+        let kind = patch::kind_of(&media_type)?;
+        let validation = self.options()?.validation;
+        Patch::read(kind, &body, validation)
+    }
+
+    fn show_edited(&self, edited: Edited) -> Result<Response<Body>, Status> {
+        let code = match &edited {
+            Edited::Created(_) => StatusCode::CREATED,
+            _ => StatusCode::OK,
+        };
+        self.show(code, &edited.entry())
+    }
+
+    async fn delete_options(&self, body: Bytes) -> Result<Options, Status> {
+        delete_options::read(self.query, &media::content_type(self.headers), &body)
+    }
+
+    async fn delete(&self, body: Bytes) -> Result<Response<Body>, Status> {
+        let options = self.delete_options(body).await?;
+        let dry = options.dry || self.options()?.dry;
+        let edited = self.writer(dry).delete(&self.target.name, options).await?;
+        let kind = self.target.resource.kind;
+        match edited {
+            Edited::Deleted(entry) if !self.target.resource.answers_deletion() => {
+                let uid = object::uid(&entry.object);
+                let name = &self.target.name;
+                let success = status::success(kind.group, kind.plural, name, uid);
+                self.value(StatusCode::OK, &success)
+            }
+            edited => self.show(StatusCode::OK, &edited.entry()),
+        }
+    }
+
+    async fn delete_collection(&self, body: Bytes) -> Result<Response<Body>, Status> {
+        let options = self.delete_options(body).await?;
+        let Target {
+            resource,
+            namespace,
+            ..
+        } = self.target;
+        let listing = Listing::read(resource, namespace, self.query)?;
+        let (entries, meta) = listing.run(self.api, resource).await?;
+        let dry = options.dry || self.options()?.dry;
+        for entry in &entries {
+            let namespace = object::namespace(&entry.object);
+            let writer = Writer {
+                namespace,
+                ..self.writer(dry)
+            };
+            match writer
+                .delete(object::name(&entry.object), options.clone())
+                .await
+            {
+                Err(error) if error.code != 404 => return Err(error),
+                _ => {}
+            }
+        }
+        self.show_list(&entries, &meta)
+    }
+
+    /// Kinds that are answered and not stored.
+    async fn review(&self, body: Bytes) -> Result<Response<Body>, Status> {
+        let kind = self.target.resource.kind;
+        if (kind.group, kind.plural) == ("", "bindings") {
+            return sub::bind(self, body).await;
+        }
+        Accept::negotiate(self.headers, false)?;
+        let validation = self.options()?.validation;
+        let decoded = self.object(body, validation).await?;
+        let answer = self.writer(false).review(decoded.object).await?;
+        self.value(StatusCode::CREATED, &answer)
+    }
+
+    pub(crate) fn value(&self, code: StatusCode, value: &Value) -> Result<Response<Body>, Status> {
+        let accept = Accept::negotiate(self.headers, false).unwrap_or(Accept::PLAIN);
+        let body = reply::encode(value, accept.encoding)?;
+        Ok(reply::bytes(code, accept.encoding.media_type(), body))
+    }
+}

@@ -1,0 +1,33 @@
+//! How a request says what a deletion may do: in its body, or in its query when it has none.
+
+use machinery::schema;
+use machinery::status::Status;
+
+use crate::http::body::{self, Expected};
+use crate::http::request::Query;
+use crate::registry::delete::{Options, orphaning, propagation};
+use crate::registry::options::Validation;
+
+/// Reads the options of a deletion.
+pub(crate) fn read(query: &Query, media_type: &str, bytes: &[u8]) -> Result<Options, Status> {
+    if bytes.is_empty() {
+        let options = Options {
+            grace: query.integer("gracePeriodSeconds")?,
+            propagation: propagation(query.given("propagationPolicy"))?
+                .or_else(|| query.given("orphanDependents").map(orphaning)),
+            dry: query.options("DeleteOptions")?.dry,
+            ..Options::default()
+        };
+        return Ok(options);
+    }
+    let message = schema::body("", "v1", "DeleteOptions")
+        .ok_or_else(|| Status::internal("no DeleteOptions in the schema"))?;
+    let expected = Expected {
+        group: "",
+        version: "v1",
+        kind: "DeleteOptions",
+        message,
+    };
+    let options = body::decode(bytes, media_type, &expected, Validation::Ignore)?.object;
+    Options::of(&options)
+}

@@ -1,0 +1,152 @@
+//! Requests about what is below an object: its status, its scale, and the verbs that are written
+//! as paths.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use machinery::status::{self, Status};
+use serde_json::Value;
+
+use crate::http::body::{self, Expected};
+use crate::http::call::Call;
+use crate::http::media;
+use crate::registry::scale::scale_of;
+use crate::registry::write::Change;
+use crate::resources::convert;
+
+/// Answers a request about a subresource.
+pub(crate) async fn answer(
+    call: &Call<'_>,
+    verb: &str,
+    body: Bytes,
+) -> Result<Response<Body>, Status> {
+    let name = call.target.subresource.as_str();
+    let known = call
+        .target
+        .resource
+        .kind
+        .subresource(name)
+        .ok_or_else(Status::unknown_path)?;
+    if !known.verbs.contains(&verb) {
+        return Err(Status::method_not_allowed());
+    }
+    match (name, verb) {
+        ("scale", _) => scale(call, verb, body).await,
+        ("binding", _) => bind(call, body).await,
+        ("eviction", _) => evict(call, body).await,
+        ("token", _) => token(call, body).await,
+        ("finalize", _) => finalize(call, body).await,
+        ("status" | "approval" | "ephemeralcontainers" | "resize", "get") => {
+            let reader = &call.api.0.registry.reader;
+            let target = call.target;
+            let entry = reader
+                .read(target.resource, &target.namespace, &target.name)
+                .await?;
+            call.show(StatusCode::OK, &entry)
+        }
+        ("status" | "approval" | "ephemeralcontainers" | "resize", "update") => {
+            call.replace(body, name).await
+        }
+        ("status" | "approval" | "ephemeralcontainers" | "resize", "patch") => {
+            call.patch(body, name).await
+        }
+        _ => Err(Status::new(
+            501,
+            "NotImplemented",
+            format!("{name} needs a node that runs containers"),
+        )),
+    }
+}
+
+/// Reads a body as what the subresource takes.
+async fn read(call: &Call<'_>, body: Bytes) -> Result<Value, Status> {
+    let resource = call.target.resource;
+    let expected = match resource.kind.subresource(&call.target.subresource) {
+        Some(sub) => Expected {
+            group: sub.group,
+            version: sub.version,
+            kind: sub.kind,
+            message: sub.message(),
+        },
+        None => Expected {
+            group: resource.kind.group,
+            version: resource.kind.version,
+            kind: resource.kind.kind,
+            message: resource.kind.message(),
+        },
+    };
+    let validation = call.options()?.validation;
+    let media_type = media::content_type(call.headers);
+    Ok(body::decode(&body, &media_type, &expected, validation)?.object)
+}
+
+/// The number of an object's replicas as an object by itself.
+async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body>, Status> {
+    let dry = call.options()?.dry;
+    let change = match verb {
+        "get" => {
+            let object = stored(call).await?;
+            return call.value(StatusCode::OK, &scale_of(&object));
+        }
+        "update" => Change::Replace(read(call, body).await?),
+        _ => Change::Patch(call.read_patch(body).await?),
+    };
+    let edited = call.writer(dry).scale(&call.target.name, change).await?;
+    call.value(StatusCode::OK, &scale_of(&edited.entry().object))
+}
+
+/// Assigns a pod to a node.
+pub(crate) async fn bind(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status> {
+    let dry = call.options()?.dry;
+    let binding = read(call, body).await?;
+    let target = call.target;
+    call.writer(dry)
+        .bind(&target.subresource, &target.name, binding)
+        .await?;
+    created(call)
+}
+
+/// Deletes a pod if its disruption budgets allow.
+async fn evict(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status> {
+    let eviction = read(call, body).await?;
+    let dry = call.options()?.dry;
+    call.writer(dry)
+        .evict(&call.target.name, eviction, dry)
+        .await?;
+    created(call)
+}
+
+/// Issues a token for a service account.
+async fn token(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status> {
+    let request = read(call, body).await?;
+    let writer = call.writer(false);
+    let token = writer.issue_token(&call.target.name, request).await?;
+    call.value(StatusCode::CREATED, &token)
+}
+
+/// Replaces the finalizers of a namespace's spec; with the last one it goes.
+async fn finalize(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status> {
+    let asked = call.options()?;
+    let decoded = call.object(body, asked.validation).await?;
+    let change = Change::Replace(decoded.object);
+    let writer = call.writer(asked.dry);
+    let (edited, _) = writer.update(&call.target.name, "finalize", change).await?;
+    call.show(StatusCode::OK, &edited.entry())
+}
+
+/// The answer to a verb that is written as a path.
+fn created(call: &Call<'_>) -> Result<Response<Body>, Status> {
+    let mut success = status::success("", "", "", "");
+    success["code"] = StatusCode::CREATED.as_u16().into();
+    call.value(StatusCode::CREATED, &success)
+}
+
+/// The target's object in the served version.
+async fn stored(call: &Call<'_>) -> Result<std::sync::Arc<Value>, Status> {
+    let reader = &call.api.0.registry.reader;
+    let target = call.target;
+    let entry = reader
+        .read(target.resource, &target.namespace, &target.name)
+        .await?;
+    Ok(convert::to_served(target.resource, &entry.object))
+}

@@ -1,0 +1,59 @@
+//! Bodies that ask for something and are not stored: reviews and requests for tokens.
+
+use machinery::status::Status;
+use serde_json::Value;
+
+use crate::admission::CREATE;
+use crate::clock;
+use crate::registry::write::Writer;
+use crate::resources::convert;
+
+impl Writer<'_> {
+    /// Answers a review: a kind that can only be created and is never stored.
+    pub(crate) async fn review(&self, mut object: Value) -> Result<Value, Status> {
+        self.admit_body("", "", &mut object).await?;
+        let registry = self.registry;
+        let kind = self.resource.kind;
+        match kind.group {
+            "authentication.k8s.io" => {
+                let authenticator = &registry.authenticator;
+                let answer = authenticator.review(&registry.reader, self.user, kind, object);
+                answer.await
+            }
+            "authorization.k8s.io" => {
+                let authorizer = &registry.authorizer;
+                let (reader, user) = (&registry.reader, self.user);
+                let answer = authorizer.review(reader, user, kind, self.namespace, object);
+                answer.await
+            }
+            _ => Err(Status::unknown_path()),
+        }
+    }
+
+    /// Answers a TokenRequest for the service account of this name.
+    pub(crate) async fn issue_token(
+        &self,
+        name: &str,
+        mut request: Value,
+    ) -> Result<Value, Status> {
+        let reader = &self.registry.reader;
+        let entry = reader.read(self.resource, self.namespace, name).await?;
+        let account = convert::to_served(self.resource, &entry.object);
+        self.admit_body("token", name, &mut request).await?;
+        let issuer = self.registry.issuer.as_ref();
+        let issuer = issuer.ok_or_else(Status::unknown_path)?;
+        let (id, now) = (clock::uid(), clock::now());
+        issuer.issue(reader, &account, request, id, now).await
+    }
+
+    /// Admits a body that asks for something and is not stored.
+    pub(crate) async fn admit_body(
+        &self,
+        subresource: &str,
+        name: &str,
+        body: &mut Value,
+    ) -> Result<(), Status> {
+        let admission = self.admission(CREATE, subresource, name, None);
+        self.registry.admission.admit(&admission, body).await
+    }
+}

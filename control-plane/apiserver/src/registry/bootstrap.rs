@@ -1,0 +1,119 @@
+//! What authentication and authorization need before requests are served: the roles and bindings
+//! that every cluster begins with, and the authority of client certificates.
+
+use machinery::object;
+use machinery::schema;
+use machinery::status::Status;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::task::{JoinError, JoinSet};
+
+use crate::auth::rbac::{self, bootstrap};
+use crate::registry::Registry;
+
+/// The namespace of the cluster's own objects.
+const SYSTEM: &str = "kube-system";
+/// How often an object is written when others write it too.
+const TRIES_MAX: usize = 5;
+/// How many roles are written side by side: the store syncs them together.
+const AT_ONCE: usize = 16;
+
+/// Tells whom to believe, stores the roles and bindings that every cluster begins with, and adds
+/// to them what is missing.
+pub(crate) async fn make(registry: &Arc<Registry>) -> Result<(), Status> {
+    if let Some(authority) = &registry.settings.client_authority {
+        publish_authority(registry, authority).await?;
+    }
+    let policy = registry.authorizer.initial_policy();
+    if policy.is_empty() {
+        return Ok(());
+    }
+    let mut running = JoinSet::new();
+    for wanted in policy {
+        if running.len() >= AT_ONCE {
+            finished(running.join_next().await)?;
+        }
+        let registry = Arc::clone(registry);
+        running.spawn(async move { ensure(&registry, &wanted).await });
+    }
+    while !running.is_empty() {
+        finished(running.join_next().await)?;
+    }
+    registry.reader.fresh().await
+}
+
+fn finished(done: Option<Result<Result<(), Status>, JoinError>>) -> Result<(), Status> {
+    match done {
+        Some(Ok(result)) => result,
+        Some(Err(error)) => Err(Status::internal(&error.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// Publishes the authority of client certificates, where servers look for it that leave
+/// authentication to this one.
+async fn publish_authority(registry: &Registry, authority: &str) -> Result<(), Status> {
+    let kind = schema::resource("", "v1", "configmaps").ok_or_else(Status::unknown_path)?;
+    let wanted = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "extension-apiserver-authentication", "namespace": SYSTEM },
+        "data": { "client-ca-file": authority },
+    });
+    for _ in 0..TRIES_MAX {
+        match registry.create(kind, SYSTEM, wanted.clone()).await {
+            Err(error) if error.reason == "AlreadyExists" => {}
+            made => return made.map(|_| ()),
+        }
+        let reader = &registry.reader;
+        let stored = reader.get(kind, SYSTEM, object::name(&wanted)).await?;
+        let data = ["data", "client-ca-file"];
+        if object::text(&stored, &data) == authority {
+            return Ok(());
+        }
+        let mut new = Value::clone(&stored);
+        object::set(&mut new, &data, authority.into());
+        match registry.update(kind, SYSTEM, new).await {
+            Err(error) if error.code == 409 || error.code == 404 => {}
+            written => return written.map(|_| ()),
+        }
+    }
+    let why = "it is being changed all the time";
+    Err(Status::conflict(
+        "",
+        kind.plural,
+        object::name(&wanted),
+        why,
+    ))
+}
+
+/// Makes an object of the first policy, or adds to it what is missing.
+async fn ensure(registry: &Registry, wanted: &Value) -> Result<(), Status> {
+    let kind = schema::kind(rbac::GROUP, "v1", object::kind(wanted));
+    let kind = kind.ok_or_else(Status::unknown_path)?;
+    let (namespace, name) = (object::namespace(wanted), object::name(wanted));
+    let reader = &registry.reader;
+    for _ in 0..TRIES_MAX {
+        let stored = match reader.cached(kind, namespace, name) {
+            Some(stored) => stored,
+            None => match registry.create(kind, namespace, wanted.clone()).await {
+                Err(error) if error.reason == "AlreadyExists" => {
+                    reader.get(kind, namespace, name).await?
+                }
+                made => return made.map(|_| ()),
+            },
+        };
+        let Some(new) = bootstrap::reconciled(&stored, wanted) else {
+            return Ok(());
+        };
+        match registry.update(kind, namespace, new).await {
+            Err(error) if error.code == 409 => reader.fresh().await?,
+            written => return written.map(|_| ()),
+        }
+    }
+    Err(Status::conflict(
+        rbac::GROUP,
+        kind.plural,
+        name,
+        "it is being changed all the time",
+    ))
+}

@@ -1,0 +1,135 @@
+//! The scale of an object: how many replicas it asks for, read and written by itself.
+
+use machinery::object::{self, metadata_mut};
+use machinery::selector::LabelSelector;
+use machinery::status::{Cause, Status};
+use serde_json::{Map, Value, json};
+
+use crate::admission::UPDATE;
+use crate::auth::Answer;
+use crate::registry::edit::{Edit, Edited, Step};
+use crate::registry::lifecycle;
+use crate::registry::write::{Change, Writer};
+use crate::storage::entry::Entry;
+
+impl Writer<'_> {
+    /// Changes how many replicas an object asks for.
+    pub(crate) async fn scale(&self, name: &str, change: Change) -> Result<Edited, Status> {
+        let storage = self.resource.storage;
+        let storage = storage.ok_or_else(Status::method_not_allowed)?;
+        let key = storage.key(self.namespace, name);
+        let mut edit = Scaling {
+            writer: self,
+            name,
+            change,
+        };
+        self.registry.edit(storage, &key, self.dry, &mut edit).await
+    }
+}
+
+struct Scaling<'a> {
+    writer: &'a Writer<'a>,
+    name: &'a str,
+    change: Change,
+}
+
+impl Edit for Scaling<'_> {
+    fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step> {
+        Box::pin(async move {
+            let Some(current) = current else {
+                return Err(self.writer.resource.not_found(self.name));
+            };
+            self.decide(&current.object).await
+        })
+    }
+}
+
+impl Scaling<'_> {
+    async fn decide(&self, current: &Value) -> Result<Step, Status> {
+        let kind = self.writer.resource.kind;
+        let old = scale_of(current);
+        let mut new = match &self.change {
+            Change::Replace(scale) => scale.clone(),
+            Change::Patch(patch) => {
+                let message = kind.subresource("scale").ok_or_else(Status::unknown_path)?;
+                patch.apply_to(message.message(), &old)?.0
+            }
+        };
+        lifecycle::match_name(self.name, &new)?;
+        let asked = object::resource_version(&new);
+        if !asked.is_empty() && asked != object::resource_version(current) {
+            return Err(Status::stale(kind.group, kind.plural, self.name));
+        }
+        let uid = object::uid(&new);
+        if !uid.is_empty() && uid != object::uid(current) {
+            let why = "Precondition failed: UID in precondition differs";
+            return Err(Status::conflict(kind.group, kind.plural, self.name, why));
+        }
+        let admission = self
+            .writer
+            .admission(UPDATE, "scale", self.name, Some(&old));
+        let chain = &self.writer.registry.admission;
+        let mutated = chain.mutate(&admission, &mut new).await?;
+        let replicas = object::integer(&new, &["spec", "replicas"]).unwrap_or(0);
+        if replicas < 0 {
+            let why = "must be greater than or equal to 0";
+            let cause = Cause::invalid("spec.replicas", &replicas.into(), why);
+            return Err(Status::invalid(
+                "autoscaling",
+                "Scale",
+                self.name,
+                vec![cause],
+            ));
+        }
+        chain.validate(mutated, &admission, &new).await?;
+        if object::integer(current, &["spec", "replicas"]) == Some(replicas) {
+            return Ok(Step::Keep);
+        }
+        let mut object = current.clone();
+        object::set(&mut object, &["spec", "replicas"], replicas.into());
+        if self.writer.resource.has_generation() {
+            let next = object::generation(current) + 1;
+            metadata_mut(&mut object).insert("generation".into(), next.into());
+        }
+        Ok(Step::Put(object))
+    }
+}
+
+/// The Scale of an object: the number of its replicas as an object by itself.
+pub(crate) fn scale_of(object: &Value) -> Value {
+    let mut metadata = Map::new();
+    for key in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+    ] {
+        if let Some(value) = object::metadata(object).and_then(|all| all.get(key)) {
+            metadata.insert(key.into(), value.clone());
+        }
+    }
+    let replicas = object::integer(object, &["spec", "replicas"]).unwrap_or(0);
+    let running = object::integer(object, &["status", "replicas"]).unwrap_or(0);
+    let mut scale = json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
+        "spec": {}, "status": {"replicas": running},
+    });
+    if replicas != 0 {
+        scale["spec"]["replicas"] = replicas.into();
+    }
+    // Replication controllers have a plain map.
+    let selector = match object::at(object, &["spec", "selector"]) {
+        Some(Value::Object(map)) if object::kind(object) == "ReplicationController" => {
+            LabelSelector::from_map(map).to_string()
+        }
+        Some(selector) => LabelSelector::from_object(selector)
+            .map(|selector| selector.to_string())
+            .unwrap_or_default(),
+        None => String::new(),
+    };
+    if !selector.is_empty() {
+        scale["status"]["selector"] = selector.into();
+    }
+    scale
+}

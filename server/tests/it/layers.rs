@@ -1,0 +1,316 @@
+//! Layers inside a crate: which top module may name which.
+//!
+//! `tidy` enforces the edges between crates; this enforces those between the top modules of one
+//! crate. A table lists the modules from the lowest to the highest, and each names only modules
+//! above its row in the table, so that a cycle cannot be written down.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use testkit::workspace_root;
+
+/// The layers of one crate.
+struct Layers {
+    /// The folder of its sources.
+    sources: &'static str,
+    /// A top module and the others that it may name, from the lowest to the highest. The root
+    /// (`lib.rs`, `main.rs`) may name all of them and none may name the root.
+    modules: &'static [(&'static str, &'static [&'static str])],
+}
+
+const APISERVER: Layers = Layers {
+    sources: "control-plane/apiserver/src",
+    modules: &[
+        // What any layer may use.
+        ("clock", &[]),
+        ("cidr", &["clock"]),
+        ("pkcs10", &[]),
+        // Which kinds there are, what is stored of them, which rules they keep.
+        ("resources", &[]),
+        ("storage", &["resources"]),
+        ("validate", &["pkcs10", "resources"]),
+        // What stands in front of the registry.
+        ("auth", &["clock", "resources", "storage"]),
+        ("admission", &["auth", "clock", "pkcs10", "storage"]),
+        // What becomes of objects, and how requests ask for it.
+        (
+            "registry",
+            &[
+                "admission",
+                "auth",
+                "cidr",
+                "clock",
+                "resources",
+                "storage",
+                "validate",
+            ],
+        ),
+        (
+            "http",
+            &[
+                "auth",
+                "clock",
+                "registry",
+                "resources",
+                "storage",
+                "validate",
+            ],
+        ),
+        // What puts the layers together.
+        ("config", &["admission", "auth", "http"]),
+        ("setup", &["admission", "auth", "cidr", "clock", "config"]),
+        (
+            "fuzzing",
+            &["http", "registry", "resources", "storage", "validate"],
+        ),
+    ],
+};
+
+#[test]
+fn the_modules_of_the_apiserver_name_each_other_one_way_only() {
+    check(&APISERVER);
+}
+
+/// Fails with every edge that the table does not have.
+fn check(layers: &Layers) {
+    let out_of_order = layers.out_of_order();
+    assert!(out_of_order.is_empty(), "{}", out_of_order.join("\n"));
+    let root = workspace_root().join(layers.sources);
+    let mut wrong = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (file, text) in sources(&root) {
+        let place = module_path(&file);
+        seen.extend(place.first().cloned());
+        wrong.extend(layers.violations(&file, &place, &text));
+    }
+    let known: BTreeSet<String> = layers.names().map(str::to_owned).collect();
+    assert_eq!(seen, known, "modules and rows of the table differ");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+impl Layers {
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.modules.iter().map(|(name, _)| *name)
+    }
+
+    /// Rows that allow a module which is not above them: only those can close a cycle.
+    fn out_of_order(&self) -> Vec<String> {
+        let mut above = BTreeSet::new();
+        let mut wrong = Vec::new();
+        for (name, allowed) in self.modules {
+            let early = allowed.iter().filter(|one| !above.contains(*one));
+            wrong.extend(early.map(|one| format!("{name} allows {one}, which is not below it")));
+            above.insert(*name);
+        }
+        wrong
+    }
+
+    /// What one file names against the table.
+    fn violations(&self, file: &str, place: &[String], text: &str) -> Vec<String> {
+        let tokens: TokenStream = text
+            .parse()
+            .unwrap_or_else(|error| panic!("{file}: {error}"));
+        let Some(own) = place.first() else {
+            return Vec::new();
+        };
+        let row = self.modules.iter().find(|(name, _)| name == own);
+        let allowed = row.map_or(&[][..], |(_, allowed)| allowed);
+        let mut named = BTreeSet::new();
+        collect(tokens, place, &mut named);
+        let against = named
+            .iter()
+            .filter(|name| *name != own && !allowed.contains(&name.as_str()));
+        against
+            .map(|name| format!("{file}: {own} must not name crate::{name}"))
+            .collect()
+    }
+}
+
+/// Collects what follows `crate::`, or as many `super::` as lead to the root. Tests are left out.
+fn collect(tokens: TokenStream, place: &[String], named: &mut BTreeSet<String>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut at = 0;
+    while at < tokens.len() {
+        if is_test_attribute(&tokens[at..]) {
+            at += 2;
+            while at < tokens.len() && !ends_item(&tokens[at]) {
+                at += 1;
+            }
+            at += 1;
+            continue;
+        }
+        match &tokens[at] {
+            TokenTree::Ident(word) if word == "mod" => {
+                if let [_, TokenTree::Ident(name), TokenTree::Group(body), ..] = &tokens[at..] {
+                    let inner = [place, &[name.to_string()]].concat();
+                    collect(body.stream(), &inner, named);
+                    at += 2;
+                }
+            }
+            TokenTree::Ident(word) if word == "crate" => first_names(&tokens[at + 1..], named),
+            TokenTree::Ident(word) if word == "super" => {
+                let mut ups = 1;
+                while is_word(tokens.get(at + 3), "super") && is_path(&tokens[at + 1..]) {
+                    ups += 1;
+                    at += 3;
+                }
+                if ups == place.len() {
+                    first_names(&tokens[at + 1..], named);
+                }
+            }
+            TokenTree::Group(group) => collect(group.stream(), place, named),
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+/// The first names behind `::`: one, or one for each path of a group.
+fn first_names(tokens: &[TokenTree], named: &mut BTreeSet<String>) {
+    if !is_path(tokens) {
+        return;
+    }
+    match tokens.get(2) {
+        Some(TokenTree::Ident(name)) => drop(named.insert(name.to_string())),
+        Some(TokenTree::Group(group)) => {
+            let mut starts = true;
+            for token in group.stream() {
+                match &token {
+                    TokenTree::Ident(name) if starts => drop(named.insert(name.to_string())),
+                    _ => {}
+                }
+                starts = matches!(&token, TokenTree::Punct(comma) if comma.as_char() == ',');
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_path(tokens: &[TokenTree]) -> bool {
+    let colon = |at| matches!(tokens.get(at), Some(TokenTree::Punct(one)) if one.as_char() == ':');
+    colon(0) && colon(1)
+}
+
+fn is_word(token: Option<&TokenTree>, word: &str) -> bool {
+    matches!(token, Some(TokenTree::Ident(one)) if one == word)
+}
+
+/// Whether this is `#[cfg(test)]`.
+fn is_test_attribute(tokens: &[TokenTree]) -> bool {
+    let [TokenTree::Punct(hash), TokenTree::Group(group), ..] = tokens else {
+        return false;
+    };
+    let text: String = group.stream().to_string().split_whitespace().collect();
+    hash.as_char() == '#' && text == "cfg(test)"
+}
+
+fn ends_item(token: &TokenTree) -> bool {
+    match token {
+        TokenTree::Punct(one) => one.as_char() == ';',
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+        _ => false,
+    }
+}
+
+/// The module of a file, such as `["http", "request"]`; empty for the root.
+fn module_path(file: &str) -> Vec<String> {
+    let file = file.strip_suffix(".rs").unwrap_or(file);
+    match file {
+        "lib" | "main" => Vec::new(),
+        file => file.split('/').map(str::to_owned).collect(),
+    }
+}
+
+/// Every source below a folder that is not a test, with its path in the folder.
+fn sources(root: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap_or_default();
+            if name == "tests" {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let inside = path.strip_prefix(root).unwrap();
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((inside.to_string_lossy().into_owned(), text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no sources in {}", root.display());
+    found
+}
+
+/// A crate that is made up.
+const MADE_UP: Layers = Layers {
+    sources: "",
+    modules: &[("low", &[]), ("middle", &["low"]), ("high", &["middle"])],
+};
+
+fn violations(file: &str, text: &str) -> Vec<String> {
+    MADE_UP.violations(file, &module_path(file), text)
+}
+
+#[test]
+fn what_the_table_allows_is_no_violation() {
+    for text in [
+        "use crate::low::thing;",
+        "use crate::{low::{a, b}, middle::c};",
+        "fn f() { crate::low::g(super::low::h) }",
+        "// crate::high",
+        "/// [`crate::high`]\nfn f() -> &'static str { \"crate::high\" }",
+        "#[cfg(test)]\nmod tests { use crate::high::x; }",
+        "#[cfg(test)]\nmod tests;",
+        "#[cfg(test)]\nuse crate::high::x;",
+        "mod inner { use super::super::low::x; use super::high; }",
+        "pub(crate) struct S;",
+    ] {
+        assert_eq!(violations("middle.rs", text), [""; 0], "{text}");
+    }
+    assert_eq!(violations("lib.rs", "use crate::high;"), [""; 0]);
+}
+
+#[test]
+fn every_way_to_name_another_module_is_found() {
+    for text in [
+        "use crate::high::thing;",
+        "use crate::{low, high::thing};",
+        "use crate::{\n    low::a,\n    high,\n};",
+        "fn f() { crate::high::g() }",
+        "fn f() { println!(\"{}\", crate::high::G) }",
+        "use super::high::thing;",
+        "mod inner { use super::super::high::x; }",
+        "#[cfg(test)]\nmod tests {}\nuse crate::high;",
+        "#[cfg(unix)]\nuse crate::high;",
+    ] {
+        let found = violations("middle.rs", text);
+        assert_eq!(
+            found,
+            ["middle.rs: middle must not name crate::high"],
+            "{text}"
+        );
+    }
+    let deep = violations("middle/deep.rs", "use super::super::high;");
+    assert_eq!(deep, ["middle/deep.rs: middle must not name crate::high"]);
+    let root = violations("low.rs", "use crate::Item;");
+    assert_eq!(root, ["low.rs: low must not name crate::Item"]);
+}
+
+#[test]
+fn a_table_with_a_cycle_is_refused() {
+    assert!(MADE_UP.out_of_order().is_empty());
+    let cycle = Layers {
+        sources: "",
+        modules: &[("one", &["two"]), ("two", &["one"])],
+    };
+    assert_eq!(
+        cycle.out_of_order(),
+        ["one allows two, which is not below it"]
+    );
+}
