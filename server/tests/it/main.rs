@@ -33,6 +33,7 @@ mod join_etcd;
 mod large_replies;
 mod layers;
 mod lease_calls;
+mod licences;
 mod local;
 mod lost_disk;
 mod members;
