@@ -21,14 +21,11 @@ const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// The subcommand and its flags.
 pub(crate) fn command() -> Command {
-    let with = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help)
-    };
     Command::new("apiserver")
         .about("Serves the API of Kubernetes from a store that speaks etcd's")
-        .arg(with("etcd-servers", "URL", "the store").default_value("http://127.0.0.1:2379"))
+        .arg(option("etcd-servers", "URL", "the store").default_value("http://127.0.0.1:2379"))
         .arg(
-            with(
+            option(
                 "bind",
                 "ADDRESS",
                 "where to listen; without TLS only on loopback",
@@ -36,68 +33,71 @@ pub(crate) fn command() -> Command {
             .default_value("127.0.0.1:8080"),
         )
         .arg(
-            with(
+            option(
                 "service-cidr",
                 "RANGE",
                 "where services get their addresses from",
             )
             .default_value("10.96.0.0/16"),
         )
-        .arg(with(
+        .arg(option(
             "tls-cert-dir",
             "DIR",
             "serve over TLS; keys are kept here, made if missing",
         ))
-        .arg(with(
+        .arg(option(
             "admin-kubeconfig",
             "FILE",
             "where to write the owner's kubeconfig [default: admin.kubeconfig in --tls-cert-dir]",
         ))
         .arg(
-            with(
+            option(
                 "external-hostname",
                 "NAME",
                 "a further name or address of the server",
             )
             .action(ArgAction::Append),
         )
-        .arg(with(
+        .args(access_options())
+}
+
+/// Who is let in, and what they may do.
+fn access_options() -> [Arg; 5] {
+    [
+        option(
             "token-auth-file",
             "FILE",
             "tokens: token,user,uid,\"group,group\" in a line",
-        ))
-        .arg(
-            with("allow-privileged", "BOOL", "let containers be privileged")
-                .value_parser(["true", "false"])
-                .num_args(0..=1)
-                .default_missing_value("true")
-                .default_value("false"),
-        )
-        .arg(
-            with(
-                "anonymous-auth",
-                "BOOL",
-                "let in whoever shows nothing as system:anonymous",
-            )
+        ),
+        option("allow-privileged", "BOOL", "let containers be privileged")
             .value_parser(["true", "false"])
-            .default_value("true"),
+            .num_args(0..=1)
+            .default_missing_value("true")
+            .default_value("false"),
+        option(
+            "anonymous-auth",
+            "BOOL",
+            "let in whoever shows nothing as system:anonymous",
         )
-        .arg(
-            with(
-                "authorization-mode",
-                "MODE",
-                "[default: RBAC with certificates or tokens, else AlwaysAllow]",
-            )
-            .value_parser(["RBAC", "AlwaysAllow"]),
+        .value_parser(["true", "false"])
+        .default_value("true"),
+        option(
+            "authorization-mode",
+            "MODE",
+            "[default: RBAC with certificates or tokens, else AlwaysAllow]",
         )
-        .arg(
-            with(
-                "service-account-issuer",
-                "URL",
-                "what tokens say of who made them",
-            )
-            .default_value(ISSUER),
+        .value_parser(["RBAC", "AlwaysAllow"]),
+        option(
+            "service-account-issuer",
+            "URL",
+            "what tokens say of who made them",
         )
+        .default_value(ISSUER),
+    ]
+}
+
+fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).help(help)
 }
 
 /// Serves until a signal to stop.

@@ -79,12 +79,13 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(&directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;
     let parts = Parts::of(arguments);
-    let store = match parts.has(Component::Store) {
-        true => Some(start_store(
+    let store = if parts.has(Component::Store) {
+        Some(start_store(
             &directory,
             text(arguments, "store-bind").parse()?,
-        )?),
-        false => None,
+        )?)
+    } else {
+        None
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -200,9 +201,10 @@ async fn start_api(
     let address = listener.local_addr()?;
     let settings = Settings {
         directory: Some(directory.join("pki")),
-        names: match address.ip().is_unspecified() {
-            true => Vec::new(),
-            false => vec![address.ip().to_string()],
+        names: if address.ip().is_unspecified() {
+            Vec::new()
+        } else {
+            vec![address.ip().to_string()]
         },
         service_cidr: text(arguments, "service-cidr"),
         token_file: None,

@@ -25,9 +25,10 @@ impl Candidate {
         let id = state.config.id;
         let voters = state.members.voters().to_vec();
         for to in voters.into_iter().filter(|voter| *voter != id) {
-            let body = match pre {
-                true => Body::PreVote { last, transfer },
-                false => Body::Vote { last, transfer },
+            let body = if pre {
+                Body::PreVote { last, transfer }
+            } else {
+                Body::Vote { last, transfer }
             };
             state.send_in_term(to, term, body);
         }

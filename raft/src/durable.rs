@@ -412,9 +412,10 @@ impl<'a, 'f> Replay<'a, 'f> {
         if !continues {
             self.clear();
         }
-        let base = match continues {
-            true => self.base_position(begin, applied),
-            false => applied,
+        let base = if continues {
+            self.base_position(begin, applied)
+        } else {
+            applied
         };
         let newest = self.entries.back().map_or(base, Entry::position);
         let mut state = self.hard_state;

@@ -49,9 +49,10 @@ impl Follower {
                 // The leader sends no commit index above what we acknowledged. If it is above what
                 // we have, this log lost entries it promised to keep: do not make it worse.
                 if state.installing.is_none() {
-                    match commit <= state.log.last().index {
-                        true => drop(state.log.commit_to(commit)),
-                        false => state.owe_log(commit),
+                    if commit <= state.log.last().index {
+                        state.log.commit_to(commit);
+                    } else {
+                        state.owe_log(commit);
                     }
                 }
                 state.send(from, Body::HeartbeatReply { context });

@@ -375,9 +375,12 @@ impl Leader {
 
     fn of_voters(&self, state: &State, own: u64, theirs: impl Fn(&Progress) -> u64) -> Vec<u64> {
         let voters = state.members.voters().iter();
-        let value = |id: &NodeId| match *id == state.config.id {
-            true => own,
-            false => self.peers.get(id).map_or(0, &theirs),
+        let value = |id: &NodeId| {
+            if *id == state.config.id {
+                own
+            } else {
+                self.peers.get(id).map_or(0, &theirs)
+            }
         };
         voters.map(value).collect()
     }
@@ -404,9 +407,10 @@ impl Leader {
             };
             let probing = peer.flow != Flow::Replicate;
             let full = !probing && peer.inflight.is_full(&limits);
-            let entries = match full || peer.has_lost_log() {
-                true => Vec::new(),
-                false => state.log.slice(peer.next, limits.append_bytes),
+            let entries = if full || peer.has_lost_log() {
+                Vec::new()
+            } else {
+                state.log.slice(peer.next, limits.append_bytes)
             };
             let news = peer.commit_sent < state.log.commit();
             if entries.is_empty() && !probing && !peer.poke && !news {

@@ -22,6 +22,13 @@
 //! machine never gets ahead of the log.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::too_many_lines,
+        reason = "a table of cases is read in one piece"
+    )
+)]
 
 mod bootstrap;
 mod candidate;

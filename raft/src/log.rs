@@ -305,9 +305,10 @@ impl Log {
         let surplus = |log: &Log| {
             let needed = needed_after.is_some_and(|index| index <= log.base.index);
             let too_many = (log.applied - log.base.index) as usize > limits.kept_entries;
-            let kept_bytes = match needed {
-                true => limits.held_bytes,
-                false => limits.kept_bytes,
+            let kept_bytes = if needed {
+                limits.held_bytes
+            } else {
+                limits.kept_bytes
             };
             (too_many && !needed) || log.kept_bytes > kept_bytes
         };

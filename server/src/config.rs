@@ -10,7 +10,6 @@ use std::time::Duration;
 mod args;
 mod build;
 mod flags;
-mod go;
 mod help;
 mod host;
 pub mod keys;
@@ -21,8 +20,8 @@ mod url;
 #[cfg(test)]
 mod tests;
 
-pub use go::duration;
-pub(crate) use go::parse_duration;
+pub use go_text::duration;
+pub(crate) use go_text::parse_duration;
 pub use tls::{TlsFiles, TlsVersion};
 pub use url::{Scheme, Url};
 
@@ -93,7 +92,6 @@ pub struct Config {
     pub max_concurrent_streams: u32,
     pub keepalive: Keepalive,
     pub reuse_port: bool,
-    pub reuse_address: bool,
     pub client_tls: TlsFiles,
     pub peer_tls: TlsFiles,
     /// Create a self-signed certificate for clients, unless one is given.

@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::digest;
 use bytes::Bytes;
 use raft::Recovered;
 use raft::durable::LogWriter;
-use sha1::{Digest, Sha1};
 use storage::mvcc::Store;
 use storage::seal::{KeyFile, Seal};
 use storage::vfs::{Lock, Vfs};
@@ -441,8 +441,9 @@ fn cluster_id(members: impl Iterator<Item = u64>) -> u64 {
 }
 
 fn hash_id(bytes: &[u8]) -> u64 {
-    let digest = Sha1::digest(bytes);
-    u64::from_be_bytes(digest[..8].try_into().expect("a digest of 20 bytes"))
+    let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes);
+    let (id, _) = digest.as_ref().split_first_chunk().expect("20 bytes");
+    u64::from_be_bytes(*id)
 }
 
 fn changes(founders: &[MemberInfo]) -> Vec<(u64, Bytes)> {

@@ -2,6 +2,13 @@
 //! cluster of five.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::too_many_lines,
+        reason = "a table of cases is read in one piece"
+    )
+)]
 
 pub mod api;
 pub mod applier;

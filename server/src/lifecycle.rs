@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_api::{etcdserverpb as pb, membershippb};
+use storage::seal::Seal;
 use storage::vfs::Vfs;
 use tokio::io::DuplexStream;
 use tokio::signal::unix::{SignalKind, signal};
@@ -115,10 +116,8 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     }
     let consistent = corruption::check_initially(&config, &data, &dialer).await;
     consistent.map_err(StartError::Corrupt)?;
-    let metrics = Arc::new(Metrics::default());
     let seal = data.state.store.options().seal;
-    let active = seal.as_ref().map_or(0, |seal| seal.active());
-    metrics.encryption_key.set(active.into());
+    let metrics = Arc::new(metrics_under(seal.as_deref()));
     let workers = Arc::new(Workers::start(Workers::suitable_count()).map_err(StartError::Runtime)?);
     let running = runtime::start(data, &config, Arc::clone(&metrics), &workers, dialer)
         .map_err(StartError::DataDir)?;
@@ -133,8 +132,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     defragment_at_start(&running.node, &config).await;
     let watching = tokio::spawn(running.node.clone().keep_watch_over_leader());
     let asking = tokio::spawn(versions::keep(running.node.clone()));
-    let comparing = corruption::keep(running.node.clone(), Arc::clone(&config));
-    let comparing = tokio::spawn(comparing);
+    let comparing = tokio::spawn(corruption::keep(running.node.clone(), Arc::clone(&config)));
 
     let (stop, stopping) = tokio::sync::watch::channel(false);
     let (node, for_serving) = (running.node.clone(), Arc::clone(&config));
@@ -160,6 +158,28 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     for task in [compacting, watching, asking, comparing, following] {
         task.abort();
     }
+    close(running, &config, stop, serving).await;
+    if let Some(exporter) = exporter {
+        exporter.stop().await;
+    }
+    tracing::info!(name = config.name, "closed etcd server");
+    Ok(signal)
+}
+
+fn metrics_under(seal: Option<&Seal>) -> Metrics {
+    let metrics = Metrics::default();
+    let active = seal.map_or(0, Seal::active);
+    metrics.encryption_key.set(active.into());
+    metrics
+}
+
+/// Hands leadership over, lets clients end their calls, and stops.
+async fn close(
+    running: Running,
+    config: &Config,
+    stop: tokio::sync::watch::Sender<bool>,
+    serving: tokio::task::JoinHandle<()>,
+) {
     tracing::info!(name = config.name, "closing etcd server");
     let handed_over = running.node.is_leader() && hand_over(&running.node).await;
     let _ = stop.send(true);
@@ -172,11 +192,6 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
         checkpoint_leases(&running.node).await;
     }
     let _ = tokio::task::spawn_blocking(move || Running::stop(running)).await;
-    if let Some(exporter) = exporter {
-        exporter.stop().await;
-    }
-    tracing::info!(name = config.name, "closed etcd server");
-    Ok(signal)
 }
 
 /// Creates the tracer and the exporter, if tracing is configured.

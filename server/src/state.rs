@@ -121,11 +121,7 @@ impl State {
             }
             Request::LeaseRevoke(revoke) => {
                 let deletes = lease::revoke(&mut write, revoke.id)?;
-                let tally = Tally {
-                    deletes,
-                    ..Tally::default()
-                };
-                tally.end(&mut effects.tally);
+                effects.tally.revoke(deletes);
                 effects.revoked = Some(revoke.id);
             }
             Request::LeaseCheckpoint(checkpoints) => lease::checkpoint(&mut write, checkpoints)?,
@@ -174,12 +170,13 @@ impl State {
     /// The identity under which this member itself proposes changes.
     pub fn own_auth_info(&self) -> AuthInfo {
         let image = self.auth.image();
-        match image.enabled {
-            true => AuthInfo {
+        if image.enabled {
+            AuthInfo {
                 user: ROOT.to_owned(),
                 revision: image.revision,
-            },
-            false => AuthInfo::default(),
+            }
+        } else {
+            AuthInfo::default()
         }
     }
 
@@ -250,32 +247,27 @@ fn apply_to_keys(
     request: &Request,
     effects: &mut Effects,
 ) -> Result<Outcome, Error> {
-    let mut tally = Tally::default();
-    let outcome = match request {
+    match request {
         Request::Put(put) => {
             let response = kv::put(write, put)?;
-            tally.put(put);
-            Outcome::Put(response)
+            effects.tally.lone(|tally| tally.put(put));
+            Ok(Outcome::Put(response))
         }
         Request::DeleteRange(delete) => {
             let response = kv::delete_range(write, delete)?;
-            tally.delete_range(delete);
-            Outcome::DeleteRange(response)
+            effects.tally.lone(|tally| tally.delete_range(delete));
+            Ok(Outcome::DeleteRange(response))
         }
-        Request::Txn(txn) => {
-            return txn::write(write, txn, &mut effects.tally).map(Outcome::Txn);
-        }
+        Request::Txn(txn) => txn::write(write, txn, &mut effects.tally).map(Outcome::Txn),
         Request::Compaction(compaction) => {
             kv::compact(write, compaction)?;
             // etcd reads a key after each compaction, and its metrics show it.
             effects.tally.range();
             effects.compacted = Some(compaction.revision);
-            return Ok(Outcome::Done);
+            Ok(Outcome::Done)
         }
         other => unreachable!("{other:?} is not about keys"),
-    };
-    tally.end(&mut effects.tally);
-    Ok(outcome)
+    }
 }
 
 /// NOSPACE refuses requests that need space; CORRUPT refuses every change except clearing alarms.

@@ -44,9 +44,10 @@ impl Error {
     /// it lost is unknown.
     pub(crate) fn unsynced(path: &Path) -> impl FnOnce(io::Error) -> Error {
         move |source| {
-            let source = match crate::vfs::is_full(&source) {
-                true => io::Error::other(source.to_string()),
-                false => source,
+            let source = if crate::vfs::is_full(&source) {
+                io::Error::other(source.to_string())
+            } else {
+                source
             };
             Error::io("sync", path)(source)
         }

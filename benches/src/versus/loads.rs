@@ -58,7 +58,89 @@ const WATCH_LATENCY_RATE: u64 = 200;
 impl Load {
     /// All loads, in the order they run.
     pub(super) fn all() -> Vec<Load> {
-        let put = |name, clients: u32, total| Load {
+        let mut all = vec![
+            Load::put("put-1", 1, 6_000),
+            Load::put("put-100", 100, 60_000),
+            Load::put("put-1000", 1000, 100_000),
+        ];
+        all.extend(Load::reads());
+        all.extend(Load::watches());
+        all.push(Load::other(
+            "lease-keepalive",
+            "lease keep-alive, 100 clients",
+            Kind::LeaseKeepAlive,
+            100_000,
+            0,
+        ));
+        all.push(Load {
+            default: false,
+            ..Load::put("fill", 1000, 600_000)
+        });
+        all.push(Load {
+            floor: false,
+            default: false,
+            ..Load::other(
+                "login-100",
+                "login of one user with the same password again, 100 clients",
+                Kind::Login,
+                2_000,
+                0,
+            )
+        });
+        all
+    }
+
+    fn reads() -> [Load; 3] {
+        [
+            Load::other(
+                "range-lin-100",
+                "linearizable range of one key, 100 clients",
+                Kind::RangeLinearizable,
+                100_000,
+                10_000,
+            ),
+            Load::other(
+                "range-ser-100",
+                "serializable range of one key, 100 clients",
+                Kind::RangeSerializable,
+                100_000,
+                10_000,
+            ),
+            Load::other(
+                "txn-mixed-100",
+                "half puts, half the first 10 of the whole store and its count, in transactions, 100 clients",
+                Kind::TxnMixed,
+                40_000,
+                20_000,
+            ),
+        ]
+    }
+
+    fn watches() -> [Load; 2] {
+        let watch = |name, what, kind, total| Load {
+            clients: 10,
+            conns: 10,
+            floor: false,
+            ..Load::other(name, what, kind, total, 0)
+        };
+        [
+            watch(
+                "watch-1000",
+                "events to 1000 watchers of one key on 10 streams",
+                Kind::Watch,
+                3_000,
+            ),
+            watch(
+                "watch-latency",
+                "events to 100 watchers at 200 puts a second; p50 and p99 from put to event",
+                Kind::WatchLatency,
+                1_000,
+            ),
+        ]
+    }
+
+    fn put(name: &'static str, clients: u32, total: u64) -> Load {
+        Load {
             name,
             what: "put, 32 B key of a million at random, 256 B value",
             kind: Kind::Put,
@@ -69,86 +151,18 @@ impl Load {
             floor: true,
             cluster: true,
             default: true,
-        };
-        let other = |name, what, kind, total, prefill| Load {
+        }
+    }
+
+    /// A load of 100 clients that is not of puts alone.
+    fn other(name: &'static str, what: &'static str, kind: Kind, total: u64, prefill: u64) -> Load {
+        Load {
             what,
             kind,
             prefill,
             cluster: matches!(kind, Kind::RangeLinearizable),
-            ..put(name, 100, total)
-        };
-        vec![
-            put("put-1", 1, 6_000),
-            put("put-100", 100, 60_000),
-            put("put-1000", 1000, 100_000),
-            other(
-                "range-lin-100",
-                "linearizable range of one key, 100 clients",
-                Kind::RangeLinearizable,
-                100_000,
-                10_000,
-            ),
-            other(
-                "range-ser-100",
-                "serializable range of one key, 100 clients",
-                Kind::RangeSerializable,
-                100_000,
-                10_000,
-            ),
-            other(
-                "txn-mixed-100",
-                "half puts, half the first 10 of the whole store and its count, in transactions, 100 clients",
-                Kind::TxnMixed,
-                40_000,
-                20_000,
-            ),
-            Load {
-                clients: 10,
-                conns: 10,
-                floor: false,
-                ..other(
-                    "watch-1000",
-                    "events to 1000 watchers of one key on 10 streams",
-                    Kind::Watch,
-                    3_000,
-                    0,
-                )
-            },
-            Load {
-                clients: 10,
-                conns: 10,
-                floor: false,
-                ..other(
-                    "watch-latency",
-                    "events to 100 watchers at 200 puts a second; p50 and p99 from put to event",
-                    Kind::WatchLatency,
-                    1_000,
-                    0,
-                )
-            },
-            other(
-                "lease-keepalive",
-                "lease keep-alive, 100 clients",
-                Kind::LeaseKeepAlive,
-                100_000,
-                0,
-            ),
-            Load {
-                default: false,
-                ..put("fill", 1000, 600_000)
-            },
-            Load {
-                floor: false,
-                default: false,
-                ..other(
-                    "login-100",
-                    "login of one user with the same password again, 100 clients",
-                    Kind::Login,
-                    2_000,
-                    0,
-                )
-            },
-        ]
+            ..Load::put(name, 100, total)
+        }
     }
 
     /// Number of operations for the table: requests answered, or events delivered.

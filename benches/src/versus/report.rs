@@ -13,6 +13,7 @@ use super::Result;
 use super::loads::Load;
 use super::options::{Options, Programs};
 use super::side::{Run, Side};
+use crate::plots;
 
 pub(super) struct Record {
     about: Value,
@@ -197,14 +198,7 @@ fn ratio(column: &Column, etcd: &[Run], stele: &[Run]) -> String {
 }
 
 fn median(runs: &[Run], value: fn(&Run) -> Option<f64>) -> Option<f64> {
-    let mut values: Vec<f64> = runs.iter().filter_map(value).collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        length if length % 2 == 1 => Some(values[middle]),
-        _ => Some((values[middle - 1] + values[middle]) / 2.0),
-    }
+    plots::median(runs.iter().filter_map(value).collect())
 }
 
 fn run_json(run: &Run) -> Value {

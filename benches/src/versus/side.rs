@@ -103,9 +103,10 @@ pub(super) fn run(side: Side, load: &Load, programs: &Programs, options: &Option
     if side == Side::Floor {
         launch = launch.flag(format!("--floor={}", options.floor_threads));
     }
-    let tls = match side.is_encrypted() {
-        true => Some(Tls::make(scratch.path())?),
-        false => None,
+    let tls = if side.is_encrypted() {
+        Some(Tls::make(scratch.path())?)
+    } else {
+        None
     };
     if let Some(tls) = &tls {
         launch = launch.flags(&tls.server_flags());

@@ -1,6 +1,6 @@
 //! Informers: the objects of a kind and their changes, from one watch that begins with a list.
 
-use futures::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt};
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;

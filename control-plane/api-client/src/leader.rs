@@ -76,9 +76,10 @@ impl Election {
         let seconds = object::integer(lease, &["spec", "leaseDurationSeconds"]);
         let lasts = seconds.and_then(|s| u64::try_from(s).ok());
         let over = since + Duration::from_secs(lasts.unwrap_or(LEASE_SECONDS));
-        match holder.is_empty() || now >= over {
-            true => Step::Update(self.claimed(Some(lease), wall)),
-            false => Step::Wait,
+        if holder.is_empty() || now >= over {
+            Step::Update(self.claimed(Some(lease), wall))
+        } else {
+            Step::Wait
         }
     }
 

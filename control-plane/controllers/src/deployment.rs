@@ -137,9 +137,10 @@ impl View<'_> {
             }
             return;
         }
-        match self.recreates() {
-            true => rollout::recreate(self, told, into),
-            false => rollout::roll(self, told, into),
+        if self.recreates() {
+            rollout::recreate(self, told, into)
+        } else {
+            rollout::roll(self, told, into)
         }
         if into.steps.is_empty() && status::is_complete(self) {
             revision::clean_up(self, into);

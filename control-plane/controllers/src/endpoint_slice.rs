@@ -127,11 +127,10 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
     for slice in slices {
         let ports = slice.ports.clone().unwrap_or_default();
         let group = group(&slice.address_type, &ports);
-        match groups.contains_key(&group) {
-            true => of_group.entry(group).or_default().push(slice),
-            false => {
-                decision.push(delete(slice.as_ref()));
-            }
+        if groups.contains_key(&group) {
+            of_group.entry(group).or_default().push(slice)
+        } else {
+            decision.push(delete(slice.as_ref()));
         }
     }
     let trigger = endpoints::last_change(&pods);

@@ -80,9 +80,10 @@ fn delete_first(caches: &Caches, owner: &Vertex) -> Decision {
         let mut owners = dependent.owners.iter();
         owners.any(|reference| reference.uid == owner.uid && reference.blocks)
     };
-    match caches.graph.dependents(&owner.uid).any(blocks) {
-        true => Decision::nothing(),
-        false => Decision::of(without_finalizer(owner, FOREGROUND)),
+    if caches.graph.dependents(&owner.uid).any(blocks) {
+        Decision::nothing()
+    } else {
+        Decision::of(without_finalizer(owner, FOREGROUND))
     }
 }
 
@@ -121,9 +122,10 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
         return Decision::of(unblocking(dependent));
     }
     let owns = caches.graph.dependents(&dependent.uid).next().is_some();
-    let propagation = match waited_for && owns {
-        true => Propagation::Foreground,
-        false => Propagation::Background,
+    let propagation = if waited_for && owns {
+        Propagation::Foreground
+    } else {
+        Propagation::Background
     };
     let step = decision.push(Call::Delete {
         kind: dependent.kind,
@@ -213,9 +215,10 @@ fn ask(decision: &mut Decision, dependent: &Vertex, owner: &Owner) {
     let Some(kind) = owner.kind else {
         return;
     };
-    let namespace = match kind.0.namespaced() {
-        true => dependent.namespace.clone(),
-        false => String::new(),
+    let namespace = if kind.0.namespaced() {
+        dependent.namespace.clone()
+    } else {
+        String::new()
     };
     let step = decision.push(Call::Get {
         kind: kind.0,

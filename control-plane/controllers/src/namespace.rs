@@ -79,9 +79,10 @@ impl Loop for Namespaces {
             status.conditions = Some(conditions);
             decision.push(update_status(&told));
         }
-        match contents.is_empty() {
-            true => finalize(namespace, &mut decision),
-            false => empty(&contents, &mut decision),
+        if contents.is_empty() {
+            finalize(namespace, &mut decision)
+        } else {
+            empty(&contents, &mut decision)
         }
         decision
     }
@@ -97,9 +98,10 @@ fn going(caches: &Caches) -> impl Iterator<Item = Key> {
 fn empty(contents: &[&Vertex], into: &mut Decision) {
     let is_pod = |vertex: &&&Vertex| vertex.kind.kind == "Pod" && vertex.kind.group.is_empty();
     let pods: Vec<&&Vertex> = contents.iter().filter(is_pod).collect();
-    let now: Vec<&Vertex> = match pods.is_empty() {
-        true => contents.to_vec(),
-        false => pods.into_iter().copied().collect(),
+    let now: Vec<&Vertex> = if pods.is_empty() {
+        contents.to_vec()
+    } else {
+        pods.into_iter().copied().collect()
     };
     for vertex in now
         .into_iter()
@@ -123,9 +125,10 @@ fn finalize(namespace: &Namespace, into: &mut Decision) {
     let name = meta::name(&namespace.metadata).to_owned();
     for kind in kinds_inside() {
         let namespace = name.clone();
-        into.push(match is_event(kind) {
-            true => Call::DeleteCollection { kind, namespace },
-            false => Call::List { kind, namespace },
+        into.push(if is_event(kind) {
+            Call::DeleteCollection { kind, namespace }
+        } else {
+            Call::List { kind, namespace }
         });
     }
     let mut free = namespace.clone();
@@ -188,13 +191,11 @@ fn join(texts: impl Iterator<Item = String>) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-fn conditions(
-    namespace: &Namespace,
-    contents: &[&Vertex],
-    failure: Option<&Failure>,
-    now: Timestamp,
-) -> Vec<NamespaceCondition> {
-    let rows = [
+/// A condition: its kind, whether it holds, the reason and the message.
+type Finding = (&'static str, bool, &'static str, String);
+
+fn findings(contents: &[&Vertex], failure: Option<&Failure>) -> [Finding; 5] {
+    [
         (
             "NamespaceDeletionDiscoveryFailure",
             false,
@@ -252,13 +253,22 @@ fn conditions(
                 format!("Some content in the namespace has finalizers remaining: {left}"),
             ),
         },
-    ];
+    ]
+}
+
+fn conditions(
+    namespace: &Namespace,
+    contents: &[&Vertex],
+    failure: Option<&Failure>,
+    now: Timestamp,
+) -> Vec<NamespaceCondition> {
     let old = namespace
         .status
         .as_ref()
         .and_then(|status| status.conditions.as_ref());
     let was = |kind: &str| old.into_iter().flatten().find(|has| has.type_ == kind);
-    rows.into_iter()
+    findings(contents, failure)
+        .into_iter()
         .map(|(kind, truth, reason, message)| {
             let status = if truth { "True" } else { "False" };
             let since = was(kind).filter(|was| was.status == status);

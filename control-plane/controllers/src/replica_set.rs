@@ -206,9 +206,10 @@ fn conditions(
         return (!conditions.is_empty()).then_some(conditions);
     };
     if !conditions.iter().any(|has| has.type_ == FAILURE) {
-        let reason = match failure.creating {
-            true => "FailedCreate",
-            false => "FailedDelete",
+        let reason = if failure.creating {
+            "FailedCreate"
+        } else {
+            "FailedDelete"
         };
         conditions.push(ReplicaSetCondition {
             type_: FAILURE.into(),

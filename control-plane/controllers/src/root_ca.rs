@@ -72,9 +72,10 @@ impl Loop for RootCa {
             // Other keys are removed: pods would trust them as the cluster's certificate.
             wanted[other] = serde_json::Value::Null;
         }
-        match known.data.as_ref() == Some(&data) {
-            true => Decision::nothing(),
-            false => Decision::of(change(known.as_ref(), json!({"data": wanted}))),
+        if known.data.as_ref() == Some(&data) {
+            Decision::nothing()
+        } else {
+            Decision::of(change(known.as_ref(), json!({"data": wanted})))
         }
     }
 }

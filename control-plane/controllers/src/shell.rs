@@ -5,7 +5,7 @@ mod carry;
 use std::time::Duration;
 
 use api_client::{Client, LostLease, Mandate, Notice};
-use futures::StreamExt;
+use futures_util::StreamExt;
 use machinery::schema::{self, Kind};
 use machinery::world::Call;
 use tokio::sync::mpsc;
@@ -103,9 +103,10 @@ impl Shell {
             for (by, note) in self.manager.take_notes() {
                 self.tell(&inboxes.events, &by, &note, "");
             }
-            let wake = match busy < WORKERS {
-                true => self.manager.wake_at(),
-                false => None,
+            let wake = if busy < WORKERS {
+                self.manager.wake_at()
+            } else {
+                None
             };
             let start = self.start;
             let wait = async move {

@@ -33,9 +33,10 @@ pub(crate) fn sources() -> &'static [(Informer, Feed)] {
 }
 
 fn whole(kind: &'static Kind) -> (Informer, Feed) {
-    match Caches::reads(kind) {
-        true => (Informer::of(kind), Feed::Both),
-        false => (Informer::metadata_of(kind), Feed::Graph),
+    if Caches::reads(kind) {
+        (Informer::of(kind), Feed::Both)
+    } else {
+        (Informer::metadata_of(kind), Feed::Graph)
     }
 }
 

@@ -139,9 +139,10 @@ pub fn config_map_key(key: &str) -> Vec<String> {
 }
 
 fn too_long(text: &str, most: usize, unit: &str) -> Vec<String> {
-    match text.len() > most {
-        true => vec![format!("must be no more than {most} {unit}")],
-        false => Vec::new(),
+    if text.len() > most {
+        vec![format!("must be no more than {most} {unit}")]
+    } else {
+        Vec::new()
     }
 }
 

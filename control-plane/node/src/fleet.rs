@@ -281,12 +281,12 @@ impl Fleet {
     fn until_renewal(&mut self, at: usize) -> Duration {
         let count = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
         let number = u32::try_from(at).unwrap_or(u32::MAX);
-        match std::mem::replace(&mut self.members[at].in_turn, true) {
-            true => self.periods.lease,
-            false => self
-                .periods
+        if std::mem::replace(&mut self.members[at].in_turn, true) {
+            self.periods.lease
+        } else {
+            self.periods
                 .lease
-                .mul_f64(f64::from(number + 1) / f64::from(count)),
+                .mul_f64(f64::from(number + 1) / f64::from(count))
         }
     }
 
@@ -321,9 +321,10 @@ impl Fleet {
         let kind = kind_of("", "Node");
         let Some(node) = &member.node else {
             let object = member.host.node(now.wall);
-            return match member.removed {
-                true => Vec::new(),
-                false => vec![Call::Create { kind, object }],
+            return if member.removed {
+                Vec::new()
+            } else {
+                vec![Call::Create { kind, object }]
             };
         };
         if host::is_stopped(node) {

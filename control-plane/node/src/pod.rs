@@ -127,16 +127,17 @@ fn finish(pod: &Object, finished: bool, now: Timestamp, place: Place<'_>) -> Dec
 
 /// The call that writes the pod's status, if it differs.
 fn write(pod: &Object, new: Value, again: Option<Timestamp>) -> Decision {
-    let calls = match status::differs(pod, &new) {
-        false => Vec::new(),
-        true => vec![Call::Patch {
+    let calls = if status::differs(pod, &new) {
+        vec![Call::Patch {
             kind: pods(),
             namespace: object::namespace(pod).into(),
             name: object::name(pod).into(),
             subresource: "status",
             form: PatchForm::Strategic,
             patch: json!({"metadata": {"uid": object::uid(pod)}, "status": new}),
-        }],
+        }]
+    } else {
+        Vec::new()
     };
     Decision { calls, again }
 }
@@ -258,9 +259,10 @@ fn plan<'a>(pod: &'a Object, spec: &'a Value, init: bool) -> Plan<'a> {
         (true, false, Restart::Always) => Restart::OnFailure,
         _ => policy,
     };
-    let exit = match init && is_sidecar(spec) {
-        true => None,
-        false => hints::exit(pod, spec, init),
+    let exit = if init && is_sidecar(spec) {
+        None
+    } else {
+        hints::exit(pod, spec, init)
     };
     Plan {
         spec,

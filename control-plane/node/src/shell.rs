@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use api_client::{Client, Informer, Notice};
-use futures::stream::{self, FuturesUnordered, StreamExt};
+use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use machinery::object::Object;
 use machinery::schema;
 use machinery::status::Status;

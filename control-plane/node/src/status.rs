@@ -28,9 +28,10 @@ pub fn phase(pod: &Object, containers: &Containers) -> &'static str {
 /// The phase of a pod whose containers have all been stopped for good.
 pub fn phase_when_stopped(containers: &Containers) -> &'static str {
     let well = |state: &State| matches!(state, State::Ended(0) | State::Resting(0));
-    match containers.states.iter().all(well) {
-        true => "Succeeded",
-        false => "Failed",
+    if containers.states.iter().all(well) {
+        "Succeeded"
+    } else {
+        "Failed"
     }
 }
 
@@ -132,9 +133,10 @@ fn conditions(
         )),
         other => other.clone(),
     };
-    let sandbox = match has_sandbox && finished.is_none() {
-        true => Ok(""),
-        false => Err(("", String::new())),
+    let sandbox = if has_sandbox && finished.is_none() {
+        Ok("")
+    } else {
+        Err(("", String::new()))
     };
     let all = [
         ("PodReadyToStartContainers", sandbox),

@@ -118,9 +118,10 @@ impl Cache {
 
     /// Removes an assumed pod whose binding failed, if it is still assumed.
     pub fn forget(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
-        match self.is_assumed(uid) {
-            true => self.remove_pod(uid),
-            false => None,
+        if self.is_assumed(uid) {
+            self.remove_pod(uid)
+        } else {
+            None
         }
     }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::{Client, Informer, LostLease, Mandate, Notice, now};
-use futures::future::{BoxFuture, FutureExt};
-use futures::stream::{FuturesUnordered, Stream, StreamExt};
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery::object::{self, Object};
 use machinery::schema;
@@ -159,7 +159,7 @@ fn informers(client: &Client) -> impl Stream<Item = Heard> + Unpin + use<> {
         .map(Heard::Pods);
     let nodes = of("Node").run(client).map(Heard::Nodes);
     let namespaces = of("Namespace").run(client).map(Heard::Namespaces);
-    futures::stream::select_all([pods.boxed(), nodes.boxed(), namespaces.boxed()])
+    futures_util::stream::select_all([pods.boxed(), nodes.boxed(), namespaces.boxed()])
 }
 
 /// Passes a notice to the core.

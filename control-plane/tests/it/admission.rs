@@ -51,9 +51,10 @@ impl Plugin for Watchful {
         if !attributes.user.name.is_empty() {
             self.seen.lock().unwrap().push(what);
         }
-        let answer = match refused {
-            true => Err(Status::forbidden("", kind, name, "watchful")),
-            false => Ok(()),
+        let answer = if refused {
+            Err(Status::forbidden("", kind, name, "watchful"))
+        } else {
+            Ok(())
         };
         Box::pin(async { answer })
     }

@@ -4,6 +4,10 @@
     clippy::unwrap_used,
     reason = "runs processes, and waits for what they do"
 )]
+#![allow(
+    clippy::too_many_lines,
+    reason = "a story and its table of cases are read in one piece"
+)]
 
 mod admission;
 mod apply;

@@ -326,9 +326,10 @@ fn soup(u: &mut Unstructured<'_>, depth: usize) -> arbitrary::Result<Vec<u8>> {
 #[test]
 fn no_bytes_make_decoding_panic_and_what_is_read_is_written_back() {
     arbtest(|u| {
-        let bytes = match u.ratio(1, 4)? {
-            true => Vec::arbitrary(u)?,
-            false => soup(u, 3)?,
+        let bytes = if u.ratio(1, 4)? {
+            Vec::arbitrary(u)?
+        } else {
+            soup(u, 3)?
         };
         fuzzing::wire_decode(&bytes);
         Ok(())

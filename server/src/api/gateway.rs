@@ -136,27 +136,25 @@ impl Translator {
         // Go parses the form first, which consumes the body.
         let body = overridden.is_none().then(|| request.into_body());
         let mut values = Values::new(body, self.max_message_bytes, self.router.receiving());
-        match method.client_streaming {
-            true => {
-                let permit = self.permit(&mut late).await?;
-                let call = call.map(|()| Calls::new(values, method.input));
-                self.stream(call, method, late, permit).await
+        if method.client_streaming {
+            let permit = self.permit(&mut late).await?;
+            let call = call.map(|()| Calls::new(values, method.input));
+            self.stream(call, method, late, permit).await
+        } else {
+            let value = values.first().await;
+            if rest == Rest::Read {
+                values.discard().await;
             }
-            false => {
-                let value = values.first().await;
-                if rest == Rest::Read {
-                    values.discard().await;
-                }
-                drop(values);
-                let value = value?.unwrap_or_else(|| b"{}".to_vec());
-                let message = decode(&value, method.input).map_err(Status::invalid_argument)?;
-                drop(value);
-                let permit = self.permit(&mut late).await?;
-                let call = call.map(|()| Full::new(framed(&message)));
-                match method.server_streaming {
-                    true => self.stream(call, method, late, permit).await,
-                    false => self.unary(call, method, late, permit, trailers).await,
-                }
+            drop(values);
+            let value = value?.unwrap_or_else(|| b"{}".to_vec());
+            let message = decode(&value, method.input).map_err(Status::invalid_argument)?;
+            drop(value);
+            let permit = self.permit(&mut late).await?;
+            let call = call.map(|()| Full::new(framed(&message)));
+            if method.server_streaming {
+                self.stream(call, method, late, permit).await
+            } else {
+                self.unary(call, method, late, permit, trailers).await
             }
         }
     }

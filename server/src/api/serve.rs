@@ -201,9 +201,10 @@ impl Binder<'_> {
         for url in urls {
             self.warn_of_unused(url, port);
         }
-        let tls = match is_secure {
-            true => Some(self.acceptor(urls[0], port)?),
-            false => None,
+        let tls = if is_secure {
+            Some(self.acceptor(urls[0], port)?)
+        } else {
+            None
         };
         let bound = Bound::bind(urls[0], self.config.reuse_port)?;
         Ok(Door {

@@ -32,9 +32,10 @@ pub fn authorize(
         Request::Put(put) => decision.put(put),
         Request::DeleteRange(delete) => {
             decision.may(Kind::Write, &delete.key, &delete.range_end)?;
-            match delete.prev_kv {
-                true => decision.may(Kind::Read, &delete.key, &delete.range_end),
-                false => Ok(()),
+            if delete.prev_kv {
+                decision.may(Kind::Read, &delete.key, &delete.range_end)
+            } else {
+                Ok(())
             }
         }
         Request::Txn(txn) => decision.txn(txn),
@@ -93,9 +94,10 @@ impl Decision<'_> {
         self.may(Kind::Write, &put.key, b"")?;
         // A user who may not revoke the lease must not attach a key to it either.
         self.lease_puts(put.lease)?;
-        match put.prev_kv {
-            true => self.may(Kind::Read, &put.key, b""),
-            false => Ok(()),
+        if put.prev_kv {
+            self.may(Kind::Read, &put.key, b"")
+        } else {
+            Ok(())
         }
     }
 

@@ -63,9 +63,10 @@ impl User {
             Kind::Write => &self.writes,
         };
         let asked = Interval::of(key, range_end);
-        match range_end.is_empty() {
-            true => intervals.intersects(&asked),
-            false => intervals.contains(&asked),
+        if range_end.is_empty() {
+            intervals.intersects(&asked)
+        } else {
+            intervals.contains(&asked)
         }
     }
 }
@@ -196,9 +197,10 @@ impl Image {
 
     /// Checks that there is a user at all.
     pub fn check_any(&self, by: Option<&AuthInfo>) -> Result<(), Error> {
-        match self.enabled && by.is_none() {
-            true => Err(Error::UserEmpty),
-            false => Ok(()),
+        if self.enabled && by.is_none() {
+            Err(Error::UserEmpty)
+        } else {
+            Ok(())
         }
     }
 }

@@ -188,16 +188,18 @@ impl Intervals {
     }
 
     fn child(&self, at: usize, left: bool) -> usize {
-        match left {
-            true => self.nodes[at].left,
-            false => self.nodes[at].right,
+        if left {
+            self.nodes[at].left
+        } else {
+            self.nodes[at].right
         }
     }
 
     fn child_mut(&mut self, at: usize, left: bool) -> &mut usize {
-        match left {
-            true => &mut self.nodes[at].left,
-            false => &mut self.nodes[at].right,
+        if left {
+            &mut self.nodes[at].left
+        } else {
+            &mut self.nodes[at].right
         }
     }
 

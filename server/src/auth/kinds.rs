@@ -89,9 +89,10 @@ impl Tokens {
     /// token.
     pub fn index_of(token: &str) -> Option<u64> {
         let (_, index) = token.split_once('.')?;
-        match index.bytes().all(|b| b.is_ascii_digit()) {
-            true => index.parse().ok(),
-            false => None,
+        if index.bytes().all(|b| b.is_ascii_digit()) {
+            index.parse().ok()
+        } else {
+            None
         }
     }
 }

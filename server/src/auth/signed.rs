@@ -236,9 +236,10 @@ impl Signed {
             return Ok(());
         }
         let signature = self.signature(PROBE).map_err(|error| error.to_string())?;
-        match self.is_signature(PROBE, &signature) {
-            true => Ok(()),
-            false => Err("auth: public and private keys don't match".to_owned()),
+        if self.is_signature(PROBE, &signature) {
+            Ok(())
+        } else {
+            Err("auth: public and private keys don't match".to_owned())
         }
     }
 }
@@ -247,14 +248,16 @@ impl Key {
     fn new(kind: Kind, public: &[u8], private: &[u8]) -> Result<Key, String> {
         let missing = || Err("auth: missing key data".to_owned());
         if let Kind::Hmac(algorithm) = kind {
-            return match private.is_empty() {
-                true => missing(),
-                false => Ok(Key::Secret(Box::new(hmac::Key::new(algorithm, private)))),
+            return if private.is_empty() {
+                missing()
+            } else {
+                Ok(Key::Secret(Box::new(hmac::Key::new(algorithm, private))))
             };
         }
-        let private = match private.is_empty() {
-            true => None,
-            false => Some(Private::read(kind, private)?),
+        let private = if private.is_empty() {
+            None
+        } else {
+            Some(Private::read(kind, private)?)
         };
         let public = match (public.is_empty(), &private) {
             (false, _) => read_public(public)?,

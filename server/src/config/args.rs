@@ -139,9 +139,10 @@ pub(super) fn command_line(args: &[String], values: &mut Values) -> Result<Comma
             return Err(Stop::Usage(format!("flag needs an argument: -{name}")));
         };
         let invalid = |reason| {
-            Stop::Usage(match boolean {
-                true => format!("invalid boolean value {text:?} for -{name}: {reason}"),
-                false => format!("invalid value {text:?} for flag -{name}: {reason}"),
+            Stop::Usage(if boolean {
+                format!("invalid boolean value {text:?} for -{name}: {reason}")
+            } else {
+                format!("invalid value {text:?} for flag -{name}: {reason}")
             })
         };
         match flags::find(name) {
@@ -151,7 +152,7 @@ pub(super) fn command_line(args: &[String], values: &mut Values) -> Result<Comma
             }
             None if name == "config-file" => line.config_file = Some(text),
             None => {
-                let on = super::go::parse_bool(&text).ok_or("parse error".to_string());
+                let on = go_text::parse_bool(&text).ok_or("parse error".to_string());
                 line.version = on.map_err(invalid)?;
             }
         }

@@ -7,8 +7,8 @@ use super::args::Values;
 use super::flags::{self, Effect, GATES, MISSING_GATES};
 use super::url::Url;
 use super::{
-    AutoCompaction, ClusterState, Config, Gate, Invalid, Keepalive, Member, TracingConfig, go,
-    host, log, tls,
+    AutoCompaction, ClusterState, Config, Gate, Invalid, Keepalive, Member, TracingConfig, host,
+    log, tls,
 };
 use crate::config::keys::KeySource;
 
@@ -45,6 +45,10 @@ const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Builds the configuration from `values`. `flagged` is false if they come from a configuration
 /// file.
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table: one entry for each field of the configuration"
+)]
 pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
     verify(values, flagged)?;
     let name = values.text("name").to_string();
@@ -107,7 +111,6 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
         max_concurrent_streams: whole(values, "max-concurrent-streams") as u32,
         keepalive: keepalive(values),
         reuse_port: values.bool("socket-reuse-port"),
-        reuse_address: values.bool("socket-reuse-address"),
         client_tls: tls::client(values),
         peer_tls: tls::peer(values),
         auto_tls: values.bool("auto-tls"),
@@ -372,7 +375,7 @@ fn auto_compaction(values: &Values) -> Result<AutoCompaction, Invalid> {
         (Some(hours), true) => i64::from(hours) * 3_600_000_000_000,
         (Some(revisions), false) => i64::from(revisions),
         (None, _) if text.is_empty() => 0,
-        (None, _) => go::parse_duration(text).map_err(bad)?,
+        (None, _) => go_text::parse_duration(text).map_err(bad)?,
     };
     Ok(match nanos {
         ..=0 => AutoCompaction::Off,

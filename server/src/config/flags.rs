@@ -4,7 +4,7 @@
 //! feature is refused unless it has its default: a server without the TLS it was told to use would
 //! be worse than one that does not start.
 
-use super::{go, url::Url};
+use super::url::Url;
 
 /// The type of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,7 +281,7 @@ impl Flag {
         let bad = || "parse error".to_string();
         match self.kind {
             Kind::Text => Ok(Value::Text(text.into())),
-            Kind::Bool => go::parse_bool(text).map(Value::Bool).ok_or_else(bad),
+            Kind::Bool => go_text::parse_bool(text).map(Value::Bool).ok_or_else(bad),
             Kind::Int => integer(text, i64::MIN.into(), i64::MAX.into()),
             Kind::Uint => integer(text, 0, u64::MAX.into()),
             Kind::Uint32 => match text.parse::<u32>() {
@@ -290,7 +290,7 @@ impl Flag {
                     "strconv.ParseUint: parsing {text:?}: invalid syntax"
                 )),
             },
-            Kind::Duration => go::parse_duration(text)
+            Kind::Duration => go_text::parse_duration(text)
                 .map(Value::Duration)
                 .map_err(|_| bad()),
             Kind::Urls => match text {
@@ -319,7 +319,7 @@ impl Flag {
 }
 
 fn integer(text: &str, min: i128, max: i128) -> Result<Value, String> {
-    let number = go::parse_int(text).ok_or("parse error")?;
+    let number = go_text::parse_int(text).ok_or("parse error")?;
     if number < min && min == 0 {
         return Err("parse error".into());
     }
@@ -345,7 +345,7 @@ pub(super) fn parse_gates(text: &str) -> Result<Vec<(&'static str, bool)>, Strin
             .iter()
             .find(|gate| gate.0 == name)
             .ok_or_else(|| format!("unrecognized feature gate: {name}"))?;
-        let on = go::parse_bool(value).ok_or_else(|| {
+        let on = go_text::parse_bool(value).ok_or_else(|| {
             format!("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")
         })?;
         gates.push((gate.0, on));

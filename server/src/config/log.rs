@@ -23,9 +23,10 @@ pub(super) fn config(values: &Values) -> Result<LogConfig, Invalid> {
         other => return Err(Invalid::flags(format!("unknown logger option {other:?}"))),
     }
     let names = outputs(values)?;
-    let rotation = match values.bool("enable-log-rotation") {
-        true => Some(rotation(values.text("log-rotation-config-json"), &names)?),
-        false => None,
+    let rotation = if values.bool("enable-log-rotation") {
+        Some(rotation(values.text("log-rotation-config-json"), &names)?)
+    } else {
+        None
     };
     let outputs: Vec<LogOutput> = names.iter().map(|name| output(name)).collect();
     let to_journal = outputs.contains(&LogOutput::Journal);
@@ -89,9 +90,10 @@ fn rotation(text: &str, names: &[String]) -> Result<Rotation, Invalid> {
         ));
     }
     let json: Json = serde_json::from_str(text).map_err(|error| {
-        let reason = match error.is_eof() {
-            true => "unexpected end of JSON input".to_owned(),
-            false => error.to_string(),
+        let reason = if error.is_eof() {
+            "unexpected end of JSON input".to_owned()
+        } else {
+            error.to_string()
         };
         Invalid::flags(format!(
             "improperly formatted log rotation config: {reason}"

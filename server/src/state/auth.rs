@@ -6,11 +6,11 @@ mod order;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use bytes::Bytes;
 use etcd_api::authpb;
 use etcd_api::etcdserverpb as pb;
 use prost::Message;
-use sha2::{Digest, Sha256};
 use storage::mvcc::{Bucket, Root, Write};
 
 use crate::auth::{self, AuthInfo, Image, Kind, ROOT, Shared};
@@ -240,9 +240,10 @@ impl Change<'_, '_> {
             return Err(Error::UserExists);
         }
         let options = request.options.unwrap_or_default();
-        let password = match options.no_password {
-            true => Bytes::new(),
-            false => self.password(&request.name, &request.password, &request.hashed_password)?,
+        let password = if options.no_password {
+            Bytes::new()
+        } else {
+            self.password(&request.name, &request.password, &request.hashed_password)?
         };
         self.set_user(authpb::User {
             name: Bytes::copy_from_slice(request.name.as_bytes()),
@@ -272,9 +273,10 @@ impl Change<'_, '_> {
     ) -> Result<(), Error> {
         let user = self.user(&request.name)?;
         let has_none = user.options.is_some_and(|options| options.no_password);
-        let password = match has_none {
-            true => Bytes::new(),
-            false => self.password(&request.name, &request.password, &request.hashed_password)?,
+        let password = if has_none {
+            Bytes::new()
+        } else {
+            self.password(&request.name, &request.password, &request.hashed_password)?
         };
         self.set_user(authpb::User { password, ..user })?;
         tracing::info!("user-name" = request.name, "changed a password of a user");
@@ -451,12 +453,12 @@ impl Change<'_, '_> {
             let hash = auth::decode_base64(hashed).ok_or_else(Error::no_password_user)?;
             return Ok(hash.into());
         }
-        let digest = Sha256::new()
-            .chain_update(self.index.to_be_bytes())
-            .chain_update(name)
-            .finalize();
-        let salt = std::array::from_fn(|place| digest[place]);
-        let hash = bcrypt::hash_with_salt(password, OLD_LOG_COST, salt);
+        let mut digest = digest::Context::new(&digest::SHA256);
+        digest.update(&self.index.to_be_bytes());
+        digest.update(name.as_bytes());
+        let digest = digest.finish();
+        let (salt, _) = digest.as_ref().split_first_chunk().expect("32 bytes");
+        let hash = bcrypt::hash_with_salt(password, OLD_LOG_COST, *salt);
         let hash = hash.map_err(|_| Error::no_password_user())?;
         Ok(hash.format_for_version(bcrypt::Version::TwoA).into())
     }

@@ -118,12 +118,13 @@ pub(super) fn set_downgrade(
     write: &mut Write<'_>,
     request: &membershippb::DowngradeInfoSetRequest,
 ) -> Result<(), Error> {
-    let downgrade = match request.enabled {
-        true => Downgrade {
+    let downgrade = if request.enabled {
+        Downgrade {
             target: request.ver.clone(),
             enabled: true,
-        },
-        false => Downgrade::default(),
+        }
+    } else {
+        Downgrade::default()
     };
     let row = serde_json::to_vec(&downgrade).expect("it is plain data");
     write.set(Bucket::Cluster, DOWNGRADE, &row)?;

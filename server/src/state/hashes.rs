@@ -200,9 +200,10 @@ impl Hashes {
     fn compute(&self, job: &HashJob, rest: &mut dyn FnMut()) {
         let mut go_on = || {
             rest();
-            match self.state.lock().stopped {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if self.state.lock().stopped {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         };
         let rows = Root::hash_rows_at_compaction;

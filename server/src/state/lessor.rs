@@ -220,12 +220,11 @@ impl Lessor {
         };
         under_way.rows.drain(..=place);
         under_way.settled += place as u64 + 1;
-        match under_way.rows.is_empty() {
-            false => under_way.settled,
-            true => {
-                self.under_way.remove(&id);
-                u64::MAX
-            }
+        if under_way.rows.is_empty() {
+            self.under_way.remove(&id);
+            u64::MAX
+        } else {
+            under_way.settled
         }
     }
 
@@ -331,9 +330,10 @@ impl Lessor {
             self.allowance = (now, CHECKPOINT_ROWS_PER_SECOND);
         }
         let max = max.min(self.allowance.1 as usize);
-        let rows = match self.may_checkpoint {
-            true => self.due_checkpoints(now, max),
-            false => self.taken_back(max),
+        let rows = if self.may_checkpoint {
+            self.due_checkpoints(now, max)
+        } else {
+            self.taken_back(max)
         };
         for (id, remaining) in &rows {
             self.issue(*id, *remaining, now);
@@ -408,9 +408,10 @@ impl Lessor {
         // With `max` leases handed out, only an applied revoke or a retry allows the next one.
         let deadline = deadline.filter(|_| self.handed_out < max);
         let retry = self.retries.front().map(|(at, ..)| *at);
-        let checkpoint = match self.may_checkpoint {
-            true => self.checkpoints.peek().map(|Reverse((at, ..))| *at),
-            false => self.to_take_back.first().map(|_| Duration::ZERO),
+        let checkpoint = if self.may_checkpoint {
+            self.checkpoints.peek().map(|Reverse((at, ..))| *at)
+        } else {
+            self.to_take_back.first().map(|_| Duration::ZERO)
         };
         // If this second's rows are used up, the next checkpoint is in the next second.
         let checkpoint = match self.allowance {

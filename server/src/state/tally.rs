@@ -37,6 +37,18 @@ impl Tally {
         self.deletes += 1;
     }
 
+    /// Counts an operation that is on its own, not part of a transaction.
+    pub fn lone(&mut self, count: impl FnOnce(&mut Tally)) {
+        let mut tally = Tally::default();
+        count(&mut tally);
+        tally.end(self);
+    }
+
+    /// A revoked lease deletes its keys as one transaction would.
+    pub fn revoke(&mut self, deletes: u64) {
+        self.lone(|tally| tally.deletes = deletes);
+    }
+
     /// Ends one store transaction: more than one operation counts as a transaction.
     pub fn end(self, total: &mut Tally) {
         let operations = self.ranges + self.puts + self.deletes;

@@ -164,9 +164,10 @@ impl<S: Subscriber> Layer<S> for Lines {
         &self,
         metadata: &'static Metadata<'static>,
     ) -> tracing::subscriber::Interest {
-        match wanted(metadata, self.level) {
-            true => tracing::subscriber::Interest::always(),
-            false => tracing::subscriber::Interest::never(),
+        if wanted(metadata, self.level) {
+            tracing::subscriber::Interest::always()
+        } else {
+            tracing::subscriber::Interest::never()
         }
     }
 
@@ -307,9 +308,10 @@ impl Visit for Fields {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        match value.is_finite() {
-            true => self.raw(field, value),
-            false => self.raw(field, "null"),
+        if value.is_finite() {
+            self.raw(field, value)
+        } else {
+            self.raw(field, "null")
         }
     }
 

@@ -473,12 +473,95 @@ impl Metrics {
     }
 }
 
+/// A gauge without labels: name, help, and where the value comes from.
+type GaugeRow = (&'static str, &'static str, fn(&Scrape) -> f64);
+
+const GAUGES: [GaugeRow; 15] = [
+    (
+        "etcd_debugging_auth_revision",
+        "Revision of users and roles.",
+        |scrape| scrape.auth_revision as f64,
+    ),
+    (
+        "etcd_debugging_mvcc_compact_revision",
+        "Revision of the last compaction.",
+        |scrape| scrape.compact_revision as f64,
+    ),
+    (
+        "etcd_debugging_mvcc_current_revision",
+        "Revision of the store.",
+        |scrape| scrape.current_revision as f64,
+    ),
+    (
+        "etcd_debugging_mvcc_keys_total",
+        "Keys in the store.",
+        |scrape| scrape.keys as f64,
+    ),
+    (
+        "etcd_mvcc_db_open_read_transactions",
+        "Views of the store that are open.",
+        |scrape| scrape.open_views as f64,
+    ),
+    (
+        "etcd_mvcc_db_total_size_in_bytes",
+        "Bytes that count against the quota: those in use.",
+        |scrape| scrape.db_bytes as f64,
+    ),
+    (
+        "etcd_mvcc_db_total_size_in_use_in_bytes",
+        "Bytes of the store in use.",
+        |scrape| scrape.db_bytes as f64,
+    ),
+    (
+        "stele_db_file_bytes",
+        "Bytes of the store's file; those not in use are reused, and go back to the disk.",
+        |scrape| scrape.db_file_bytes as f64,
+    ),
+    (
+        "stele_requests_in_flight",
+        "Changes and questions to the log that are not answered yet.",
+        |scrape| scrape.requests_in_flight as f64,
+    ),
+    (
+        "stele_requests_held_bytes",
+        "Bytes of requests that are being received or are not answered yet.",
+        |scrape| scrape.requests_held_bytes as f64,
+    ),
+    (
+        "etcd_server_has_leader",
+        "1 if a leader is known.",
+        |scrape| flag(scrape.leader != 0),
+    ),
+    (
+        "etcd_server_is_leader",
+        "1 if this member leads.",
+        |scrape| flag(scrape.leader != 0 && scrape.leader == scrape.member_id),
+    ),
+    (
+        "etcd_server_proposals_applied_total",
+        "Entries applied.",
+        |scrape| scrape.applied as f64,
+    ),
+    (
+        "etcd_server_proposals_committed_total",
+        "Entries committed.",
+        |scrape| scrape.committed as f64,
+    ),
+    (
+        "etcd_server_quota_backend_bytes",
+        "Size that raises the space alarm.",
+        |scrape| scrape.quota_bytes as f64,
+    ),
+];
+
 fn write_scrape(scrape: &Scrape, text: &mut Text) {
     let id = format!("{:x}", scrape.member_id);
     let mut gauge = |name, help: &str, labels: &[(&str, &str)], value: f64| {
         text.family(name, Type::Gauge, help).sample(labels, value);
     };
-    let flag = |on: bool| f64::from(u8::from(on));
+    for (name, help, value) in GAUGES {
+        gauge(name, help, &[], value(scrape));
+    }
     if let Some(version) = &scrape.cluster_version {
         gauge(
             "etcd_cluster_version",
@@ -487,66 +570,6 @@ fn write_scrape(scrape: &Scrape, text: &mut Text) {
             1.0,
         );
     }
-    gauge(
-        "etcd_debugging_auth_revision",
-        "Revision of users and roles.",
-        &[],
-        scrape.auth_revision as f64,
-    );
-    gauge(
-        "etcd_debugging_mvcc_compact_revision",
-        "Revision of the last compaction.",
-        &[],
-        scrape.compact_revision as f64,
-    );
-    gauge(
-        "etcd_debugging_mvcc_current_revision",
-        "Revision of the store.",
-        &[],
-        scrape.current_revision as f64,
-    );
-    gauge(
-        "etcd_debugging_mvcc_keys_total",
-        "Keys in the store.",
-        &[],
-        scrape.keys as f64,
-    );
-    gauge(
-        "etcd_mvcc_db_open_read_transactions",
-        "Views of the store that are open.",
-        &[],
-        scrape.open_views as f64,
-    );
-    gauge(
-        "etcd_mvcc_db_total_size_in_bytes",
-        "Bytes that count against the quota: those in use.",
-        &[],
-        scrape.db_bytes as f64,
-    );
-    gauge(
-        "etcd_mvcc_db_total_size_in_use_in_bytes",
-        "Bytes of the store in use.",
-        &[],
-        scrape.db_bytes as f64,
-    );
-    gauge(
-        "stele_db_file_bytes",
-        "Bytes of the store's file; those not in use are reused, and go back to the disk.",
-        &[],
-        scrape.db_file_bytes as f64,
-    );
-    gauge(
-        "stele_requests_in_flight",
-        "Changes and questions to the log that are not answered yet.",
-        &[],
-        scrape.requests_in_flight as f64,
-    );
-    gauge(
-        "stele_requests_held_bytes",
-        "Bytes of requests that are being received or are not answered yet.",
-        &[],
-        scrape.requests_held_bytes as f64,
-    );
     for member in &scrape.members {
         gauge(
             "etcd_network_known_peers",
@@ -562,40 +585,10 @@ fn write_scrape(scrape: &Scrape, text: &mut Text) {
         1.0,
     );
     gauge(
-        "etcd_server_has_leader",
-        "1 if a leader is known.",
-        &[],
-        flag(scrape.leader != 0),
-    );
-    gauge(
         "etcd_server_id",
         "This member's id.",
         &[("server_id", &id)],
         1.0,
-    );
-    gauge(
-        "etcd_server_is_leader",
-        "1 if this member leads.",
-        &[],
-        flag(scrape.leader != 0 && scrape.leader == scrape.member_id),
-    );
-    gauge(
-        "etcd_server_proposals_applied_total",
-        "Entries applied.",
-        &[],
-        scrape.applied as f64,
-    );
-    gauge(
-        "etcd_server_proposals_committed_total",
-        "Entries committed.",
-        &[],
-        scrape.committed as f64,
-    );
-    gauge(
-        "etcd_server_quota_backend_bytes",
-        "Size that raises the space alarm.",
-        &[],
-        scrape.quota_bytes as f64,
     );
     gauge(
         "etcd_server_version",
@@ -603,6 +596,20 @@ fn write_scrape(scrape: &Scrape, text: &mut Text) {
         &[("server_version", ETCD_VERSION)],
         1.0,
     );
+    text.family(
+        "etcd_server_leader_changes_seen_total",
+        Type::Counter,
+        "Leader changes seen.",
+    )
+    .sample(&[], scrape.leader_changes as f64);
+    write_lists(scrape, text);
+}
+
+/// Families with a sample for each gate, prefix or alarm.
+fn write_lists(scrape: &Scrape, text: &mut Text) {
+    let mut gauge = |name, help: &str, labels: &[(&str, &str)], value: f64| {
+        text.family(name, Type::Gauge, help).sample(labels, value);
+    };
     for gate in &scrape.gates {
         let labels = [("name", gate.name), ("stage", gate.stage)];
         gauge(
@@ -640,12 +647,10 @@ fn write_scrape(scrape: &Scrape, text: &mut Text) {
             1.0,
         );
     }
-    text.family(
-        "etcd_server_leader_changes_seen_total",
-        Type::Counter,
-        "Leader changes seen.",
-    )
-    .sample(&[], scrape.leader_changes as f64);
+}
+
+fn flag(on: bool) -> f64 {
+    f64::from(u8::from(on))
 }
 
 fn seconds(buckets: Buckets) -> Histogram {

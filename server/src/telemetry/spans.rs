@@ -170,12 +170,13 @@ impl Open {
             name: name.to_owned(),
             kind: SpanKind::Server as i32,
             attributes,
-            status: Some(match is_fault {
-                true => Status {
+            status: Some(if is_fault {
+                Status {
                     message: self.error.clone(),
                     code: StatusCode::Error as i32,
-                },
-                false => Status::default(),
+                }
+            } else {
+                Status::default()
             }),
             flags: SAMPLED | PARENT_IS_KNOWN | PARENT_IS_REMOTE,
             ..self.span(self.span_id, Duration::ZERO, outcome.took)

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::tools::{Missing, build, folder, in_ci, peers};
+use crate::tools::{Missing, build, folder, peers, skip};
 
 /// A folder that holds the programs already built; nothing is built then.
 const BUILT: &str = "STELE_KUBERNETES_BIN";
@@ -40,9 +40,10 @@ impl Kubernetes {
     pub fn locate(self) -> Result<PathBuf, Missing> {
         if let Some(folder) = std::env::var_os(BUILT) {
             let program = PathBuf::from(folder).join(self.name());
-            return match program.exists() {
-                true => Ok(program),
-                false => Err(Missing(format!("{BUILT} has no {}", program.display()))),
+            return if program.exists() {
+                Ok(program)
+            } else {
+                Err(Missing(format!("{BUILT} has no {}", program.display())))
             };
         }
         let (bin, _lock) = folder()?;
@@ -51,14 +52,12 @@ impl Kubernetes {
         Ok(program)
     }
 
-    /// The program, or `None` with a line that says which test is skipped and why; in CI its lack
-    /// is a failure of the test.
+    /// The program, or `None` after [`skip`].
     pub fn or_skip(self, test: &str) -> Option<PathBuf> {
         match self.locate() {
             Ok(program) => Some(program),
-            Err(missing) if in_ci() => panic!("{test} needs {}: {missing}", self.name()),
             Err(missing) => {
-                eprintln!("SKIPPED {test}: {missing}");
+                skip(test, &missing);
                 None
             }
         }

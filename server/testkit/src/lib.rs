@@ -19,4 +19,4 @@ pub use kubernetes::Kubernetes;
 pub use ports::free as free_port;
 pub use process::Usage;
 pub use server::{Launch, READY_LINE, Server, StartError};
-pub use tools::{Missing, Tools, has_or_skip, in_ci, target_dir, workspace_root};
+pub use tools::{Missing, Tools, has_or_skip, in_ci, skip, target_dir, workspace_root};

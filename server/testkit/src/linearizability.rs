@@ -123,9 +123,12 @@ impl<'a> Search<'a> {
         let count = records.len();
         let mut nodes: Vec<usize> = (0..2 * count).collect();
         // What returns in the very moment of another's call may still come after it.
-        nodes.sort_by_key(|node| match *node < count {
-            true => (records[*node].called_at, 0, *node),
-            false => (records[*node - count].returned_at, 1, *node),
+        nodes.sort_by_key(|node| {
+            if *node < count {
+                (records[*node].called_at, 0, *node)
+            } else {
+                (records[*node - count].returned_at, 1, *node)
+            }
         });
         let head = 2 * count;
         let (mut next, mut previous) = (vec![head; head + 1], vec![head; head + 1]);
@@ -242,9 +245,10 @@ impl State {
         if answer.is_some_and(|answer| answer.succeeded != succeeded) {
             return None;
         }
-        let steps = match succeeded {
-            true => &operation.then,
-            false => &operation.otherwise,
+        let steps = if succeeded {
+            &operation.then
+        } else {
+            &operation.otherwise
         };
         let mut after = self.clone();
         for (place, step) in steps.iter().enumerate() {

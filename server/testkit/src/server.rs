@@ -30,6 +30,8 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 /// A port can be taken between our look at it and the server's bind; that often a start is retried.
 const START_ATTEMPTS: u32 = 3;
+/// How much of its log a server shows, from the end, when its test fails.
+const SHOWN_LOG_BYTES: usize = 16 << 10;
 
 /// What to run. `start` may be called any number of times.
 #[derive(Clone, Debug)]
@@ -304,7 +306,18 @@ impl Server {
 }
 
 impl Drop for Server {
+    /// A test that fails shows how its servers fared.
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let ended = self.child.as_mut().map(Child::try_wait);
+            let log = self.log();
+            let shown = log.floor_char_boundary(log.len().saturating_sub(SHOWN_LOG_BYTES));
+            eprintln!(
+                "the server at {} (ended: {ended:?}) logged, at last:\n{}",
+                self.url(),
+                &log[shown..]
+            );
+        }
         self.kill();
     }
 }

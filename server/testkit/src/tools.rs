@@ -60,30 +60,33 @@ impl Tools {
         })
     }
 
-    /// The tools, or `None` with a line that says which test is skipped and why. In CI nothing is
-    /// skipped: there the lack of Go is a failure of the test.
+    /// The tools, or `None` after [`skip`].
     pub fn or_skip(test: &str) -> Option<Tools> {
         match Tools::locate() {
             Ok(tools) => Some(tools),
-            Err(missing) if in_ci() => panic!("{test} needs etcd's own tools: {missing}"),
             Err(missing) => {
-                eprintln!("SKIPPED {test}: {missing}");
+                skip(test, &missing);
                 None
             }
         }
     }
 }
 
-/// Whether a program of the machine tells its version when asked; if not, the test says that it is
-/// skipped, but not in CI: there its lack is a failure.
+/// Whether a program of the machine reports its version when asked; if not, the test is skipped.
 pub fn has_or_skip(program: &str, version: &[&str], test: &str) -> bool {
     let found = Command::new(program).args(version).output();
     let found = found.is_ok_and(|output| output.status.success());
-    assert!(found || !in_ci(), "{test} needs {program}");
     if !found {
-        eprintln!("SKIPPED {test}: there is no {program}");
+        skip(test, &format_args!("there is no {program}"));
     }
     found
+}
+
+/// Says that a test is skipped, and why. In continuous integration nothing is skipped: there the
+/// test fails.
+pub fn skip(test: &str, why: &dyn fmt::Display) {
+    assert!(!in_ci(), "{test} cannot run here: {why}");
+    eprintln!("SKIPPED {test}: {why}");
 }
 
 /// Whether this run belongs to continuous integration (`CI=true`).

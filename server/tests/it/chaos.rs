@@ -113,7 +113,7 @@ fn found(dir: &Path, rng: Rng) -> Nemesis {
     let disk = match Disk::new(&small, SMALL_DISK_BYTES) {
         Ok(disk) => Some(disk),
         Err(why) => {
-            eprintln!("SKIPPED the full disk: {why}");
+            testkit::skip("the full disk", &why);
             None
         }
     };

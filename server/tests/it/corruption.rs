@@ -48,9 +48,10 @@ impl Restored {
         let places = places.join(",");
         for (at, member) in members.iter_mut().enumerate() {
             let file = dir.path().join(format!("{at}.snapshot"));
-            let bytes = match damaged && at == DAMAGED {
-                true => damage(&snapshot),
-                false => snapshot.clone(),
+            let bytes = if damaged && at == DAMAGED {
+                damage(&snapshot)
+            } else {
+                snapshot.clone()
             };
             fs::write(&file, bytes).unwrap();
             restore(&file, member, &places);

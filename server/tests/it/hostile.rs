@@ -131,12 +131,11 @@ impl Stage {
 fn holds_text(dir: &Path, text: &str) -> bool {
     std::fs::read_dir(dir).unwrap().any(|entry| {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => holds_text(&path, text),
-            false => {
-                let found = std::fs::read(&path).unwrap();
-                String::from_utf8_lossy(&found).contains(text)
-            }
+        if path.is_dir() {
+            holds_text(&path, text)
+        } else {
+            let found = std::fs::read(&path).unwrap();
+            String::from_utf8_lossy(&found).contains(text)
         }
     })
 }

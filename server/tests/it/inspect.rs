@@ -51,9 +51,10 @@ fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let entries = fs::read_dir(dir).into_iter().flatten();
     for path in entries.map(|entry| entry.unwrap().path()) {
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false => found.push((path.clone(), fs::read(&path).unwrap())),
+        if path.is_dir() {
+            found.extend(files(&path))
+        } else {
+            found.push((path.clone(), fs::read(&path).unwrap()))
         }
     }
     found.sort();

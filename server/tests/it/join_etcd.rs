@@ -198,12 +198,11 @@ impl Run {
 
     async fn ask(&mut self, op: &Op, sides: &mut [Side]) {
         let reads = matches!(op, Op::Range(_) | Op::RangeStream(_));
-        let asked = match reads {
-            true => 0..sides.len(),
-            false => {
-                let one = self.done % sides.len();
-                one..one + 1
-            }
+        let asked = if reads {
+            0..sides.len()
+        } else {
+            let one = self.done % sides.len();
+            one..one + 1
         };
         let mut first: Option<Answer> = None;
         for side in &mut sides[asked] {

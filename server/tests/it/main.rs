@@ -5,6 +5,10 @@
     clippy::unwrap_used,
     reason = "a panic is how a test reports, in its helpers too"
 )]
+#![allow(
+    clippy::too_many_lines,
+    reason = "a story and its table of cases are read in one piece"
+)]
 
 mod auth;
 mod bad_disk;
@@ -29,6 +33,7 @@ mod join_etcd;
 mod large_replies;
 mod layers;
 mod lease_calls;
+mod licences;
 mod local;
 mod lost_disk;
 mod members;

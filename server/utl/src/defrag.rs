@@ -16,9 +16,10 @@ pub(crate) fn defrag(data_dir: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let db = member.join("snap").join("db");
-    let reason = match exists(&db) {
-        true => "it belongs to etcd: use etcd's own etcdutl".to_owned(),
-        false => format!("stat {}: no such file or directory", db.display()),
+    let reason = if exists(&db) {
+        "it belongs to etcd: use etcd's own etcdutl".to_owned()
+    } else {
+        format!("stat {}: no such file or directory", db.display())
     };
     Err(Failure::error(format!(
         "Failed to defragment etcd data[{shown}] ({reason})"

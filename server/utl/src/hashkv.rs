@@ -53,9 +53,10 @@ pub(crate) fn hash_kv<S: Source>(database: &Database<S>, revision: i64) -> Resul
         if at.main > revision || (at.main <= compacted && superseded()) {
             return;
         }
-        match at.tombstone {
-            true => hash.tombstone(at.main, at.sub, row.key),
-            false => hash.put(at.main, at.sub, &row),
+        if at.tombstone {
+            hash.tombstone(at.main, at.sub, row.key)
+        } else {
+            hash.put(at.main, at.sub, &row)
         }
     })?;
     Ok(Digest {

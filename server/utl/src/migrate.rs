@@ -41,9 +41,10 @@ pub(crate) fn migrate(data_dir: &str, target: &str) -> Result<String, Failure> {
     let exists = |path: &Path| OsVfs.exists(path).unwrap_or(false);
     if !exists(&member.join("store").join("pages")) {
         let db = member.join("snap").join("db");
-        return Err(Failure::error(match exists(&db) {
-            true => format!("{data_dir} belongs to etcd: use etcd's own etcdutl"),
-            false => format!("stat {}: no such file or directory", db.display()),
+        return Err(Failure::error(if exists(&db) {
+            format!("{data_dir} belongs to etcd: use etcd's own etcdutl")
+        } else {
+            format!("stat {}: no such file or directory", db.display())
         }));
     }
     if (major, minor) > NEWEST {

@@ -42,9 +42,10 @@ pub(crate) fn status<S: Source>(database: &Database<S>) -> Result<Status, Fault>
                 let revision = RevisionKey::decode(key).ok_or_else(bad)?;
                 let row = Row::decode(value).ok_or_else(bad)?;
                 status.revision = revision.main;
-                match revision.tombstone {
-                    true => live.remove(row.key),
-                    false => !live.contains(row.key) && live.insert(row.key.to_vec()),
+                if revision.tombstone {
+                    live.remove(row.key)
+                } else {
+                    !live.contains(row.key) && live.insert(row.key.to_vec())
                 };
             }
             Ok::<(), Fault>(())

@@ -169,9 +169,10 @@ impl Shared {
 
     /// The file has this many units now: locks the new ones if the rest is locked.
     pub(super) fn relock(&self, units: u64) -> Result<()> {
-        match self.is_locked() {
-            true => self.lock_through(units),
-            false => Ok(()),
+        if self.is_locked() {
+            self.lock_through(units)
+        } else {
+            Ok(())
         }
     }
 

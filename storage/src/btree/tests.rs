@@ -24,12 +24,13 @@ pub(super) const PATH: &str = "/store/pages";
 
 /// Weighs what its first value byte says, so that updates change weights.
 pub(super) fn weigh(key: &[u8], value: &[u8]) -> Weight {
-    match value.first().is_some_and(|b| b & 1 == 1) {
-        true => Weight {
+    if value.first().is_some_and(|b| b & 1 == 1) {
+        Weight {
             count: 1,
             bytes: (key.len() + value.len()) as u64,
-        },
-        false => Weight::NONE,
+        }
+    } else {
+        Weight::NONE
     }
 }
 

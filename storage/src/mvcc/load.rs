@@ -164,9 +164,10 @@ impl Loader {
 
     fn checkpoint(&mut self) -> Result<()> {
         let full = || Error::io("write", &self.dir.join(FILE_NAME))(ErrorKind::StorageFull.into());
-        match self.store.checkpoint_alone()? {
-            true => Ok(()),
-            false => Err(full()),
+        if self.store.checkpoint_alone()? {
+            Ok(())
+        } else {
+            Err(full())
         }
     }
 

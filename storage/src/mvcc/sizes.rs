@@ -85,9 +85,10 @@ fn unsized_rows(root: &Root, from: &[u8]) -> Result<Looked> {
     let (key, _) = root.split(cursor.key())?;
     // A key whose newest version was looked at has no other live version. It may have more versions
     // than a step has rows, so the walk does not begin with it again.
-    looked.next = Some(match key::is_live_head(cursor.value()) {
-        true => key.to_vec(),
-        false => [key, &[0]].concat(),
+    looked.next = Some(if key::is_live_head(cursor.value()) {
+        key.to_vec()
+    } else {
+        [key, &[0]].concat()
     });
     Ok(looked)
 }

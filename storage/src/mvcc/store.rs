@@ -130,9 +130,10 @@ impl Store {
             compaction: meta.compaction,
             batch: None,
             // The first checkpoint makes an empty store durable, like any other state.
-            unsaved: match opened.user_meta.is_empty() {
-                true => META_SLOTS,
-                false => 0,
+            unsaved: if opened.user_meta.is_empty() {
+                META_SLOTS
+            } else {
+                0
             },
             releasing: false,
             relocation: None,

@@ -319,9 +319,10 @@ impl Root {
             } else {
                 dead += 1;
             }
-            more = match dead > DEAD_MAX && at >= self.revision {
-                true => self.next_live(&mut cursor, &user_key)?,
-                false => self.skip_to(&mut cursor, &user_key, 0)?,
+            more = if dead > DEAD_MAX && at >= self.revision {
+                self.next_live(&mut cursor, &user_key)?
+            } else {
+                self.skip_to(&mut cursor, &user_key, 0)?
             };
         }
         Ok(())

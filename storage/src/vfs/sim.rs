@@ -254,9 +254,10 @@ impl Map for SimMap {
 
     /// The simulated disk is always in memory.
     fn lock(&self, offset: u64, len: u64) -> io::Result<()> {
-        match offset.saturating_add(len) <= self.len {
-            true => Ok(()),
-            false => Err(io::ErrorKind::InvalidInput.into()),
+        if offset.saturating_add(len) <= self.len {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::InvalidInput.into())
         }
     }
 

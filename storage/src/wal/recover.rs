@@ -369,39 +369,15 @@ impl Walk {
 
     /// Passes on the next record; false where the records end.
     fn step(&mut self, found: &mut Found, visit: &mut Visit<'_>) -> Result<bool> {
-        let path = &self.segment.path;
-        let stream = &mut self.stream;
         let start = self.at;
-        if !stream.fill(&*self.file, path, start, record::ALIGN)?
-            || record::is_absent(stream.bytes(start, record::ALIGN))
-            || !stream.fill(&*self.file, path, start, HEAD_BYTES)?
-        {
+        let Some(head) = self.next_head()? else {
             return Ok(false);
-        }
-        let head = match Head::decode(stream.bytes(start, HEAD_BYTES)) {
-            Ok(head) => head,
-            Err(e) => return Err(self.refuse('G', e.what)),
         };
-        let whole = head.stream_bytes();
-        if head.prev != self.prev {
-            return Err(self.refuse('G', "the record does not follow the one before it"));
-        }
-        if start + whole as u64 > sector::capacity(self.segment.bytes) {
-            return Err(self.refuse('G', "the record reaches beyond its segment"));
-        }
-        if !stream.fill(&*self.file, path, start, whole)? {
-            return Ok(false);
-        }
-        let bytes = stream.bytes(start, whole);
-        if !head.verifies(self.seed, bytes) {
-            return Err(self.refuse('G', "the record fails its checksum"));
-        }
-        self.at += whole as u64;
-        self.prev = head.crc;
         if head.flags & record::FILLING != 0 {
             return Ok(true);
         }
-        let record = &bytes[..HEAD_BYTES + head.len];
+        let path = &self.segment.path;
+        let record = self.stream.bytes(start, HEAD_BYTES + head.len);
         if head.flags & record::KEY != 0 {
             let opener = RecordOpener::new(self.seal.as_deref(), &record[HEAD_BYTES..]);
             let opener = opener.map_err(|what| refuse_at(start, path, what))?;
@@ -444,6 +420,40 @@ impl Walk {
         }
         found.recovery.records += 1;
         Ok(true)
+    }
+
+    /// Moves behind the next record, which is then in `stream`, and returns its head. `None`: the
+    /// records end here.
+    fn next_head(&mut self) -> Result<Option<Head>> {
+        let path = &self.segment.path;
+        let stream = &mut self.stream;
+        let start = self.at;
+        if !stream.fill(&*self.file, path, start, record::ALIGN)?
+            || record::is_absent(stream.bytes(start, record::ALIGN))
+            || !stream.fill(&*self.file, path, start, HEAD_BYTES)?
+        {
+            return Ok(None);
+        }
+        let head = match Head::decode(stream.bytes(start, HEAD_BYTES)) {
+            Ok(head) => head,
+            Err(e) => return Err(self.refuse('G', e.what)),
+        };
+        let whole = head.stream_bytes();
+        if head.prev != self.prev {
+            return Err(self.refuse('G', "the record does not follow the one before it"));
+        }
+        if start + whole as u64 > sector::capacity(self.segment.bytes) {
+            return Err(self.refuse('G', "the record reaches beyond its segment"));
+        }
+        if !stream.fill(&*self.file, path, start, whole)? {
+            return Ok(None);
+        }
+        if !head.verifies(self.seed, stream.bytes(start, whole)) {
+            return Err(self.refuse('G', "the record fails its checksum"));
+        }
+        self.at += whole as u64;
+        self.prev = head.crc;
+        Ok(Some(head))
     }
 
     /// The stream bytes in the sector that is not full, and the start of its first record.

@@ -300,9 +300,10 @@ impl Spares {
         while let Some(Dropped { path, bytes }) = self.next_dropped() {
             let keep = bytes == wanted && self.state.lock().ready.len() < SPARES_MAX;
             let number = self.number();
-            let name = match keep {
-                true => Name::Spare(number),
-                false => Name::Preparing(number),
+            let name = if keep {
+                Name::Spare(number)
+            } else {
+                Name::Preparing(number)
             };
             let to = name.path(&self.dir);
             self.rename(&path, &to)?;

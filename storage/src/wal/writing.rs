@@ -113,9 +113,10 @@ impl OpenSegment {
     }
 
     pub(super) fn room(&self) -> u64 {
-        match self.cut {
-            true => 0,
-            false => sector::capacity(self.segment.bytes) - self.framer.len(),
+        if self.cut {
+            0
+        } else {
+            sector::capacity(self.segment.bytes) - self.framer.len()
         }
     }
 
@@ -186,14 +187,16 @@ impl OpenSegment {
         let end = offset + sectors.len() as u64;
         let written = file.write_at(sectors, offset);
         written.map_err(Error::io("write", path))?;
-        self.small_writes = match sectors.len() <= SMALL_WRITE_BYTES {
-            true => self.small_writes.saturating_add(1),
-            false => 0,
+        self.small_writes = if sectors.len() <= SMALL_WRITE_BYTES {
+            self.small_writes.saturating_add(1)
+        } else {
+            0
         };
         if end > self.touched {
-            self.touched = match self.small_writes >= SMALL_WRITES_IN_A_ROW {
-                true => touch_ahead(&**file, path, end, self.segment.bytes)?,
-                false => end,
+            self.touched = if self.small_writes >= SMALL_WRITES_IN_A_ROW {
+                touch_ahead(&**file, path, end, self.segment.bytes)?
+            } else {
+                end
             };
         }
         self.framer.written();

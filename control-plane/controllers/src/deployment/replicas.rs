@@ -72,9 +72,10 @@ pub(super) fn spread(view: &View<'_>, into: &mut Decision) {
     let change = allowed - total;
     // The largest set takes the rounding difference; ties go to the newer set when growing, and to
     // the older set when shrinking.
-    match change > 0 {
-        true => active.sort_by_key(|set| (Reverse(wanted(set)), Reverse(revision::age(set)))),
-        false => active.sort_by_key(|set| (Reverse(wanted(set)), revision::age(set))),
+    if change > 0 {
+        active.sort_by_key(|set| (Reverse(wanted(set)), Reverse(revision::age(set))))
+    } else {
+        active.sort_by_key(|set| (Reverse(wanted(set)), revision::age(set)))
     }
     let mut given = 0;
     let mut sizes: Vec<i64> = Vec::new();
@@ -105,9 +106,10 @@ fn share(view: &View<'_>, set: &ReplicaSet, change: i64, given: i64) -> i64 {
         _ => rounded(size * view.most(), most) - size,
     };
     let left = change - given;
-    match change > 0 {
-        true => share.min(left).max(0),
-        false => share.max(left).min(0),
+    if change > 0 {
+        share.min(left).max(0)
+    } else {
+        share.max(left).min(0)
     }
 }
 

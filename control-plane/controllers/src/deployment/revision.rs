@@ -140,9 +140,10 @@ fn make_new(view: &View<'_>, number: i64, told: &mut Told, into: &mut Decision) 
         }),
         status: None,
     };
-    let size = match view.recreates() {
-        true => view.replicas(),
-        false => rollout::grown(view, &set),
+    let size = if view.recreates() {
+        view.replicas()
+    } else {
+        rollout::grown(view, &set)
     };
     if let Some(spec) = &mut set.spec {
         spec.replicas = i32::try_from(size).ok();

@@ -130,19 +130,20 @@ impl Told {
 
     fn judge_available(&mut self, view: &View<'_>) {
         let serving = i64::from(self.status.available_replicas.unwrap_or(0));
-        match serving >= view.replicas() - view.leeway().1 {
-            true => self.set(
+        if serving >= view.replicas() - view.leeway().1 {
+            self.set(
                 AVAILABLE,
                 "True",
                 "MinimumReplicasAvailable",
                 "Deployment has minimum availability.",
-            ),
-            false => self.set(
+            )
+        } else {
+            self.set(
                 AVAILABLE,
                 "False",
                 "MinimumReplicasUnavailable",
                 "Deployment does not have minimum availability.",
-            ),
+            )
         }
     }
 

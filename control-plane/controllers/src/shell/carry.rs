@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api_client::Client;
-use futures::future::join_all;
+use futures_util::future::join_all;
 use machinery::object::Object;
 use machinery::status::Status;
 use machinery::world::{Api, Call};
@@ -63,9 +63,10 @@ pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<
             }
         }
         at += count;
-        group = match alike > 1 {
-            true => (group * 2).min(AT_ONCE_MAX),
-            false => 1,
+        group = if alike > 1 {
+            (group * 2).min(AT_ONCE_MAX)
+        } else {
+            1
         };
     }
     let _ = reports.send(Report::Done { work, outcome }).await;

@@ -95,9 +95,10 @@ pub(super) fn volume_source(volume: &mut Value) {
 }
 
 fn container(container: &mut Value) {
-    let policy = match latest(text(container, "image")) {
-        true => "Always",
-        false => "IfNotPresent",
+    let policy = if latest(text(container, "image")) {
+        "Always"
+    } else {
+        "IfNotPresent"
     };
     default(container, "imagePullPolicy", policy);
     default(container, "terminationMessagePath", "/dev/termination-log");

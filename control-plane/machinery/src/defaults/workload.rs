@@ -96,9 +96,10 @@ pub(super) fn job(object: &mut Value) {
     default(spec, "completionMode", "NonIndexed");
     default(spec, "suspend", false);
     default(spec, "manualSelector", false);
-    let replace = match has(spec, "podFailurePolicy") {
-        true => "Failed",
-        false => "TerminatingOrFailed",
+    let replace = if has(spec, "podFailurePolicy") {
+        "Failed"
+    } else {
+        "TerminatingOrFailed"
     };
     default(spec, "podReplacementPolicy", replace);
     failure_policy(spec);

@@ -114,16 +114,18 @@ fn merge_field(
     let merged = match (original.remove(key), value) {
         (Some(Value::Object(ours)), Value::Object(theirs)) => {
             let field = place.field(key)?;
-            match field.patch.replace {
-                true => theirs.into(),
-                false => merge_map(ours, theirs, Place::below(field), depth + 1)?.into(),
+            if field.patch.replace {
+                theirs.into()
+            } else {
+                merge_map(ours, theirs, Place::below(field), depth + 1)?.into()
             }
         }
         (Some(Value::Array(ours)), Value::Array(theirs)) => {
             let field = place.field(key)?;
-            match field.patch.merge || delete {
-                true => merge_list(ours, theirs, field, delete, depth)?.into(),
-                false => Value::Array(theirs),
+            if field.patch.merge || delete {
+                merge_list(ours, theirs, field, delete, depth)?.into()
+            } else {
+                Value::Array(theirs)
             }
         }
         (Some(ours), _) if delete => ours,
@@ -199,9 +201,10 @@ fn merge_list(
 fn comparable(left: &[Value], right: &[Value]) -> Result<(), Error> {
     let longer = left.len().max(right.len());
     let text = "the lists of the patch and the object are too long to be merged";
-    match longer * right.len() > COMPARISONS_MAX {
-        true => Err(Error::Malformed(text.into())),
-        false => Ok(()),
+    if longer * right.len() > COMPARISONS_MAX {
+        Err(Error::Malformed(text.into()))
+    } else {
+        Ok(())
     }
 }
 
@@ -234,9 +237,10 @@ fn special_items(
             other => return Err(unknown_directive(other, item.clone())),
         }
     }
-    Ok(match replace {
-        true => (plain, Vec::new()),
-        false => (original, plain),
+    Ok(if replace {
+        (plain, Vec::new())
+    } else {
+        (original, plain)
     })
 }
 
@@ -397,9 +401,10 @@ fn arrange(
             (None, None) => return Ok(arranged),
             _ => false,
         };
-        let item = match first {
-            true => rest.next().map(|(_, item)| item),
-            false => named.next().map(|(_, _, item)| item),
+        let item = if first {
+            rest.next().map(|(_, item)| item)
+        } else {
+            named.next().map(|(_, _, item)| item)
         };
         arranged.extend(item);
     }

@@ -50,9 +50,10 @@ impl<'a> Fields<'a> {
 
     /// The next varint of a packed list; `None` at the end.
     pub(super) fn next_varint(&mut self) -> Result<Option<u64>, Error> {
-        match self.rest.is_empty() {
-            true => Ok(None),
-            false => self.varint().map(Some),
+        if self.rest.is_empty() {
+            Ok(None)
+        } else {
+            self.varint().map(Some)
         }
     }
 

@@ -70,9 +70,10 @@ impl Context {
     /// Charges the budget for the value that is about to be allocated.
     fn spend<E: serde::de::Error>(&self, spend: fn(&mut Budget) -> bool) -> Result<(), E> {
         let there_is = spend(&mut self.inner.borrow_mut().budget);
-        match there_is {
-            true => Ok(()),
-            false => Err(self.fail("the object has too many parts".into())),
+        if there_is {
+            Ok(())
+        } else {
+            Err(self.fail("the object has too many parts".into()))
         }
     }
 
@@ -118,9 +119,10 @@ impl Context {
 }
 
 fn join(path: &str, part: &str) -> String {
-    match path.is_empty() || part.starts_with('[') {
-        true => format!("{path}{part}"),
-        false => format!("{path}.{part}"),
+    if path.is_empty() || part.starts_with('[') {
+        format!("{path}{part}")
+    } else {
+        format!("{path}.{part}")
     }
 }
 

@@ -46,9 +46,10 @@ impl Block {
 
     /// The response that ours should be.
     pub(super) fn expected(&self) -> &[String] {
-        match self.ours.is_empty() {
-            true => &self.kubernetes,
-            false => &self.ours,
+        if self.ours.is_empty() {
+            &self.kubernetes
+        } else {
+            &self.ours
         }
     }
 
@@ -278,9 +279,10 @@ fn without_uids(text: &str) -> String {
         .map(|word| {
             let end = |c: char| !c.is_ascii_hexdigit() && c != '-';
             let bare = word.trim_end_matches(end);
-            match is_uid(bare) {
-                true => word.replace(bare, "UID"),
-                false => word.to_owned(),
+            if is_uid(bare) {
+                word.replace(bare, "UID")
+            } else {
+                word.to_owned()
             }
         })
         .collect()

@@ -62,16 +62,16 @@ impl World {
         let mut world = World::with_apiserver(mix.apiserver);
         let count = NODES.to_string();
         world.begin_ours("node", &["--count", &count]);
-        match mix.loops {
-            true => world.begin_go_loops(),
-            false => {
-                let root = format!("--root-ca-file={}", world.pki("ca.crt"));
-                world.begin_ours("controller-manager", &[&root, "--leader-elect"]);
-            }
+        if mix.loops {
+            world.begin_go_loops()
+        } else {
+            let root = format!("--root-ca-file={}", world.pki("ca.crt"));
+            world.begin_ours("controller-manager", &[&root, "--leader-elect"]);
         }
-        match mix.scheduler {
-            true => world.begin_go_scheduler(),
-            false => world.begin_ours("scheduler", &["--leader-elect"]),
+        if mix.scheduler {
+            world.begin_go_scheduler()
+        } else {
+            world.begin_ours("scheduler", &["--leader-elect"])
         }
         world.until("the nodes are ready", |world| {
             let nodes = world.kubectl(&["get", "nodes", "--no-headers"]);
@@ -97,20 +97,17 @@ impl World {
         };
         let launch = Launch::program(BINARY).subcommand("store");
         let started = |launch: Launch| launch.start().unwrap_or_else(|error| panic!("{error}"));
-        match go {
-            true => {
-                world.make_pki();
-                let tls = format!("https://127.0.0.1:{}", testkit::free_port());
-                let flags = world.secure_store(&tls);
-                world._store = Some(started(launch.flags(&flags)));
-                let own = world.store_client(&tls);
-                world.begin_go_apiserver(&own);
-            }
-            false => {
-                let store = started(launch);
-                world.begin_apiserver(&store.url());
-                world._store = Some(store);
-            }
+        if go {
+            world.make_pki();
+            let tls = format!("https://127.0.0.1:{}", testkit::free_port());
+            let flags = world.secure_store(&tls);
+            world._store = Some(started(launch.flags(&flags)));
+            let own = world.store_client(&tls);
+            world.begin_go_apiserver(&own);
+        } else {
+            let store = started(launch);
+            world.begin_apiserver(&store.url());
+            world._store = Some(store);
         }
         world.until_ready();
         world

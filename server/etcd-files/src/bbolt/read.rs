@@ -329,9 +329,10 @@ impl<S: Source> Database<S> {
                 f(entry.flags, entry.key, entry.value, page.id)?;
                 continue;
             }
-            let next = match place + 1 < page.count {
-                true => Some(page.entry(place + 1)?.key),
-                false => within.and_then(|(_, high)| high),
+            let next = if place + 1 < page.count {
+                Some(page.entry(place + 1)?.key)
+            } else {
+                within.and_then(|(_, high)| high)
             };
             let child = self.read_page(entry.child, seen)?;
             self.walk(&child, seen, depth + 1, Some((entry.key, next)), f)?;

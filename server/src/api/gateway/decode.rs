@@ -140,9 +140,10 @@ impl<'a> Reader<'a> {
                 }
                 oneofs.push(oneof);
             }
-            match field.repeated {
-                true => self.list(field, depth, &mut out)?,
-                false => self.singular(field, depth, &mut out)?,
+            if field.repeated {
+                self.list(field, depth, &mut out)?
+            } else {
+                self.singular(field, depth, &mut out)?
             }
         }
     }
@@ -360,9 +361,10 @@ fn text_end(json: &[u8], start: usize) -> usize {
 
 /// Base64 in the standard or URL alphabet, with or without padding; line breaks are ignored.
 fn bytes(text: &str) -> Option<Vec<u8>> {
-    let alphabet = match text.contains(['-', '_']) {
-        true => &URL_SAFE,
-        false => &STANDARD,
+    let alphabet = if text.contains(['-', '_']) {
+        &URL_SAFE
+    } else {
+        &STANDARD
     };
     let padding = match text.len() % 4 {
         0 => DecodePaddingMode::RequireCanonical,
@@ -372,8 +374,9 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
         .with_decode_allow_trailing_bits(true)
         .with_decode_padding_mode(padding);
     let engine = GeneralPurpose::new(alphabet, config);
-    match text.contains(['\r', '\n']) {
-        true => engine.decode(text.replace(['\r', '\n'], "")).ok(),
-        false => engine.decode(text).ok(),
+    if text.contains(['\r', '\n']) {
+        engine.decode(text.replace(['\r', '\n'], "")).ok()
+    } else {
+        engine.decode(text).ok()
     }
 }

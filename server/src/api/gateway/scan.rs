@@ -92,9 +92,10 @@ impl Scanner {
             State::Zero | State::Digits | State::Fraction | State::ExponentDigits
         );
         let complete = self.stack.is_empty() && (number || self.state == State::Complete);
-        match complete || !self.started {
-            true => Ok(complete),
-            false => Err(UNEXPECTED_END.to_owned()),
+        if complete || !self.started {
+            Ok(complete)
+        } else {
+            Err(UNEXPECTED_END.to_owned())
         }
     }
 
@@ -162,9 +163,10 @@ impl Scanner {
             let context = format!("in literal {word} (expecting '{expected}')");
             return Err(invalid(byte, &context));
         }
-        self.state = match place + 1 == word.len() {
-            true => State::Complete,
-            false => State::Word(word, place + 1),
+        self.state = if place + 1 == word.len() {
+            State::Complete
+        } else {
+            State::Word(word, place + 1)
         };
         Ok(Step::More)
     }
@@ -230,9 +232,10 @@ impl Scanner {
     fn close(&mut self) -> Step {
         self.stack.pop();
         self.state = State::Complete;
-        match self.stack.is_empty() {
-            true => Step::Last,
-            false => Step::More,
+        if self.stack.is_empty() {
+            Step::Last
+        } else {
+            Step::More
         }
     }
 }

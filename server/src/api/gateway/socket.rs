@@ -4,6 +4,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
@@ -17,7 +18,6 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use sha1::{Digest as _, Sha1};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -194,10 +194,10 @@ fn holds(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
 }
 
 fn accept(key: &[u8]) -> String {
-    let mut hash = Sha1::new();
+    let mut hash = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
     hash.update(key);
-    hash.update(ACCEPT_SALT);
-    STANDARD.encode(hash.finalize())
+    hash.update(ACCEPT_SALT.as_bytes());
+    STANDARD.encode(hash.finish())
 }
 
 fn refused(status: StatusCode) -> Response<body::Body> {

@@ -105,9 +105,10 @@ macro_rules! service {
                     }
                 }
                 let role = image.role(&name).ok_or(Error::RoleNotFound)?;
-                let perm = match name == ROOT {
-                    true => vec![everything()],
-                    false => role.key_permission.clone(),
+                let perm = if name == ROOT {
+                    vec![everything()]
+                } else {
+                    role.key_permission.clone()
                 };
                 let header = Some(self.node.header_now());
                 Ok(Response::new(pb::AuthRoleGetResponse { header, perm }))

@@ -219,12 +219,13 @@ fn prefix(bytes: usize) -> Result<Bytes, Status> {
 /// Refuses a message too large for etcd to send.
 pub fn check_size(bytes: usize) -> Result<(), Error> {
     const MAX: usize = i32::MAX as usize;
-    match bytes <= MAX {
-        true => Ok(()),
-        false => Err(Error::Other(
+    if bytes <= MAX {
+        Ok(())
+    } else {
+        Err(Error::Other(
             Code::ResourceExhausted,
             format!("grpc: trying to send message larger than max ({bytes} vs. {MAX})"),
-        )),
+        ))
     }
 }
 

@@ -72,9 +72,10 @@ impl Election for ElectionService {
         let leader = session.get(recipe::by_creation(&prefix, SortOrder::Ascend));
         let pb::RangeResponse { header, kvs, .. } = leader.await.map_err(recipe::plain)?;
         let kv = kvs.into_iter().next();
-        match kv.is_some() {
-            true => Ok(Response::new(LeaderResponse { header, kv })),
-            false => Err(Status::unknown("election: no leader")),
+        if kv.is_some() {
+            Ok(Response::new(LeaderResponse { header, kv }))
+        } else {
+            Err(Status::unknown("election: no leader"))
         }
     }
 
@@ -166,9 +167,10 @@ async fn proclaim(
 ) -> Result<Option<pb::ResponseHeader>, Status> {
     let then = vec![session.put(key, value)];
     let response = session.if_created_at(key, rev, then, Vec::new()).await?;
-    match response.succeeded {
-        true => Ok(response.header),
-        false => Err(Status::unknown("election: not leader")),
+    if response.succeeded {
+        Ok(response.header)
+    } else {
+        Err(Status::unknown("election: not leader"))
     }
 }
 

@@ -135,9 +135,10 @@ mod tests {
             let first = watch.next().await.unwrap().unwrap().status();
             assert_eq!(first, ServingStatus::Serving);
             let defragmenting = notifier.defragment();
-            let expected = match stops {
-                true => ServingStatus::NotServing,
-                false => ServingStatus::Serving,
+            let expected = if stops {
+                ServingStatus::NotServing
+            } else {
+                ServingStatus::Serving
             };
             assert_eq!(check().await, expected);
             if stops {

@@ -45,9 +45,10 @@ pub(super) async fn read_large<R: Reading>(
     let mut turn: Option<Growing> = None;
     loop {
         let stepped = run_blocking(move || {
-            Ok(match reading.step(&view)? {
-                true => Stepped::Done(reading.finish(&view)?),
-                false => Stepped::Further(view, reading),
+            Ok(if reading.step(&view)? {
+                Stepped::Done(reading.finish(&view)?)
+            } else {
+                Stepped::Further(view, reading)
             })
         });
         match stepped.await? {

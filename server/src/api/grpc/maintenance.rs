@@ -45,9 +45,10 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
     ) -> Result<Response<pb::AlarmResponse>, Status> {
         let who = caller_of(&call);
         let request = call.into_inner();
-        match request.action == AlarmAction::Get as i32 {
-            true => self.node.require_user(&who).await?,
-            false => self.node.require_admin(&who).await?,
+        if request.action == AlarmAction::Get as i32 {
+            self.node.require_user(&who).await?
+        } else {
+            self.node.require_admin(&who).await?
         }
         let none = pb::AlarmType::None as i32;
         // etcd itself crashes on an unknown action; its clients never send one.

@@ -7,9 +7,9 @@
 
 use std::io::{self, Write};
 
+use aws_lc_rs::digest;
 use bytes::{Bytes, BytesMut};
 use etcd_api::etcdserverpb::SnapshotResponse;
-use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tonic::{Code, Status};
@@ -63,7 +63,7 @@ fn run(
         remaining: snapshot.file_bytes(),
         version: snapshot.version().to_owned(),
         buffer: BytesMut::with_capacity(PIECE_BYTES),
-        digest: Sha256::new(),
+        digest: digest::Context::new(&digest::SHA256),
         patience: Patience::new(),
     };
     snapshot.write(&mut pieces).map_err(status)?;
@@ -90,7 +90,7 @@ struct Pieces<'a> {
     remaining: u64,
     version: String,
     buffer: BytesMut,
-    digest: Sha256,
+    digest: digest::Context,
     patience: Patience,
 }
 
@@ -130,8 +130,8 @@ impl Pieces<'_> {
         if !self.buffer.is_empty() {
             self.send_piece()?;
         }
-        let digest = std::mem::take(&mut self.digest).finalize();
-        self.send(Bytes::copy_from_slice(&digest))
+        let digest = self.digest.clone().finish();
+        self.send(Bytes::copy_from_slice(digest.as_ref()))
     }
 }
 

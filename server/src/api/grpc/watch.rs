@@ -165,9 +165,10 @@ impl WatchBody {
                 metrics.watch_send_per_event.observe_each(each, rounds);
             }
         } else if let Some(took) = took.filter(|_| answered) {
-            match ticked {
-                true => metrics.watch_progress.observe(took),
-                false => metrics.watch_control_stream.observe(took),
+            if ticked {
+                metrics.watch_progress.observe(took)
+            } else {
+                metrics.watch_control_stream.observe(took)
             }
         }
     }
@@ -207,9 +208,10 @@ impl WatchBody {
         };
         let ask = |image: &Image, by: &AuthInfo| {
             // An empty key means the first key.
-            let key = match create.key.is_empty() {
-                true => &b"\0"[..],
-                false => &create.key,
+            let key = if create.key.is_empty() {
+                &b"\0"[..]
+            } else {
+                &create.key
             };
             image.check(by, Kind::Read, key, &create.range_end)
         };

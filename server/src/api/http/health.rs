@@ -136,9 +136,10 @@ pub(super) async fn checks(node: &Node, metrics: &Metrics, path: &str, query: &s
     let verbose = query
         .split('&')
         .any(|pair| pair == "verbose" || pair.starts_with("verbose="));
-    let mut response = match verbose {
-        true => text(StatusCode::OK, format!("{lines}ok")),
-        false => text(StatusCode::OK, "ok"),
+    let mut response = if verbose {
+        text(StatusCode::OK, format!("{lines}ok"))
+    } else {
+        text(StatusCode::OK, "ok")
     };
     if !verbose {
         response.headers_mut().insert(
@@ -156,9 +157,10 @@ async fn run(node: &Node, check: &str) -> Result<(), String> {
         "data_corruption" => {
             let corrupt = AlarmType::Corrupt as i32;
             let alarms = node.alarms().map_err(|error| error.to_string())?;
-            match alarms.iter().any(|alarm| alarm.alarm == corrupt) {
-                true => Err("alarm activated: CORRUPT".into()),
-                false => Ok(()),
+            if alarms.iter().any(|alarm| alarm.alarm == corrupt) {
+                Err("alarm activated: CORRUPT".into())
+            } else {
+                Ok(())
             }
         }
         "non_learner" if node.is_learner() => Err("not supported for learner".into()),

@@ -56,16 +56,18 @@ impl Walk {
         let is_whole = prefix::is_whole(prefix);
         self.short = if is_whole { 0 } else { self.short + 1 };
         let is_alone = !is_whole && self.short <= SHORT_KEYS_MAX;
-        let end = match is_alone {
-            true => [&key, &[0][..]].concat(),
-            false => prefix::end(prefix),
+        let end = if is_alone {
+            [&key, &[0][..]].concat()
+        } else {
+            prefix::end(prefix)
         };
         if !prefix.is_empty() {
             let range = KeyRange {
                 start: &key,
-                end: match end.is_empty() {
-                    true => End::Unbounded,
-                    false => End::Before(&end),
+                end: if end.is_empty() {
+                    End::Unbounded
+                } else {
+                    End::Before(&end)
                 },
             };
             let usage = root.usage(range)?;

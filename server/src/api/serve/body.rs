@@ -134,12 +134,13 @@ where
             charge.received(metrics, prefix, bytes);
             Ok(())
         });
-        let fed = fed.and_then(|()| match body.messages.is_between() {
-            true => {
+        let fed = fed.and_then(|()| {
+            if body.messages.is_between() {
                 body.held.give_back();
                 Ok(())
+            } else {
+                body.held.grow(data.len()).map_err(Status::from)
             }
-            false => body.held.grow(data.len()).map_err(Status::from),
         });
         Poll::Ready(Some(fed.map(|()| frame).map_err(Into::into)))
     }

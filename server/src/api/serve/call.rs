@@ -73,9 +73,10 @@ pub(super) fn unknown(path: &str) -> Status {
     let Some((service, method)) = path.trim_start_matches('/').rsplit_once('/') else {
         return Status::unimplemented(format!("malformed method name: {path:?}"));
     };
-    match METHODS.iter().any(|known| known.service.name() == service) {
-        true => Status::unimplemented(format!("unknown method {method} for service {service}")),
-        false => Status::unimplemented(format!("unknown service {service}")),
+    if METHODS.iter().any(|known| known.service.name() == service) {
+        Status::unimplemented(format!("unknown method {method} for service {service}"))
+    } else {
+        Status::unimplemented(format!("unknown service {service}"))
     }
 }
 
@@ -107,9 +108,10 @@ pub(super) fn check_learner(path: &str, node: &Node) -> Result<(), Error> {
         "/etcdserverpb.Maintenance/Status",
         "/etcdserverpb.Maintenance/Snapshot",
     ];
-    match node.is_learner() && !ALLOWED.contains(&path) {
-        true => Err(Error::NotSupportedForLearner),
-        false => Ok(()),
+    if node.is_learner() && !ALLOWED.contains(&path) {
+        Err(Error::NotSupportedForLearner)
+    } else {
+        Ok(())
     }
 }
 
@@ -133,9 +135,10 @@ pub(super) fn check_metadata(
         }
     };
     metrics.client_request(streaming, version);
-    match wants_leader(headers) && !node.has_leader() {
-        true => Err(Error::NoLeader),
-        false => Ok(()),
+    if wants_leader(headers) && !node.has_leader() {
+        Err(Error::NoLeader)
+    } else {
+        Ok(())
     }
 }
 
@@ -152,9 +155,10 @@ pub(super) fn patience(headers: &HeaderMap) -> Result<Option<Duration>, Status> 
         Status::internal(text)
     };
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let count: u64 = match digits.len() <= DIGITS_MAX {
-        true => digits.parse().map_err(|_| malformed())?,
-        false => return Err(malformed()),
+    let count: u64 = if digits.len() <= DIGITS_MAX {
+        digits.parse().map_err(|_| malformed())?
+    } else {
+        return Err(malformed());
     };
     let patience = match &text[digits.len()..] {
         "H" => Duration::from_secs(count * 3600),
@@ -307,9 +311,10 @@ impl Drop for Ended {
         let is_range = method.path == "/etcdserverpb.KV/Range";
         // Operations that go through the log are timed there.
         if is_range || self.readonly {
-            let operation = match is_range {
-                true => Operation::Range,
-                false => Operation::ReadonlyTxn,
+            let operation = if is_range {
+                Operation::Range
+            } else {
+                Operation::ReadonlyTxn
             };
             self.metrics
                 .request_duration

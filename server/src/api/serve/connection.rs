@@ -150,13 +150,15 @@ impl Server {
             }
             let arrival = async {
                 // If clear text is not accepted, every connection is treated as TLS.
-                let (is_tls, stream) = match is_plain {
-                    true => preface::detect_tls(socket).await?,
-                    false => (true, Rewound::new(socket)),
+                let (is_tls, stream) = if is_plain {
+                    preface::detect_tls(socket).await?
+                } else {
+                    (true, Rewound::new(socket))
                 };
-                Some(match is_tls {
-                    true => Arrival::Secured(Box::new(acceptor.accept(stream).await?)),
-                    false => Arrival::Told(stream),
+                Some(if is_tls {
+                    Arrival::Secured(Box::new(acceptor.accept(stream).await?))
+                } else {
+                    Arrival::Told(stream)
                 })
             };
             let arrival = tokio::select! {
@@ -289,9 +291,10 @@ impl Server {
             };
             let (router, site, call) = (router.clone(), Arc::clone(&site), calls.begin());
             async move {
-                match is_call {
-                    true => router.answer(request, call).await,
-                    false => site.answer(port, request).await,
+                if is_call {
+                    router.answer(request, call).await
+                } else {
+                    site.answer(port, request).await
                 }
             }
         });

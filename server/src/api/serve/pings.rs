@@ -103,9 +103,10 @@ impl Policy {
             self.strikes = 0;
             return false;
         }
-        let least = match is_idle {
-            true => IDLE_MIN_TIME,
-            false => self.min_time,
+        let least = if is_idle {
+            IDLE_MIN_TIME
+        } else {
+            self.min_time
         };
         if last.is_some_and(|last| now < last + least) {
             self.strikes += 1;
@@ -173,9 +174,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Policed<S> {
 
     /// GOAWAY cannot be sent in the middle of another frame; then the connection just closes.
     fn leave(&mut self) {
-        let frame = match self.outgoing.is_between_frames() {
-            true => goaway(self.newest_stream),
-            false => Vec::new(),
+        let frame = if self.outgoing.is_between_frames() {
+            goaway(self.newest_stream)
+        } else {
+            Vec::new()
         };
         self.leaving = Some(Leaving {
             frame,

@@ -117,9 +117,10 @@ impl Heard {
         if heard.first.is_empty() {
             return (None, length);
         }
-        let mut message = match heard.more.is_empty() {
-            true => heard.first.clone(),
-            false => [&heard.first[..], &heard.more.concat()].concat().into(),
+        let mut message = if heard.more.is_empty() {
+            heard.first.clone()
+        } else {
+            [&heard.first[..], &heard.more.concat()].concat().into()
         };
         message.advance(PREFIX_BYTES.min(message.len()));
         (Some(message), length)
@@ -153,9 +154,10 @@ pub(super) fn log(heard: &Heard, served: &Served) {
             )
         };
     }
-    match served.slow {
-        true => line!(warn),
-        false => line!(debug),
+    if served.slow {
+        line!(warn)
+    } else {
+        line!(debug)
     }
 }
 

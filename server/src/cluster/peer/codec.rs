@@ -252,9 +252,10 @@ fn entries_length(bytes: &[u8]) -> Result<Length, Malformed> {
         }
     }
     at += 8;
-    Ok(match bytes.len() < at {
-        true => Length::AtLeast(at),
-        false => Length::Exactly(at),
+    Ok(if bytes.len() < at {
+        Length::AtLeast(at)
+    } else {
+        Length::Exactly(at)
     })
 }
 

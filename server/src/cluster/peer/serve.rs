@@ -104,9 +104,10 @@ async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answe
     let promoted = path.strip_prefix("/members/promote/");
     let posted = ["/raft", "/raft/snapshot", "/leases", "/leases/internal"];
     let posted = posted.contains(&path.as_str());
-    let (wanted, name) = match posted || promoted.is_some() {
-        true => (Method::POST, "POST"),
-        false => (Method::GET, "GET"),
+    let (wanted, name) = if posted || promoted.is_some() {
+        (Method::POST, "POST")
+    } else {
+        (Method::GET, "GET")
     };
     if request.method() != wanted {
         let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
@@ -474,19 +475,9 @@ fn message(status: StatusCode, what: &str) -> Answer {
 
 /// Current time as RFC 3339, in whole seconds.
 fn now_text() -> String {
-    let seconds = crate::clock::unix_time().as_secs();
-    let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
-    // Converts days to a date, by eras of 400 years that begin in March.
-    let z = days + 719_468;
-    let (era, day) = (z.div_euclid(146_097), z.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let date = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let seconds = i64::try_from(crate::clock::unix_time().as_secs()).unwrap_or(i64::MAX);
+    let time = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);
+    format!("{time:.0}")
 }
 
 fn json(body: String) -> Answer {

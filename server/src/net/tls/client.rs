@@ -35,9 +35,10 @@ impl Dialing {
     pub(crate) fn new(security: &Security) -> Dialing {
         let files = &security.peer.files;
         let watched = |path: &String| (!path.is_empty()).then(|| Watched::new(path));
-        let (cert, key) = match files.client_cert_file.is_empty() {
-            true => (&files.cert_file, &files.key_file),
-            false => (&files.client_cert_file, &files.client_key_file),
+        let (cert, key) = if files.client_cert_file.is_empty() {
+            (&files.cert_file, &files.key_file)
+        } else {
+            (&files.client_cert_file, &files.client_key_file)
         };
         Dialing {
             protocol: security.protocol.clone(),
@@ -90,9 +91,10 @@ impl Dialing {
             return Ok(Arc::clone(&last.config));
         }
         let provider = &self.protocol.provider;
-        let verifier = match self.believes_anybody {
-            true => ServerVerifier::of_anybody(provider),
-            false => ServerVerifier::new(provider, trusted.as_deref())?,
+        let verifier = if self.believes_anybody {
+            ServerVerifier::of_anybody(provider)
+        } else {
+            ServerVerifier::new(provider, trusted.as_deref())?
         };
         let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
             .with_protocol_versions(self.protocol.versions)

@@ -106,12 +106,11 @@ impl Answering {
 
     fn make(&self, cert: &[u8], key: &[u8], trusted: Option<&[u8]>) -> Result<Current, String> {
         let provider = &self.protocol.provider;
-        let verifier = match self.wants_certificate {
-            true => {
-                let verifier = ClientVerifier::new(provider, trusted, self.allowed.clone())?;
-                Some(Arc::new(verifier))
-            }
-            false => None,
+        let verifier = if self.wants_certificate {
+            let verifier = ClientVerifier::new(provider, trusted, self.allowed.clone())?;
+            Some(Arc::new(verifier))
+        } else {
+            None
         };
         let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
             .with_protocol_versions(self.protocol.versions)

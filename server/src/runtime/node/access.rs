@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use etcd_api::etcdserverpb as pb;
-use sha2::{Digest as _, Sha256};
 
 use super::Node;
 use crate::auth::{AuthInfo, Credentials, Image, Tokens};
@@ -255,8 +255,8 @@ impl Node {
 
 /// Tells tokens apart in a log and is of no other use: etcd's.
 fn fingerprint(token: &str) -> String {
-    let digest = Sha256::digest(token);
-    digest[..6]
+    let digest = digest::digest(&digest::SHA256, token.as_bytes());
+    digest.as_ref()[..6]
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()

@@ -63,9 +63,10 @@ impl Reading {
             ..Found::default()
         };
         // In key order, one row beyond the limit shows whether there are more.
-        let to_visit = match !filtered(&request) && limits_before_sorting(&request) {
-            true => found.limit.saturating_add(1),
-            false => usize::MAX,
+        let to_visit = if !filtered(&request) && limits_before_sorting(&request) {
+            found.limit.saturating_add(1)
+        } else {
+            usize::MAX
         };
         Ok(Reading {
             at: revision_to_read(root, request.revision)?,
@@ -116,12 +117,11 @@ impl Reading {
         assert!(self.is_done, "an answer needs all of its rows");
         let request = &self.request;
         // If reading stopped early, or has not begun, the count needs a separate query.
-        let count = match self.visited < self.to_visit && !request.count_only {
-            true => self.visited as i64,
-            false => {
-                let keys = KeyRange::from_wire(&request.key, &request.range_end);
-                root.count(keys, self.at)? as i64
-            }
+        let count = if self.visited < self.to_visit && !request.count_only {
+            self.visited as i64
+        } else {
+            let keys = KeyRange::from_wire(&request.key, &request.range_end);
+            root.count(keys, self.at)? as i64
         };
         let (kvs, more) = self.found.finish(request);
         Ok(raw::RangeResponse {
@@ -170,9 +170,10 @@ impl Found {
     }
 
     fn add(&mut self, request: &pb::RangeRequest, item: &Item<'_>) {
-        match self.rows.len() < self.limit {
-            true => push(&mut self.rows, request, item),
-            false => self.more = true,
+        if self.rows.len() < self.limit {
+            push(&mut self.rows, request, item)
+        } else {
+            self.more = true
         }
     }
 
@@ -228,9 +229,10 @@ pub fn part(root: &Root, request: &pb::RangeRequest, bytes_max: usize) -> Result
         part.more = kvs.len() == limit || bytes >= bytes_max;
         bytes += key_value_len(&item);
         kvs.push(to_key_value(item));
-        match part.more {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if part.more {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     })?;
     sort(request, &mut kvs);

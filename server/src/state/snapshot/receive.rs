@@ -264,9 +264,10 @@ fn clear_after(vfs: &dyn Vfs, dir: &Path, wanted: bool) -> storage::Result<()> {
     if vfs.exists(&path).map_err(io("look for"))? {
         vfs.remove(&path).map_err(io("remove"))?;
     }
-    match wanted {
-        true => Ok(()),
-        false => clear_incoming(vfs, dir),
+    if wanted {
+        Ok(())
+    } else {
+        clear_incoming(vfs, dir)
     }
 }
 

@@ -173,9 +173,10 @@ impl<'a> Frames<'a> {
 
     fn end_row(&mut self) -> io::Result<()> {
         self.rows += 1;
-        match self.payload.len() >= FRAME_BYTES {
-            true => self.send(),
-            false => Ok(()),
+        if self.payload.len() >= FRAME_BYTES {
+            self.send()
+        } else {
+            Ok(())
         }
     }
 
@@ -244,9 +245,10 @@ fn read_frame(input: &mut dyn Read, sum: u32, frame: &mut Vec<u8>) -> Result<u32
     if frame.len() < length {
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     }
-    match crc32c::crc32c_append(sum, frame) == expected {
-        true => Ok(expected),
-        false => Err(LoadError::Damaged("a frame's checksum is wrong")),
+    if crc32c::crc32c_append(sum, frame) == expected {
+        Ok(expected)
+    } else {
+        Err(LoadError::Damaged("a frame's checksum is wrong"))
     }
 }
 

@@ -148,9 +148,10 @@ impl Hub {
     /// How long the hub's thread should rest before its next delivery, given what it did last.
     pub fn rest(&mut self) -> Duration {
         let hits = std::mem::take(&mut self.handed_over);
-        match hits <= BRIEF_HITS {
-            true => Duration::ZERO,
-            false => REST_MAX.min(REST_PER_HIT * hits.try_into().unwrap_or(u32::MAX)),
+        if hits <= BRIEF_HITS {
+            Duration::ZERO
+        } else {
+            REST_MAX.min(REST_PER_HIT * hits.try_into().unwrap_or(u32::MAX))
         }
     }
 

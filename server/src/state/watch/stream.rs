@@ -209,9 +209,10 @@ impl Stream {
         let Some(RequestUnion::CreateRequest(request)) = request.request_union else {
             return;
         };
-        let reason = match request.start_revision < 0 {
-            true => COMPACTED,
-            false => reason,
+        let reason = if request.start_revision < 0 {
+            COMPACTED
+        } else {
+            reason
         };
         let revision = self.reader.view().revision();
         out.control(revision, &refused(reason));

@@ -88,9 +88,10 @@ impl Rotated {
 }
 
 fn zone(rotation: &Rotation) -> TimeZone {
-    match rotation.local_time {
-        true => TimeZone::system(),
-        false => TimeZone::UTC,
+    if rotation.local_time {
+        TimeZone::system()
+    } else {
+        TimeZone::UTC
     }
 }
 

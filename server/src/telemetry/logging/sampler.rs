@@ -32,9 +32,10 @@ impl Sampler {
     fn admit_slot(&self, slot: usize, second: u64) -> bool {
         let slot = &self.0[slot];
         let old = slot.load(Relaxed);
-        let count = match old >> SECOND_SHIFT == second {
-            true => (old & ((1 << SECOND_SHIFT) - 1)) + 1,
-            false => 1,
+        let count = if old >> SECOND_SHIFT == second {
+            (old & ((1 << SECOND_SHIFT) - 1)) + 1
+        } else {
+            1
         };
         slot.store(second << SECOND_SHIFT | count, Relaxed);
         count <= FIRST || count.is_multiple_of(EVERY)

@@ -98,9 +98,10 @@ impl Network {
             return Arc::clone(traffic);
         }
         let mut members = self.0.write();
-        let member = match members.len() < MEMBERS_MAX {
-            true => member,
-            false => NOBODY,
+        let member = if members.len() < MEMBERS_MAX {
+            member
+        } else {
+            NOBODY
         };
         Arc::clone(members.entry(member).or_default())
     }

@@ -37,53 +37,84 @@ const GO_COUNTERS: &[&str] = &[
 
 const STAND_IN: &str = "A stand-in: there is no Go runtime here.";
 
+/// Name, help, and where the value comes from.
+type Row = (&'static str, &'static str, fn(&Process) -> f64);
+
+const GAUGES: [Row; 10] = [
+    (
+        "os_fd_limit",
+        "Files this process may have open.",
+        |process| process.files_max,
+    ),
+    ("os_fd_used", "Files this process has open.", |process| {
+        process.files
+    }),
+    (
+        "process_max_fds",
+        "Files this process may have open.",
+        |process| process.files_max,
+    ),
+    (
+        "process_open_fds",
+        "Files this process has open.",
+        |process| process.files,
+    ),
+    (
+        "process_resident_memory_bytes",
+        "Resident memory.",
+        |process| process.resident,
+    ),
+    (
+        "process_start_time_seconds",
+        "When the process started, in Unix time.",
+        |process| process.start,
+    ),
+    (
+        "process_virtual_memory_bytes",
+        "Virtual memory.",
+        |process| process.virtual_memory,
+    ),
+    (
+        "process_virtual_memory_max_bytes",
+        "Virtual memory allowed.",
+        |process| process.virtual_max,
+    ),
+    ("go_threads", "Threads of the process.", |process| {
+        process.threads
+    }),
+    (
+        "go_memstats_sys_bytes",
+        "Resident memory; there is no Go runtime here.",
+        |process| process.resident,
+    ),
+];
+
+const COUNTERS: [Row; 3] = [
+    (
+        "process_cpu_seconds_total",
+        "User and system time.",
+        |process| process.cpu,
+    ),
+    (
+        "process_network_receive_bytes_total",
+        "Bytes received in this network namespace.",
+        |process| process.received,
+    ),
+    (
+        "process_network_transmit_bytes_total",
+        "Bytes sent in this network namespace.",
+        |process| process.sent,
+    ),
+];
+
 pub(super) fn write(text: &mut Text) {
     let process = Process::read();
     let mut gauge = |name, help: &str, value| {
         text.family(name, Type::Gauge, help).sample(&[], value);
     };
-    gauge(
-        "os_fd_limit",
-        "Files this process may have open.",
-        process.files_max,
-    );
-    gauge("os_fd_used", "Files this process has open.", process.files);
-    gauge(
-        "process_max_fds",
-        "Files this process may have open.",
-        process.files_max,
-    );
-    gauge(
-        "process_open_fds",
-        "Files this process has open.",
-        process.files,
-    );
-    gauge(
-        "process_resident_memory_bytes",
-        "Resident memory.",
-        process.resident,
-    );
-    gauge(
-        "process_start_time_seconds",
-        "When the process started, in Unix time.",
-        process.start,
-    );
-    gauge(
-        "process_virtual_memory_bytes",
-        "Virtual memory.",
-        process.virtual_memory,
-    );
-    gauge(
-        "process_virtual_memory_max_bytes",
-        "Virtual memory allowed.",
-        process.virtual_max,
-    );
-    gauge("go_threads", "Threads of the process.", process.threads);
-    gauge(
-        "go_memstats_sys_bytes",
-        "Resident memory; there is no Go runtime here.",
-        process.resident,
-    );
+    for (name, help, value) in GAUGES {
+        gauge(name, help, value(&process));
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     gauge("go_sched_gomaxprocs_threads", "Cores usable.", cores as f64);
     for name in [
@@ -99,21 +130,9 @@ pub(super) fn write(text: &mut Text) {
     let mut counter = |name, help: &str, value| {
         text.family(name, Type::Counter, help).sample(&[], value);
     };
-    counter(
-        "process_cpu_seconds_total",
-        "User and system time.",
-        process.cpu,
-    );
-    counter(
-        "process_network_receive_bytes_total",
-        "Bytes received in this network namespace.",
-        process.received,
-    );
-    counter(
-        "process_network_transmit_bytes_total",
-        "Bytes sent in this network namespace.",
-        process.sent,
-    );
+    for (name, help, value) in COUNTERS {
+        counter(name, help, value(&process));
+    }
     for name in GO_COUNTERS {
         counter(name, STAND_IN, 0.0);
     }

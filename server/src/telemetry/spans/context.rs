@@ -45,9 +45,10 @@ fn state(headers: &HeaderMap) -> String {
     let lists = headers.get_all("tracestate").iter();
     let lists: Vec<&str> = lists.filter_map(|list| list.to_str().ok()).collect();
     let state = lists.join(",");
-    match state.len() <= STATE_BYTES_MAX {
-        true => state,
-        false => String::new(),
+    if state.len() <= STATE_BYTES_MAX {
+        state
+    } else {
+        String::new()
     }
 }
 

@@ -52,9 +52,10 @@ impl Watcher {
         let mut heard = Heard::default();
         self.heard.store(1, Ordering::Relaxed);
         loop {
-            let url = match self.stays {
-                true => self.urls[0].clone(),
-                false => self.rng.pick(&self.urls),
+            let url = if self.stays {
+                self.urls[0].clone()
+            } else {
+                self.rng.pick(&self.urls)
             };
             let opening = tokio::time::timeout(CONNECT_PATIENCE, self.open(&url)).await;
             if let Ok(Some((_requests, stream))) = opening {

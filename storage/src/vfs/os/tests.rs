@@ -131,9 +131,10 @@ fn read_what_is_gone(path: &Path) {
     // SAFETY: its bytes are read once, which ends the process.
     let foreign = unsafe { Mmap::map(&handle) }.unwrap();
     rustix::fs::ftruncate(&handle, 0).unwrap();
-    let seen = match path.ends_with("own") {
-        true => bytes[50],
-        false => foreign[50],
+    let seen = if path.ends_with("own") {
+        bytes[50]
+    } else {
+        foreign[50]
     };
     panic!("{seen} was read from nowhere");
 }

@@ -183,14 +183,15 @@ impl State {
         let Some((_, object)) = self.objects.get(&place) else {
             return Err(Status::not_found("", "namespaces", namespace));
         };
-        match object::is_deleting(object) {
-            true => Err(Status::namespace_terminating(
+        if object::is_deleting(object) {
+            Err(Status::namespace_terminating(
                 kind.group,
                 kind.plural,
                 name,
                 namespace,
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 }

@@ -65,19 +65,19 @@ impl World {
         let value = vec![b'x'; size];
         self.rig.write(|write| {
             for (key, is_deletion) in &changes {
-                match is_deletion {
-                    true => {
-                        let range = KeyRange::from_wire(key.as_bytes(), b"");
-                        assert_eq!(write.delete_range(range).unwrap(), 1);
-                    }
-                    false => write.put(key.as_bytes(), &value, 0).unwrap(),
+                if *is_deletion {
+                    let range = KeyRange::from_wire(key.as_bytes(), b"");
+                    assert_eq!(write.delete_range(range).unwrap(), 1);
+                } else {
+                    write.put(key.as_bytes(), &value, 0).unwrap()
                 }
             }
         });
         for (key, is_deletion) in changes {
-            match is_deletion {
-                true => self.live.remove(key),
-                false => self.live.insert(key, ()),
+            if is_deletion {
+                self.live.remove(key)
+            } else {
+                self.live.insert(key, ())
             };
             self.history.push((revision, key.to_owned(), is_deletion));
         }
