@@ -30,6 +30,7 @@ impl Operation {
         }
     }
 
+    /// True if no step can change a key.
     pub fn is_read(&self) -> bool {
         let mut steps = self.then.iter().chain(&self.otherwise);
         steps.all(|step| matches!(step, Step::Get(_)))

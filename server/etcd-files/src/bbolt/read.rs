@@ -110,6 +110,7 @@ type EachRow<'a, E> = dyn FnMut(&[u8], &[u8]) -> std::result::Result<(), E> + 'a
 type EachEntry<'a, E> = dyn FnMut(u32, &[u8], &[u8], u64) -> std::result::Result<(), E> + 'a;
 
 impl<S: Source> Database<S> {
+    /// Chooses the newer valid meta. Fails if neither is valid.
     pub fn open(source: S) -> Result<Database<S>> {
         let len = source.len()?;
         let mut found: Vec<Meta> = Vec::new();
