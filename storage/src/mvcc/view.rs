@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// Whether a walk's callback wants to continue.
 type Flow = ControlFlow<()>;
 
-/// What a walk over the key tree calls: user key, revision, stamp.
+/// The callback of a walk over the key tree: user key, revision, stamp.
 type EachVersion<'f> = dyn FnMut(&[u8], Revision, Stamp) -> Result<Flow> + 'f;
 
 /// Superseded versions of a key that a range steps over before it seeks past the rest: a step is

@@ -42,7 +42,7 @@ fn next(store: &mut Store) -> Write<'_> {
     })
 }
 
-/// A store of 40 keys with versions, a deletion, a lease and a compaction under way.
+/// A store of 40 keys with versions, a deletion, a lease and a compaction in progress.
 fn sample(vfs: &SimVfs) -> Store {
     let mut store = run::open(vfs).unwrap();
     for round in 0..3i64 {

@@ -154,7 +154,7 @@ extern "C" fn on_bus_error(
         // Someone else's map. After this returns the instruction runs again, and the former action
         // handles the signal.
         if let Some(former) = FORMER.get() {
-            // SAFETY: as the system gave it; a null pointer asks for nothing back.
+            // SAFETY: `former` came from the system; null means that no old action is returned.
             unsafe { libc::sigaction(libc::SIGBUS, former, ptr::null_mut()) };
         }
         return;
