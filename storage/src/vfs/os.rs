@@ -261,7 +261,7 @@ impl Map for OsMap {
 
     fn lock(&self, offset: u64, len: u64) -> io::Result<()> {
         let start = self.address(offset, len)?;
-        // SAFETY: `address` has checked that the whole range is mapped; it stays mapped while `self`
+        // SAFETY: `address` has checked that the whole range is mapped; it stays so while `self`
         // lives. The call keeps no pointer and changes no byte: it reads the file into memory.
         unsafe { rustix::mm::mlock(start, len as usize) }?;
         Ok(())
