@@ -57,7 +57,7 @@ impl Candidate {
             },
             Body::VoteReply { granted } if !self.pre => self.count(state, message.from, granted),
             Body::PreVoteReply { granted } if self.pre => {
-                // A grant names the term we asked for; another term answers an older request.
+                // A grant names the term we asked for. Any other term answers an older request.
                 if granted && message.term != state.term + 1 {
                     return Next::Stay;
                 }

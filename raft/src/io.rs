@@ -16,9 +16,11 @@ pub type Ticket = u64;
 
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// Never 0.
     pub id: NodeId,
     pub voters: Vec<NodeId>,
     pub learners: Vec<NodeId>,
+    /// Time between heartbeats of a leader; less than `election_timeout`.
     pub heartbeat: Duration,
     /// A follower that hears nothing for a random time of one to two such timeouts campaigns.
     pub election_timeout: Duration,
@@ -32,6 +34,7 @@ pub struct Config {
     /// A leader that hears no quorum for an election timeout steps down, and followers that hear
     /// their leader do not vote.
     pub check_quorum: bool,
+    /// Mixed with `id`; all random choices depend on both alone.
     pub seed: u64,
     pub limits: Limits,
 }

@@ -284,7 +284,7 @@ impl Log {
     }
 
     /// The state machine holds everything up to `index`. Old entries are dropped, except those
-    /// after `needed_after`, which a follower still needs.
+    /// after `needed_after`, which a follower still needs; `limits` bounds both.
     pub(crate) fn applied_to(
         &mut self,
         index: Index,

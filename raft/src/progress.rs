@@ -8,8 +8,8 @@ use crate::io::Limits;
 use crate::message::Index;
 
 /// After this many refusals in a row the follower's log counts as lost. Each one refuses a new
-/// append that follows the follower's own acknowledgement. A single refusal may be an old one that
-/// was delayed.
+/// append that follows the follower's own acknowledgement, with no acknowledgement in between. A
+/// single refusal may be an old one that was delayed.
 const REFUSALS_OF_LOST_LOG: u8 = 3;
 
 /// The meaning of an answer that refused an append.
@@ -149,8 +149,8 @@ impl Progress {
     }
 
     /// Entries after the returned index are kept for the follower: a snapshot is useless if the log
-    /// behind it is gone when it arrives. `None` if the follower is silent, or needs entries that
-    /// are already gone. `base` is where our log begins.
+    /// behind it is gone when it arrives. `None` if the follower is silent and gets no snapshot, or
+    /// needs entries that are already gone. `base` is where our log begins.
     pub(crate) fn needs_after(&self, base: Index) -> Option<Index> {
         let after = match self.flow {
             Flow::Snapshot { holds, .. } => holds,

@@ -35,7 +35,7 @@ impl Error {
     }
 
     /// True if the disk is full. The operation may then be tried again, except on the log. A sync
-    /// never fails with this reason.
+    /// of the page file never fails with this reason.
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Io { source, .. } if crate::vfs::is_full(source))
     }

@@ -20,7 +20,7 @@
 //! *position*, which is the nonce.
 //!
 //! 1. **Within a scope no position comes twice.** The pages of one checkpoint, or of one spill
-//!    between checkpoints, are a scope (`btree::checkpoint::Output` draws its salt with the first
+//!    between checkpoints, are a scope (`btree::output::Output` draws its salt with the first
 //!    page and is dropped with the job). Its position is the first unit of a run, and the runs are
 //!    disjoint, because nothing it allocated is free again before the checkpoint after the next
 //!    (`btree::space`). One stretch of a log segment is a scope. Its position is the place in the
@@ -32,8 +32,9 @@
 //! 2. **A scope never outlives its process**, nor the checkpoint or segment it is for. Recovery
 //!    that cuts a torn record and continues in its place in the stream first begins a new scope, so
 //!    the lost record and its successor there have different subkeys. When a power cut interrupts a
-//!    checkpoint, the next try draws a new salt. A failed write is never tried again: the process
-//!    ends.
+//!    checkpoint, the next try draws a new salt. When the disk is full, a checkpoint later writes
+//!    the same sealed bytes again, or draws a new salt for the node that failed. After any other
+//!    failed write the process ends.
 //! 3. **Nothing must be remembered for that.** There is no counter on disk that a crash could lose
 //!    or an old copy of the directory could turn back. Two servers started from copies of one
 //!    directory have the same data keys and different salts.

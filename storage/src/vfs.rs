@@ -54,8 +54,11 @@ pub trait Vfs: fmt::Debug + Send + Sync {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Creates `dir` and its missing parents; durable on return.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+    /// Renames a file; replaces `to` if it exists. Durable after `sync_dir`.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file. Durable after `sync_dir`.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes the names in `dir` durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Takes an exclusive lock on `path` (created if missing), held until the value is dropped.
     /// `WouldBlock` if another process or handle holds it.

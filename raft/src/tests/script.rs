@@ -162,7 +162,7 @@ impl Script {
                 self.answer
                     .push(if done { "done" } else { "nothing" }.to_owned());
             }
-            // sent ID TO ok|lost: what the transport says of the transfer
+            // sent ID TO ok|lost: the transport reports how the transfer ended
             "sent" => {
                 let (to, ok) = (id(1), words[2] == "ok");
                 cluster.step(id(0), Input::SnapshotSent { to, ok });

@@ -1,5 +1,5 @@
-//! A disk that can be filled up: a tmpfs of a few megabytes in a mount namespace that belongs to a
-//! helper process, so that no privileges are needed and nothing is left behind.
+//! A disk that can be filled up: a tmpfs of a few megabytes in a mount namespace of a helper
+//! process. Needs no privileges and leaves nothing behind.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test tool: fills a disk and empties it"
@@ -12,16 +12,16 @@ use std::process::{Child, Command, Stdio};
 
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Ends with its owner; whoever runs on it keeps it alive until then.
+/// Ends with its owner; a program that runs on it keeps it alive until then.
 pub struct Disk {
-    /// Holds the namespace: a `cat` on a pipe of ours.
+    /// Holds the namespace: a `cat` that reads a pipe of this process.
     holder: Child,
     dir: PathBuf,
 }
 
 impl Disk {
-    /// Mounted at `dir`, which must be there, seen only by programs started with
-    /// [`Disk::launcher`]. The error says why this machine does not let us.
+    /// Mounts it at `dir`, which must exist. Only programs started with [`Disk::launcher`] see it.
+    /// The error says why this machine does not allow it.
     pub fn new(dir: &Path, bytes: u64) -> Result<Disk, String> {
         let script = format!(
             "mount -t tmpfs -o size={bytes} none '{}' && echo ready && exec cat",
@@ -50,7 +50,7 @@ impl Disk {
         ))
     }
 
-    /// The words before a program that is to run on this disk; it keeps its process id.
+    /// The words before a program that runs on this disk; the program keeps its process id.
     pub fn launcher(&self) -> Vec<String> {
         let target = self.holder.id().to_string();
         let words = [
@@ -64,7 +64,7 @@ impl Disk {
         words.map(str::to_owned).to_vec()
     }
 
-    /// Writes until nothing more fits. Returns how much did.
+    /// Writes until the disk is full. Returns the bytes written.
     pub fn fill(&self) -> std::io::Result<u64> {
         let mut ballast = File::create(self.ballast())?;
         let piece = vec![0xff; PIECE_BYTES];

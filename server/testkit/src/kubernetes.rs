@@ -1,11 +1,11 @@
-//! Kubernetes' own programs, unmodified, built from the Go module `benches/peers/kubernetes`,
-//! each when a test first asks for it: they take minutes to compile.
+//! Kubernetes' own programs, unmodified, built from the Go module `benches/peers/kubernetes`. Each
+//! is built when a test first needs it: they take minutes to compile.
 
 use std::path::PathBuf;
 
 use crate::tools::{Missing, build, folder, peers, skip};
 
-/// A folder that holds the programs already built; nothing is built then.
+/// A folder with the programs already built; then nothing is built.
 const BUILT: &str = "STELE_KUBERNETES_BIN";
 
 /// One of Kubernetes' programs.
@@ -14,12 +14,12 @@ pub enum Kubernetes {
     Apiserver,
     ControllerManager,
     Scheduler,
-    /// Not one that Kubernetes ships: its RequestInfo and RBAC authorizer behind a pipe.
+    /// Not shipped by Kubernetes: its RequestInfo and RBAC authorizer behind a pipe.
     Decisions,
 }
 
 impl Kubernetes {
-    /// What the program is called.
+    /// Name of the program.
     pub fn name(self) -> &'static str {
         match self {
             Kubernetes::Apiserver => "kube-apiserver",
@@ -36,7 +36,7 @@ impl Kubernetes {
         }
     }
 
-    /// The built program; other processes that want one, too, wait.
+    /// The built program; other processes that need one at the same time wait.
     pub fn locate(self) -> Result<PathBuf, Missing> {
         if let Some(folder) = std::env::var_os(BUILT) {
             let program = PathBuf::from(folder).join(self.name());
@@ -52,7 +52,8 @@ impl Kubernetes {
         Ok(program)
     }
 
-    /// The program, or `None` after [`skip`].
+    /// The program, or `None` after printing which test is skipped and why. In CI the test fails
+    /// instead.
     pub fn or_skip(self, test: &str) -> Option<PathBuf> {
         match self.locate() {
             Ok(program) => Some(program),

@@ -1,8 +1,8 @@
-//! What black-box tests and benches stand on: etcd's own tools built from the Go module proxy,
-//! servers run as child processes, what `/proc` says about them, a network and a disk that fail on
-//! demand, and the judge of histories.
+//! The base of black-box tests and benches: etcd's own tools built from the Go module proxy,
+//! servers as child processes, statistics from `/proc`, a network and a disk that fail on demand,
+//! and the check of histories.
 //!
-//! Knows nothing of Stele's insides: a server is a program, a data directory and two ports.
+//! Knows nothing of Stele's internals: a server is a program, a data directory and two ports.
 #![forbid(unsafe_code)]
 
 pub mod disk;

@@ -1,14 +1,14 @@
-//! Every operation seems to happen at one moment between its call and its return: a search for
-//! such an order, after Wing and Gong with Lowe's memory of states met before, as Porcupine does
-//! it; one search per partition of keys. Beside it a rule that needs no search: revisions follow
-//! real time.
+//! Checks linearizability: every operation seems to happen at one moment between its call and its
+//! return. Searches for such an order by the method of Wing and Gong, with Lowe's cache of visited
+//! states, as Porcupine does; one search per partition of keys. A separate rule needs no search:
+//! revisions follow real time.
 
 use std::collections::BTreeSet;
 
 use crate::history::{Key, Operation, Outcome, Record, Step, Value};
 
-/// Steps of one search; after that it is undecided. A search that finds an order takes little
-/// more steps than there are operations.
+/// Steps of one search; after that it is undecided. A search that finds an order takes few more
+/// steps than there are operations.
 const STEPS_MAX: usize = 400_000;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Figures {
     pub undecided: usize,
 }
 
-/// Judges the whole history of a run.
+/// Checks the whole history of a run.
 pub fn judge(history: &[Record]) -> Result<Figures, String> {
     revisions_follow_time(history)?;
     let mut figures = Figures::default();
@@ -37,8 +37,8 @@ pub fn judge(history: &[Record]) -> Result<Figures, String> {
     Ok(figures)
 }
 
-/// Whoever asks after an answer came sees at least that answer's revision; whoever changes
-/// something, a later one.
+/// An operation called after an answer came sees at least that answer's revision; one that changes
+/// something sees a later revision.
 fn revisions_follow_time(history: &[Record]) -> Result<(), String> {
     let answered = |record: &&Record| record.revision.is_some() && record.outcome.is_some();
     let mut by_call: Vec<&Record> = history.iter().filter(answered).collect();
@@ -110,8 +110,8 @@ enum Found {
     TooMuch,
 }
 
-/// Calls and returns in a doubly linked list, in the order of time: nodes `0..n` are calls,
-/// `n..2n` returns, `2n` is the head and the end.
+/// Calls and returns in a doubly linked list, in time order: nodes `0..n` are calls, `n..2n`
+/// returns, `2n` is the head and the end.
 struct Search<'a> {
     records: &'a [&'a Record],
     next: Vec<usize>,
@@ -122,7 +122,7 @@ impl<'a> Search<'a> {
     fn new(records: &'a [&'a Record]) -> Search<'a> {
         let count = records.len();
         let mut nodes: Vec<usize> = (0..2 * count).collect();
-        // What returns in the very moment of another's call may still come after it.
+        // A return at the very moment of another operation's call may still come after it.
         nodes.sort_by_key(|node| {
             if *node < count {
                 (records[*node].called_at, 0, *node)
@@ -152,7 +152,7 @@ impl<'a> Search<'a> {
         let head = 2 * count;
         let mut done = Done(vec![0; count.div_ceil(64)]);
         let mut state = State::default();
-        // Operations put in order so far, each with the state before it.
+        // The operations ordered so far, each with the state before it.
         let mut order: Vec<(usize, State)> = Vec::new();
         let mut longest: Vec<usize> = Vec::new();
         let mut met = BTreeSet::new();
@@ -179,7 +179,7 @@ impl<'a> Search<'a> {
                 at = self.next[at];
                 continue;
             }
-            // A return whose call found no place before it, or the end: go back.
+            // A return whose call found no place before it, or the end: backtrack.
             if order.len() > longest.len() {
                 longest = order.iter().map(|(id, _)| *id).collect();
             }
@@ -212,7 +212,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Which operations have their place, a bit each.
+/// The operations that have their place, one bit each.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Done(Vec<u64>);
 
@@ -238,7 +238,7 @@ impl State {
         self.0[key] = value;
     }
 
-    /// The state after `operation`, if it could answer that here.
+    /// The state after `operation`, if it could give that answer here.
     fn after(&self, operation: &Operation, answer: Option<&Outcome>) -> Option<State> {
         let holds = |(key, value): &(Key, Value)| self.value(*key) == *value;
         let succeeded = operation.when.iter().all(holds);

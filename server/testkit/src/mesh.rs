@@ -1,10 +1,10 @@
-//! The network between members, in user space: whatever one member sends another passes here, and
-//! can be held, slowed or cut, each direction for itself.
+//! The network between members, in user space: all traffic between members passes here, and can be
+//! held, slowed or cut, each direction separately.
 //!
-//! Members advertise the address of a stand-in, which passes connections on to where the member
-//! listens. Who has connected is found by the process that owns the socket, so one stand-in per
-//! member does for all pairs; a connection's bytes obey the path from their sender to their
-//! receiver, whoever of the two has dialled.
+//! Members advertise the address of a proxy, which forwards connections to the port where the
+//! member listens. The proxy finds the dialling member by the process that owns the socket, so one
+//! proxy per member is enough for all pairs. A connection's bytes obey the path from their sender
+//! to their receiver, no matter which of the two dialled.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,24 +20,24 @@ use tokio::sync::watch::{Receiver, Sender};
 
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What becomes of bytes on their way from one member to another.
+/// What happens to bytes from one member to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
     Open,
-    /// Every piece comes so much later.
+    /// Every piece is delayed by this much.
     Slow(Duration),
-    /// Nothing arrives and nobody is told, as when packets get lost; later all of it comes.
+    /// Nothing arrives and no error is reported, as when packets get lost; later all of it arrives.
     Held,
-    /// Connections end, new ones too.
+    /// Connections end, and new ones fail, too.
     Cut,
 }
 
-/// Links between so many members. Dropped, it ends all connections.
+/// Links between a number of members. Dropping it ends all connections.
 pub struct Mesh {
     shared: Arc<Shared>,
     targets: Vec<Sender<Option<u16>>>,
     ports: Vec<u16>,
-    /// Taken only when dropped.
+    /// `None` only while dropping.
     runtime: Option<Runtime>,
 }
 
@@ -48,7 +48,7 @@ struct Shared {
 }
 
 impl Mesh {
-    /// All paths open; where the members are is told by [`Mesh::leads_to`] and [`Mesh::runs_as`].
+    /// All paths are open; [`Mesh::leads_to`] and [`Mesh::runs_as`] say where the members are.
     pub fn new(members: usize) -> Mesh {
         let pairs = (0..members).flat_map(|from| (0..members).map(move |to| (from, to)));
         let shared = Arc::new(Shared {
@@ -82,17 +82,17 @@ impl Mesh {
         }
     }
 
-    /// What the member is to advertise.
+    /// The URL that the member must advertise.
     pub fn url(&self, member: usize) -> String {
         format!("http://127.0.0.1:{}", self.ports[member])
     }
 
-    /// Where the member listens.
+    /// Sets the port where the member listens.
     pub fn leads_to(&self, member: usize, port: u16) {
         self.targets[member].send_replace(Some(port));
     }
 
-    /// The process that the member is now.
+    /// Sets the member's current process.
     pub fn runs_as(&self, member: usize, pid: u32) {
         self.shared.pids[member].send_replace(pid);
     }
@@ -101,7 +101,7 @@ impl Mesh {
         self.shared.paths[&(from, to)].send_replace(path);
     }
 
-    /// Every path to and from this member.
+    /// Sets every path to and from this member.
     pub fn isolate(&self, member: usize, path: Path) {
         for other in (0..self.ports.len()).filter(|other| *other != member) {
             self.set(member, other, path);
@@ -109,7 +109,7 @@ impl Mesh {
         }
     }
 
-    /// All paths.
+    /// Sets all paths.
     pub fn set_all(&self, path: Path) {
         for sender in self.shared.paths.values() {
             sender.send_replace(path);
@@ -143,7 +143,7 @@ async fn accept(
         let own = listener.local_addr().map_or(0, |address| address.port());
         let pids: Vec<u32> = shared.pids.iter().map(|pid| *pid.borrow()).collect();
         let port = *target.borrow();
-        // Who has ended meanwhile waits for no answer.
+        // A client that has ended meanwhile waits for no answer.
         let (Some(from), Some(port)) = (owner(from.port(), own, &pids), port) else {
             continue;
         };
@@ -161,7 +161,7 @@ async fn pass(dialler: TcpStream, port: u16, there: Receiver<Path>, back: Receiv
     let Ok(target) = TcpStream::connect(target).await else {
         return;
     };
-    // Small messages are to go at once, as without us.
+    // Small messages must leave at once, as without the proxy.
     let _ = dialler.set_nodelay(true);
     let _ = target.set_nodelay(true);
     let (from_dialler, to_dialler) = dialler.into_split();
@@ -172,14 +172,14 @@ async fn pass(dialler: TcpStream, port: u16, there: Receiver<Path>, back: Receiv
     }
 }
 
-/// Until the connection ends or is cut.
+/// Runs until the connection ends or is cut.
 async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut path: Receiver<Path>) {
     let mut cut = path.clone();
     let passing = async {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
             let read = from.read(&mut chunk).await;
-            // An end is held back like anything else.
+            // The end of a stream is held back, too.
             if path.wait_for(|path| *path != Path::Held).await.is_err() {
                 return;
             }
@@ -202,7 +202,7 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut path: Receive
     }
 }
 
-/// Which of the processes holds the connection from local port `from` to local port `to`.
+/// The process that holds the connection from local port `from` to local port `to`.
 fn owner(from: u16, to: u16, pids: &[u32]) -> Option<usize> {
     let table = fs::read_to_string("/proc/net/tcp").ok()?;
     let (local, remote) = (format!("0100007F:{from:04X}"), format!("0100007F:{to:04X}"));

@@ -1,7 +1,7 @@
 //! Free loopback ports for servers under test.
 //!
-//! Ports come from below the kernel's ephemeral range: a port the kernel hands out for an outgoing
-//! connection could otherwise be taken between our look and the server's bind.
+//! Ports come from below the kernel's ephemeral range. Otherwise the kernel could hand one out for
+//! an outgoing connection between our check and the server's bind.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,8 +11,8 @@ const COUNT: u32 = 20_000;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A port nobody listens on now. Test processes start at different places by their pid, so that
-/// two of them running side by side seldom look at the same port.
+/// A port where nobody listens now. Test processes start at different places by their pid, so that
+/// two that run side by side seldom look at the same port.
 pub fn free() -> u16 {
     let start = std::process::id().wrapping_mul(2_654_435_761) >> 8;
     for _ in 0..COUNT {

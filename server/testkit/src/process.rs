@@ -1,4 +1,4 @@
-//! What the kernel says about a process: CPU time, memory, bytes sent to the disk.
+//! The kernel's statistics of a process: CPU time, memory, bytes sent to the disk.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ pub struct Usage {
     pub resident_bytes: u64,
     /// The highest `resident_bytes` so far, kept by the kernel.
     pub resident_peak_bytes: u64,
-    /// Heap and stacks: what the process would have to swap, file mappings not counted.
+    /// Heap and stacks: memory that could only be swapped out; file mappings do not count.
     pub anonymous_bytes: u64,
     /// Bytes this process caused to be sent to the storage layer.
     pub disk_write_bytes: u64,
@@ -32,7 +32,7 @@ impl Usage {
 }
 
 fn cpu_time(stat: &str) -> io::Result<Duration> {
-    // The program's name stands in parentheses and may hold spaces: count fields after the last.
+    // The program's name is in parentheses and may hold spaces: count fields after the last one.
     let fields = stat
         .rsplit_once(") ")
         .map(|(_, rest)| rest)

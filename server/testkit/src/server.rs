@@ -1,8 +1,8 @@
-//! A server as a child process: started on free loopback ports and a directory of its own, its log
-//! kept, killed by its pid when dropped.
+//! A server as a child process: started on free loopback ports and its own directory, its log kept,
+//! killed by its pid when dropped.
 //!
-//! etcd and Stele take the same flags and log the same line when they are ready, so one type does
-//! for both.
+//! etcd and Stele take the same flags and log the same line when they are ready, so one type serves
+//! both.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test tool: runs processes and waits for them"
@@ -21,14 +21,14 @@ use tempfile::TempDir;
 use crate::process::Usage;
 use crate::{Tools, ports};
 
-/// The part of the log line that says clients will be served.
+/// The part of the log line that says that clients will be served.
 pub const READY_LINE: &str = "ready to serve client requests";
 
-/// How long a start may take. Real etcd on a busy machine needs a few seconds for its election.
+/// Time that a start may take. Real etcd on a busy machine needs a few seconds for its election.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// How long a clean stop may take before the test fails.
+/// Time that a clean stop may take before the test fails.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
-/// A port can be taken between our look at it and the server's bind; that often a start is retried.
+/// Attempts to start: a port can be taken between our check and the server's bind.
 const START_ATTEMPTS: u32 = 3;
 /// How much of its log a server shows, from the end, when its test fails.
 const SHOWN_LOG_BYTES: usize = 16 << 10;
@@ -58,7 +58,7 @@ impl Launch {
         }
     }
 
-    /// The word before the flags, for a program that does several things.
+    /// The word before the flags, for a program with several commands.
     pub fn subcommand(mut self, name: &str) -> Launch {
         self.subcommand = Some(name.to_owned());
         self
@@ -70,7 +70,7 @@ impl Launch {
         self
     }
 
-    /// One more flag, as `--name=value`. A later flag wins over an earlier one of the same name.
+    /// One more flag, as `--name=value`. The last flag of a name wins.
     pub fn flag(mut self, flag: impl Into<String>) -> Launch {
         self.flags.push(flag.into());
         self
@@ -111,7 +111,7 @@ impl Launch {
             format!("--data-dir={}", dir.display()),
             format!("--listen-client-urls=http://127.0.0.1:{client_port}"),
             format!("--listen-peer-urls=http://127.0.0.1:{peer_port}"),
-            // Ids are hashes of what is advertised: the same for every server started here.
+            // Ids are hashes of the advertised URLs: the same for every server started here.
             "--advertise-client-urls=http://127.0.0.1:2379".to_string(),
             "--initial-advertise-peer-urls=http://127.0.0.1:2380".to_string(),
             "--initial-cluster=default=http://127.0.0.1:2380".to_string(),
@@ -132,7 +132,7 @@ impl Launch {
     }
 }
 
-/// A server that did not come up: what it logged and how it ended.
+/// A server that did not start: its log and its exit status.
 #[derive(Debug)]
 pub struct StartError {
     pub status: Option<ExitStatus>,
@@ -164,12 +164,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Real etcd on a fresh directory; panics with the log when it does not start.
+    /// Real etcd on a fresh directory; panics with the log if it does not start.
     pub fn start_etcd(tools: &Tools, flags: &[&str]) -> Server {
         started(Launch::etcd(tools).flags(flags))
     }
 
-    /// Stele on a fresh directory, or on `data_dir`; panics with the log when it does not start.
+    /// Stele on a fresh directory, or on `data_dir`; panics with the log if it does not start.
     pub fn start_stele(binary: &str, flags: &[&str], data_dir: Option<&Path>) -> Server {
         let launch = Launch::program(binary).flags(flags);
         started(match data_dir {
@@ -209,17 +209,17 @@ impl Server {
         self.log.lock().text.clone()
     }
 
-    /// Whether the process still runs.
+    /// True while the process runs.
     pub fn is_alive(&mut self) -> bool {
         self.child
             .as_mut()
             .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// kill -9, and waits for the process to be gone.
+    /// kill -9, and waits until the process is gone.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Fails only when the process is gone already, which is what is wanted.
+            // Fails only if the process is gone already, which is the goal.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -279,7 +279,7 @@ impl Server {
             return Ok(());
         }
         let status = child.try_wait().ok().flatten().or_else(|| {
-            // Its stderr is closed or it hangs: either way it is over.
+            // It closed its stderr or it hangs: either way this start failed.
             let ended = self.log.lock().ended;
             if !ended {
                 let _ = child.kill();

@@ -1,7 +1,7 @@
 //! etcd's own programs, built once from the Go modules under `benches/peers` into
 //! `<target dir>/tools/bin`.
 //!
-//! Only the Go tool chain is asked for; versions are pinned by the modules' `go.mod` and `go.sum`.
+//! Needs only the Go tool chain; the modules' `go.mod` and `go.sum` pin the versions.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test tool: builds programs and locks a file"
@@ -33,7 +33,7 @@ pub struct Tools {
     pub benchmark: PathBuf,
 }
 
-/// Why the tools are not there.
+/// Why the tools are missing.
 #[derive(Debug)]
 pub struct Missing(pub(crate) String);
 
@@ -46,7 +46,7 @@ impl fmt::Display for Missing {
 impl std::error::Error for Missing {}
 
 impl Tools {
-    /// Builds what is missing or older than its `go.mod`; other processes doing the same wait.
+    /// Builds what is missing or older than its `go.mod`; other processes that do the same wait.
     pub fn locate() -> Result<Tools, Missing> {
         let (bin, _lock) = folder()?;
         for (module, package, name) in PROGRAMS {
@@ -60,7 +60,8 @@ impl Tools {
         })
     }
 
-    /// The tools, or `None` after [`skip`].
+    /// The tools, or `None` after printing which test is skipped and why. In CI nothing is skipped:
+    /// without Go the test fails.
     pub fn or_skip(test: &str) -> Option<Tools> {
         match Tools::locate() {
             Ok(tools) => Some(tools),
@@ -72,7 +73,8 @@ impl Tools {
     }
 }
 
-/// Whether a program of the machine reports its version when asked; if not, the test is skipped.
+/// True if a program of the machine reports its version. Otherwise prints that the test is skipped;
+/// in CI the test fails instead.
 pub fn has_or_skip(program: &str, version: &[&str], test: &str) -> bool {
     let found = Command::new(program).args(version).output();
     let found = found.is_ok_and(|output| output.status.success());
@@ -82,14 +84,7 @@ pub fn has_or_skip(program: &str, version: &[&str], test: &str) -> bool {
     found
 }
 
-/// Says that a test is skipped, and why. In continuous integration nothing is skipped: there the
-/// test fails.
-pub fn skip(test: &str, why: &dyn fmt::Display) {
-    assert!(!in_ci(), "{test} cannot run here: {why}");
-    eprintln!("SKIPPED {test}: {why}");
-}
-
-/// Whether this run belongs to continuous integration (`CI=true`).
+/// True if this run belongs to continuous integration (`CI=true`).
 pub fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
 }
@@ -123,7 +118,7 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
-/// Where built programs lie, and the lock that makes other processes wait which want to build.
+/// The folder of built programs, and a lock that makes other building processes wait.
 pub(crate) fn folder() -> Result<(PathBuf, File), Missing> {
     let bin = target_dir().join("tools").join("bin");
     let failed = |what: &str, error: std::io::Error| Missing(format!("{what}: {error}"));
@@ -141,7 +136,8 @@ pub(crate) fn build(module: &Path, package: &str, program: &Path) -> Result<(), 
     if changed(program).is_ok_and(|built| built >= manifest) {
         return Ok(());
     }
-    // Built beside and renamed: a build cut short must not look like a finished program.
+    // Built under another name and renamed: an interrupted build must not look like a finished
+    // program.
     let fresh = program.with_extension("new");
     let output = Command::new("go")
         .args(["build", "-trimpath", "-buildvcs=false", "-o"])

@@ -1,4 +1,4 @@
-//! `snapshot status`: what is in a database file, and a digest of all its rows.
+//! `snapshot status`: the content of a database file, and a digest of all its rows.
 
 use std::collections::HashSet;
 
@@ -99,7 +99,7 @@ impl Report for Status {
     }
 }
 
-/// Bytes in thousands, one digit behind the point below ten: `9.8 MB`, `20 kB`.
+/// Bytes with decimal units, one decimal place below ten: `9.8 MB`, `20 kB`.
 pub fn humanized(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     if bytes < 10 {

@@ -93,7 +93,7 @@ impl CheckpointJob {
         self
     }
 
-    /// Writes and syncs, as far as there is space. Every other error is final.
+    /// Writes and syncs, as far as there is space. An error is final.
     pub(crate) fn attempt(mut self) -> Result<Attempt> {
         drop(self.retired.take());
         match self.write() {

@@ -68,7 +68,7 @@ pub(crate) struct Opened {
     pub trees: Vec<Tree>,
     /// Empty if the file was just created.
     pub user_meta: Vec<u8>,
-    /// Why the newer of the two metas was not taken; `None` if it was.
+    /// Why one of the two metas was unusable, perhaps the newer; `None` if both were readable.
     pub fallback: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 //! | newer meta | older meta | outcome |
 //! |---|---|---|
 //! | checksum, length, roots and free list good | any | the newer one |
-//! | anything of it damaged | good | the older one, and the reason is told |
+//! | anything of it damaged | good | the older one, and the reason is reported |
 //! | never written (new file) | good | the older one |
 //! | anything damaged | damaged | refused, both reasons named |
 //!

@@ -14,7 +14,7 @@
 //! key    main (8, BE) ++ sub (4, BE)
 //! value  flags (1) ++ main - create ++ version ++ lease ++ key length ++ key ++ value
 //! ```
-//! The numbers are varints; a tombstone has no value and no numbers but the key length.
+//! The numbers are varints; a tombstone has no value, and of the numbers only the key length.
 //!
 //! A row of the **side tree**: bucket (1) ++ the caller's key -> the caller's value.
 //!

@@ -3,9 +3,9 @@
 //!
 //! | phase | what happens | ends when |
 //! |---|---|---|
-//! | pages | all trees are walked; what is sealed otherwise becomes dirty | the walk is over |
+//! | pages | all trees are walked; pages under other keys become dirty | the walk is over |
 //! | wiping | checkpoints: both metas name new pages, old ones become free, zeros go over them | free space is wiped |
-//! | log | checkpoints let the log drop what was written before | its segments are of the active key |
+//! | log | checkpoints let the log drop older records | all segments are under the active key |
 //!
 //! Nothing of this is recorded on disk except the keys in use: a restart walks again, and finds
 //! most pages done.

@@ -168,7 +168,7 @@ impl Store {
         self.file.lock_in_memory()
     }
 
-    /// Why the newer of the two meta pages was not used; `None` if it was.
+    /// Why one of the two meta pages was unusable, perhaps the newer; `None` if both were readable.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
     }

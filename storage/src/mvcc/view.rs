@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// Whether a walk's callback wants to continue.
 type Flow = ControlFlow<()>;
 
-/// What a walk over the key tree calls: user key, revision, stamp.
+/// The callback of a walk over the key tree: user key, revision, stamp.
 type EachVersion<'f> = dyn FnMut(&[u8], Revision, Stamp) -> Result<Flow> + 'f;
 
 /// Superseded versions of a key that a range steps over before it seeks past the rest: a step is
@@ -60,6 +60,7 @@ impl Root {
         self.compacted
     }
 
+    /// Number of live keys at the newest revision; no descent.
     pub fn live_keys(&self) -> u64 {
         self.keys.weight().count
     }
@@ -243,6 +244,7 @@ impl Root {
         })
     }
 
+    /// The value of one row of a side table.
     pub fn side_get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut row = Vec::new();
         key::side_key(&mut row, bucket, key);
@@ -444,8 +446,8 @@ impl Root {
     }
 
     /// True if the newest compaction keeps this row, whose revision is not above the compaction's:
-    /// it is the newest version of its key by then, and not a tombstone below exactly that
-    /// revision.
+    /// it is the newest version of its key by then, and a tombstone only if its main revision is
+    /// exactly the compaction's.
     fn is_kept(&self, revision: Revision, row: &Row<'_>) -> Result<bool> {
         if row.stamp.is_tombstone() && revision.main < self.compacted {
             return Ok(false);

@@ -34,6 +34,7 @@ impl<'a> Write<'a> {
         }
     }
 
+    /// Puts a new version of `key`; `lease` 0 means none. Moves the key from its former lease.
     pub fn put(&mut self, key: &[u8], value: &[u8], lease: i64) -> Result<()> {
         let revision = self.begin_change();
         let (stamp, old_lease) = self.store.push_put(key, value, revision, lease)?;
@@ -85,10 +86,12 @@ impl<'a> Write<'a> {
         Ok(())
     }
 
+    /// Sets a row of a side table; begins no revision.
     pub fn set(&mut self, bucket: Bucket, key: &[u8], value: &[u8]) -> Result<()> {
         self.store.set_side(bucket, key, value)
     }
 
+    /// Removes a row of a side table, if it exists; begins no revision.
     pub fn remove(&mut self, bucket: Bucket, key: &[u8]) -> Result<()> {
         let store = &mut *self.store;
         key::side_key(&mut store.scratch, bucket, key);

@@ -1,9 +1,9 @@
 //! The text with the keys: `--encryption-key-file`, or the output of `--encryption-key-command`.
 //!
-//! One key per line: its id, a number from 1 on, and 32 bytes as 64 hexadecimal digits, as `openssl
-//! rand -hex 32` prints them. The first key seals new data; the others open older data. The word
-//! `clear` in place of the first key means that new data is not sealed. Empty lines and lines that
-//! begin with `#` are ignored.
+//! One key per line: its id, a number from 1 on, and 32 bytes as 64 hexadecimal digits, as
+//! `openssl rand -hex 32` prints them. The first key seals new data; the others open older data.
+//! The word `clear` in place of the first key means that new data is not sealed. Empty lines and
+//! lines that begin with `#` are ignored.
 //!
 //! ```text
 //! # since May

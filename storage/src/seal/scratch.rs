@@ -107,6 +107,7 @@ impl ScratchWriter {
     reason = "an empty file is nothing special here"
 )]
 impl Scratch {
+    /// Length of the content, in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }

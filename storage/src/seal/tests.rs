@@ -110,7 +110,7 @@ impl Member {
             let done = job.run()?;
             let behind = self.store.finish_checkpoint(done);
             self.log.drop_before(behind + 1)?;
-            // Some are left to be dropped in a hurry.
+            // Every third time the segments are left for a hurried removal.
             if let Some(job) = self
                 .log
                 .finish_drop()

@@ -78,7 +78,7 @@ impl Vfs for OsVfs {
         self.create_dir_all(&parent)?;
         match fs::DirBuilder::new().mode(DIR_MODE).create(dir) {
             Ok(()) => self.sync_dir(&parent),
-            // Another process was faster; its use will show whether it is a directory.
+            // Another process was faster.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
             Err(e) => Err(e),
         }
@@ -261,8 +261,8 @@ impl Map for OsMap {
 
     fn lock(&self, offset: u64, len: u64) -> io::Result<()> {
         let start = self.address(offset, len)?;
-        // SAFETY: `address` has seen that all of the range is mapped, as it is for as long as `self`
-        // lives. The call keeps no pointer, and changes no byte: it reads the file into memory.
+        // SAFETY: `address` has checked that the whole range is mapped; it stays so while `self`
+        // lives. The call keeps no pointer and changes no byte: it reads the file into memory.
         unsafe { rustix::mm::mlock(start, len as usize) }?;
         Ok(())
     }
@@ -271,7 +271,7 @@ impl Map for OsMap {
         let Ok(start) = self.address(offset, len) else {
             return;
         };
-        // SAFETY: as for `mlock`. What stays locked for want of success does no harm.
+        // SAFETY: as for `mlock`. If the call fails, the range stays locked, which does no harm.
         let _ = unsafe { rustix::mm::munlock(start, len as usize) };
     }
 }

@@ -20,11 +20,11 @@
 //! | H    | a segment ends elsewhere than the next one says                       | refused |
 //! | I    | a sequence number is missing between two segments                     | refused |
 //! | J    | two files claim one sequence number                                   | refused |
-//! | K    | a file has not the size its name promises                             | refused |
+//! | K    | a file does not have the size in its name                             | refused |
 //! | L    | the last segment has its name, but nothing was written to it          | removed |
 //! | M    | the same, but its header was lost and unsynced records are there      | removed |
 //! | N    | its header is lost, and its records say that they were durable        | refused |
-//! | O    | a header is not what a header can be                                  | refused |
+//! | O    | a header has impossible values                                        | refused |
 //! | P    | a segment without a header that is not the last, or the only one left | refused |
 //! | Q    | no segment at all                                                     | a new log |
 //!

@@ -112,10 +112,10 @@ impl Region {
             // `start` is unchanged: the fields loaded in between belong together.
             let is_one = start != 0 && region.start.load(Ordering::Acquire) == start;
             if is_one && (start..start.saturating_add(len)).contains(&address) {
-                // SAFETY: `start` was set after the path, by `Watched::new`, which keeps the path alive
-                // until the region is vacant. It is not: the address is one that this thread was just
-                // reading, so the map lives, and with it the `Watched` that is dropped before it. The
-                // bytes are immutable. The lifetime ends with the process, some lines below.
+                // SAFETY: `Watched::new` set `start` after the path, and keeps the path alive until
+                // the region is vacant. It is not vacant: this thread was just reading the address,
+                // so the map lives, and so does its `Watched`, which is dropped before the map. The
+                // bytes are immutable. The slice is used only until the process ends, soon after.
                 let path = unsafe { slice::from_raw_parts(path, path_len) };
                 return Some((path, address - start));
             }
@@ -133,8 +133,8 @@ fn install() -> libc::sigaction {
     action.sa_sigaction = on_bus_error as *const () as usize;
     // Runs on the stack that Rust's runtime reserves for handlers, if the thread has one.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: both point to a `sigaction` of this function's, and the handler has the signature that
-    // `SA_SIGINFO` asks for.
+    // SAFETY: both point to a `sigaction` of this function, and the handler has the signature that
+    // `SA_SIGINFO` requires.
     let done = unsafe { libc::sigaction(libc::SIGBUS, &action, former.as_mut_ptr()) };
     assert_eq!(done, 0, "SIGBUS can be handled");
     // SAFETY: the call succeeded, and fills it.
@@ -154,7 +154,7 @@ extern "C" fn on_bus_error(
         // Someone else's map. After this returns the instruction runs again, and the former action
         // handles the signal.
         if let Some(former) = FORMER.get() {
-            // SAFETY: as the system gave it; a null pointer asks for nothing back.
+            // SAFETY: `former` came from the system; null means that no old action is returned.
             unsafe { libc::sigaction(libc::SIGBUS, former, ptr::null_mut()) };
         }
         return;
@@ -176,7 +176,7 @@ extern "C" fn on_bus_error(
 }
 
 fn say(bytes: &[u8]) {
-    // SAFETY: the pointer and the length are of one slice. What cannot be said is not said.
+    // SAFETY: pointer and length belong to one slice. A failed write is ignored.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
 }
 

@@ -351,7 +351,7 @@ impl Disk {
         let mut dice = Dice::new(self.seed ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut names = self.durable_names.clone();
         dice.choose_odds();
-        // Most file systems keep changes of names in order; some keep any of them.
+        // Most file systems keep changes of names in order; some keep any subset.
         let in_order = dice.below(2) == 0;
         for change in &self.unsynced_names {
             if dice.survives() {
