@@ -273,7 +273,8 @@ pub(crate) fn to_key_value(item: Item<'_>) -> KeyValue {
     }
 }
 
-/// NOSPACE refuses requests that need space; CORRUPT refuses every change except clearing alarms.
+/// NOSPACE refuses requests that need space. As in etcd, CORRUPT refuses every change of keys and
+/// leases; other requests, such as clearing the alarm, still work.
 fn refuse_under_alarm(alarms: &[pb::AlarmMember], request: &Request) -> Result<(), Error> {
     if alarms.is_empty() {
         return Ok(());
