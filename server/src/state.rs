@@ -270,7 +270,8 @@ fn apply_to_keys(
     }
 }
 
-/// NOSPACE refuses requests that need space; CORRUPT refuses every change except clearing alarms.
+/// NOSPACE refuses requests that need space. As in etcd, CORRUPT refuses every change of keys and
+/// leases; other requests, such as clearing the alarm, still work.
 fn refuse_under_alarm(alarms: &[pb::AlarmMember], request: &Request) -> Result<(), Error> {
     if alarms.is_empty() {
         return Ok(());

@@ -43,7 +43,7 @@ use values::{Calls, Values, framed};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Content type of a form; fields in it would take precedence over the body's.
+/// Content type of a form, the only kind of request that may override its method.
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Completes at the client's deadline, if it set one.

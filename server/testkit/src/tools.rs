@@ -84,6 +84,13 @@ pub fn has_or_skip(program: &str, version: &[&str], test: &str) -> bool {
     found
 }
 
+/// Prints that a test is skipped, and why. In continuous integration nothing is skipped: there the
+/// test fails.
+pub fn skip(test: &str, why: &dyn fmt::Display) {
+    assert!(!in_ci(), "{test} cannot run here: {why}");
+    eprintln!("SKIPPED {test}: {why}");
+}
+
 /// True if this run belongs to continuous integration (`CI=true`).
 pub fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")

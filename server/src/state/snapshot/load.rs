@@ -105,7 +105,7 @@ pub fn load<S: Source>(
             .into_iter()
             .find(|n| n.as_bytes() == bucket.name)
         else {
-            continue; // etcd ignores what it does not know, too.
+            continue; // etcd ignores unknown buckets too.
         };
         let kept =
             plan.members.is_none() || ![schema::MEMBERS, schema::MEMBERS_REMOVED].contains(&name);
@@ -212,7 +212,7 @@ fn take_change(
     row: &Row<'_>,
 ) -> Result<(), LoadError> {
     if row.key.is_empty() {
-        return Ok(()); // etcdutl's way to raise the revision: a row without a key.
+        return Ok(()); // etcdutl raises the revision by a row without a key.
     }
     let at = Revision {
         main: revision.main,

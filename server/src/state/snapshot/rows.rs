@@ -3,15 +3,15 @@
 //! is read; here neither side waits.
 //!
 //! ```text
-//! stream   frames, the last one ends with the row "end"; nothing follows
-//! frame    payload length u32 | CRC-32C u32 of the payload, going on from that of the frame before | payload
-//! payload  rows, none of which goes over into the next frame
-//! row      kind u8 | what the kind has:
+//! stream   frames; the last one ends with the row "end", and nothing follows
+//! frame    payload length u32 | CRC-32C u32 (continues that of the previous frame) | payload
+//! payload  complete rows
+//! row      kind u8 | fields of that kind:
 //!   1 put     main i64 | sub i64 | created i64 | version i64 | lease i64 | key bytes | value bytes
 //!   2 delete  main i64 | sub i64 | key bytes
 //!   3 side    bucket u8 | key bytes | value bytes
-//!   4 end     revision i64 | compacted i64 | applied index u64 | its term u64 | rows before this one u64
-//! bytes    length u32 | so many bytes
+//!   4 end     revision i64 | compacted i64 | applied index u64 | its term u64 | rows so far u64
+//! bytes    length u32 | the bytes
 //! ```
 //! Numbers are little endian. Puts and deletes are in the order of their revisions. Rows made
 //! invisible by a compaction are omitted, so in the loaded store the compaction is finished.
