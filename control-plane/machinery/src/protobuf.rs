@@ -1,4 +1,4 @@
-//! `application/vnd.kubernetes.protobuf`, both ways, for every kind of the table.
+//! Encodes and decodes `application/vnd.kubernetes.protobuf`, for every kind of the table.
 //!
 //! A body is `k8s\0` and a `runtime.Unknown`: the apiVersion and kind, then the bytes of that
 //! message. A decoded object looks as if Go had decoded it and written JSON, except that nulls are

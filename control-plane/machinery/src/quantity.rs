@@ -1,4 +1,4 @@
-//! Quantities of resources, such as `100m`, `1.5Gi` or `2e3`: read, written, compared, added.
+//! Quantities of resources, such as `100m`, `1.5Gi` or `2e3`: parsing, printing, arithmetic.
 //!
 //! A quantity is a whole number of billionths; smaller fractions are rounded away from zero, as in
 //! Go. Go switches to arbitrary precision for large numbers; here values saturate at about 10²⁹.
@@ -54,7 +54,7 @@ impl Quantity {
         format: Format::DecimalSi,
     };
 
-    /// Reads a quantity.
+    /// Parses a quantity.
     pub fn parse(text: &str) -> Result<Quantity, Error> {
         if text.is_empty() {
             return Err(WRONG_FORM);

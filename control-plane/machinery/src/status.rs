@@ -5,7 +5,7 @@ mod tests;
 
 use serde_json::{Value, json};
 
-/// An error answer.
+/// An error response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     /// The HTTP code.
@@ -44,7 +44,7 @@ pub struct Details {
 /// One error of several.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Cause {
-    /// Such as `FieldValueInvalid`.
+    /// The machine-readable reason, such as `FieldValueInvalid`.
     pub reason: &'static str,
     /// The message.
     pub message: String,

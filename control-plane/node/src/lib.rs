@@ -8,16 +8,16 @@
 //!
 //! ## How long containers run
 //!
-//! Nothing is executed, so a pod has to say what its containers would do:
+//! Nothing is executed, so the pod itself describes what its containers do:
 //!
-//! - by annotations: `hollow.stele/exit-after: 5s` ends its containers that long after their
-//!   start, with `hollow.stele/exit-code: 1` if it is not 0; `hollow.stele/ready: "false"` never
-//!   lets them be ready; `hollow.stele/stop-after: 2s` is how long they take to stop when the pod
-//!   is deleted;
-//! - by their command, as far as it is `sleep 5`, `true`, `false`, `exit 3` or a shell's `-c` with
-//!   a list of those;
-//! - otherwise containers of a Job's pods end well after a second, init containers at once, and
-//!   everything else runs until it is deleted.
+//! - by annotations: with `hollow.stele/exit-after: 5s` its containers end 5 s after their start,
+//!   with the exit code of `hollow.stele/exit-code: 1`, or else 0; with
+//!   `hollow.stele/ready: "false"` they never become ready; with `hollow.stele/stop-after: 2s` they
+//!   take 2 s to stop when the pod is deleted;
+//! - by their command, if it is `sleep 5`, `true`, `false`, `exit 3` or similar, or a shell's `-c`
+//!   with a list of those;
+//! - otherwise containers of a Job's pods succeed after a second, init containers at once, and all
+//!   others run until they are deleted.
 //!
 //! The pod's restart policy applies as usual.
 #![forbid(unsafe_code)]

@@ -153,7 +153,7 @@ fn now(start: Instant) -> Now {
     }
 }
 
-/// Whoever runs all parts in one process spawns them.
+/// `stele-kube up` spawns all parts in one process, so the future must be `Send`.
 #[cfg(test)]
 #[test]
 fn it_can_be_spawned() {

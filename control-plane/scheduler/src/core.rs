@@ -120,7 +120,7 @@ impl Core {
         }
     }
 
-    /// Removes all pods except these, after the informer listed anew.
+    /// Removes all pods except these, after the informer listed again.
     pub fn only_pods(&mut self, there: &HashSet<String>, now: Duration) {
         let mut known = self.queue.uids();
         known.extend(self.cache.placed());

@@ -267,7 +267,7 @@ fn tell(client: Client, calls: Vec<Call>) -> BoxFuture<'static, Outcome> {
     .boxed()
 }
 
-/// Whoever runs all parts in one process spawns them.
+/// `stele-kube up` spawns all parts in one process, so the future must be `Send`.
 #[cfg(test)]
 #[test]
 fn it_can_be_spawned() {

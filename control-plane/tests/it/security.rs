@@ -162,7 +162,7 @@ fn requests_for_certificates_are_approved_by_approvers_alone() {
         format!("{REQUESTS}/one/approval"),
     );
     let approved = with("Approved");
-    // The status subresource cannot approve, whoever writes it.
+    // The status subresource cannot approve, for any user.
     for who in ["jane", "root"] {
         let told = cluster.ask(who, "PUT", &status, Some(&approved));
         told.refuses(

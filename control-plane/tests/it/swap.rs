@@ -5,7 +5,7 @@
 //! Kubernetes' result is kept in `swap/golden.txt`, so our parts are compared without compiling
 //! Kubernetes. `STELE_SWAP=all` compares every mix of parts with it; otherwise one mix is compared,
 //! in which the named programs are Kubernetes' own, such as `STELE_SWAP=kube-scheduler`. With
-//! `all`, `UPDATE=1` first writes the file anew, from Kubernetes' own parts alone.
+//! `all`, `UPDATE=1` first rewrites the file, from Kubernetes' own parts alone.
 
 mod normal;
 mod scenario;

@@ -170,7 +170,7 @@ impl Told {
             self.set(PROGRESSING, "True", "NewReplicaSetAvailable", &text);
         } else if progressed(old, &self.status) {
             let text = format!("{what} is progressing.");
-            // `lastUpdateTime` must move even if the condition stays the same, so it is set anew.
+            // `lastUpdateTime` must move even if the condition stays the same, so it is set again.
             let since = current.filter(|has| has.status == "True");
             let since = since.and_then(|has| has.last_transition_time);
             self.drop(PROGRESSING);

@@ -8,7 +8,7 @@ use super::{below, default, default_at, each, has, made, pod, text};
 use crate::object;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Three hours.
+/// Default `clientIP.timeoutSeconds` of session affinity: three hours.
 const CLIENT_AFFINITY_SECONDS: u32 = 10_800;
 
 pub(super) fn service(object: &mut Value) {

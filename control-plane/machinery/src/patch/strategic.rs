@@ -7,10 +7,10 @@
 //! | `$patch: replace` in a map | the map is what the patch says |
 //! | `$patch: delete` in a map | the map becomes empty, or is not added |
 //! | `$patch: replace` in an item of a merged list | the list is the patch's other items |
-//! | `$patch: delete` in an item of a merged list | the item of that key goes |
-//! | `$retainKeys: [..]` in a map | every other key goes first |
-//! | `$deleteFromPrimitiveList/f: [..]` | these values go from the list `f` |
-//! | `$setElementOrder/f: [..]` | the list `f` comes into this order; items it does not name keep their place |
+//! | `$patch: delete` in an item of a merged list | the item with that key is removed |
+//! | `$retainKeys: [..]` in a map | every other key is removed first |
+//! | `$deleteFromPrimitiveList/f: [..]` | these values are removed from the list `f` |
+//! | `$setElementOrder/f: [..]` | the list `f` gets this order; items not named keep their place |
 
 use serde_json::{Map, Value};
 
