@@ -5,7 +5,7 @@ mod ending;
 mod transfers;
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use raft::Message;
@@ -263,6 +263,8 @@ pub(crate) struct World {
     pub canary: Option<Canary>,
     /// The newest entry that anybody knows to be committed.
     newest_commit: u64,
+    /// Whose space alarms are raised, as the log has it.
+    alarms: BTreeSet<u64>,
     /// Nothing goes wrong any more.
     pub healed_at: Option<u64>,
     /// Clients and watchers do nothing new.
@@ -313,6 +315,7 @@ impl World {
             },
             canary: options.canary,
             newest_commit: 0,
+            alarms: BTreeSet::new(),
             healed_at: None,
             quiet: false,
         }

@@ -5,6 +5,7 @@ use raft::{Body, Message, RoleKind};
 use server::driver::Replies;
 use server::event::{ApplyEvent, MemberEvent};
 use server::state::request::Request;
+use server::state::space_needed;
 
 use super::{Event, Failed, MICRO, MILLI, Named, World};
 use crate::canary::Canary;
@@ -349,16 +350,26 @@ impl World {
         if entry.kind != raft::EntryKind::Normal || entry.data.is_empty() {
             return Ok(());
         }
-        if let Some(id) = Request::id_of(&entry.data) {
+        let request = Request::decode(&entry.data)
+            .map_err(|what| ("durable prefix", format!("entry {}: {what}", entry.index)))?;
+        // Everybody refuses it in the same way, and whoever asked may never hear of that.
+        let is_refused = !self.alarms.is_empty() && space_needed(&request) > 0;
+        if let Some(id) = Request::id_of(&entry.data)
+            && !is_refused
+        {
             self.clients.takes_effect(id, self.now);
         }
-        match Request::decode(&entry.data) {
-            Ok(Request::LeaseRevoke(revoke)) => {
-                self.checks.leases.ended(revoke.id, self.now).of("leases")
+        match request {
+            Request::LeaseRevoke(revoke) => {
+                return self.checks.leases.ended(revoke.id, self.now).of("leases");
             }
-            Ok(_) => Ok(()),
-            Err(what) => Err(("durable prefix", format!("entry {}: {what}", entry.index))),
+            Request::Alarm(alarm) if alarm.action() == AlarmAction::Activate => {
+                self.alarms.insert(alarm.member_id);
+            }
+            Request::Alarm(alarm) => drop(self.alarms.remove(&alarm.member_id)),
+            _ => {}
         }
+        Ok(())
     }
 
     fn send(&mut self, host: usize, messages: Vec<Message>) {
