@@ -310,6 +310,12 @@ impl Message {
         None
     }
 
+    /// The field that JSON calls so and that no embedded message brings along.
+    pub(crate) fn own(&self, json: &str) -> Option<&Field> {
+        let named = |field: &&Field| field.name == json && field.number != 0;
+        self.fields.iter().find(named)
+    }
+
     /// The field of this number, embedded messages unspread.
     pub fn numbered(&self, number: u32) -> Option<&Field> {
         let at = self.by_number.get(&number)?;

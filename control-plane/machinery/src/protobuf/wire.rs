@@ -48,6 +48,11 @@ impl<'a> Fields<'a> {
         Ok(Some((number, raw)))
     }
 
+    /// What is behind the field that was read last.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// The next varint, as in a packed list; none at the end.
     pub(super) fn next_varint(&mut self) -> Result<Option<u64>, Error> {
         match self.rest.is_empty() {
@@ -85,6 +90,7 @@ impl<'a> Fields<'a> {
 }
 
 /// What is around each body.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Envelope<'a> {
     pub(super) api_version: &'a str,
     pub(super) kind: &'a str,
