@@ -16,9 +16,9 @@ use crate::registry::ttl::EventLeases;
 use crate::registry::write::Writer;
 use crate::resources::catalogue::{self, Resource, Storage};
 use crate::resources::convert;
-use crate::storage::entry::Entry;
 use crate::storage::feed::Feed;
 use crate::storage::store::Store;
+use crate::storage::stored::Stored;
 
 /// Objects, for parts of this process: nobody is asked whether the caller may.
 #[derive(Clone)]
@@ -46,20 +46,21 @@ impl Api {
         name: &str,
     ) -> Result<Arc<Value>, Status> {
         let resource = catalogue::of(kind);
-        let entry = self.read(resource, namespace, name).await?;
-        Ok(convert::to_served(resource, &entry.object))
+        let stored = self.read(resource, namespace, name).await?;
+        Ok(convert::to_served(resource, &Arc::new(stored.decode()?)))
     }
 
     /// The object as last heard of; no round trip.
     pub fn cached(&self, kind: &'static Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let resource = catalogue::of(kind);
         let storage = resource.storage?;
-        let entry = self
+        let stored = self
             .0
             .feed
             .cache(storage)
             .get(&storage.key(namespace, name))?;
-        Some(convert::to_served(resource, &entry.object))
+        let object = stored.decode().ok()?;
+        Some(convert::to_served(resource, &Arc::new(object)))
     }
 
     /// All objects of a namespace (all namespaces when empty) as last heard of.
@@ -75,7 +76,8 @@ impl Api {
             .snapshot(&storage.folder(namespace));
         let objects = entries.iter();
         objects
-            .map(|entry| convert::to_served(resource, &entry.object))
+            .filter_map(|stored| stored.kept().ok())
+            .map(|object| convert::to_served(resource, &object))
             .collect()
     }
 
@@ -130,13 +132,13 @@ impl Api {
         Ok(convert::to_served(resource, &entry.object))
     }
 
-    /// The stored object now, from the cache's copy where that is the same.
+    /// The stored object now: the cache's copy where that is the same.
     pub(crate) async fn read(
         &self,
         resource: &'static Resource,
         namespace: &str,
         name: &str,
-    ) -> Result<Arc<Entry>, Status> {
+    ) -> Result<Arc<Stored>, Status> {
         let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
         let key = storage.key(namespace, name);
         let found = self.read_key(storage, &key).await?;
@@ -147,22 +149,22 @@ impl Api {
         &self,
         storage: &'static Storage,
         key: &str,
-    ) -> Result<Option<Arc<Entry>>, Status> {
+    ) -> Result<Option<Arc<Stored>>, Status> {
         let (found, _) = self.0.store.get(key).await?;
         let Some(kv) = found else { return Ok(None) };
-        self.entry_of(storage, key, &kv).map(Some)
+        self.stored_of(storage, key, &kv).map(Some)
     }
 
-    /// What was read as an entry; the cache's own when it is of the same revision.
-    pub(crate) fn entry_of(
+    /// What was read as an object; the cache's own when it is of the same revision.
+    pub(crate) fn stored_of(
         &self,
         storage: &'static Storage,
         key: &str,
         kv: &etcd_api::mvccpb::KeyValue,
-    ) -> Result<Arc<Entry>, Status> {
+    ) -> Result<Arc<Stored>, Status> {
         match self.0.feed.cache(storage).get(key) {
-            Some(entry) if entry.revision == kv.mod_revision => Ok(entry),
-            _ => Entry::decode(storage, key, &kv.value, kv.mod_revision).map(Arc::new),
+            Some(stored) if stored.revision == kv.mod_revision => Ok(stored),
+            _ => Stored::read(storage, key, &kv.value, kv.mod_revision).map(Arc::new),
         }
     }
 }

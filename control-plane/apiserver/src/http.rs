@@ -10,5 +10,6 @@ pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod serve;
 pub(crate) mod slots;
+pub(crate) mod spliced;
 pub(crate) mod table;
 pub(crate) mod watch;

@@ -54,7 +54,7 @@ pub(crate) async fn answer(
                     &call.target.name,
                 )
                 .await?;
-            call.show(StatusCode::OK, &entry)
+            call.show_stored(&entry)
         }
         ("status" | "approval" | "ephemeralcontainers" | "resize", "update") => {
             call.replace(body, name).await

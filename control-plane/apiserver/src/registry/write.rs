@@ -98,7 +98,7 @@ impl Writer<'_> {
             if self.api.read_key(storage, &key).await?.is_some() {
                 return Err(already_exists(resource, &name));
             }
-            return Ok(Arc::new(Entry::new(key.into(), 0, stored)));
+            return Ok(Arc::new(Entry::new(0, stored)));
         }
         let written = match versioned {
             // The store says so, after everything else has been checked.
@@ -109,7 +109,7 @@ impl Writer<'_> {
             false => self.store_new(storage, &key, &stored).await,
         };
         match written {
-            Ok(Some(revision)) => Ok(Arc::new(Entry::new(key.into(), revision, stored))),
+            Ok(Some(revision)) => Ok(Arc::new(Entry::new(revision, stored))),
             other => {
                 allocated.give_back(self.api).await;
                 match other {
