@@ -5,8 +5,10 @@
 //! left out; an encoded object is byte for byte what Go writes. Decoding is bounded in depth and in
 //! the number of messages, so a small body cannot become a large object.
 
+mod canonical;
 mod decode;
 mod encode;
+pub mod splice;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -310,6 +310,12 @@ impl Message {
         None
     }
 
+    /// The field with this JSON name that belongs to the message itself, not to an embedded one.
+    pub(crate) fn own(&self, json: &str) -> Option<&Field> {
+        let named = |field: &&Field| field.name == json && field.number != 0;
+        self.fields.iter().find(named)
+    }
+
     /// The field with this protobuf number; embedded messages are not searched.
     pub fn numbered(&self, number: u32) -> Option<&Field> {
         let at = self.by_number.get(&number)?;

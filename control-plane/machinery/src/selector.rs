@@ -193,10 +193,13 @@ impl LabelSelector {
 
     /// True if the labels satisfy it.
     pub fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
-        self.requirements.iter().all(|one| {
-            let value = labels.and_then(|labels| labels.get(&one.key));
-            one.matches(value.and_then(Value::as_str))
-        })
+        self.matches_by(|key| labels?.get(key)?.as_str())
+    }
+
+    /// Whether labels satisfy it that are looked up by key.
+    pub fn matches_by<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        let mut all = self.requirements.iter();
+        all.all(|one| one.matches(label(&one.key)))
     }
 
     /// True if it selects everything.

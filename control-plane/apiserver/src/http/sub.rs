@@ -42,7 +42,7 @@ pub(crate) async fn answer(
             let entry = reader
                 .read(target.resource, &target.namespace, &target.name)
                 .await?;
-            call.show(StatusCode::OK, &entry)
+            call.show_stored(&entry)
         }
         ("status" | "approval" | "ephemeralcontainers" | "resize", "update") => {
             call.replace(body, name).await

@@ -16,7 +16,7 @@ use crate::time::{Timestamp, go_duration};
 use crate::zero;
 
 /// 100: Kubernetes' deepest kind, a pod in a cron job, has about 20; a JSON schema may nest deeper.
-const DEPTH_MAX: usize = 100;
+pub(super) const DEPTH_MAX: usize = 100;
 
 pub(super) struct Decoder {
     depth: usize,
@@ -134,7 +134,7 @@ impl Decoder {
         Ok((key.to_owned(), value))
     }
 
-    fn value(&mut self, kind: &Type, raw: Raw<'_>) -> Result<Value, Error> {
+    pub(super) fn value(&mut self, kind: &Type, raw: Raw<'_>) -> Result<Value, Error> {
         Ok(match (kind, raw) {
             (Type::String(_), Raw::Bytes(bytes)) => utf8(bytes)?.into(),
             (Type::Bool, Raw::Varint(number)) => (number != 0).into(),
@@ -245,6 +245,6 @@ fn too_many() -> Error {
 }
 
 /// True for the years that RFC 3339 can express.
-fn in_calendar(time: Timestamp) -> bool {
+pub(super) fn in_calendar(time: Timestamp) -> bool {
     (-62_167_219_200..253_402_300_800).contains(&time.seconds) && time.nanos < 1_000_000_000
 }

@@ -48,6 +48,11 @@ impl<'a> Fields<'a> {
         Ok(Some((number, raw)))
     }
 
+    /// The bytes after the field that was read last.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// The next varint of a packed list; `None` at the end.
     pub(super) fn next_varint(&mut self) -> Result<Option<u64>, Error> {
         if self.rest.is_empty() {
@@ -86,6 +91,7 @@ impl<'a> Fields<'a> {
 }
 
 /// The `runtime.Unknown` around each body.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Envelope<'a> {
     pub(super) api_version: &'a str,
     pub(super) kind: &'a str,
