@@ -1,8 +1,8 @@
-//! Real etcd and Stele in turn, each on a fresh directory, under the load of etcd's own `benchmark`
-//! program; and an empty gRPC server as the floor below which nobody gets.
+//! Runs etcd's own `benchmark` program against real etcd and Stele in turn, each on a fresh
+//! directory; and against an empty gRPC server, as the lower bound for any server.
 //!
-//! Absolute figures wander with the machine, so sides alternate within each round, the order turns
-//! around from round to round, and what counts are ratios of medians of one run.
+//! Absolute figures vary with the machine. So the sides alternate within each round, the order is
+//! reversed from round to round, and the result is ratios of medians within one run.
 
 mod big;
 mod cluster;
@@ -74,7 +74,7 @@ fn loads(options: &Options, programs: &options::Programs) -> Result<()> {
                 record.add(load, side, run);
             }
         }
-        // Kept after each load, so that a run cut short has not been for nothing.
+        // Written after each load, so that an interrupted run keeps its results.
         record.write(&options.out)?;
     }
     print!("{}", record.markdown());
@@ -82,7 +82,7 @@ fn loads(options: &Options, programs: &options::Programs) -> Result<()> {
     Ok(())
 }
 
-/// Every second round the other way around: neither side always runs on the warmer machine.
+/// Every second round is reversed, so that neither side always runs on the warmer machine.
 fn order(sides: &[Side], round: usize) -> Vec<Side> {
     let mut sides = sides.to_vec();
     if round % 2 == 1 {

@@ -1,7 +1,7 @@
-//! Kubernetes' own apiserver and ours in turn, each over a fresh Stele with the same keys and
-//! certificates, asked by one client over TLS; then the whole of `stele-kube up`.
+//! Measures Kubernetes' own apiserver and ours in turn, each on a fresh Stele with the same keys
+//! and certificates, with one client over TLS; then all of `stele-kube up`.
 //!
-//! What counts are ratios of one run: absolute figures wander with the machine.
+//! Only ratios within one run count: absolute figures vary with the machine.
 
 #![expect(
     clippy::disallowed_methods,
@@ -94,7 +94,7 @@ fn measure(options: &ArgMatches) -> Result<()> {
     Ok(())
 }
 
-/// A release build, whatever profile we ourselves were built with.
+/// Makes a release build, independent of our own profile.
 fn build_ours() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let status = std::process::Command::new(cargo)

@@ -1,10 +1,10 @@
-//! What the benches of all layers put in: 32 B keys, 256 B values, drawn from a seed, so that two
-//! runs do the same work and say so by the same checksum.
+//! The data for the benches of all layers: 32 B keys and 256 B values from a seed, so that two runs
+//! do the same work and show it with the same checksum.
 
 pub const KEY_BYTES: usize = 32;
 pub const VALUE_BYTES: usize = 256;
 
-/// How much to do: `cargo bench` passes `--bench`; without it (as tests) a little must be enough.
+/// The amount of work: all with `--bench`, which `cargo bench` passes; a little in tests.
 pub fn scaled(full: u64) -> u64 {
     const SMALL: u64 = 500;
     if std::env::args().any(|arg| arg == "--bench") && !std::env::args().any(|arg| arg == "--test")
@@ -15,7 +15,7 @@ pub fn scaled(full: u64) -> u64 {
     }
 }
 
-/// An endless stream of keys out of a fixed space, in random order.
+/// An endless stream of random keys from a fixed space.
 #[derive(Clone, Debug)]
 pub struct Keys {
     state: u64,
@@ -32,9 +32,9 @@ impl Keys {
         key(number)
     }
 
-    /// A number below the size of the space.
+    /// A random number below the size of the space.
     pub fn next_number(&mut self) -> u64 {
-        // splitmix64: every seed is a good one, and the whole generator is these lines.
+        // splitmix64: every seed is good, and these lines are the whole generator.
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -43,7 +43,7 @@ impl Keys {
     }
 }
 
-/// The key with this number; numbers and keys sort alike.
+/// The key with this number; keys sort like their numbers.
 pub fn key(number: u64) -> [u8; KEY_BYTES] {
     let mut key = *b"/registry/things/0000/\0\0\0\0\0\0\0\0\0\0";
     key[KEY_BYTES - 8..].copy_from_slice(&number.to_be_bytes());
@@ -56,7 +56,7 @@ pub fn value(number: u64) -> [u8; VALUE_BYTES] {
     value
 }
 
-/// Folds results into one number (FNV-1a): work that is not done cannot be timed.
+/// Combines results into one number (FNV-1a), so that the compiler cannot remove the work.
 #[derive(Clone, Copy, Debug)]
 pub struct Checksum(u64);
 

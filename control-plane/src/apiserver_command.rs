@@ -1,5 +1,5 @@
-//! `stele-kube apiserver`: the API alone, from a store somewhere; over TLS, or over plain HTTP on
-//! loopback.
+//! `stele-kube apiserver`: the apiserver alone, with a store elsewhere; over TLS, or over plain
+//! HTTP on loopback.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -15,20 +15,17 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::connection;
 
-/// How often the store is tried, and how long to wait between: 20 seconds in all.
+/// Attempts to reach the store, and the delay between them: 20 seconds in total.
 const CONNECTS_MAX: usize = 100;
 const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// What it is called and takes.
+/// The subcommand and its flags.
 pub(crate) fn command() -> Command {
-    let with = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help)
-    };
     Command::new("apiserver")
         .about("Serves the API of Kubernetes from a store that speaks etcd's")
-        .arg(with("etcd-servers", "URL", "the store").default_value("http://127.0.0.1:2379"))
+        .arg(option("etcd-servers", "URL", "the store").default_value("http://127.0.0.1:2379"))
         .arg(
-            with(
+            option(
                 "bind",
                 "ADDRESS",
                 "where to listen; without TLS only on loopback",
@@ -36,71 +33,74 @@ pub(crate) fn command() -> Command {
             .default_value("127.0.0.1:8080"),
         )
         .arg(
-            with(
+            option(
                 "service-cidr",
                 "RANGE",
                 "where services get their addresses from",
             )
             .default_value("10.96.0.0/16"),
         )
-        .arg(with(
+        .arg(option(
             "tls-cert-dir",
             "DIR",
             "serve over TLS; keys are kept here, made if missing",
         ))
-        .arg(with(
+        .arg(option(
             "admin-kubeconfig",
             "FILE",
             "where to write the owner's kubeconfig [default: admin.kubeconfig in --tls-cert-dir]",
         ))
         .arg(
-            with(
+            option(
                 "external-hostname",
                 "NAME",
                 "a further name or address of the server",
             )
             .action(ArgAction::Append),
         )
-        .arg(with(
+        .args(access_options())
+}
+
+/// Who is let in, and what they may do.
+fn access_options() -> [Arg; 5] {
+    [
+        option(
             "token-auth-file",
             "FILE",
             "tokens: token,user,uid,\"group,group\" in a line",
-        ))
-        .arg(
-            with("allow-privileged", "BOOL", "let containers be privileged")
-                .value_parser(["true", "false"])
-                .num_args(0..=1)
-                .default_missing_value("true")
-                .default_value("false"),
-        )
-        .arg(
-            with(
-                "anonymous-auth",
-                "BOOL",
-                "let in whoever shows nothing as system:anonymous",
-            )
+        ),
+        option("allow-privileged", "BOOL", "let containers be privileged")
             .value_parser(["true", "false"])
-            .default_value("true"),
+            .num_args(0..=1)
+            .default_missing_value("true")
+            .default_value("false"),
+        option(
+            "anonymous-auth",
+            "BOOL",
+            "let in whoever shows nothing as system:anonymous",
         )
-        .arg(
-            with(
-                "authorization-mode",
-                "MODE",
-                "[default: RBAC with certificates or tokens, else AlwaysAllow]",
-            )
-            .value_parser(["RBAC", "AlwaysAllow"]),
+        .value_parser(["true", "false"])
+        .default_value("true"),
+        option(
+            "authorization-mode",
+            "MODE",
+            "[default: RBAC with certificates or tokens, else AlwaysAllow]",
         )
-        .arg(
-            with(
-                "service-account-issuer",
-                "URL",
-                "what tokens say of who made them",
-            )
-            .default_value(ISSUER),
+        .value_parser(["RBAC", "AlwaysAllow"]),
+        option(
+            "service-account-issuer",
+            "URL",
+            "what tokens say of who made them",
         )
+        .default_value(ISSUER),
+    ]
 }
 
-/// Serves until a signal asks it to stop.
+fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).help(help)
+}
+
+/// Serves until a signal to stop.
 pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let text = |name: &str| {
         arguments
@@ -153,7 +153,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// A connection to the store, which may be starting just now.
+/// Connects to the store, with retries, as it may be starting.
 async fn connected(store: &str) -> Result<etcd_api::Client, Box<dyn Error>> {
     let mut tried = 0;
     loop {
@@ -166,7 +166,7 @@ async fn connected(store: &str) -> Result<etcd_api::Client, Box<dyn Error>> {
     }
 }
 
-/// Who is let in; nothing when everybody on this machine is.
+/// The authentication and authorization; `None` to let in every client on this machine.
 fn people(arguments: &ArgMatches, address: SocketAddr) -> Result<Option<Setup>, Box<dyn Error>> {
     let text = |name: &str| arguments.get_one::<String>(name).cloned();
     let directory = text("tls-cert-dir").map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! How a part of the control plane reaches the apiserver, and how it is asked to stop.
+//! How a part of the control plane reaches the apiserver, and the signals that stop it.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,7 +9,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The flags that say where the apiserver is.
+/// The flags that name the apiserver.
 pub(crate) fn flags() -> [Arg; 2] {
     let kubeconfig = Arg::new("kubeconfig")
         .long("kubeconfig")
@@ -41,7 +41,7 @@ pub(crate) async fn client_of(kubeconfig: &Path) -> Result<Client, Box<dyn Error
     Ok(Client::try_from(config)?)
 }
 
-/// The address by which this machine reaches what it listens on.
+/// The address at which this machine reaches a listener on `address`.
 pub(crate) fn reached(address: SocketAddr) -> SocketAddr {
     let mut reached = address;
     if address.ip().is_unspecified() {
@@ -50,13 +50,13 @@ pub(crate) fn reached(address: SocketAddr) -> SocketAddr {
     reached
 }
 
-/// Waits for a signal that asks the process to stop.
+/// Waits for a signal to stop the process.
 pub(crate) async fn asked_to_stop() {
     let signals = (
         signal(SignalKind::interrupt()),
         signal(SignalKind::terminate()),
     );
-    // Without handlers the signals end the process by themselves.
+    // Without handlers the signals end the process directly.
     let (Ok(mut interrupt), Ok(mut terminate)) = signals else {
         return std::future::pending().await;
     };

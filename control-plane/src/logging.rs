@@ -7,10 +7,10 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
-/// Begins to log what is at least of this level.
+/// Starts to log messages of at least this level.
 pub(crate) fn begin(level: Level) {
     let subscriber = tracing_subscriber::registry().with(Lines(level));
-    // Fails only when somebody logs already, and then there is nothing to do.
+    // Fails only if a subscriber is set already; then that one stays.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
@@ -25,7 +25,7 @@ impl<S: Subscriber> Layer<S> for Lines {
         let mut line = Line(format!("{:5} {}:", metadata.level(), metadata.target()));
         event.record(&mut line);
         line.0.push('\n');
-        // A log nobody can read must not end the process.
+        // A failed write to the log must not end the process.
         let _ = std::io::stderr().lock().write_all(line.0.as_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! `stele-kube controller-manager`: the loops alone, beside an apiserver somewhere.
+//! `stele-kube controller-manager`: the control loops alone, with an apiserver elsewhere.
 
 use std::error::Error;
 
@@ -7,7 +7,7 @@ use controllers::Config;
 
 use crate::connection;
 
-/// What it is called and takes.
+/// The subcommand and its flags.
 pub(crate) fn command() -> Command {
     Command::new("controller-manager")
         .about("Brings the cluster to what was asked for: the loops")
@@ -26,10 +26,10 @@ pub(crate) fn command() -> Command {
         )
 }
 
-/// Works until a signal asks it to stop.
+/// Runs until a signal to stop.
 pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let config = Config {
-        // Copies on one machine are told apart by their processes.
+        // The process ID distinguishes copies on one machine.
         elect: arguments
             .get_flag("leader-elect")
             .then(|| format!("stele-kube_{}", std::process::id())),

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::Command;
 
-/// Objects come and go by the thousand, made in one thread and freed in another.
+/// Objects are allocated in one thread and freed in another, in large numbers.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -9,7 +9,7 @@ use node::host::Size;
 
 use crate::connection;
 
-/// What it is called and takes.
+/// The subcommand and its flags.
 pub(crate) fn command() -> Command {
     let flag = |name: &'static str, value: &'static str, default: &'static str| {
         let flag = Arg::new(name).long(name).value_name(value);
@@ -28,7 +28,7 @@ pub(crate) fn command() -> Command {
         .arg(flag("status-seconds", "SECONDS", "300").value_parser(seconds))
 }
 
-/// Runs the nodes until a signal asks them to stop.
+/// Runs the nodes until a signal to stop.
 pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let text = |name: &str| {
         let value = arguments.get_one::<String>(name);

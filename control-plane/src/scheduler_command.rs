@@ -1,4 +1,4 @@
-//! `stele-kube scheduler`: gives pods their nodes.
+//! `stele-kube scheduler`: the scheduler alone.
 
 use std::error::Error;
 
@@ -7,7 +7,7 @@ use scheduler::Config;
 
 use crate::connection;
 
-/// What it is called and takes.
+/// The subcommand and its flags.
 pub(crate) fn command() -> Command {
     Command::new("scheduler")
         .about("Gives pods their nodes")
@@ -27,7 +27,7 @@ pub(crate) fn command() -> Command {
         )
 }
 
-/// Schedules until a signal asks it to stop.
+/// Schedules until a signal to stop.
 pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
             ..Config::default()
         };
         if arguments.get_flag("leader-elect") {
-            // The seed is drawn anew for every process.
+            // The seed is random for each process.
             config.elect = Some(format!("stele-kube_{:016x}", config.seed));
         }
         scheduler::run(client, config, connection::asked_to_stop()).await?;

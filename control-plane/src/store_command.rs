@@ -1,4 +1,4 @@
-//! `stele-kube store`: the store alone, with all of its own flags, as the binary `stele` is.
+//! `stele-kube store`: the store alone, with all of its flags, like the binary `stele`.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -11,14 +11,14 @@ use server::lifecycle::signals;
 use server::telemetry::logging;
 use storage::vfs::os::OsVfs;
 
-/// How it is listed; its flags are read by the store itself.
+/// The subcommand for the help text; the store parses its flags itself.
 pub(crate) fn command() -> Command {
     Command::new("store")
         .about("Runs the store alone; takes etcd's flags")
         .disable_help_flag(true)
 }
 
-/// Runs until a signal asks it to stop.
+/// Runs until a signal to stop.
 pub(crate) fn run(flags: &[String]) -> ExitCode {
     let config = match config::parse(flags, &[], &|path| std::fs::read_to_string(path)) {
         Ok(config) => config,
@@ -27,7 +27,7 @@ pub(crate) fn run(flags: &[String]) -> ExitCode {
             stderr,
             code,
         }) => {
-            // Nobody is left to tell when the terminal has gone.
+            // A closed terminal cannot be reported to anyone.
             let _ = std::io::stdout().write_all(stdout.as_bytes());
             let _ = std::io::stderr().write_all(stderr.as_bytes());
             return ExitCode::from(code);

@@ -1,9 +1,9 @@
 //! `stele-kube up`: the whole control plane in one process, on one directory.
 //!
 //! ```text
-//! DIR/store/             the store's own directory, as `stele --data-dir` has it
-//! DIR/pki/               keys and certificates, made when they are missing
-//! DIR/admin.kubeconfig   for whoever owns the cluster
+//! DIR/store/             the store's directory, as for `stele --data-dir`
+//! DIR/pki/               keys and certificates, created if missing
+//! DIR/admin.kubeconfig   for the owner of the cluster
 //! ```
 
 mod inside;
@@ -29,10 +29,10 @@ use tokio::task::JoinSet;
 use crate::connection;
 use parts::{Component, Parts};
 
-/// How long parts may take to stop before they are left alone.
+/// How long parts may take to stop; after that they are abandoned.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What it is called and takes.
+/// The subcommand and its flags.
 pub(crate) fn command() -> Command {
     let flag = |name: &'static str, value: &'static str, default: &'static str| {
         let flag = Arg::new(name).long(name).value_name(value);
@@ -69,7 +69,7 @@ pub(crate) fn command() -> Command {
         .arg(flag("service-cidr", "RANGE", "10.96.0.0/16").help("Where services get addresses"))
 }
 
-/// Runs until a signal asks it to stop.
+/// Runs until a signal to stop.
 #[expect(
     clippy::disallowed_methods,
     reason = "the directory of a whole cluster is made here"
@@ -79,19 +79,20 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(&directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;
     let parts = Parts::of(arguments);
-    let store = match parts.has(Component::Store) {
-        true => Some(start_store(
+    let store = if parts.has(Component::Store) {
+        Some(start_store(
             &directory,
             text(arguments, "store-bind").parse()?,
-        )?),
-        false => None,
+        )?)
+    } else {
+        None
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     let result = runtime.block_on(up(arguments, &directory, &parts, store.as_ref()));
     runtime.shutdown_timeout(GRACE);
-    // Last, for everything else writes to it.
+    // The store stops last, because all other parts write to it.
     if let Some(store) = store {
         store.stop()?;
     }
@@ -137,7 +138,7 @@ async fn up(
     tracing::info!("stopping");
     stop.send_replace(true);
     let finish = async {
-        // The loops first: what they are about to write, they may.
+        // The loops stop first, so that they can finish their writes.
         while running.len() > usize::from(api.is_some()) {
             let _ = running.join_next().await;
         }
@@ -163,7 +164,7 @@ fn text(arguments: &ArgMatches, name: &str) -> String {
 }
 
 fn start_store(directory: &Path, bind: SocketAddr) -> Result<Local, Box<dyn Error>> {
-    // Nobody is expected there, and the address stays the same from start to start.
+    // No peers are expected. The port is fixed so that the address is the same at each start.
     let mut peers = bind;
     peers.set_port(match bind.port() {
         0 => 0,
@@ -200,9 +201,10 @@ async fn start_api(
     let address = listener.local_addr()?;
     let settings = Settings {
         directory: Some(directory.join("pki")),
-        names: match address.ip().is_unspecified() {
-            true => Vec::new(),
-            false => vec![address.ip().to_string()],
+        names: if address.ip().is_unspecified() {
+            Vec::new()
+        } else {
+            vec![address.ip().to_string()]
         },
         service_cidr: text(arguments, "service-cidr"),
         token_file: None,
@@ -232,7 +234,7 @@ async fn start_api(
     Ok((server, address))
 }
 
-/// The certificate that pods are to trust; none before there was an apiserver.
+/// The CA certificate for pods; empty before the first start of an apiserver.
 fn read_authority(directory: &Path) -> Result<String, Box<dyn Error>> {
     let path = directory.join("pki").join("ca.crt");
     match std::fs::read_to_string(&path) {
@@ -242,7 +244,7 @@ fn read_authority(directory: &Path) -> Result<String, Box<dyn Error>> {
     }
 }
 
-/// The next three commands.
+/// Prints the next three commands to run.
 fn greet(address: SocketAddr, kubeconfig: &Path) -> std::io::Result<()> {
     let path = std::path::absolute(kubeconfig)?;
     let mut out = std::io::stdout().lock();
@@ -257,7 +259,7 @@ fn greet(address: SocketAddr, kubeconfig: &Path) -> std::io::Result<()> {
     out.flush()
 }
 
-/// The same where there is only the store.
+/// The same if only the store runs.
 fn greet_from_store(address: SocketAddr) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(

@@ -1,4 +1,4 @@
-//! The log of a cluster that does not exist yet.
+//! The log of a new cluster.
 
 use bytes::Bytes;
 
@@ -8,10 +8,10 @@ use crate::message::{
 };
 use crate::wire;
 
-/// The first entries of a new cluster, the same on each of its members: at term 1, one committed
-/// change per member (`context`: etcd's member JSON), in the given order. The caller makes them
-/// durable (`LogWriter::bootstrap`) and starts from them, with all members in `Config::voters`;
-/// the first election then makes term 2.
+/// The first entries of a new cluster, equal on all of its members: at term 1, one committed change
+/// per member (`context`: etcd's member JSON), in the given order. The caller makes them durable
+/// (`LogWriter::bootstrap`) and starts from them, with all members in `Config::voters`. The first
+/// election then begins term 2.
 pub fn bootstrap(members: &[(NodeId, Bytes)]) -> Recovered {
     let entry = |((node, context), index): (&(NodeId, Bytes), Index)| Entry {
         term: 1,

@@ -1,4 +1,4 @@
-//! A candidate: first asks whether it would win (pre-vote, thesis §9.6), then for real.
+//! A candidate: first asks whether it would win (pre-vote, thesis §9.6), then asks for votes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::state::State;
 
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    /// Asking only; the term is still the old one.
+    /// In a pre-vote: the term is still the old one.
     pub(crate) pre: bool,
     pub(crate) election_at: Now,
     /// The first answer of each voter.
@@ -18,16 +18,17 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Asks everybody. The state is already in the term asked for, except before a pre-vote.
+    /// Asks all other voters. `state` is already in the new term, except in a pre-vote.
     pub(crate) fn new(state: &mut State, now: Now, pre: bool, transfer: bool) -> Candidate {
         let last = state.log.last();
         let term = if pre { state.term + 1 } else { state.term };
         let id = state.config.id;
         let voters = state.members.voters().to_vec();
         for to in voters.into_iter().filter(|voter| *voter != id) {
-            let body = match pre {
-                true => Body::PreVote { last, transfer },
-                false => Body::Vote { last, transfer },
+            let body = if pre {
+                Body::PreVote { last, transfer }
+            } else {
+                Body::Vote { last, transfer }
             };
             state.send_in_term(to, term, body);
         }
@@ -38,7 +39,7 @@ impl Candidate {
         }
     }
 
-    /// Our own vote counts once it is durable, like anybody's; a pre-vote binds nothing.
+    /// Our own vote counts once it is durable, like any other. A pre-vote needs no durability.
     pub(crate) fn count_own_vote(&mut self, state: &State) -> Next {
         if !self.pre && !state.term_is_durable() {
             return Next::Stay;
@@ -56,7 +57,7 @@ impl Candidate {
             },
             Body::VoteReply { granted } if !self.pre => self.count(state, message.from, granted),
             Body::PreVoteReply { granted } if self.pre => {
-                // A grant names the term asked for; one that names ours answers an older question.
+                // A grant names the term we asked for. Any other term answers an older request.
                 if granted && message.term != state.term + 1 {
                     return Next::Stay;
                 }

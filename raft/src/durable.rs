@@ -1,5 +1,5 @@
-//! The log on disk: what `raft` wants remembered, as records of `storage::wal`. Sole user of it;
-//! knows nothing of elections.
+//! The log on disk: what `raft` must remember, as records of `storage::wal`. Only this module uses
+//! that log. It knows nothing of elections.
 //!
 //! | kind | record index | payload | carried |
 //! |---|---|---|---|
@@ -8,15 +8,15 @@
 //! | 3 hard state | the last entry's | term, vote, commit, each u64 LE | yes |
 //! | 4 reset | the position's | term u64 LE | no |
 //!
-//! *Carried* records are repeated by the wal in each new segment. Reading in order: an entry
-//! replaces all at its index and after; a reset voids all entries before it; the last metadata and
-//! hard state count. Then the store's applied position decides what to make of it:
+//! The wal repeats *carried* records in each new segment. Records are read in order: an entry
+//! replaces all entries at its index and after; a reset voids all entries before it; the last
+//! metadata and hard state count. Then the store's applied position decides the outcome:
 //!
 //! | the log | outcome |
 //! |---|---|
 //! | A: holds the applied position | entries after it are recovered, and some before |
 //! | B: begins right after it, in its term or a later one | all entries are recovered |
-//! | C: ends before it, or has another term there or an earlier one behind it | the store got a snapshot and the reset after it is missing: all entries are void, the reset is made up for |
+//! | C: ends before it, or has another term there or an earlier one behind it | the store got a snapshot and the reset after it is missing: all entries are void, the reset is written now |
 //! | D: begins later | entries are missing: refused |
 //! | E: has a gap, or ends before the commit index it recorded | records are missing: refused |
 
@@ -42,9 +42,9 @@ const RESET: u8 = 4;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub segment_bytes: u64,
-    /// Applied entries that recovery keeps in memory for slow followers: at most so many..
+    /// Most applied entries that recovery keeps in memory for slow followers.
     pub kept_entries: usize,
-    /// ..and about so many bytes.
+    /// Approximate limit of their bytes.
     pub kept_bytes: usize,
     /// Salts the checksums of the wal.
     pub seed: u64,
@@ -64,7 +64,7 @@ impl Default for Options {
     }
 }
 
-/// Takes a committed entry.
+/// Applies one committed entry.
 pub type Apply<'a> = dyn FnMut(&Entry) -> Result<()> + 'a;
 
 /// What `LogWriter::open` found.
@@ -74,11 +74,11 @@ pub struct Opened {
     pub metadata: Option<Bytes>,
     /// Entries after `applied`, and some before it, ready for `Raft::new`.
     pub recovered: Recovered,
-    /// What the wal says about its end: a letter of its decision table.
+    /// The wal's report about its end: a letter of its decision table.
     pub end: char,
 }
 
-/// Owns the files; lives on a thread of its own.
+/// Owns the files; runs on its own thread.
 #[derive(Debug)]
 pub struct LogWriter {
     wal: Wal,
@@ -97,8 +97,9 @@ impl LogWriter {
         LogWriter::begin(vfs, dir, applied, options, None)
     }
 
-    /// As `open`, but entries after `applied` that the log itself knows to be committed go to
-    /// `apply`, in order, as they are read, and count as applied: memory does not grow with them.
+    /// Like `open`, but entries after `applied` that the log itself knows to be committed go to
+    /// `apply`, in order, while they are read. They count as applied: memory does not grow with
+    /// them.
     pub fn open_and_apply(
         vfs: Arc<dyn Vfs>,
         dir: &Path,
@@ -148,7 +149,7 @@ impl LogWriter {
         Ok((writer, opened))
     }
 
-    /// Who this log belongs to (node and cluster id, in the server's bytes).
+    /// Sets whose log this is (node and cluster id, in the server's encoding).
     pub fn set_metadata(&mut self, metadata: &[u8]) {
         self.wal.append_carried(METADATA, 0, &[metadata]);
     }
@@ -164,7 +165,7 @@ impl LogWriter {
         self.sync()
     }
 
-    /// Takes one write, in the order of their tickets, and hands it to the file system.
+    /// Takes one write, in ticket order, and hands it to the file system. `sync` makes it durable.
     pub fn append(&mut self, write: &Write) -> Result<()> {
         if let Some(position) = write.reset {
             self.reset(position);
@@ -211,33 +212,33 @@ impl LogWriter {
         self.wal.sync()
     }
 
-    /// Entries before `index` are not needed again; whole segments go, with [`Self::finish_drop`].
+    /// Entries before `index` are no longer needed; [`Self::finish_drop`] removes whole segments.
     pub fn drop_before(&mut self, index: Index) -> Result<()> {
         self.wal.drop_before(index)
     }
 
-    /// Work that spares the next write the removal of dropped segments; for a helper thread.
+    /// Removal of dropped segments, for a helper thread, so that the next write need not do it.
     pub fn finish_drop(&mut self) -> Option<wal::DropJob> {
         self.wal.finish_drop()
     }
 
-    /// Work that spares the next write the making of a segment file; for a helper thread.
+    /// Creation of the next segment file, for a helper thread, so that no write need do it.
     pub fn prepare_next(&mut self) -> Option<wal::PrepareJob> {
         self.wal.prepare_next()
     }
 }
 
-/// The log as the records say it, trimmed on the way: of entries long applied only the newest stay.
+/// The log that the records describe, trimmed on the way: of old applied entries few stay.
 struct Replay<'a, 'f> {
     dir: PathBuf,
-    /// Moves on when there is `apply`.
+    /// Advances if there is `apply`.
     applied: Position,
     apply: Option<&'a mut Apply<'f>>,
     kept_entries: usize,
     kept_bytes: usize,
     metadata: Option<Bytes>,
     hard_state: HardState,
-    /// Where the first entry seen follows; `None` until then. Only `trimmed` knows its term.
+    /// The index before the first entry; `None` until one is seen. Only `trimmed` knows its term.
     base: Option<Index>,
     /// The newest position trimmed away or reset to.
     trimmed: Option<Position>,
@@ -303,8 +304,8 @@ impl<'a, 'f> Replay<'a, 'f> {
         Ok(())
     }
 
-    /// Applies what is here and committed. Whoever wrote the commit index had those entries on disk
-    /// before, and the log of the applied position is the log that was committed.
+    /// Applies what is here and committed. The writer of the commit index had those entries on disk
+    /// before, and the log that holds the applied position is the log that was committed.
     fn apply_through(&mut self, commit: Index) -> Result<()> {
         if self.apply.is_none() || !self.continues() {
             return Ok(());
@@ -321,11 +322,11 @@ impl<'a, 'f> Replay<'a, 'f> {
         Ok(())
     }
 
-    /// Whether what follows here follows the applied position.
+    /// True if the entries here continue the applied position.
     fn continues(&self) -> bool {
         let Position { term, index } = self.applied;
-        // What begins right after it was written after it, unless it is of an earlier term: then
-        // it is the tail that a snapshot has made void.
+        // Entries that begin right after it were written after it. If their term is earlier, they
+        // are the tail that a snapshot has made void.
         let first = self.entries.front().map_or(term, |entry| entry.term);
         let begins = self.base.is_none_or(|base| base == index) && first >= term;
         begins || self.term_at(index) == Some(term)
@@ -352,8 +353,8 @@ impl<'a, 'f> Replay<'a, 'f> {
             return Err(self.corrupt(format!("entry {} follows entry {last}", entry.index)));
         }
         if entry.index <= base {
-            // A long tail of an earlier term, trimmed because these indexes have been applied
-            // since, in the version that begins here.
+            // What came so far is a long tail of an earlier term. It was trimmed because these
+            // indexes have been applied since, in the version that begins here.
             self.clear();
             self.base = Some(entry.index.saturating_sub(1));
             self.trimmed = None;
@@ -373,7 +374,7 @@ impl<'a, 'f> Replay<'a, 'f> {
         Ok(())
     }
 
-    /// Never the applied position itself: its term has to be compared.
+    /// Never drops the applied position itself: its term must be compared.
     fn trim(&mut self) {
         while let Some(first) = self.entries.front() {
             let surplus = self.applied.index.saturating_sub(first.index) as usize;
@@ -396,7 +397,7 @@ impl<'a, 'f> Replay<'a, 'f> {
         }
     }
 
-    /// The decision table at the top. The flag: all entries are void.
+    /// Applies the decision table of this module. The flag is true if all entries are void.
     fn settle(mut self) -> Result<(Recovered, bool)> {
         let applied = self.applied;
         let begin = self.base.unwrap_or(applied.index);
@@ -411,9 +412,10 @@ impl<'a, 'f> Replay<'a, 'f> {
         if !continues {
             self.clear();
         }
-        let base = match continues {
-            true => self.base_position(begin, applied),
-            false => applied,
+        let base = if continues {
+            self.base_position(begin, applied)
+        } else {
+            applied
         };
         let newest = self.entries.back().map_or(base, Entry::position);
         let mut state = self.hard_state;
@@ -422,9 +424,9 @@ impl<'a, 'f> Replay<'a, 'f> {
             return Err(self.corrupt(what));
         }
         if state.term < newest.term {
-            // The record was torn off behind the entries it came with, or the store is of a term
-            // this log never saw. A vote in that term would have been durable before anybody
-            // heard of it: there was none.
+            // The record was torn off after the entries it came with, or the store has a term that
+            // this log never saw. A vote in that term would have been durable before anybody heard
+            // of it, so there was none.
             state.term = newest.term;
             state.vote = NOBODY;
         }
@@ -438,8 +440,8 @@ impl<'a, 'f> Replay<'a, 'f> {
         Ok((recovered, !continues))
     }
 
-    /// The position before the first entry. Its term, when unknown, is that of the first entry's
-    /// predecessor: then the first entry gives way and becomes the base.
+    /// The position before the first entry. If its term is unknown, the first entry is removed and
+    /// becomes the base.
     fn base_position(&mut self, base: Index, applied: Position) -> Position {
         if base == applied.index {
             return applied;

@@ -1,4 +1,4 @@
-//! A follower: takes what the leader of its term sends, passes on what its own clients want, and
+//! A follower: takes what the leader of its term sends, forwards its own clients' requests, and
 //! campaigns when it hears nothing.
 
 use crate::io::{Now, Read};
@@ -9,15 +9,15 @@ use crate::state::State;
 #[derive(Debug)]
 pub(crate) struct Follower {
     pub(crate) election_at: Now,
-    /// When the leader was last heard; `None` when there is none or its process is known gone.
+    /// When the leader was last heard. `None` if there is no leader or its process is gone.
     pub(crate) heard_at: Option<Now>,
-    /// The leader asked for an election that has to wait for a change of the members.
+    /// The leader asked for an election, which waits until a membership change is applied.
     pub(crate) summoned: bool,
 }
 
 impl Follower {
-    /// Shortly after hearing the leader nobody gets our vote: a member that was
-    /// cut off must not depose a leader who is well (thesis §4.2.3).
+    /// For a short time after hearing the leader this member votes for nobody: a member that was
+    /// cut off must not depose a healthy leader (thesis §4.2.3).
     pub(crate) fn shields_leader(&self, state: &State, now: Now) -> bool {
         let Some(heard_at) = self.heard_at else {
             return false;
@@ -46,12 +46,13 @@ impl Follower {
             }
             Body::Heartbeat { commit, context } => {
                 self.heard(state, now, from);
-                // The leader tells no more than we acknowledged. More than we have means that this
-                // log lost what it promised to keep: do not make it worse.
+                // The leader sends no commit index above what we acknowledged. If it is above what
+                // we have, this log lost entries it promised to keep: do not make it worse.
                 if state.installing.is_none() {
-                    match commit <= state.log.last().index {
-                        true => drop(state.log.commit_to(commit)),
-                        false => state.owe_log(commit),
+                    if commit <= state.log.last().index {
+                        state.log.commit_to(commit);
+                    } else {
+                        state.owe_log(commit);
                     }
                 }
                 state.send(from, Body::HeartbeatReply { context });
@@ -88,7 +89,7 @@ impl Follower {
         Next::Campaign { transfer: false }
     }
 
-    /// The peer's process is gone. When it led, nobody needs to wait out the timeout.
+    /// The peer's process is gone. If it was the leader, the timeout is not waited out.
     pub(crate) fn disconnected(&mut self, state: &mut State, now: Now, peer: NodeId) {
         if peer != state.leader || !state.may_campaign() {
             return;
@@ -98,8 +99,8 @@ impl Follower {
     }
 }
 
-/// To the leader, if there is one and it is not who sent it; else it is lost, and whoever asked
-/// asks again.
+/// Forwards a request to the leader. It is dropped if there is no leader, or if the leader sent it;
+/// the sender then asks again.
 pub(crate) fn pass_on(state: &mut State, mut message: Message) {
     if state.leader == NOBODY || state.leader == message.from || state.leader == state.id() {
         return;
@@ -114,7 +115,7 @@ fn append(state: &mut State, from: NodeId, prev: Position, entries: Vec<Entry>, 
     }
     let known = state.log.commit();
     if prev.index < known {
-        // An old message: what it would tell is settled.
+        // An old message: what it covers is already committed.
         let reply = Body::AppendReply {
             index: known,
             rejected: None,
@@ -129,13 +130,13 @@ fn append(state: &mut State, from: NodeId, prev: Position, entries: Vec<Entry>, 
         return state.send(from, reply);
     }
     if !entries.is_empty() && state.log.unapplied_bytes() > state.config.limits.unapplied_bytes {
-        // Not answered: an answer would be answered with more. The leader finds what was sent
-        // behind this refused, and asks with one append after each heartbeat.
+        // No answer: an answer would bring more entries. The leader sees the appends it sent behind
+        // this one refused, and then probes with one append after each heartbeat.
         state.log.commit_to(commit.min(prev.index));
         return;
     }
     let matched = state.log.accept(prev, entries);
-    // Only what is known to be the leader's log: our tail after it may be another's.
+    // Only what is known to match the leader's log: our tail after it may be another leader's.
     state.log.commit_to(commit.min(matched));
     let reply = Body::AppendReply {
         index: matched,
@@ -157,7 +158,7 @@ fn consider_snapshot(state: &mut State, from: NodeId, snapshot: Snapshot) {
         }
         return;
     }
-    // The log has it all: only say so.
+    // The log already has all of it: only acknowledge.
     state.log.commit_to(position.index.max(state.log.commit()));
     let index = state.log.commit();
     let reply = Body::AppendReply {

@@ -1,11 +1,11 @@
-//! Bodies of the fuzz targets; the crate's own tests run them on seeded bytes.
+//! Bodies of the fuzz targets; the crate's own tests run them, too, on seeded bytes.
 
 use bytes::Bytes;
 
 use crate::message::{Body, Entry, EntryKind, Message, NodeId, Position, Snapshot};
 use crate::{Config, Input, Now, Output, Proposal, Raft, Recovered, wire};
 
-/// Whatever the bytes: no panic, and what can be read is written and read back the same.
+/// For any bytes: no panic, and what can be decoded survives a round trip.
 pub fn wire_decode(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
     if let Ok(message) = wire::decode_message(&bytes) {
@@ -42,7 +42,7 @@ pub fn wire_decode(data: &[u8]) {
     }
 }
 
-/// Bytes as what two others send to a member, and as time that passes: whatever they say, there is no
+/// Takes bytes as messages of two other members and as passing time: nothing they say causes a
 /// panic. The member's own disk and state machine work as they should.
 pub fn raft_receive(data: &[u8]) {
     let mut raft = Raft::new(
@@ -78,7 +78,7 @@ pub fn raft_receive(data: &[u8]) {
     }
 }
 
-/// Numbers for messages: mostly such as there are, sometimes none that could be.
+/// Numbers for messages: mostly plausible, sometimes impossible.
 struct Source<'a>(&'a [u8]);
 
 impl Source<'_> {

@@ -8,30 +8,33 @@ use crate::message::{
 };
 use bytes::Bytes;
 
-/// Time since an origin of the caller's choice; never runs backwards.
+/// Time since an origin that the caller chooses; never runs backwards.
 pub type Now = Duration;
 
-/// Names one [`Write`]; counts up from 1.
+/// Identifies one [`Write`]; counts up from 1.
 pub type Ticket = u64;
 
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// Never 0.
     pub id: NodeId,
     pub voters: Vec<NodeId>,
     pub learners: Vec<NodeId>,
+    /// Time between heartbeats of a leader; less than `election_timeout`.
     pub heartbeat: Duration,
-    /// A follower that hears nothing for this long, up to twice as long, campaigns.
+    /// A follower that hears nothing for a random time of one to two such timeouts campaigns.
     pub election_timeout: Duration,
-    /// A follower whose leader was silent for so long asks whether the others miss it, too, and for
-    /// nearly as long as that nobody says yes. Nothing but the time of an answer hangs on it: when
-    /// the leader lives, those who hear it refuse. Only with `pre_vote` and `check_quorum`; without
-    /// it the election timeout is waited out, as etcd does.
+    /// A follower whose leader is silent for this long asks whether the others miss it, too. For
+    /// nearly as long after hearing the leader, it supports nobody else. This changes only how soon
+    /// a dead leader is replaced: while the leader lives, members that hear it refuse. Needs
+    /// `pre_vote` and `check_quorum`. With `None` the election timeout is waited out, as in etcd.
     pub suspicion: Option<Duration>,
     /// Ask before raising the term, so that a member cut off disturbs nobody when it returns.
     pub pre_vote: bool,
     /// A leader that hears no quorum for an election timeout steps down, and followers that hear
     /// their leader do not vote.
     pub check_quorum: bool,
+    /// Mixed with `id`; all random choices depend on both alone.
     pub seed: u64,
     pub limits: Limits,
 }
@@ -57,25 +60,25 @@ impl Config {
 /// Everything that is queued or kept is bounded by one of these.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Entry bytes in one `Append`; a single larger entry still travels, alone.
+    /// Entry bytes in one `Append`; a larger entry is sent alone.
     pub append_bytes: usize,
-    /// `Append`s on their way to one follower.
+    /// `Append`s in flight to one follower.
     pub inflight_messages: usize,
-    /// Entry bytes on their way to one follower.
+    /// Entry bytes in flight to one follower.
     pub inflight_bytes: usize,
-    /// Entry bytes a leader holds that are not committed; beyond it proposals get `Busy`.
+    /// Uncommitted entry bytes that a leader holds; beyond it proposals get `Busy`.
     pub uncommitted_bytes: usize,
-    /// Bytes of committed entries that wait to be applied; beyond it a follower takes no more, and
+    /// Bytes of committed entries not yet applied; beyond it a follower takes no more entries, and
     /// a leader's proposals get `Busy`.
     pub unapplied_bytes: usize,
-    /// Applied entries kept in memory for those who may come back: at most so many..
+    /// Number of applied entries kept in memory for followers that may come back.
     pub kept_entries: usize,
-    /// ..and at most so many bytes of them.
+    /// Bytes of applied entries kept for the same reason.
     pub kept_bytes: usize,
     /// Bytes of applied entries kept for followers that need them now, because they are slow or a
-    /// snapshot is on its way to them.
+    /// snapshot is in flight to them.
     pub held_bytes: usize,
-    /// Reads that wait for their round; beyond it they get `Busy`.
+    /// Reads that are not confirmed yet; beyond it new reads get `Busy`.
     pub pending_reads: usize,
 }
 
@@ -95,14 +98,14 @@ impl Default for Limits {
     }
 }
 
-/// What a start finds on disk, or what `bootstrap` made up for a new cluster.
+/// What a start finds on disk, or what `bootstrap` builds for a new cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
     pub hard_state: HardState,
     /// The position just before the first of `entries`.
     pub base: Position,
     pub entries: Vec<Entry>,
-    /// How far the state machine already is; at or after `base`.
+    /// Applied index of the state machine; not before `base`.
     pub applied: Index,
 }
 
@@ -129,15 +132,15 @@ pub enum Input {
     Durable {
         ticket: Ticket,
     },
-    /// Answered in `Output::proposed`, all of them together.
+    /// Answered in `Output::proposed`, once for all of them.
     Propose(Vec<Proposal>),
     Receive(Message),
-    /// Answered in some later `Output::reads` under the same `context`, unless it gets lost on the
-    /// way to the leader: the caller asks again after a while, with a new context.
+    /// Answered in a later `Output::reads` under the same `context`. If the request gets lost on
+    /// the way to the leader, the caller asks again after a while, with a new context.
     ReadIndex {
         context: u64,
     },
-    /// The state machine holds everything up to here.
+    /// The state machine holds everything up to this index.
     Applied {
         index: Index,
     },
@@ -151,18 +154,18 @@ pub enum Input {
     Transfer {
         to: NodeId,
     },
-    /// Do not wait for the timeout.
+    /// Campaign now, without waiting for the timeout.
     Campaign,
-    /// A message to this peer was lost for sure.
+    /// A message to this peer was certainly lost.
     Unreachable {
         peer: NodeId,
     },
-    /// The connection from this peer was closed by its end: its process is gone. When it led,
-    /// the next election starts at once.
+    /// This peer closed its connection: its process is gone. If it was the leader, the next
+    /// election starts at once.
     Disconnected {
         peer: NodeId,
     },
-    /// Answers `Output::snapshots_wanted`: the state to send; leaves as a `Snapshot` message.
+    /// Answers `Output::snapshots_wanted`: the state to send, as a `Snapshot` message.
     SnapshotReady {
         to: NodeId,
         snapshot: Snapshot,
@@ -172,21 +175,21 @@ pub enum Input {
         to: NodeId,
         ok: bool,
     },
-    /// Answers `Output::install`: the state machine durably is the snapshot (or `ok: false`:
-    /// is what it was).
+    /// Answers `Output::install`. `ok`: the state machine durably holds the snapshot; otherwise it
+    /// is unchanged.
     SnapshotInstalled {
         ok: bool,
     },
 }
 
-/// One unit for the log writer: first `reset`, then `entries`, then `hard_state`, in the order of
-/// tickets. Several may share one sync.
+/// One unit for the log writer: first `reset`, then `entries`, then `hard_state`. Writes come in
+/// the order of their tickets. Several may share one sync.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Write {
     pub ticket: Ticket,
-    /// The log now starts after this position; everything in it before this write is void.
+    /// The log now starts after this position; everything written before is void.
     pub reset: Option<Position>,
-    /// Consecutive; the first one replaces whatever the log holds at its index and after.
+    /// Consecutive. The first one replaces the log's entry at its index and all after it.
     pub entries: Vec<Entry>,
     pub hard_state: Option<HardState>,
 }
@@ -201,11 +204,12 @@ pub enum Refused {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proposed {
-    /// They got the positions `first`, `first + 1`, ... A later leader may still replace them.
+    /// The proposals got the positions `first`, `first + 1`, ... A later leader may still replace
+    /// them.
     Appended {
         first: Position,
     },
-    /// Sent on to the leader; whether it takes them shows only in `committed`.
+    /// Forwarded to the leader; only `committed` shows whether it took them.
     Forwarded {
         leader: NodeId,
     },
@@ -215,7 +219,7 @@ pub enum Proposed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
     pub context: u64,
-    /// Once everything up to here is applied, the state is fresh enough.
+    /// Once everything up to this index is applied, the state is fresh enough.
     pub outcome: Result<Index, Refused>,
 }
 
@@ -234,20 +238,20 @@ pub struct RoleChange {
     pub leader: NodeId,
 }
 
-/// What whoever runs the cluster has to hear of.
+/// Problems that the cluster's operator must know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Complaint {
-    /// A message that no sound member sends. It had no effect.
+    /// A message that no correct member sends. It had no effect.
     Refused { from: NodeId, why: &'static str },
-    /// `peer` acknowledged everything up to `acknowledged` to this leader, and refuses what follows
-    /// on it now: its log is lost, or that of an older disk. It is fed no more.
+    /// `peer` acknowledged everything up to `acknowledged` to this leader, but now refuses what
+    /// follows: its log is lost, or comes from an older disk. It gets no more entries.
     PeerLostLog { peer: NodeId, acknowledged: Index },
-    /// This member acknowledged everything up to `acknowledged` and holds the log up to `holds`
-    /// only. It gives no vote before it holds again what it promised to keep.
+    /// This member acknowledged everything up to `acknowledged` but holds the log only up to
+    /// `holds`. It gives no vote until it holds again what it promised to keep.
     OwnLogLost { acknowledged: Index, holds: Index },
 }
 
-/// Everything in `messages` is safe to send at once: whatever had to be durable first, already is.
+/// All `messages` may be sent at once: everything that had to be durable first already is.
 #[derive(Debug, Default)]
 pub struct Output {
     pub write: Option<Write>,
@@ -256,19 +260,19 @@ pub struct Output {
     pub committed: Vec<Entry>,
     pub reads: Vec<Read>,
     pub proposed: Option<Proposed>,
-    /// Term, role or leader are no longer what they were.
+    /// Set when term, role or leader changed.
     pub role_change: Option<RoleChange>,
     /// These peers need the state: answer with `SnapshotReady` or `SnapshotSent { ok: false }`.
     pub snapshots_wanted: Vec<NodeId>,
-    /// Put this in place of the state machine, then answer with `SnapshotInstalled`.
+    /// Install this as the state machine, then answer with `SnapshotInstalled`.
     pub install: Option<Snapshot>,
-    /// The members as of the conf change or snapshot this step took.
+    /// The members after the conf change or snapshot that this step applied.
     pub conf: Option<ConfState>,
     pub complaints: Vec<Complaint>,
 }
 
 impl Output {
-    /// Empties it but keeps its memory.
+    /// Empties it but keeps its allocations.
     pub fn clear(&mut self) {
         self.write = None;
         self.messages.clear();
@@ -296,7 +300,7 @@ pub struct Status {
     pub durable: Index,
     pub last: Index,
     pub learner: bool,
-    /// Leadership is being handed to this member.
+    /// Leadership is being handed to this member; [`NOBODY`](crate::NOBODY) if it is not.
     pub transferring_to: NodeId,
 }
 

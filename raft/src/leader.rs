@@ -1,5 +1,5 @@
-//! The leader of a term: appends, replicates, counts what is durable where, commits, confirms
-//! reads, hands over. All appends leave through `flush`, once per step.
+//! The leader of a term: appends, replicates, tracks what is durable on each member, commits,
+//! confirms reads, hands over leadership. All appends leave through `flush`, once per step.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use crate::state::State;
 
 #[derive(Debug)]
 pub(crate) struct Leader {
-    /// Everybody else, voters and learners.
+    /// All other members, voters and learners.
     peers: BTreeMap<NodeId, Progress>,
     heartbeat_at: Now,
-    /// When a quorum must have been heard.
+    /// When the next quorum check is due.
     check_at: Now,
     pub(crate) transfer: Option<Transfer>,
     reads: Reads,
-    /// The newest conf change that may be in the log unapplied: one at a time (thesis §4.1).
+    /// Index of the newest conf change that may be unapplied: one at a time (thesis §4.1).
     pending_conf: Index,
     uncommitted_bytes: usize,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Transfer {
 }
 
 impl Leader {
-    /// The state is in the term just won.
+    /// `state` is already in the term just won.
     pub(crate) fn new(state: &mut State, now: Now) -> Leader {
         let last = state.log.last().index;
         let id = state.config.id;
@@ -53,9 +53,9 @@ impl Leader {
             pending_conf: last,
             uncommitted_bytes: state.log.bytes_between(state.log.commit(), last),
         };
-        // An entry of this term, so that what earlier terms left can be committed (§5.4.2, §8). A
-        // change of the members waits for it, too: before it is committed, a change that an earlier
-        // leader began elsewhere may still come to be.
+        // An entry of this term, so that entries of earlier terms can be committed (§5.4.2, §8). A
+        // membership change waits for it, too: until it is committed, a change that an earlier
+        // leader began elsewhere may still be committed.
         let first = leader.push(state, EntryKind::Normal, bytes::Bytes::new());
         leader.pending_conf = first.index;
         leader
@@ -84,8 +84,8 @@ impl Leader {
                     self.pending_conf = position.index;
                     position
                 }
-                // A second change while one is under way, or a joint one, which etcd members do
-                // not survive: the place in the log is kept, the change is not.
+                // A second change while one is in flight, or a joint change, which etcd members do
+                // not survive: an empty entry takes its index.
                 _ => self.push(state, EntryKind::Normal, bytes::Bytes::new()),
             };
             first.get_or_insert(position);
@@ -95,7 +95,7 @@ impl Leader {
         })
     }
 
-    /// Whether a change of the members would be turned away now: one may be under way.
+    /// True if a membership change would be refused now, because one may be in flight.
     pub(crate) fn conf_pending(&self, state: &State) -> bool {
         self.pending_conf > state.conf_applied_through()
     }
@@ -108,7 +108,7 @@ impl Leader {
         Ok(())
     }
 
-    /// `message` is of our term, or of none.
+    /// `message` is of our term, or names no term.
     pub(crate) fn receive(&mut self, state: &mut State, now: Now, message: Message) -> Next {
         let from = message.from;
         if let Some(peer) = self.peers.get_mut(&from) {
@@ -136,7 +136,7 @@ impl Leader {
                 self.propose(state, proposals.collect());
             }
             Body::ReadIndex { context } if from != NOBODY => {
-                // One refused is one lost: the follower's client asks again.
+                // A refused read counts as lost: the follower's client asks again.
                 let _ = self.read(state, Asker::Remote(from, context));
             }
             Body::TransferLeader => self.transfer_to(state, now, from),
@@ -156,7 +156,7 @@ impl Leader {
             return;
         };
         if index > state.log.last().index {
-            return; // no answer to anything of ours
+            return; // not an answer to anything we sent
         }
         match rejected {
             None => peer.acknowledged(index, state.log.base().index),
@@ -190,8 +190,9 @@ impl Leader {
         });
     }
 
-    /// A leader that is no voter any more, and that is committed, has led for long enough (§6). The
-    /// others may not have heard of it: they get a new leader while they still can count us.
+    /// A leader that is no voter any more, by a committed change, hands over (§6). The other
+    /// members may not know of that change yet: they get a new leader while they can still count
+    /// us.
     pub(crate) fn leave(&mut self, state: &State, now: Now) {
         if state.members.is_voter(state.config.id) || self.transfer.is_some() {
             return;
@@ -225,7 +226,7 @@ impl Leader {
         Next::Stay
     }
 
-    /// Was a majority heard since the last call?
+    /// True if a majority was heard since the last call.
     fn hears_quorum(&mut self, state: &State) -> bool {
         let voters = state.members.voters();
         let heard = voters.iter().filter(|id| {
@@ -242,7 +243,7 @@ impl Leader {
         self.heartbeat_at = now + state.config.heartbeat;
         for (to, peer) in &self.peers {
             let body = Body::Heartbeat {
-                // Not past what it holds: its log after that may be another's.
+                // Not beyond what it holds: its log after that may be another leader's.
                 commit: peer.matched.min(state.log.commit()),
                 context: self.reads.context(),
             };
@@ -250,7 +251,7 @@ impl Leader {
         }
     }
 
-    /// A member misses us early: it hears at once that we live.
+    /// Sends a heartbeat at once to a member that suspects us.
     pub(crate) fn reassure(&self, state: &mut State, to: NodeId) {
         if state.suspicion().is_some()
             && let Some(peer) = self.peers.get(&to)
@@ -290,19 +291,19 @@ impl Leader {
         {
             *sent &= ok;
             peer.probe();
-            // Its answer, or the next heartbeat's, says how to go on.
+            // Its next answer, or that to a heartbeat, decides how to continue.
             peer.flow = Flow::Probe { paused: true };
         }
     }
 
-    /// The members changed. Whoever is new starts from what we have; who left is forgotten.
+    /// The members changed. A new member starts at the end of our log; a removed one is forgotten.
     pub(crate) fn reconfigured(&mut self, state: &State, change: &ConfChange) {
         let next = state.log.last().index + 1;
         let node = change.node;
         if state.members.contains(node) && node != state.config.id {
             self.peers.entry(node).or_insert_with(|| {
                 let mut peer = Progress::new(next);
-                peer.active = true; // it gets a whole timeout to answer
+                peer.active = true; // a new member gets a full timeout to answer
                 peer
             });
         } else {
@@ -314,7 +315,7 @@ impl Leader {
         }
     }
 
-    /// After which entry the log is needed by those who follow; `None`: by nobody.
+    /// Followers need the entries after the returned index; `None` if no follower needs any.
     pub(crate) fn needed_after(&self, state: &State) -> Option<Index> {
         let base = state.log.base().index;
         let needs = self.peers.values().map(|peer| peer.needs_after(base));
@@ -326,8 +327,8 @@ impl Leader {
     pub(crate) fn flush(&mut self, state: &mut State, now: Now) {
         self.commit(state);
         let commit = state.log.commit();
-        // Before an entry of this term is committed the commit index may be behind an earlier
-        // leader's, and answer a read with the past (§8).
+        // Until an entry of this term is committed, our commit index may be behind an earlier
+        // leader's, and a read would return old state (§8).
         if state.log.term_at(commit) == Some(state.term) {
             if self.reads.start(commit) {
                 self.heartbeat(state, now);
@@ -342,12 +343,12 @@ impl Leader {
         self.hand_over(state);
     }
 
-    /// A majority holds it durably, ourselves no sooner than anybody else, and it is of our own
-    /// term: counting older ones is unsafe (§5.4.2).
+    /// Commits what a majority holds durably, if we hold it durably, too, and if it is of our own
+    /// term: counting older entries is unsafe (§5.4.2).
     ///
-    /// A majority without us would do (thesis §10.2.1), but what we do not hold durably we cannot
-    /// apply: a follower told of it could answer a client sooner, and then every later read here
-    /// would have to wait for our disk.
+    /// A majority without us would be enough (thesis §10.2.1). But we cannot apply what we do not
+    /// hold durably: a follower that knows of the commit could answer a client first, and every
+    /// later read here would have to wait for our disk.
     fn commit(&mut self, state: &mut State) {
         let own = state.log.durable();
         let mut held = self.of_voters(state, own, |peer| peer.matched);
@@ -374,9 +375,12 @@ impl Leader {
 
     fn of_voters(&self, state: &State, own: u64, theirs: impl Fn(&Progress) -> u64) -> Vec<u64> {
         let voters = state.members.voters().iter();
-        let value = |id: &NodeId| match *id == state.config.id {
-            true => own,
-            false => self.peers.get(id).map_or(0, &theirs),
+        let value = |id: &NodeId| {
+            if *id == state.config.id {
+                own
+            } else {
+                self.peers.get(id).map_or(0, &theirs)
+            }
         };
         voters.map(value).collect()
     }
@@ -403,9 +407,10 @@ impl Leader {
             };
             let probing = peer.flow != Flow::Replicate;
             let full = !probing && peer.inflight.is_full(&limits);
-            let entries = match full || peer.has_lost_log() {
-                true => Vec::new(),
-                false => state.log.slice(peer.next, limits.append_bytes),
+            let entries = if full || peer.has_lost_log() {
+                Vec::new()
+            } else {
+                state.log.slice(peer.next, limits.append_bytes)
             };
             let news = peer.commit_sent < state.log.commit();
             if entries.is_empty() && !probing && !peer.poke && !news {
@@ -439,7 +444,7 @@ impl Leader {
         }
     }
 
-    /// Reads still open when leadership ends get no answer from us.
+    /// Refuses our caller's open reads when leadership ends. Reads of followers get no answer.
     pub(crate) fn resign(self, state: &mut State) {
         for asker in self.reads.abandon() {
             if let Asker::Local(context) = asker {

@@ -1,4 +1,4 @@
-//! Agreement of several members on one log.
+//! Consensus of several members on one log.
 //!
 //! [`Raft`] is a plain value: inputs in, outputs out. It knows no clock, file, socket or thread;
 //! time is a value passed to each step and randomness comes from one seed. It follows the Raft
@@ -17,11 +17,18 @@
 //! # What is promised
 //!
 //! A message leaves only when what it says is durable: the term it names, the vote it gives, the
-//! entries it acknowledges. The leader counts itself like anybody else, when its own log is
-//! durable. `committed` holds only what is durable here, so that a checkpoint of the state machine
-//! never gets ahead of the log.
+//! entries it acknowledges. The leader counts itself like any other member: only when its own log
+//! is durable. `committed` holds only what is durable here, so that a checkpoint of the state
+//! machine never gets ahead of the log.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::too_many_lines,
+        reason = "a table of cases is read in one piece"
+    )
+)]
 
 mod bootstrap;
 mod candidate;

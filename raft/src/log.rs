@@ -1,5 +1,5 @@
-//! The log in memory: the newest entries, and how far each of them has come. Knows positions and
-//! tickets; not who wrote what for whom, nor where the bytes go.
+//! The log in memory: the newest entries, and how far each has come. Knows positions and tickets,
+//! but not why entries are written or where their bytes go.
 //!
 //! ```text
 //!   base ..... applied ≤ handed_out ≤ commit        ..  last
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use crate::io::{Limits, Ticket, Write};
 use crate::message::{Entry, EntryKind, Index, Position, Term};
 
-/// What an entry costs beside its data, so that empty ones are not free.
+/// Cost of an entry besides its data, in bytes, so that empty entries are not free.
 const ENTRY_OVERHEAD_BYTES: usize = 64;
 
 pub(crate) fn size_of(entry: &Entry) -> usize {
@@ -22,7 +22,7 @@ pub(crate) fn size_of(entry: &Entry) -> usize {
 
 #[derive(Debug)]
 pub(crate) struct Log {
-    /// Just before the first entry; its term is kept to match appends that begin there.
+    /// The position before the first entry. Its term is kept to match appends that begin there.
     base: Position,
     /// Consecutive from `base.index + 1`.
     entries: VecDeque<Entry>,
@@ -34,10 +34,11 @@ pub(crate) struct Log {
     handed_out: Index,
     commit: Index,
     durable: Index,
-    /// Given to the log writer, or about to be with the write under construction.
+    /// Given to the log writer, or part of the write under construction.
     written: Index,
-    /// Writes not yet durable. Invariant: `last` never exceeds what is still in the log from that
-    /// write: truncation lowers it, so that a late answer cannot vouch for replaced entries.
+    /// Writes not yet durable. Invariant: `last` never exceeds what the log still holds of that
+    /// write. Truncation lowers it, so that a late completion cannot mark replaced entries as
+    /// durable.
     issued: VecDeque<Issued>,
     reset: Option<Position>,
 }
@@ -49,7 +50,7 @@ struct Issued {
 }
 
 impl Log {
-    /// All of `entries` are durable.
+    /// All of `entries` must be durable.
     pub(crate) fn new(base: Position, entries: Vec<Entry>, applied: Index, commit: Index) -> Log {
         let last = base.index + entries.len() as Index;
         for (entry, index) in entries.iter().zip(base.index + 1..) {
@@ -88,9 +89,9 @@ impl Log {
         self.applied
     }
 
-    /// Bytes of entries that were handed out and that the state machine does not hold yet. What is
-    /// not committed is not among them: a follower that refused entries for its own uncommitted
-    /// tail would never take those that commit it.
+    /// Bytes of entries handed out but not yet applied. Uncommitted entries do not count: a
+    /// follower that refused entries because of its own uncommitted tail would never take those
+    /// that commit it.
     pub(crate) fn unapplied_bytes(&self) -> usize {
         self.unapplied_bytes
     }
@@ -115,12 +116,12 @@ impl Log {
         self.term_at(position.index) == Some(position.term)
     }
 
-    /// The paper's "at least as up-to-date" (§5.4.1), asked of another's last entry.
+    /// The paper's "at least as up-to-date" (§5.4.1); `other` is the last entry of another log.
     pub(crate) fn is_behind_or_level(&self, other: Position) -> bool {
         other >= self.last()
     }
 
-    /// Entries from `from` on, at least one when there is one, together at most `bytes`.
+    /// Entries from `from` on, together at most `bytes`; at least one if there is one.
     pub(crate) fn slice(&self, from: Index, bytes: usize) -> Vec<Entry> {
         assert!(from > self.base.index, "entries before {from} are gone");
         let mut room = bytes;
@@ -139,9 +140,9 @@ impl Log {
         found
     }
 
-    /// The newest own position, not after `index`, whose term is at most `term`. Between it and
-    /// `index` nothing can match a log that has `term` at `index`: terms only grow along a log.
-    /// Term 0 when it lies before the base.
+    /// The newest own position at or before `index` whose term is at most `term`. Between it and
+    /// `index` nothing can match a log that has `term` at `index`, because terms only grow along a
+    /// log. Its term is 0 if it is before the base.
     pub(crate) fn newest_possible_match(&self, index: Index, term: Term) -> Position {
         let mut at = index.min(self.last().index);
         loop {
@@ -157,7 +158,7 @@ impl Log {
         }
     }
 
-    /// The leader's own way to append.
+    /// Appends one entry of our own, as leader.
     pub(crate) fn push(&mut self, term: Term, kind: EntryKind, data: bytes::Bytes) -> Position {
         let index = self.last().index + 1;
         assert!(term >= self.last().term, "terms only grow along a log");
@@ -170,14 +171,15 @@ impl Log {
         Position { term, index }
     }
 
-    /// The follower's way: `entries` follow a position this log holds. Those it has stay (a late
-    /// copy of an old message must not cut off what came after it, §5.3), the first that differs
-    /// replaces all from there. Returns the last index that is now known to match.
+    /// Appends the leader's `entries`, as follower, after a position that this log holds. Entries
+    /// that match stay: a late copy of an old message must not cut off what came after it (§5.3).
+    /// The first that differs replaces everything from its index on. Returns the last index now
+    /// known to match.
     pub(crate) fn accept(&mut self, prev: Position, entries: Vec<Entry>) -> Index {
         let matched = prev.index + entries.len() as Index;
         for (entry, index) in entries.into_iter().zip(prev.index + 1..) {
             if entry.index != index {
-                return index - 1; // not a log; take what was sound
+                return index - 1; // a gap: take only what comes before it
             }
             if self.holds(entry.position()) {
                 continue;
@@ -203,7 +205,7 @@ impl Log {
         }
     }
 
-    /// Never goes back; returns whether it moved.
+    /// Raises the commit index, never lowers it; returns whether it moved.
     pub(crate) fn commit_to(&mut self, index: Index) -> bool {
         assert!(index <= self.last().index, "commit {index} is past the log");
         let moved = index > self.commit;
@@ -211,7 +213,7 @@ impl Log {
         moved
     }
 
-    /// The state machine is now at `position`: nothing of this log is needed or true any more.
+    /// A snapshot at `position` replaced the state machine: all entries are dropped.
     pub(crate) fn reset(&mut self, position: Position) {
         assert!(position.index > self.commit, "a snapshot never goes back");
         self.base = position;
@@ -229,7 +231,7 @@ impl Log {
         self.reset = Some(position);
     }
 
-    /// Moves what the log writer does not have yet into `write`; false when there is nothing.
+    /// Moves what the log writer does not have yet into `write`; false if there is nothing.
     pub(crate) fn fill(&mut self, write: &mut Write) -> bool {
         write.reset = self.reset.take();
         let from = self.offset(self.written + 1).min(self.entries.len());
@@ -245,7 +247,7 @@ impl Log {
         });
     }
 
-    /// The ticket after which `index` is durable; 0 when it is already.
+    /// The ticket that makes `index` durable; 0 if it is durable already.
     pub(crate) fn ticket_of(&self, index: Index) -> Ticket {
         if index <= self.durable {
             return 0;
@@ -264,7 +266,7 @@ impl Log {
         }
     }
 
-    /// Hands out, once, what is committed and durable.
+    /// Hands out what is committed and durable, each entry once.
     pub(crate) fn take_committed(&mut self, out: &mut Vec<Entry>) {
         let end = self.commit.min(self.durable);
         if end <= self.handed_out {
@@ -281,8 +283,8 @@ impl Log {
         self.commit.min(self.durable) > self.handed_out
     }
 
-    /// The state machine holds everything up to `index`; old entries go, but for those that
-    /// somebody needs who is held up to `needed_after`.
+    /// The state machine holds everything up to `index`. Old entries are dropped, except those
+    /// after `needed_after`, which a follower still needs; `limits` bounds both.
     pub(crate) fn applied_to(
         &mut self,
         index: Index,
@@ -303,9 +305,10 @@ impl Log {
         let surplus = |log: &Log| {
             let needed = needed_after.is_some_and(|index| index <= log.base.index);
             let too_many = (log.applied - log.base.index) as usize > limits.kept_entries;
-            let kept_bytes = match needed {
-                true => limits.held_bytes,
-                false => limits.kept_bytes,
+            let kept_bytes = if needed {
+                limits.held_bytes
+            } else {
+                limits.kept_bytes
             };
             (too_many && !needed) || log.kept_bytes > kept_bytes
         };
@@ -318,7 +321,7 @@ impl Log {
         }
     }
 
-    /// A committed conf change after `from`: whoever counts votes now may count the wrong ones.
+    /// A committed conf change after `from`: this member may count by the wrong membership.
     pub(crate) fn has_committed_conf_change_after(&self, from: Index) -> bool {
         let from = from.max(self.base.index);
         if from >= self.commit {

@@ -1,9 +1,9 @@
-//! Who votes and who only learns, and how one committed change alters that. A change takes effect
-//! when it is applied, as in etcd; one at a time, so that the majorities before and after meet.
+//! Voters and learners, and the effect of one committed change. A change takes effect when it is
+//! applied, as in etcd. One at a time, so that the majorities before and after it overlap.
 
 use crate::message::{ConfChange, ConfChangeKind, ConfState, NodeId};
 
-/// Invariant: both sorted, without duplicates, no id in both.
+/// Invariant: both are sorted and without duplicates; no id is in both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Membership {
     voters: Vec<NodeId>,
@@ -42,7 +42,7 @@ impl Membership {
         self.is_voter(id) || self.is_learner(id)
     }
 
-    /// Everybody but `id`.
+    /// All members except `id`.
     pub(crate) fn others(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let all = self.voters.iter().chain(&self.learners).copied();
         all.filter(move |other| *other != id)

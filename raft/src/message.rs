@@ -1,11 +1,11 @@
-//! What members say to each other and what the log holds: the paper's words as Rust types.
-//! Knows nothing of bytes (`wire` does) nor of how a message travels.
+//! What members send each other and what the log holds: the paper's terms as Rust types. Knows
+//! nothing of bytes (see `wire`) or of how a message travels.
 
 use bytes::Bytes;
 
-/// Which election an entry or a message belongs to; grows for ever, durable before it is shown.
+/// Number of an election; only grows, and is durable before any message names it.
 pub type Term = u64;
-/// Where an entry stands in the log; the first one is 1.
+/// Place of an entry in the log; the first one is 1.
 pub type Index = u64;
 /// A member's id; never 0.
 pub type NodeId = u64;
@@ -13,7 +13,7 @@ pub type NodeId = u64;
 /// "No member", as on the wire.
 pub const NOBODY: NodeId = 0;
 
-/// The name of one entry: no two entries that differ ever share it (log matching, paper §5.3).
+/// Identifies one entry: two different entries never share it (log matching, paper §5.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     pub term: Term,
@@ -25,8 +25,8 @@ pub enum EntryKind {
     #[default]
     Normal,
     ConfChange,
-    /// Joint changes of newer etcd; decoded so that a log which holds one can be shown, never
-    /// proposed: etcd members stop on it.
+    /// Joint changes of newer etcd. Decoded only to show a log that holds one. Never proposed: etcd
+    /// members stop on it.
     ConfChangeV2,
 }
 
@@ -47,7 +47,7 @@ impl Entry {
     }
 }
 
-/// What a member must remember beside its log. `commit` is a lower bound only.
+/// What a member must remember besides its log. `commit` is only a lower bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardState {
     pub term: Term,
@@ -55,8 +55,8 @@ pub struct HardState {
     pub commit: Index,
 }
 
-/// Who votes and who only follows. The joint fields stay empty here; they exist so that bytes of
-/// others survive a round trip.
+/// Voters and learners. The joint fields stay empty here; they exist so that bytes of other members
+/// survive a round trip.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfState {
     pub voters: Vec<NodeId>,
@@ -68,7 +68,7 @@ pub struct ConfState {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConfChangeKind {
-    /// Adds a voter, or makes a learner one.
+    /// Adds a voter, or promotes a learner.
     #[default]
     AddNode,
     RemoveNode,
@@ -77,7 +77,7 @@ pub enum ConfChangeKind {
     AddLearnerNode,
 }
 
-/// One step from one membership to the next; the context is the server's (etcd: member JSON).
+/// One membership change; the context is the server's (etcd: member JSON).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfChange {
     pub id: u64,
@@ -102,7 +102,7 @@ pub struct ConfChangeV2 {
     pub context: Bytes,
 }
 
-/// The state up to `position`, in place of the entries; `data` is the server's.
+/// The state up to `position`, sent in place of the entries; `data` is the server's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     pub position: Position,
@@ -114,15 +114,15 @@ pub struct Snapshot {
 pub struct Message {
     pub from: NodeId,
     pub to: NodeId,
-    /// 0 in what a follower passes on for its clients (`Propose`, `ReadIndex`): it binds no term.
+    /// 0 in requests that a follower forwards for its clients (`Propose`, `ReadIndex`).
     pub term: Term,
     pub body: Body,
 }
 
 impl Message {
-    /// What no member ever says. Whoever says it is broken or no member, and to act on it would
-    /// break what the rest of this crate takes for granted: that terms only grow along a log, and
-    /// that no entry is of a later term than the leader who sends it.
+    /// Why no correct member sends this message; `None` if it is sound. Acting on such a message
+    /// would break what the rest of this crate assumes: terms only grow along a log, and no entry
+    /// has a later term than the leader that sends it.
     pub fn flaw(&self) -> Option<&'static str> {
         match &self.body {
             Body::Append { prev, entries, .. } => flaw_of_append(self.term, *prev, entries),
@@ -132,7 +132,7 @@ impl Message {
             Body::Snapshot(snapshot) if snapshot.position.term > self.term => {
                 Some("a snapshot is of a later term than its leader")
             }
-            // Entries of an append follow on what this member has; a snapshot may be of anywhere.
+            // Entries of an append follow what this member has. A snapshot may name any index.
             Body::Snapshot(snapshot) if snapshot.position.index > INDEX_MAX => {
                 Some("a snapshot is of an index that no log comes to")
             }
@@ -141,8 +141,8 @@ impl Message {
     }
 }
 
-/// At a million entries a second a log comes here in 290,000 years. What counts on from here never
-/// overflows.
+/// Highest index accepted in a snapshot. A log reaches it after 290,000 years at a million entries
+/// a second, and counting on from it never overflows.
 const INDEX_MAX: Index = Index::MAX / 2;
 
 fn flaw_of_append(term: Term, prev: Position, entries: &[Entry]) -> Option<&'static str> {
@@ -181,14 +181,14 @@ pub enum Body {
         commit: Index,
     },
     AppendReply {
-        /// All up to here is held durably; when rejected, the `prev.index` that did not match.
+        /// Everything up to here is held durably; if rejected, the `prev.index` that did not match.
         index: Index,
-        /// The newest own entry that may match: the leader need not try between it and `index`.
+        /// The newest own position that may match: the leader skips what is between it and `index`.
         rejected: Option<Position>,
     },
     Vote {
         last: Position,
-        /// The leader asked for this election: nobody shields it.
+        /// The leader asked for this election, so members that hear it do not refuse.
         transfer: bool,
     },
     VoteReply {
@@ -207,7 +207,7 @@ pub enum Body {
         context: Bytes,
     },
     HeartbeatReply {
-        /// Byte for byte what the heartbeat carried.
+        /// The heartbeat's context, byte for byte.
         context: Bytes,
     },
     TransferLeader,

@@ -1,5 +1,5 @@
-//! One follower as its leader sees it: what it holds, what to send next, how much may be under
-//! way. Knows indexes and sizes, not messages.
+//! One follower as its leader sees it: what it holds, what to send next, how much may be in flight.
+//! Knows indexes and sizes, not messages.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -7,35 +7,35 @@ use std::collections::VecDeque;
 use crate::io::Limits;
 use crate::message::Index;
 
-/// A follower that refuses what follows on its own acknowledgement so many times, each time asked
-/// anew and with nothing acknowledged in between, has lost it. A single refusal may be an old one
-/// that was long on its way.
+/// After this many refusals in a row the follower's log counts as lost. Each one refuses a new
+/// append that follows the follower's own acknowledgement, with no acknowledgement in between. A
+/// single refusal may be an old one that was delayed.
 const REFUSALS_OF_LOST_LOG: u8 = 3;
 
-/// What became of an answer that refused an append.
+/// The meaning of an answer that refused an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It answers a message from before the present state.
+    /// It answers a message sent before the present state.
     Old,
-    /// The next probe begins earlier, or at what is known to match.
+    /// The next probe begins earlier, or where the logs are known to match.
     SteppedBack,
-    /// What was refused follows on what the follower acknowledged: asked again at the next sign of
-    /// life, as long as that may have been an old answer.
+    /// The follower refused what follows its own acknowledgement. The leader asks again at the next
+    /// sign of life, because this may be an old answer.
     Doubtful,
-    /// The follower's log is lost; told once.
+    /// The follower's log is lost; reported once.
     LostLog,
 }
 
 /// How entries flow to a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// Where its log agrees with ours is not known: one append at a time, the next only when it
+    /// The leader does not know where the logs agree: one append at a time, the next only after it
     /// or a heartbeat was answered (`paused`).
     Probe { paused: bool },
-    /// It follows: appends are sent ahead of their answers, as far as the window allows.
+    /// The logs agree: appends are sent before earlier ones are answered, as the window allows.
     Replicate,
-    /// What it needs is no longer in the log. The snapshot under way holds everything up to
-    /// `holds`; while it is being made (not yet `sent`) that is the least it will hold.
+    /// The log no longer has what it needs. The snapshot in flight holds everything up to `holds`;
+    /// while it is being made (not yet `sent`), `holds` is the least it will hold.
     Snapshot { holds: Index, sent: bool },
 }
 
@@ -50,13 +50,13 @@ pub(crate) struct Progress {
     pub(crate) active: bool,
     /// Heard from between the last two quorum checks.
     pub(crate) was_active: bool,
-    /// The newest commit index it was told.
+    /// The newest commit index sent to it.
     pub(crate) commit_sent: Index,
-    /// Send something even when there is nothing new: a lost tail shows only by being refused.
+    /// Send an append even if there is nothing new: only a refusal shows a lost tail.
     pub(crate) poke: bool,
     /// The newest read round it confirmed.
     pub(crate) round: u64,
-    /// How often in a row it refused what follows on `matched`.
+    /// How often in a row it refused what follows `matched`.
     doubts: u8,
 }
 
@@ -77,7 +77,7 @@ impl Progress {
         }
     }
 
-    /// It holds everything up to `index`. `base` is where our log begins.
+    /// The follower holds everything up to `index`. `base` is where our log begins.
     pub(crate) fn acknowledged(&mut self, index: Index, base: Index) {
         self.inflight.free_through(index);
         if index < self.matched {
@@ -87,8 +87,8 @@ impl Progress {
         self.matched = index;
         match self.flow {
             Flow::Replicate => self.next = self.next.max(index + 1),
-            // A snapshot ends as soon as the log continues what the follower has, whichever
-            // message brought it there.
+            // A snapshot ends as soon as the log continues what the follower has. It does not
+            // matter which message brought it there.
             Flow::Snapshot { .. } if index < base => self.next = self.next.max(index + 1),
             Flow::Probe { .. } | Flow::Snapshot { .. } => {
                 self.flow = Flow::Replicate;
@@ -97,7 +97,7 @@ impl Progress {
         }
     }
 
-    /// It refused an append after `prev`; nothing of ours after `hint` can match.
+    /// The follower refused an append after `prev`; none of our entries after `hint` can match.
     pub(crate) fn refused(&mut self, prev: Index, hint: Index) -> Refusal {
         match self.flow {
             Flow::Snapshot { .. } => Refusal::Old,
@@ -107,7 +107,7 @@ impl Progress {
                 Refusal::SteppedBack
             }
             Flow::Probe { .. } if prev + 1 != self.next => Refusal::Old,
-            // A leader finds nothing matched of one whose log it does not know.
+            // `matched` is 0 while the leader does not know the follower's log.
             Flow::Probe { .. } if prev <= self.matched && self.matched > 0 => {
                 self.flow = Flow::Probe { paused: true };
                 self.doubts = self.doubts.saturating_add(1);
@@ -124,12 +124,12 @@ impl Progress {
         }
     }
 
-    /// It lost what it acknowledged: whatever it is sent it refuses.
+    /// The follower lost what it acknowledged, and refuses every append.
     pub(crate) fn has_lost_log(&self) -> bool {
         self.doubts >= REFUSALS_OF_LOST_LOG
     }
 
-    /// Back to asking where the logs agree.
+    /// Goes back to finding where the logs agree.
     pub(crate) fn probe(&mut self) {
         self.next = match self.flow {
             Flow::Snapshot { holds, sent: true } => holds.max(self.matched) + 1,
@@ -139,7 +139,7 @@ impl Progress {
         self.inflight.clear();
     }
 
-    /// The snapshot will be of what is `applied` now, or of more.
+    /// The snapshot will hold at least everything up to `applied`.
     pub(crate) fn await_snapshot(&mut self, applied: Index) {
         self.flow = Flow::Snapshot {
             holds: applied,
@@ -148,9 +148,9 @@ impl Progress {
         self.inflight.clear();
     }
 
-    /// The entries after this one are to be kept for it: a snapshot is of no use when the log
-    /// behind it is gone by the time it has arrived. Nothing is kept for one that is silent, or
-    /// that needs what is gone. `base` is where our log begins.
+    /// Entries after the returned index are kept for the follower: a snapshot is useless if the log
+    /// behind it is gone when it arrives. `None` if the follower is silent and gets no snapshot, or
+    /// needs entries that are already gone. `base` is where our log begins.
     pub(crate) fn needs_after(&self, base: Index) -> Option<Index> {
         let after = match self.flow {
             Flow::Snapshot { holds, .. } => holds,
@@ -161,7 +161,7 @@ impl Progress {
         (after >= base).then_some(after)
     }
 
-    /// An append with `bytes` of entries up to `last` left; both 0 for an empty one.
+    /// An append with `bytes` of entries up to `last` was sent; both are 0 for an empty one.
     pub(crate) fn sent(&mut self, last: Index, bytes: usize) {
         match &mut self.flow {
             Flow::Probe { paused } => *paused = true,
@@ -175,7 +175,7 @@ impl Progress {
     }
 }
 
-/// The window: appends sent and not answered, each by its last index and size.
+/// The window: appends sent but not answered, each with its last index and its size.
 #[derive(Debug, Default)]
 pub(crate) struct Inflight {
     queue: VecDeque<(Index, usize)>,
@@ -193,7 +193,7 @@ impl Inflight {
         self.bytes += bytes;
     }
 
-    /// One answer covers all sent before it.
+    /// One answer covers everything sent before it.
     fn free_through(&mut self, index: Index) {
         while let Some((last, bytes)) = self.queue.front().copied() {
             if last > index {

@@ -17,11 +17,11 @@ pub(crate) fn reached(values: &mut [u64]) -> u64 {
         return 0;
     }
     values.sort_unstable();
-    // `len - majority` members are behind the one at this place, a majority is at it or past it.
+    // `len - majority` members are behind the value at this place; a majority has reached it.
     values[values.len() - majority(values.len())]
 }
 
-/// How an election among `voters` stands.
+/// The result of an election among `voters` so far.
 pub(crate) fn tally(voters: usize, granted: usize, refused: usize) -> Tally {
     if granted >= majority(voters) {
         Tally::Won
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
 
-    /// The definition, word for word: try every value, count who reached it.
+    /// The definition, word for word: try every value, count the members that reached it.
     fn reached_slowly(values: &[u64]) -> u64 {
         let mut best = 0;
         for &candidate in values {
@@ -49,7 +49,7 @@ mod tests {
         best
     }
 
-    /// Plays out every way in which the open votes can fall.
+    /// Plays out every outcome of the open votes.
     fn tally_slowly(voters: usize, granted: usize, refused: usize) -> Tally {
         let open = voters - granted - refused;
         let outcomes: Vec<bool> = (0..=open).map(|yes| 2 * (granted + yes) > voters).collect();

@@ -19,21 +19,22 @@ use crate::message::{
 use crate::read::Asker;
 use crate::state::State;
 
-/// No cluster holds so many elections while one of its members is away: a term further ahead than
-/// this is no term that anybody was elected in, and to follow it would use up the numbers.
+/// Largest accepted distance between the term of a message and ours. No cluster holds so many
+/// elections while a member is away, so nobody won a term further ahead. Following it would use up
+/// the term numbers.
 const TERM_JUMP_MAX: Term = 1 << 32;
 
-/// What a handler wants to become of the role.
+/// The role change that a handler asks for.
 #[derive(Debug)]
 pub(crate) enum Next {
     Stay,
-    /// `then`: the message that told us, still to be dealt with.
+    /// `then`: the message that caused this, still to be handled.
     Follow {
         term: Term,
         leader: NodeId,
         then: Option<Message>,
     },
-    /// Start an election, with a pre-vote if configured and not asked for by the leader.
+    /// Start an election, with a pre-vote if configured, unless the leader asked for the election.
     Campaign {
         transfer: bool,
     },
@@ -66,13 +67,13 @@ enum Role {
 pub struct Raft {
     state: State,
     role: Role,
-    /// As last told in an output.
+    /// The role last reported in an output.
     told: RoleChange,
 }
 
 impl Raft {
-    /// The hard state and the entries are durable; nothing has been sent yet. Call `step` with
-    /// `Input::Tick` when `wake_at` says so.
+    /// Starts as a follower. The hard state and the entries must be durable. Nothing has been sent
+    /// yet; call `step` with `Input::Tick` when `wake_at` is reached.
     pub fn new(config: Config, recovered: Recovered, now: Now) -> Raft {
         assert!(config.id != NOBODY, "a member needs an id");
         assert!(config.heartbeat < config.election_timeout);
@@ -95,14 +96,15 @@ impl Raft {
         }
     }
 
-    /// Clears `out`, takes one input and says in `out` what follows from it.
+    /// Clears `out`, takes one input and fills `out` with the result.
     pub fn step(&mut self, now: Now, input: Input, out: &mut Output) {
         self.feed(now, input);
         self.finish(now, out);
     }
 
-    /// Whether `input` may be fed, one of several that come before one `finish`. Not what may
-    /// begin a term or replace entries: what was said before of them has to be on its way first.
+    /// True if `input` may share one `finish` with inputs fed before it. False for an input that
+    /// may begin a term or replace entries: the output about the old term or entries must leave
+    /// first.
     pub fn joins(&self, input: &Input) -> bool {
         match input {
             Input::Durable { .. }
@@ -126,21 +128,21 @@ impl Raft {
         }
     }
 
-    /// Takes an input as `step` does. What follows from it is said by the next `finish`, together
-    /// with what follows from others: one write and few messages for all of them.
+    /// Takes an input like `step`, but leaves the output to the next `finish`. All inputs fed in
+    /// between share one write and few messages.
     pub fn feed(&mut self, now: Now, input: Input) {
         let next = self.take(now, input);
         self.turn(now, next);
     }
 
-    /// As feeding `Input::Propose`, and answers at once.
+    /// Feeds `Input::Propose` and returns the answer at once.
     pub fn propose(&mut self, proposals: Vec<Proposal>) -> Proposed {
         let proposed = self.offer(proposals);
         self.state.out.proposed = Some(proposed);
         proposed
     }
 
-    /// Clears `out` and says in it what follows from what was fed.
+    /// Clears `out` and fills it with the output of all inputs fed since the last call.
     pub fn finish(&mut self, now: Now, out: &mut Output) {
         if let Role::Leader(leader) = &mut self.role {
             leader.flush(&mut self.state, now);
@@ -156,7 +158,7 @@ impl Raft {
     /// When `Input::Tick` is due.
     pub fn wake_at(&self) -> Option<Now> {
         if self.state.log.has_committed_to_hand_out() {
-            return Some(Now::ZERO); // found at the start; at no other time
+            return Some(Now::ZERO); // only after a start
         }
         Some(match &self.role {
             Role::Follower(follower) => follower.election_at,
@@ -193,13 +195,13 @@ impl Raft {
         }
     }
 
-    /// The members, as of the newest change applied.
+    /// The members, as of the newest applied change.
     pub fn conf(&self) -> ConfState {
         self.state.members.conf_state()
     }
 
-    /// Whether this member leads and a change of the members may be under way: another one proposed
-    /// now would come to nothing.
+    /// True if this member leads and a membership change may be in flight. Another one proposed now
+    /// would have no effect.
     pub fn conf_pending(&self) -> bool {
         match &self.role {
             Role::Leader(leader) => leader.conf_pending(&self.state),
@@ -207,7 +209,7 @@ impl Raft {
         }
     }
 
-    /// The term of the entry at `index`, while the log in memory has it.
+    /// The term of the entry at `index`; `None` if the log in memory does not hold it.
     pub fn term_at(&self, index: Index) -> Option<Term> {
         self.state.log.term_at(index)
     }
@@ -364,7 +366,7 @@ impl Raft {
             self.state.complain(Complaint::Refused { from, why });
             return Next::Stay;
         }
-        // These two bind no term: they only ask.
+        // These two only ask: they belong to no term.
         if matches!(message.body, Body::Propose { .. } | Body::ReadIndex { .. }) {
             return self.receive_in_term(now, message);
         }
@@ -383,7 +385,7 @@ impl Raft {
         }
         let leader = match message.body {
             Body::Append { .. } | Body::Heartbeat { .. } | Body::Snapshot(_) => message.from,
-            // A pre-vote speaks of a term that may never come.
+            // A pre-vote names a term that may never begin.
             Body::PreVote { .. } | Body::PreVoteReply { granted: true } => {
                 return self.receive_in_term(now, message);
             }
@@ -415,8 +417,8 @@ impl Raft {
         message.flaw()
     }
 
-    /// From a term that is over. Its leader or candidate is told ours, or it would never learn:
-    /// with pre-votes and shields our own requests do not reach it.
+    /// Handles a message of an earlier term. A leader or candidate of that term gets our term, or
+    /// it would never learn it: with pre-votes and check-quorum our own requests do not reach it.
     fn receive_late(&mut self, message: Message) {
         let state = &mut self.state;
         match message.body {
@@ -457,7 +459,7 @@ impl Raft {
         }
     }
 
-    /// An election nobody asked the leader about, while the leader is well.
+    /// An election that the leader did not ask for, while the leader is alive.
     fn shields_leader(&self, now: Now, message: &Message) -> bool {
         let (Body::Vote { transfer, .. } | Body::PreVote { transfer, .. }) = message.body else {
             return false;
@@ -470,7 +472,7 @@ impl Raft {
         shields && !transfer && message.term > self.state.term
     }
 
-    /// One vote a term, for a log that holds everything ours does (§5.2, §5.4.1).
+    /// One vote per term, only for a log that holds everything ours does (§5.2, §5.4.1).
     fn vote(&mut self, now: Now, from: NodeId, last: Position) {
         let state = &mut self.state;
         let free = state.vote == NOBODY && state.leader == NOBODY;
@@ -538,7 +540,7 @@ impl Raft {
         if let Role::Leader(leader) = &mut self.role {
             return leader.transfer_to(state, now, to);
         }
-        // On the wire the successor is who it comes from.
+        // On the wire, the sender of this message is the successor.
         let message = Message {
             from: to,
             to: state.leader,
@@ -557,7 +559,8 @@ impl Raft {
         };
         state.members.apply(&change);
         state.out.conf = Some(state.members.conf_state());
-        // Whoever starts anew must know that this one is committed: it may count only by it.
+        // After a restart this member must know that the change is committed: it counts votes by
+        // it.
         state.save_commit = true;
         let own = change.node == state.config.id;
         state.removed = own && !state.members.contains(change.node) || (state.removed && !own);
@@ -566,7 +569,7 @@ impl Raft {
                 leader.reconfigured(state, &change);
                 leader.leave(state, now);
             }
-            // Nobody will be heard of it for long.
+            // The leader is no voter any more and will soon be silent.
             Role::Follower(follower)
                 if change.node == state.leader && !state.members.is_voter(change.node) =>
             {
@@ -613,7 +616,7 @@ impl Raft {
     }
 }
 
-/// Nobody else could lead: there is nothing to wait for.
+/// No other member can lead, so a sole voter campaigns at once.
 fn hasten_sole_voter(state: &State, follower: &mut Follower, now: Now) {
     if state.is_sole_voter() && state.may_campaign() {
         follower.election_at = follower.election_at.min(now);

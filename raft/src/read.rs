@@ -1,7 +1,7 @@
-//! Linearizable reads without the log (thesis §6.4): the leader notes its commit index, and once
-//! a majority answered a heartbeat sent *after* the read came, no newer leader can have committed
-//! anything before it. All reads waiting at one moment share one such round. No lease is used, so
-//! a paused or drifting clock cannot make an answer stale.
+//! Linearizable reads without the log (thesis §6.4). The leader notes its commit index. Once a
+//! majority has answered a heartbeat sent *after* the read came, no newer leader can have committed
+//! anything before the read. All reads waiting at one moment share one such round. No lease is
+//! used, so a paused or drifting clock cannot make an answer stale.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,14 @@ use bytes::Bytes;
 
 use crate::message::{Index, NodeId};
 
-/// Rounds under way at once; more reads wait for one of them to end and share the next.
+/// Rounds in flight at once; further reads wait for one of them to end and share the next.
 const ROUNDS_MAX: u64 = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
     /// Our own caller.
     Local(u64),
-    /// A follower, with its bytes to send back.
+    /// A follower, with the bytes to return to it.
     Remote(NodeId, Bytes),
 }
 
@@ -49,8 +49,8 @@ impl Reads {
         self.waiting.push(asker);
     }
 
-    /// Begins a round for all who wait, if there is anybody and room; returns whether a heartbeat
-    /// has to go out.
+    /// Begins a round for all waiting reads, if there are any and not too many rounds are in
+    /// flight. Returns whether a heartbeat must be sent.
     pub(crate) fn start(&mut self, commit: Index) -> bool {
         if self.waiting.is_empty() || self.started - self.confirmed >= ROUNDS_MAX {
             return false;
@@ -66,7 +66,7 @@ impl Reads {
         self.started
     }
 
-    /// What a heartbeat carries: the newest round while one is open, else nothing.
+    /// What a heartbeat carries: the newest round while a read is open, otherwise nothing.
     pub(crate) fn context(&self) -> Bytes {
         if self.asked.is_empty() {
             return Bytes::new();
@@ -74,7 +74,7 @@ impl Reads {
         Bytes::copy_from_slice(&self.started.to_le_bytes())
     }
 
-    /// The round that a heartbeat's answer names; 0 for none, or one never begun here.
+    /// The round that a heartbeat's answer names; 0 if it names none or one never begun here.
     pub(crate) fn round_of(&self, context: &Bytes) -> u64 {
         let Ok(bytes) = <[u8; 8]>::try_from(context.as_ref()) else {
             return 0;
@@ -83,7 +83,7 @@ impl Reads {
         if round > self.started { 0 } else { round }
     }
 
-    /// A majority answered `round`, and with it all earlier ones.
+    /// A majority answered `round`, which confirms all earlier ones, too.
     pub(crate) fn confirm(&mut self, round: u64, mut answer: impl FnMut(Asker, Index)) {
         self.confirmed = self.confirmed.max(round.min(self.started));
         while self
@@ -97,7 +97,7 @@ impl Reads {
         }
     }
 
-    /// Everybody still waiting, when leadership ends.
+    /// All reads still open, when leadership ends.
     pub(crate) fn abandon(self) -> impl Iterator<Item = Asker> {
         let asked = self.asked.into_iter().map(|(_, _, asker)| asker);
         asked.chain(self.waiting)

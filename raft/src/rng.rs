@@ -1,4 +1,4 @@
-//! The one source of chance: a seeded generator (splitmix64), good enough to keep members from
+//! The only source of randomness: a seeded generator (splitmix64). Good enough to keep members from
 //! campaigning in step, and the same on every run.
 
 use std::time::Duration;
@@ -19,12 +19,12 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Below `bound`, which is not 0.
+    /// A number below `bound`, which must not be 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// At least zero, less than `bound`; zero when `bound` is.
+    /// At least zero and less than `bound`; zero if `bound` is zero.
     pub(crate) fn duration(&mut self, bound: Duration) -> Duration {
         let nanos = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(self.below(nanos.max(1)))

@@ -1,5 +1,5 @@
-//! What a member has in any role: term, vote, log, members, and the box for outgoing messages.
-//! Knows nothing of what the roles do with it.
+//! What a member has in every role: term, vote, log, members, and outgoing messages. Does not know
+//! what the roles do with it.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -11,8 +11,8 @@ use crate::membership::Membership;
 use crate::message::{Body, HardState, Index, Message, NOBODY, NodeId, Position, Snapshot, Term};
 use crate::rng::Rng;
 
-/// Messages waiting for a sync. When the disk stands still for longer than so many, the oldest
-/// are lost, as they may be on any network.
+/// Upper bound of messages that wait for a sync. If the disk stalls for longer, the oldest are
+/// dropped; any network may lose them, too.
 const HELD_MAX: usize = 8192;
 
 #[derive(Debug)]
@@ -23,34 +23,34 @@ pub(crate) struct State {
     pub(crate) leader: NodeId,
     pub(crate) log: Log,
     pub(crate) members: Membership,
-    /// The newest conf change entry the server told us about.
+    /// The newest conf change entry that the server reported.
     pub(crate) conf_applied: Index,
-    /// This member was removed in this run. Those who stay may not know it, and may be unable to
-    /// elect anybody whose log is shorter than ours: until they do, it may lead to hand over.
+    /// This member was removed in this run. The others may not know it, and may be unable to elect
+    /// anybody with a shorter log than ours. Until they do, this member may lead to hand over.
     pub(crate) removed: bool,
-    /// The commit index has to become durable though nothing else has to.
+    /// The commit index must become durable even if nothing else must.
     pub(crate) save_commit: bool,
-    /// A snapshot the server is putting in place. Until it says so we are what we were, except
-    /// that nothing moves the log: the snapshot is a message that has not arrived yet.
+    /// A snapshot that the server is installing. Until the server reports the end nothing moves the
+    /// log: the snapshot counts as a message that has not arrived yet.
     pub(crate) installing: Option<Snapshot>,
-    /// The newest entry that a leader says this member acknowledged, when that was more than it
-    /// held: its disk lost what it promised to keep.
+    /// The newest entry that a leader says this member acknowledged, if that is more than the log
+    /// held: the disk lost what it promised to keep.
     promised: Index,
-    /// Candidacies since a leader was heard.
+    /// Candidacies since a leader was last heard.
     pub(crate) attempts: u32,
-    /// Read rounds ever begun here: numbers are not used twice.
+    /// Read rounds begun here so far. A number is never used twice.
     pub(crate) rounds: u64,
     pub(crate) rng: Rng,
-    /// What this step says; swapped with the caller's.
+    /// The output of this step; swapped with the caller's.
     pub(crate) out: Output,
     fresh: Vec<(Message, Index)>,
     held: VecDeque<(Ticket, Message)>,
     ticket: Ticket,
     durable_ticket: Ticket,
-    /// The newest write that changed term or vote. No message leaves before it is durable: after
-    /// a crash we would not know the term the message spoke for.
+    /// The newest write that changed term or vote. No message leaves before it is durable: after a
+    /// crash this member would not know the term that the message named.
     term_ticket: Ticket,
-    /// As last given to the log writer.
+    /// The hard state last given to the log writer.
     saved: HardState,
 }
 
@@ -62,7 +62,7 @@ impl State {
             entries,
             applied,
         } = recovered;
-        // The stored commit index is a lower bound: what is applied was committed.
+        // The stored commit index is a lower bound: everything applied was committed.
         let commit = hard_state.commit.max(applied);
         let log = Log::new(base, entries, applied, commit);
         assert!(
@@ -100,21 +100,21 @@ impl State {
         self.config.id
     }
 
-    /// Between one and two election timeouts from now.
+    /// A random time, one to two election timeouts from now.
     pub(crate) fn election_deadline(&mut self, now: Now) -> Now {
         let timeout = self.config.election_timeout;
         now + timeout + self.rng.duration(timeout)
     }
 
-    /// As the config has it, where it can do no harm.
+    /// The configured suspicion, at most the election timeout. `None` where it could do harm.
     pub(crate) fn suspicion(&self) -> Option<Duration> {
         let config = &self.config;
         let suspicion = config.suspicion?.min(config.election_timeout);
         (config.pre_vote && config.check_quorum).then_some(suspicion)
     }
 
-    /// For how long after its leader was heard a member helps nobody against it. A little less
-    /// than until it asks itself: who asks first is to find the others ready.
+    /// For how long after hearing its leader a member helps nobody against it. A little shorter
+    /// than its own suspicion, so that the first member to ask finds the others ready.
     pub(crate) fn shield(&self) -> Duration {
         match self.suspicion() {
             Some(suspicion) => suspicion * 5 / 6,
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// When a leader who was heard now, and is not again, is missed.
+    /// When to suspect a leader that is heard now and then falls silent.
     pub(crate) fn silence_deadline(&mut self, now: Now) -> Now {
         match self.suspicion() {
             Some(suspicion) => now + suspicion + self.turn_to_ask(self.leader),
@@ -130,8 +130,9 @@ impl State {
         }
     }
 
-    /// Those who miss the leader `gone` at the same time ask one after the other by rank, with
-    /// some chance in it: two that campaign in the same moment split the votes.
+    /// Delay before this member asks for votes after the leader `gone` fell silent. Members ask one
+    /// after the other, by rank and with some randomness: two that campaign at once split the
+    /// votes.
     pub(crate) fn turn_to_ask(&mut self, gone: NodeId) -> Duration {
         let voters = self.members.voters().iter();
         let before_us = voters
@@ -141,9 +142,9 @@ impl State {
         slot * before_us + self.rng.duration(slot / 2)
     }
 
-    /// When a candidacy that begins now has come to nothing. Where leaders are missed early, votes
-    /// that were split or came too early are not waited out for a whole election timeout, either;
-    /// each further attempt waits longer, should disks or links be slow.
+    /// When a candidacy that begins now has failed. With suspicion, a split or premature vote is
+    /// not waited out for a whole election timeout either. Each further attempt waits longer, in
+    /// case disks or links are slow.
     pub(crate) fn candidacy_deadline(&mut self, now: Now) -> Now {
         let longest = self.config.election_timeout;
         if self.suspicion().is_none() {
@@ -159,9 +160,9 @@ impl State {
         self.members.voters() == [self.config.id]
     }
 
-    /// May this member ask for votes? Not when it is no voter, when a snapshot is about to replace
-    /// its log, or when it knows of a committed change to the members that it has not taken: it
-    /// would count the wrong majority.
+    /// May this member ask for votes? Not if it is no voter, if a snapshot is about to replace its
+    /// log, if its log lost acknowledged entries, or if it knows of a committed membership change
+    /// that it has not applied: it would count the wrong majority.
     pub(crate) fn may_campaign(&self) -> bool {
         (self.members.is_voter(self.config.id) || self.removed)
             && self.installing.is_none()
@@ -171,12 +172,12 @@ impl State {
                 .has_committed_conf_change_after(self.conf_applied_through())
     }
 
-    /// Every conf change up to here has been taken.
+    /// Every conf change up to this index has been applied.
     pub(crate) fn conf_applied_through(&self) -> Index {
         self.conf_applied.max(self.log.applied())
     }
 
-    /// A leader counts on this member for everything up to `promised`, and the log ends before.
+    /// A leader counts on this member for everything up to `promised`, but the log ends earlier.
     pub(crate) fn owe_log(&mut self, promised: Index) {
         if !self.owes_log() {
             self.complain(Complaint::OwnLogLost {
@@ -187,8 +188,8 @@ impl State {
         self.promised = self.promised.max(promised);
     }
 
-    /// Whether this log lost what it promised to keep. A vote by such a log could elect somebody
-    /// who never had what others count as committed.
+    /// True if this log lost what it promised to keep. A vote by this member could elect a leader
+    /// without entries that others count as committed.
     pub(crate) fn owes_log(&self) -> bool {
         self.log.last().index < self.promised
     }
@@ -219,7 +220,7 @@ impl State {
         self.post(self.message(to, self.term, body), index);
     }
 
-    /// A message on its way through us, sender and all.
+    /// Sends a message on unchanged, with its original sender.
     pub(crate) fn forward(&mut self, message: Message) {
         self.post(message, 0);
     }
@@ -241,7 +242,7 @@ impl State {
         self.fresh.push((message, needs));
     }
 
-    /// The oldest position the leader may ask about next, for a log that has something else (or
+    /// The newest position that may match the leader's log, if this log has something else (or
     /// nothing) at `prev`.
     pub(crate) fn hint_for(&self, prev: Position) -> Position {
         self.log.newest_possible_match(prev.index, prev.term)
@@ -262,8 +263,8 @@ impl State {
         saved && self.term_ticket <= self.durable_ticket
     }
 
-    /// Ends a step: forms the write, hands out what is committed, and lets go the messages for
-    /// which everything is durable, older ones first.
+    /// Ends a step: forms the write, hands out what is committed, and releases the messages for
+    /// which everything is durable, oldest first.
     pub(crate) fn finish(&mut self) {
         self.out.write = self.form_write();
         self.log.take_committed(&mut self.out.committed);
@@ -303,9 +304,9 @@ impl State {
             commit: self.log.commit(),
         };
         let term_changed = (hard_state.term, hard_state.vote) != (self.saved.term, self.saved.vote);
-        // The commit index rides along with entries, and only then: whoever holds the second of
-        // two conf changes then knows, even after a crash, that the first was committed, and
-        // never campaigns two memberships behind.
+        // The commit index is written with entries, or if `save_commit` asks for it. A member that
+        // holds the second of two conf changes then knows, even after a crash, that the first was
+        // committed, and never campaigns two memberships behind.
         let asked = mem::take(&mut self.save_commit);
         if term_changed || ((filled || asked) && hard_state != self.saved) {
             write.hard_state = Some(hard_state);
@@ -324,15 +325,15 @@ impl State {
     }
 }
 
-/// Of several acknowledgements that leave together only that of the most says anything.
+/// Of several acknowledgements in one output only the highest matters.
 fn let_go(message: Message, out: &mut Vec<Message>) {
     if is_acknowledgement(&message)
         && let Some(earlier) = out.iter_mut().find(|earlier| {
             (earlier.to, earlier.term) == (message.to, message.term) && is_acknowledgement(earlier)
         })
     {
-        // They may have waited for the disk in another order than that of the log: one that only
-        // repeats what is settled is the later one, and says less.
+        // Messages may have waited for the disk in another order than the log's. An acknowledgement
+        // that only repeats what is committed comes later and says less.
         if acknowledged(&message) > acknowledged(earlier) {
             *earlier = message;
         }

@@ -1,5 +1,5 @@
-//! Tests of whole members: a cluster in one thread, driven by hand (`paper`, `single`,
-//! `suspicion`, `hostile`, `backlog`), by text (`script`) or by chance.
+//! Tests of whole members: a cluster in one thread, driven by hand (`paper`, `single`, `suspicion`,
+//! `hostile`, `backlog`), by text (`script`) or at random (`random`).
 
 mod backlog;
 mod cluster;

@@ -1,9 +1,9 @@
-//! etcd's `raftpb` bytes of messages, entries and what entries hold, written and read by hand.
+//! etcd's `raftpb` encoding of messages, entries and their contents, written by hand.
 //!
-//! A protobuf message is a run of fields; the tables in [`message`] and [`parts`] give their
-//! numbers. Fields that are zero are left out (as etcd 3.7 does; 3.5 and 3.6 write them, which
-//! reads the same). Unknown fields are skipped. Reading never panics, and never allocates more
-//! than a bounded multiple of what it was given: byte strings are slices of the input.
+//! A protobuf message is a sequence of fields; the tables in [`message`] and [`parts`] give their
+//! numbers. Zero fields are left out, as in etcd 3.7 (3.5 and 3.6 write them, which reads the
+//! same). Unknown fields are skipped. Reading never panics, and never allocates more than a bounded
+//! multiple of its input: byte strings are slices of the input.
 
 mod field;
 mod message;

@@ -1,9 +1,8 @@
-//! Who may do what: users, roles and permissions as they are in force, and the decision about each
-//! request. Plain values: the rows are kept by [`crate::state`], calls are answered in
-//! [`crate::api::grpc`].
+//! Users, roles and permissions as they apply now, and the authorization of each request. Plain
+//! values: the rows are kept by [`crate::state`], calls are answered in [`crate::api::grpc`].
 //!
-//! Every member decides about every entry of the log by itself, so the decision must be etcd's to
-//! the last corner: where two members differ, their data does, too.
+//! Every member authorizes every log entry on its own, so the decision must equal etcd's in every
+//! detail: if two members decide differently, their data diverges.
 
 mod authorize;
 mod credentials;
@@ -29,11 +28,11 @@ pub use shared::Shared;
 pub use signed::Signed;
 pub use tokens::SimpleTokens;
 
-/// On whose behalf a request is made, as the header of its log entry says: the user, and the auth
-/// revision that the user was known at. The default is nobody.
+/// The user a request is made for, as in the header of its log entry: the user's name, and the auth
+/// revision at which the user was authenticated. The default is no user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthInfo {
     pub user: String,
-    /// 0 when no user was given: real ones begin at 1.
+    /// 0 if there is no user: auth revisions begin at 1.
     pub revision: u64,
 }

@@ -1,7 +1,6 @@
-//! Agreement with the other members: the actor that owns [`raft::Raft`], the messages that it
-//! exchanges with its peers, and the checks that all of them hold the same data.
+//! Consensus with the other members: the actor that owns [`raft::Raft`], the messages exchanged
+//! with peers, and the checks that all members hold the same data.
 
 pub mod corruption;
-pub mod inbox;
 pub mod member;
 pub mod peer;

@@ -1,7 +1,8 @@
-//! The configuration of a member: etcd's flags, variables and file, read by etcd's rules.
+//! The configuration of a member: etcd's flags, environment variables and file, parsed by etcd's
+//! rules.
 //!
-//! Reads no clock and opens no file: the command line, the environment and the file reader come
-//! in as values, the outcome goes out as one.
+//! Reads no clock and opens no file: the command line, the environment and a file reader are passed
+//! in, and a value is returned.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +10,6 @@ use std::time::Duration;
 mod args;
 mod build;
 mod flags;
-mod go;
 mod help;
 mod host;
 pub mod keys;
@@ -20,48 +20,48 @@ mod url;
 #[cfg(test)]
 mod tests;
 
-pub use go::duration;
-pub(crate) use go::parse_duration;
+pub use go_text::duration;
+pub(crate) use go_text::parse_duration;
 pub use tls::{TlsFiles, TlsVersion};
 pub use url::{Scheme, Url};
 
 use crate::config::keys::KeySource;
 use args::{BadVariable, Stop, Values};
 
-/// The API level: what etcd this server answers as, in Status, `/version` and `--version`.
+/// The etcd version that this server reports in Status, `/version` and `--version`.
 pub const ETCD_VERSION: &str = "3.7.3";
 
-/// The cluster version that belongs to [`ETCD_VERSION`].
+/// The cluster version that corresponds to [`ETCD_VERSION`].
 pub const CLUSTER_VERSION: &str = "3.7.0";
 
-/// The oldest version that members can speak together.
+/// The oldest cluster version that members can speak.
 pub const MIN_CLUSTER_VERSION: &str = "3.0.0";
 
-/// Room a message has beyond `--max-request-bytes`: gRPC refuses what is larger.
+/// Bytes that a message may have beyond `--max-request-bytes`; gRPC refuses larger ones.
 pub const GRPC_OVERHEAD_BYTES: usize = 512 * 1024;
 
-/// Everything a member is told when it starts.
+/// All settings of a member.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub name: String,
     pub data_dir: PathBuf,
-    /// The log's own directory; None: inside `data_dir`.
+    /// Directory of the log; `None`: inside `data_dir`.
     pub wal_dir: Option<PathBuf>,
-    /// None: data at rest is not sealed.
+    /// `None`: data at rest is not encrypted.
     pub encryption: Option<KeySource>,
     pub listen_peer_urls: Vec<Url>,
     pub listen_client_urls: Vec<Url>,
-    /// When not empty, HTTP is served here and `listen_client_urls` speak gRPC only.
+    /// If not empty, HTTP is served here, and `listen_client_urls` serve only gRPC.
     pub listen_client_http_urls: Vec<Url>,
-    /// Metrics and health, nothing else.
+    /// Only metrics and health are served here.
     pub listen_metrics_urls: Vec<Url>,
     pub initial_advertise_peer_urls: Vec<Url>,
     pub advertise_client_urls: Vec<Url>,
     pub initial_cluster: Vec<Member>,
-    /// `initial_cluster` follows from the member's name and advertised URLs.
+    /// True if `initial_cluster` was derived from the member's name and advertised URLs.
     initial_cluster_is_implied: bool,
-    /// Why no cluster can be founded so. It is of no matter once there is a log, which says who the
-    /// members are: they may have moved since.
+    /// Why these flags cannot bootstrap a cluster. Ignored when a log exists: the log contains the
+    /// members, which may have changed since.
     pub founding_error: Option<String>,
     pub initial_cluster_token: String,
     pub initial_cluster_state: ClusterState,
@@ -71,73 +71,72 @@ pub struct Config {
     pub heartbeat_interval: Duration,
     pub election_timeout: Duration,
     pub pre_vote: bool,
-    /// As etcd would count; see `checkpoint_entries`.
+    /// etcd's setting; see `checkpoint_entries`.
     pub snapshot_count: u64,
-    /// Upper bound of the entries between two checkpoints. None: bytes alone decide.
+    /// Upper bound of the entries between two checkpoints. `None`: only their bytes count.
     pub checkpoint_entries: Option<u64>,
     pub snapshot_catchup_entries: u64,
-    /// None: no limit.
+    /// `None`: no limit.
     pub quota_backend_bytes: Option<u64>,
-    /// The space alarm goes by itself once there is space.
+    /// The space alarm is cleared automatically when there is space again.
     pub auto_disarm_nospace: bool,
-    /// What `--auth-token` says.
+    /// The value of `--auth-token`.
     pub auth_token: String,
-    /// Of a simple token that nobody uses.
+    /// Lifetime of an unused simple token.
     pub auth_token_ttl: Duration,
     pub bcrypt_cost: u32,
-    /// The common name of a client's certificate is its user.
+    /// The common name of a client's certificate names its user.
     pub client_cert_auth: bool,
     pub max_txn_ops: usize,
     pub max_request_bytes: usize,
     pub max_concurrent_streams: u32,
     pub keepalive: Keepalive,
     pub reuse_port: bool,
-    pub reuse_address: bool,
     pub client_tls: TlsFiles,
     pub peer_tls: TlsFiles,
-    /// Make the certificate for clients, unless one is given.
+    /// Create a self-signed certificate for clients, unless one is given.
     pub auto_tls: bool,
     pub peer_auto_tls: bool,
     /// In years.
     pub self_signed_cert_validity: u64,
-    /// Go's names; empty: all that are safe.
+    /// Go's names; if empty, all secure suites are allowed.
     pub cipher_suites: Vec<String>,
     pub tls_min_version: TlsVersion,
-    /// None: the newest there is.
+    /// `None`: the newest supported version.
     pub tls_max_version: Option<TlsVersion>,
     pub auto_compaction: AutoCompaction,
-    /// None: as the store finds best.
+    /// `None`: the store decides.
     pub compaction_batch_limit: Option<usize>,
     pub compaction_sleep_interval: Option<Duration>,
-    /// Lock the page file in memory.
+    /// Lock the page file in memory (mlock).
     pub memory_mlock: bool,
-    /// `None`: no spans are made.
+    /// `None`: tracing is off.
     pub tracing: Option<TracingConfig>,
-    /// Free bytes that a start gives back first. None: that is left to the running server.
+    /// Defragment at start if at least this many bytes are free. `None`: never.
     pub bootstrap_defrag_bytes: Option<u64>,
     pub watch_progress_notify_interval: Duration,
     pub warning_apply_duration: Duration,
     pub warning_unary_request_duration: Duration,
-    /// The JSON gateway under `/v3/`.
+    /// Serve the JSON gateway under `/v3/`.
     pub enable_grpc_gateway: bool,
-    /// Origins; `*` is all.
+    /// Allowed origins; `*` allows all.
     pub cors: Vec<String>,
-    /// Host names; `*` is all.
+    /// Allowed host names; `*` allows all.
     pub host_whitelist: Vec<String>,
     pub extensive_metrics: bool,
-    /// Serve `/debug/pprof/`; a log level of debug does as well.
+    /// Serve `/debug/pprof/`; log level debug also turns this on.
     pub pprof: bool,
-    /// `None`: the leader does not compare members by time.
+    /// `None`: no periodic corruption check.
     pub corrupt_check_time: Option<Duration>,
     pub compact_hash_check_time: Duration,
-    /// All gates, by name.
+    /// All feature gates, by name.
     pub feature_gates: Vec<Gate>,
     pub log: LogConfig,
-    /// Flags that were given and that change nothing here, for the log.
+    /// Flags that were set but have no effect in Stele, for the log.
     pub without_effect: Vec<&'static str>,
     /// The command line, for the log.
     pub args: Vec<String>,
-    /// Warnings about the configuration, to be logged once logging is up.
+    /// Warnings about the configuration, to be logged once logging has started.
     pub notes: Vec<Note>,
 }
 
@@ -157,7 +156,7 @@ pub enum ClusterState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AutoCompaction {
     Off,
-    /// Keep the history of this long.
+    /// Keep the history of this period.
     Periodic(Duration),
     /// Keep this many revisions.
     Revision(i64),
@@ -167,21 +166,21 @@ pub enum AutoCompaction {
 pub struct Keepalive {
     /// Time between two pings of the server to a client.
     pub interval: Duration,
-    /// Time a client has to answer.
+    /// Time that a client has to answer a ping.
     pub timeout: Duration,
     /// Shortest time between two pings of a client.
     pub min_time: Duration,
 }
 
-/// Where spans of calls are sent, and of which ones.
+/// Where spans are sent, and which calls are traced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracingConfig {
     /// Host and port.
     pub address: String,
     pub service_name: String,
-    /// Empty: none.
+    /// Empty: no instance id.
     pub instance_id: String,
-    /// Of a million traces that begin here.
+    /// Traces sampled per million of those that begin here.
     pub sampling_rate: u32,
 }
 
@@ -204,7 +203,7 @@ pub struct LogConfig {
     pub level: String,
     pub format: LogFormat,
     pub outputs: Vec<LogOutput>,
-    /// None: files grow.
+    /// `None`: no rotation.
     pub rotation: Option<Rotation>,
 }
 
@@ -212,7 +211,7 @@ pub struct LogConfig {
 pub enum LogOutput {
     Stderr,
     Stdout,
-    /// systemd's; stderr when a line cannot be sent there.
+    /// The systemd journal; a line that cannot be sent there goes to stderr.
     Journal,
     File(PathBuf),
 }
@@ -221,11 +220,11 @@ pub enum LogOutput {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
     pub file_bytes: u64,
-    /// Older files are removed. None: age is no reason.
+    /// Older files are removed. `None`: files are not removed by age.
     pub max_age: Option<Duration>,
-    /// Rotated files kept; 0: all.
+    /// Number of rotated files to keep; 0: all.
     pub max_backups: usize,
-    /// Rotated files are named by local time, not UTC.
+    /// Rotated files are named by local time instead of UTC.
     pub local_time: bool,
     pub compress: bool,
 }
@@ -243,7 +242,7 @@ impl Default for LogConfig {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// A message of its own.
+    /// A complete message.
     Text(String),
     UnknownVariable(String),
 }
@@ -251,13 +250,13 @@ pub enum Note {
 /// Why a configuration was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
-    /// True when etcd finds it out only while starting ("discovery failed").
+    /// True if etcd detects the problem only while starting ("discovery failed").
     pub starting: bool,
     pub reason: String,
 }
 
 impl Invalid {
-    /// Refused before anything starts ("failed to verify flags").
+    /// A problem detected before starting ("failed to verify flags").
     pub fn flags(reason: impl Into<String>) -> Invalid {
         Invalid {
             starting: false,
@@ -273,22 +272,23 @@ impl Invalid {
     }
 }
 
-/// What a command line comes to when it does not start a server.
+/// The result of a command line that does not start a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Print and leave with `code`.
+    /// Print and exit with `code`.
     Print {
         stdout: String,
         stderr: String,
         code: u8,
     },
-    /// Log "failed to verify flags" or "discovery failed" and leave with 1.
+    /// Log "failed to verify flags" or "discovery failed" and exit with 1.
     Invalid(Invalid),
-    /// A variable and its flag are both set: log it and leave with 1.
+    /// A variable and its flag are both set: log it and exit with 1.
     Shadowed { variable: String },
 }
 
-/// Reads the words after the program's name, `ETCD_*` variables, and the file they may name.
+/// Parses the command line (without the program's name), the `ETCD_*` variables, and the file that
+/// they may name.
 pub fn parse(
     args: &[String],
     variables: &[(String, String)],
@@ -364,12 +364,12 @@ pub fn parse(
 }
 
 impl Config {
-    /// Most bytes of one gRPC message.
+    /// Limit for the bytes of one gRPC message.
     pub fn max_message_bytes(&self) -> usize {
         self.max_request_bytes.saturating_add(GRPC_OVERHEAD_BYTES)
     }
 
-    /// Where the log's files are.
+    /// The directory of the log.
     pub fn log_dir(&self) -> PathBuf {
         match &self.wal_dir {
             Some(dir) => dir.clone(),
@@ -377,20 +377,20 @@ impl Config {
         }
     }
 
-    /// How long a silent leader is trusted: three heartbeats may get lost or be late. That others
-    /// are asked so soon is harmless when it lives.
+    /// How long a follower trusts a silent leader: up to three heartbeats may be lost or late.
+    /// Asking the other members this early is harmless if the leader is alive.
     pub fn suspicion(&self) -> Option<Duration> {
         const HEARTBEATS: u32 = 3;
         Some(self.heartbeat_interval.saturating_mul(HEARTBEATS))
     }
 
-    /// Whether a feature gate is on.
+    /// True if the feature gate is on.
     pub fn gate(&self, name: &str) -> bool {
         let mut gates = self.feature_gates.iter();
         gates.any(|gate| gate.name == name && gate.enabled)
     }
 
-    /// Applied entries kept in memory for members that were away.
+    /// Number of applied entries kept in memory for members that were away.
     pub fn kept_entries(&self) -> usize {
         usize::try_from(self.snapshot_catchup_entries).unwrap_or(usize::MAX)
     }

@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::digest;
 use bytes::Bytes;
 use raft::Recovered;
 use raft::durable::LogWriter;
-use sha1::{Digest, Sha1};
 use storage::mvcc::Store;
-use storage::seal::Seal;
+use storage::seal::{KeyFile, Seal};
 use storage::vfs::{Lock, Vfs};
 
 use crate::config::keys::KeySource;
@@ -85,29 +85,32 @@ pub struct EmptyDir {
 }
 
 impl DataDir {
-    /// Opens `config.data_dir` in one thread, with the log's files as `options` say.
+    /// Opens `config.data_dir` in one thread, with these keys, and with the log's files as `options`
+    /// say.
     pub fn find_alone(
         vfs: Arc<dyn Vfs>,
         config: &Config,
+        keys: Option<&KeyFile>,
         options: raft::durable::Options,
     ) -> Result<Found, Unusable> {
-        DataDir::find_with(vfs, config, options, Threads::One)
+        DataDir::find_with(vfs, config, keys, options, Threads::One)
     }
 
     /// Opens `config.data_dir`. `seed` is unlike that of any other start.
     pub fn find(vfs: Arc<dyn Vfs>, config: &Config, seed: u64) -> Result<Found, Unusable> {
+        let keys = config.encryption.as_ref().map(KeySource::read);
+        let keys = keys.transpose().map_err(Unusable::Keys)?;
         let options = log_options(&*vfs, config, seed);
-        DataDir::find_with(vfs, config, options, Threads::Two)
+        DataDir::find_with(vfs, config, keys.as_ref(), options, Threads::Two)
     }
 
     fn find_with(
         vfs: Arc<dyn Vfs>,
         config: &Config,
+        keys: Option<&KeyFile>,
         options: raft::durable::Options,
         threads: Threads,
     ) -> Result<Found, Unusable> {
-        let keys = config.encryption.as_ref().map(KeySource::read);
-        let keys = keys.transpose().map_err(Unusable::Keys)?;
         let member_dir = config.data_dir.join("member");
         refuse_etcd(&*vfs, &member_dir)?;
         let (log_dir, store_dir) = (config.log_dir(), member_dir.join("store"));
@@ -123,12 +126,7 @@ impl DataDir {
         })?;
 
         let unused = is_unused(&*vfs, &log_dir)? && is_unused(&*vfs, &store_dir)?;
-        let seal = Seal::open(
-            Arc::clone(&vfs),
-            &member_dir.join("keys"),
-            keys.as_ref(),
-            unused,
-        )?;
+        let seal = Seal::open(Arc::clone(&vfs), &member_dir.join("keys"), keys, unused)?;
         let options = raft::durable::Options {
             seal: seal.clone(),
             ..options
@@ -443,8 +441,9 @@ fn cluster_id(members: impl Iterator<Item = u64>) -> u64 {
 }
 
 fn hash_id(bytes: &[u8]) -> u64 {
-    let digest = Sha1::digest(bytes);
-    u64::from_be_bytes(digest[..8].try_into().expect("a digest of 20 bytes"))
+    let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes);
+    let (id, _) = digest.as_ref().split_first_chunk().expect("20 bytes");
+    u64::from_be_bytes(*id)
 }
 
 fn changes(founders: &[MemberInfo]) -> Vec<(u64, Bytes)> {

@@ -1,21 +1,21 @@
-//! Every error a client can see: etcd's status code and etcd's words, which clients match on.
-//! The table is that of the etcd API (`rpctypes`); `Other` carries the few texts that have no
-//! entry of their own there.
+//! Every error that a client can see: etcd's status code and etcd's text, because clients match on
+//! both. The table follows etcd's `rpctypes`; `Other` carries the few texts that have no entry
+//! there.
 
 use std::fmt;
 
 use tonic::{Code, Status};
 
-/// Two lists in one place: the variant, its status code, and its text after `etcdserver: `.
+/// Generates the enum from one list: variant, status code, and text after `etcdserver: `.
 macro_rules! errors {
     ($($name:ident => $code:ident, $text:literal;)*) => {
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum Error {
             $($name,)*
-            /// A file is damaged or cannot be read. A read answers with it, and the server lives
-            /// on; whoever applies the log has to stop.
+            /// A file is damaged or cannot be read. A read returns this error and the server keeps
+            /// running; the applier has to stop.
             Damaged(String),
-            /// A text outside etcd's table, sent as it is.
+            /// A text outside etcd's table, sent unchanged.
             Other(Code, String),
         }
 
@@ -66,7 +66,7 @@ errors! {
     BadMemberUrls => InvalidArgument, "given member URLs are invalid";
     NotSupportedForLearner => FailedPrecondition, "rpc not supported for learner";
     Unhealthy => Unavailable, "unhealthy cluster";
-    // Defined as FailedPrecondition in etcd, yet what reaches a client is Unknown.
+    // etcd defines FailedPrecondition, but clients receive Unknown.
     NotEnoughStarted => Unknown, "re-configuration failed due to not enough started members";
     NotLeader => FailedPrecondition, "not leader";
     WrongDowngradeVersion => InvalidArgument, "wrong downgrade target version format";
@@ -80,7 +80,7 @@ errors! {
     TimeoutByLeader => Unavailable, "request timed out, possibly due to previous leader failure";
     TimeoutByConnection => Unavailable, "request timed out, possibly due to connection lost";
     Corrupt => DataLoss, "corrupt cluster";
-    // Defined as ResourceExhausted in etcd, yet what reaches a client is Unknown.
+    // etcd defines ResourceExhausted, but clients receive Unknown.
     TooManyRequests => Unknown, "too many requests";
     UnknownMethod => Unknown, "unknown method";
     RootUserNotFound => FailedPrecondition, "root user does not exist";
@@ -103,13 +103,13 @@ errors! {
 }
 
 impl Error {
-    /// What etcd says, outside its table, of a password that cannot be one.
+    /// etcd's error, outside its table, for a password sent for a user without one.
     pub fn no_password_user() -> Error {
         let text = "auth: authentication failed, password was given for no password user";
         Error::Other(Code::Unknown, text.to_owned())
     }
 
-    /// Nobody knows whether what was asked for will still happen.
+    /// True if the outcome is unknown: the request may still be applied.
     pub fn is_timeout(&self) -> bool {
         matches!(
             self,

@@ -1,14 +1,25 @@
-//! etcd v3 on top of `raft` and `storage`: one binary, the same actors in a cluster of one as in
-//! one of five.
+//! etcd v3 on top of `raft` and `storage`. One binary; a cluster of one runs the same actors as a
+//! cluster of five.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::too_many_lines,
+        reason = "a table of cases is read in one piece"
+    )
+)]
 
 pub mod api;
+pub mod applier;
 pub mod auth;
+pub mod clock;
 pub mod cluster;
 pub mod config;
 pub mod data_dir;
+pub mod driver;
 pub mod error;
+pub mod event;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod lifecycle;
@@ -17,5 +28,6 @@ pub mod runtime;
 pub mod state;
 pub mod telemetry;
 
-/// Time since the process started; handed to whoever needs it, read by the shell alone.
+/// Time since the process started. Only the shell reads the clock; all other code is given this
+/// value.
 pub type Now = std::time::Duration;

@@ -1,5 +1,5 @@
-//! One server from its start to its stop: opens what it needs in order, says so in the log, and
-//! closes in the opposite order. The lines and their order are those that tools wait for.
+//! Runs one server from start to stop: opens its parts in order, logs each step, and closes them in
+//! the opposite order. Tools wait for these log lines, so their text and order must not change.
 
 mod corruption;
 pub mod local;
@@ -9,81 +9,82 @@ mod versions;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use etcd_api::{etcdserverpb as pb, membershippb};
+use storage::seal::Seal;
 use storage::vfs::Vfs;
 use tokio::io::DuplexStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::api::serve::{BindError, Listeners};
+use crate::clock::Clock;
 use crate::cluster::peer::{Dialer, REMOVED, join};
 use crate::config::keys::{Follower, Look};
 use crate::config::{Config, ETCD_VERSION, Url};
 use crate::data_dir::{self, DataDir, Found, Unusable};
 use crate::error::Error;
+use crate::event::LeaseCall;
 use crate::net::tls::Security;
 use crate::net::workers::Workers;
 use crate::runtime::compactor::Compactor;
-use crate::runtime::event::LeaseCall;
 use crate::runtime::node::Node;
-use crate::runtime::{self, Clock, Running};
+use crate::runtime::{self, Running};
 use crate::state::request::Request;
 use crate::telemetry::logging::json;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans::{Exporter, Tracer};
 
-/// Calls in progress get this long to end once a stop was asked for.
+/// Time that calls in progress get to end after a stop was requested.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How often a starting member asks whether there is a leader.
+/// How often a starting member checks whether there is a leader.
 const ELECTION_POLL: Duration = Duration::from_millis(2);
 
-/// What a server that was not stopped by a signal returns: the process ends well.
+/// Returned by a server that was not stopped by a signal: exit code 0.
 const NO_SIGNAL: i32 = 0;
 
-/// How long a member that was removed stays: etcd's.
+/// How long a removed member keeps running, as in etcd.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Leases in one checkpoint entry at the stop.
+/// Leases in one checkpoint entry written at the stop.
 const LEASES_PER_ENTRY: usize = 10_000;
 
-/// The server could not begin.
+/// Why the server could not start.
 #[derive(Debug)]
 pub enum StartError {
     Bind(BindError),
-    /// This member's data is not that of its peers.
+    /// This member's data differs from that of its peers.
     Corrupt(String),
     DataDir(Unusable),
     Publish(Error),
     Runtime(std::io::Error),
-    /// Spans cannot be sent where the flags say.
+    /// Spans cannot be sent to the configured collector.
     Tracing(String),
 }
 
-/// What a server runs in, and so who ends it.
+/// Where a server runs, which decides who stops it.
 pub enum Host {
-    /// A process of its own, which signals end.
+    /// A separate process, stopped by signals.
     Process,
-    /// Another program.
+    /// Embedded in another program.
     Program {
-        /// Answered, or dropped, when the server is to end.
+        /// The server stops when this is answered or its sender is dropped.
         stopped: oneshot::Receiver<()>,
         /// Connections that need no socket.
         connections: mpsc::Receiver<DuplexStream>,
-        /// Told where the server listens once it serves.
+        /// Called with the listen addresses when the server is ready.
         ready: Box<dyn FnOnce(Vec<SocketAddr>) + Send>,
     },
 }
 
-/// Runs a server until a signal asks it to stop; returns the signal's number.
+/// Runs a server until a signal stops it; returns the signal's number.
 pub fn run(config: Config, vfs: Arc<dyn Vfs>) -> Result<i32, StartError> {
     run_in(config, vfs, Host::Process)
 }
 
-/// Runs a server until its host asks it to stop.
+/// Runs a server until its host stops it.
 pub fn run_in(config: Config, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32, StartError> {
     let runtime = Workers::event_loop().map_err(StartError::Runtime)?;
     let signal = runtime.block_on(serve(Arc::new(config), vfs, host))?;
@@ -104,7 +105,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     let security = Security::prepare(&config).map_err(StartError::Bind)?;
     let mut listeners = Listeners::bind(&config, &security).map_err(StartError::Bind)?;
     let dialer = Dialer::new(&security);
-    let seed = runtime::unix_time().as_nanos() as u64;
+    let seed = crate::clock::unix_time().as_nanos() as u64;
     let data = open(vfs, &config, seed, &dialer)
         .await
         .map_err(StartError::DataDir)?;
@@ -115,10 +116,8 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     }
     let consistent = corruption::check_initially(&config, &data, &dialer).await;
     consistent.map_err(StartError::Corrupt)?;
-    let metrics = Arc::new(Metrics::default());
     let seal = data.state.store.options().seal;
-    let active = seal.as_ref().map_or(0, |seal| seal.active());
-    metrics.encryption_key.set(active.into());
+    let metrics = Arc::new(metrics_under(seal.as_deref()));
     let workers = Arc::new(Workers::start(Workers::suitable_count()).map_err(StartError::Runtime)?);
     let running = runtime::start(data, &config, Arc::clone(&metrics), &workers, dialer)
         .map_err(StartError::DataDir)?;
@@ -133,8 +132,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     defragment_at_start(&running.node, &config).await;
     let watching = tokio::spawn(running.node.clone().keep_watch_over_leader());
     let asking = tokio::spawn(versions::keep(running.node.clone()));
-    let comparing = corruption::keep(running.node.clone(), Arc::clone(&config));
-    let comparing = tokio::spawn(comparing);
+    let comparing = tokio::spawn(corruption::keep(running.node.clone(), Arc::clone(&config)));
 
     let (stop, stopping) = tokio::sync::watch::channel(false);
     let (node, for_serving) = (running.node.clone(), Arc::clone(&config));
@@ -160,10 +158,32 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     for task in [compacting, watching, asking, comparing, following] {
         task.abort();
     }
+    close(running, &config, stop, serving).await;
+    if let Some(exporter) = exporter {
+        exporter.stop().await;
+    }
+    tracing::info!(name = config.name, "closed etcd server");
+    Ok(signal)
+}
+
+fn metrics_under(seal: Option<&Seal>) -> Metrics {
+    let metrics = Metrics::default();
+    let active = seal.map_or(0, Seal::active);
+    metrics.encryption_key.set(active.into());
+    metrics
+}
+
+/// Hands leadership over, lets clients end their calls, and stops.
+async fn close(
+    running: Running,
+    config: &Config,
+    stop: tokio::sync::watch::Sender<bool>,
+    serving: tokio::task::JoinHandle<()>,
+) {
     tracing::info!(name = config.name, "closing etcd server");
     let handed_over = running.node.is_leader() && hand_over(&running.node).await;
     let _ = stop.send(true);
-    // Watches would hold their connections until they are cut.
+    // Otherwise watches would keep their connections open until these are cut.
     running.node.hub().stop();
     if tokio::time::timeout(GRACE, serving).await.is_err() {
         tracing::warn!("some clients did not end their calls in time; closing their connections");
@@ -172,14 +192,9 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
         checkpoint_leases(&running.node).await;
     }
     let _ = tokio::task::spawn_blocking(move || Running::stop(running)).await;
-    if let Some(exporter) = exporter {
-        exporter.stop().await;
-    }
-    tracing::info!(name = config.name, "closed etcd server");
-    Ok(signal)
 }
 
-/// What makes spans of calls and what sends them, if somebody wants them.
+/// Creates the tracer and the exporter, if tracing is configured.
 fn trace(config: &Config) -> Result<Option<(Tracer, Exporter)>, StartError> {
     let Some(config) = &config.tracing else {
         return Ok(None);
@@ -214,14 +229,14 @@ fn log_start(config: &Config, data: &DataDir) {
     );
 }
 
-/// As `--bootstrap-defrag-threshold-megabytes` says. A store that cannot be made smaller serves all
-/// the same.
+/// Applies `--bootstrap-defrag-threshold-megabytes`. If the store cannot be defragmented, the
+/// server starts anyway.
 async fn defragment_at_start(node: &Node, config: &Config) {
     let Some(threshold) = config.bootstrap_defrag_bytes else {
         return;
     };
-    let size = node.shared().db_file_bytes.load(Ordering::Relaxed);
-    let in_use = node.shared().db_bytes.load(Ordering::Relaxed);
+    let size = node.shared().space.file_bytes();
+    let in_use = node.shared().space.in_use_bytes();
     let free = size.saturating_sub(in_use);
     if free < threshold {
         tracing::info!(
@@ -250,8 +265,8 @@ fn log_serving(config: &Config, node: &Node) {
     );
 }
 
-/// Tells the cluster, through the log, who this member is and which version they all speak. That
-/// these entries are applied also says that everything before them is.
+/// Publishes this member's name, URLs and version through the log. Once these entries are applied,
+/// all entries before them are applied too.
 async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
     let identity = node.identity();
     let request = Request::ClusterMemberAttrSet(membershippb::ClusterMemberAttrSetRequest {
@@ -261,7 +276,7 @@ async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
             client_urls: identity.client_urls.clone(),
         }),
     });
-    // The first election may still be under way.
+    // The first election may still be running.
     while let Err(error) = node.propose(request.clone()).await {
         match error {
             Error::NoLeader
@@ -286,7 +301,7 @@ async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens the data directory; an empty one becomes that of a new cluster, or of a running one.
+/// Opens the data directory. If it is empty, bootstraps a new cluster or joins a running one.
 async fn open(
     vfs: Arc<dyn Vfs>,
     config: &Config,
@@ -308,19 +323,19 @@ async fn open(
     empty.found(config)
 }
 
-/// What ends a server.
+/// The source of the request to stop.
 enum End {
     Signal,
     Asked(oneshot::Receiver<()>),
 }
 
-/// A signal's number, or none when the host asked or this member has no cluster any more.
+/// Returns the signal's number, or [`NO_SIGNAL`] if the host asked or this member was removed.
 async fn wait_for_end(running: &Running, end: &mut End) -> i32 {
     let asked = async {
         match end {
             End::Signal => wait_for_signal().await,
             End::Asked(stopped) => {
-                // Dropping the other side asks as well.
+                // Dropping the sender counts as a request too.
                 let _ = stopped.await;
                 NO_SIGNAL
             }
@@ -330,14 +345,14 @@ async fn wait_for_end(running: &Running, end: &mut End) -> i32 {
         signal = asked => signal,
         () = running.peers.gone() => {
             say_removed();
-            // Others may need this member to elect who goes on without it.
+            // The other members may need this one to elect a leader without it.
             tokio::time::sleep(FAREWELL).await;
             NO_SIGNAL
         }
     }
 }
 
-/// The lines that operators look for.
+/// Logs the lines that operators look for.
 fn say_removed() {
     tracing::warn!(error = REMOVED, "server error");
     tracing::warn!("data-dir used by this member must be removed");
@@ -348,7 +363,7 @@ async fn wait_for_signal() -> i32 {
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
     ) else {
-        runtime::fatal("failed to listen for signals", &"the system refused");
+        crate::telemetry::fatal("failed to listen for signals", &"the system refused");
     };
     let (name, number) = tokio::select! {
         _ = terminate.recv() => ("terminated", SignalKind::terminate().as_raw_value()),
@@ -358,7 +373,7 @@ async fn wait_for_signal() -> i32 {
     number
 }
 
-/// Gives leadership to another voter, if there is one that takes it.
+/// Transfers leadership to another voter; returns whether one accepted it.
 async fn hand_over(node: &Node) -> bool {
     let Some(to) = node.heir() else {
         return false;
@@ -367,7 +382,7 @@ async fn hand_over(node: &Node) -> bool {
     matches!(done, Ok(Ok(())))
 }
 
-/// Lets a restart go on where the leases are now.
+/// Stores the remaining TTLs, so that a restart continues from them.
 async fn checkpoint_leases(node: &Node) {
     let Ok((answer, _)) = node.lease(LeaseCall::CheckpointAll).await else {
         return;
@@ -385,7 +400,7 @@ async fn checkpoint_leases(node: &Node) {
     }
 }
 
-/// Takes changed keys while the server runs: the first one seals what is written from then on.
+/// Follows changes of the encryption keys while the server runs: the first key encrypts new data.
 async fn follow_keys(node: Node, mut keys: Option<Follower>) {
     while let Some(mut now) = keys.take() {
         tokio::time::sleep(now.interval()).await;
@@ -428,7 +443,7 @@ async fn compact_by_itself(node: Node, config: Arc<Config>) {
         };
         match node.propose(Request::Compaction(request)).await {
             Ok(_) => tracing::info!(revision, "completed auto compaction"),
-            // Someone else was faster, and further.
+            // A client has compacted further already.
             Err(Error::Compacted) => {}
             Err(error) => tracing::warn!(revision, %error, "failed auto compaction"),
         }

@@ -1,4 +1,5 @@
-//! Sockets, the TLS on them, and the threads and descriptors they take. It knows no protocol.
+//! Sockets, their TLS, and the threads and file descriptors they use. Knows no application
+//! protocol.
 
 pub mod descriptors;
 pub mod socket;

@@ -1,5 +1,5 @@
 //! The shell around the actors: it starts their threads, reads the clock, carries what they say to
-//! each other, and decides nothing.
+//! each other, and decides nothing: what goes where, and in which order, is the [`driver`]'s.
 //!
 //! ```text
 //!  gRPC tasks ──► member ──► log ──► member ──► apply ──► deliveries ──► gRPC tasks
@@ -8,83 +8,57 @@
 //!
 //! Under load a batch gathers at each arrow. A write that is alone takes a shorter way: the member
 //! thread writes and syncs the log itself.
+//!
+//! [`driver`]: crate::driver
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the shell reads the clock and starts threads"
-)]
+#![expect(clippy::disallowed_methods, reason = "the shell waits and reads files")]
 
-mod apply;
 pub mod compactor;
 mod complaints;
 mod deliveries;
-pub mod event;
 mod lateness;
-mod log;
-mod member;
+mod links;
 pub mod node;
-pub mod resealer;
+mod notes;
 mod rest;
-mod space_alarm;
-mod watch;
+mod threads;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-use parking_lot::Mutex;
-use raft::Raft;
-use raft::durable::LogWriter;
+use storage::mvcc::Reader;
 use storage::vfs::Lock;
 
+use crate::applier::{Pace, Stopwatch};
 use crate::auth::Tokens;
-use crate::cluster::inbox::{Inbox, Sender, inbox};
-use crate::cluster::member::Member;
+use crate::clock::{Clock, unix_time};
 use crate::cluster::peer::{Dialer, Inboxes, Introduction, Peers};
 use crate::config::{Config, Url};
 use crate::data_dir::{DataDir, Unusable};
+use crate::driver::{Actors, Settings};
+use crate::event::inbox::{Inbox, Sender, inbox};
+use crate::event::{ApplyEvent, LogEvent, MemberEvent};
 use crate::net::workers::Workers;
-use crate::runtime::event::{ApplyEvent, LogEvent, MemberEvent};
-use crate::runtime::node::{Identity, Inner, Limits, Login, Node, RequestIds, Shared};
-use crate::state;
-use crate::state::applier::{Applier, Pace, Stopwatch};
+use crate::runtime::node::{Identity, Inner, Limits, Login, Node};
 use crate::state::hashes::Hashes;
-use crate::state::lessor::Lessor;
 use crate::state::snapshot::Receiver;
-use crate::state::space_alarm::Guard;
-use crate::state::watch::{Hub, HubHandle};
+use crate::state::{self, MemberInfo};
+use crate::telemetry::fatal;
 use crate::telemetry::metrics::Metrics;
 use deliveries::Deliveries;
 use lateness::Lateness;
+use links::Links;
+use notes::Notes;
 use rest::{DIGEST_REST, rests};
-
-/// Time since the process began to care.
-#[derive(Clone, Copy)]
-pub struct Clock(Instant);
-
-impl Clock {
-    pub fn start() -> Clock {
-        Clock(Instant::now())
-    }
-
-    pub fn now(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
-pub fn unix_time() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-}
+use threads::{StopLooking, spawn};
 
 /// A member at work. `stop` ends it in order; dropping it leaves its threads to the process's end.
 pub struct Running {
     pub node: Node,
     pub peers: Peers,
     member: Sender<MemberEvent>,
-    space: Sender<space_alarm::Stop>,
+    looks: Sender<StopLooking>,
     threads: Vec<JoinHandle<()>>,
     _lock: Box<dyn Lock>,
 }
@@ -98,204 +72,218 @@ pub(crate) fn start(
     dialer: Dialer,
 ) -> Result<Running, Unusable> {
     let clock = Clock::start();
-    let (voters, learners) = data.voters_and_learners()?;
-    let (members, removed) = known_members(&data, config)?;
-    let only_learns = learners.contains(&data.member_id);
-    let sole_voter = voters == [data.member_id];
-    let raft_config = raft_config(config, data.member_id, voters, learners);
-    let last_in_log = data.recovered.entries.last().map_or(0, |entry| entry.index);
-    let raft = Raft::new(raft_config, data.recovered, clock.now());
-    let lessor = Lessor::new(config.election_timeout);
+    let others = Others::known(&data, config)?;
     let tokens =
         Tokens::open(&config.auth_token, |path| std::fs::read(path)).map_err(Unusable::Start)?;
     let login = Login::new(config.bcrypt_cost).map_err(Unusable::State)?;
-    let state = data.state;
-    let auth = Arc::clone(state.auth.shared());
-    auth.tokens.lock().set_time_to_live(config.auth_token_ttl);
-    let (reader, store_options) = (state.store.reader(), state.store.options());
-    let (hub, hub_handle) = Hub::new(reader.clone());
-    let hub = Arc::new(Mutex::new(hub));
-    let told = hub_handle.clone();
-    let mut applier = Applier::new(
-        state,
-        lessor,
-        told,
-        last_in_log,
-        config.election_timeout,
-        clock.now(),
-    )?;
-    applier.go_on_from(data.replayed);
-    applier.set_pace(Pace::of(config));
-    applier.set_stopwatch(stopwatch(config.warning_apply_duration));
-
-    let (member_tx, member_rx) = inbox();
-    let (log_tx, log_rx) = inbox();
-    let (apply_tx, apply_rx) = inbox();
-    let shared = Arc::new(Shared::default());
-    shared.sole_voter.store(sole_voter, Ordering::Release);
-    shared.learner.store(only_learns, Ordering::Release);
-    metrics.is_learner.set(i64::from(only_learns));
-    let introduction = Introduction {
-        member_id: data.member_id,
-        cluster_id: data.cluster_id,
-        peer_urls: texts(&config.initial_advertise_peer_urls),
-    };
-    let disks = space_alarm::Disks {
-        vfs: Arc::clone(&data.vfs),
-        store_dir: data.store_dir.clone(),
-        log_dir: config.log_dir(),
-    };
-    let receiver = Receiver::new(data.vfs, data.store_dir, store_options)?;
-    let peers = Peers::start(
-        introduction,
-        Inboxes {
-            member: member_tx.clone(),
-            apply: apply_tx.clone(),
-        },
+    let settings = settings(config, clock);
+    let actors = Actors::new(data, config, settings)?;
+    let known = &actors.auth.tokens;
+    known.lock().set_time_to_live(config.auth_token_ttl);
+    let learns = actors.shared.progress.is_learner();
+    metrics.is_learner.set(i64::from(learns));
+    let queues = Queues::new();
+    let peers = Connecting {
         clock,
-        reader.clone(),
-        receiver,
-        Arc::clone(&metrics),
+        metrics: Arc::clone(&metrics),
         dialer,
-    )
-    .unwrap_or_else(|error| fatal("failed to start a thread", &error));
-    peers.set_members(&members, &removed);
-    peers.add_remotes(&data.remotes);
-    // Whose it was is not known any more.
-    let raised = applier.has_space_alarm(data.member_id);
-    shared.nospace.store(raised, Ordering::Release);
-    shared.nospace_own.store(raised, Ordering::Release);
-    let hashes = Arc::new(Hashes::default());
-    let for_node = Arc::clone(&metrics);
-    let request_ids = Arc::new(RequestIds::new(
-        data.member_id,
-        unix_time().as_millis() as u64,
-    ));
+        reader: actors.reader.clone(),
+        receiver: actors.receiver.clone(),
+        me: introduction(&actors, config),
+    }
+    .connect(&queues, &others);
+    let lateness = Lateness::new(config.heartbeat_interval);
     let links = Links {
         clock,
-        member: member_tx.clone(),
-        log: log_tx,
-        apply: apply_tx.clone(),
-        hub: Arc::clone(&hub),
-        hub_inbox: hub_handle.clone(),
+        member: queues.member.0.clone(),
+        log: queues.log.0.clone(),
+        apply: queues.apply.0.clone(),
         replies: Deliveries::start(workers),
-        shared: Arc::clone(&shared),
-        hashes: Arc::clone(&hashes),
-        request_ids: Arc::clone(&request_ids),
-        member_id: data.member_id,
+        hashes: Arc::new(Hashes::default()),
+        reader: actors.reader.clone(),
+        notes: Notes::new(actors.member_id, Arc::clone(&metrics), lateness),
         metrics,
         peers: peers.clone(),
     };
-    let actors = Actors {
-        hub,
-        applier,
-        apply: apply_rx,
-        log: data.log,
-        to_log: log_rx,
-        raft,
-        lateness: Lateness::new(config.heartbeat_interval),
-        member: member_rx,
-    };
-    let (space_tx, space_rx) = inbox();
-    let quota = config.quota_backend_bytes.unwrap_or(0);
-    let guard = Guard::new(quota, config.auto_disarm_nospace);
-    let for_space = links.clone();
-    let digesting = Arc::clone(&hashes);
-    let mut threads = actors.start(links);
-    threads.push(spawn("hash", move || {
-        let hurried = Arc::clone(&digesting);
-        digesting.run(rests(clock, DIGEST_REST, move || hurried.is_awaited()));
-    }));
-    threads.push(spawn("space", move || {
-        space_alarm::run_space_alarm(guard, disks, space_rx, for_space);
-    }));
-    let node = Node::new(Inner {
-        reader,
-        member: member_tx.clone(),
-        apply: apply_tx,
-        hub: hub_handle,
-        shared,
-        hashes,
-        hash_turn: Node::new_hash_turn(),
-        identity: Identity {
-            cluster_id: data.cluster_id,
-            member_id: data.member_id,
-            name: config.name.clone(),
-            client_urls: texts(&config.advertise_client_urls),
-        },
-        limits: limits(config),
-        leader_lost: tokio::sync::watch::channel(()).0,
-        admission: Node::new_admission(),
-        request_ids,
-        clock,
-        metrics: for_node,
-        auth,
-        tokens,
-        login,
-        peers: peers.clone(),
-    });
+    let node = node(&actors, &links, config, (tokens, login));
+    let (member, looks) = (links.member.clone(), queues.looks.0.clone());
+    let (threads, lock) = start_threads(actors, queues, &links);
     Ok(Running {
         node,
         peers,
-        member: member_tx,
-        space: space_tx,
+        member,
+        looks,
         threads,
-        _lock: data.lock,
+        _lock: lock,
     })
 }
 
-/// What runs on a thread each, with what comes to it.
-struct Actors {
-    hub: Arc<Mutex<Hub>>,
-    applier: Applier,
-    apply: Inbox<ApplyEvent>,
-    log: LogWriter,
-    to_log: Inbox<LogEvent>,
-    raft: Raft,
-    lateness: Lateness,
-    member: Inbox<MemberEvent>,
+fn node(actors: &Actors, links: &Links, config: &Config, (tokens, login): (Tokens, Login)) -> Node {
+    Node::new(Inner {
+        reader: actors.reader.clone(),
+        member: links.member.clone(),
+        apply: links.apply.clone(),
+        hub: actors.watch.inbox().clone(),
+        shared: Arc::clone(&actors.shared),
+        hashes: Arc::clone(&links.hashes),
+        hash_turn: Node::new_hash_turn(),
+        identity: identity(actors, config),
+        limits: limits(config),
+        leader_lost: tokio::sync::watch::channel(()).0,
+        admission: Node::new_admission(),
+        request_ids: Arc::clone(&actors.request_ids),
+        clock: links.clock,
+        metrics: Arc::clone(&links.metrics),
+        auth: Arc::clone(&actors.auth),
+        tokens,
+        login,
+        peers: links.peers.clone(),
+    })
 }
 
-impl Actors {
-    fn start(self, links: Links) -> Vec<JoinHandle<()>> {
-        let (for_hub, for_apply, for_log) = (links.clone(), links.clone(), links.clone());
-        // The member thread writes and syncs what is alone by itself.
-        let log = Arc::new(Mutex::new(self.log));
-        let log_of_member = Arc::clone(&log);
-        vec![
-            spawn("watch", move || {
-                watch::run_hub(&self.hub, &for_hub.hub_inbox)
-            }),
-            spawn("apply", move || {
-                apply::run_applier(self.applier, self.apply, for_apply)
-            }),
-            spawn("log", move || log::run_log(&log, self.to_log, for_log)),
-            spawn("member", move || {
-                let first_read = unix_time().as_nanos() as u64;
-                let member = Member::new(self.raft, first_read);
-                member::run_member(member, self.lateness, self.member, log_of_member, links)
-            }),
-        ]
+/// Both ends of each actor's inbox.
+struct Queues {
+    member: (Sender<MemberEvent>, Inbox<MemberEvent>),
+    log: (Sender<LogEvent>, Inbox<LogEvent>),
+    apply: (Sender<ApplyEvent>, Inbox<ApplyEvent>),
+    looks: (Sender<StopLooking>, Inbox<StopLooking>),
+}
+
+impl Queues {
+    fn new() -> Queues {
+        Queues {
+            member: inbox(),
+            log: inbox(),
+            apply: inbox(),
+            looks: inbox(),
+        }
     }
 }
 
-fn raft_config(
-    config: &Config,
-    member_id: u64,
-    voters: Vec<u64>,
-    learners: Vec<u64>,
-) -> raft::Config {
-    raft::Config {
+fn start_threads(
+    actors: Actors,
+    queues: Queues,
+    links: &Links,
+) -> (Vec<JoinHandle<()>>, Box<dyn Lock>) {
+    let (member, apply, disks) = (actors.member, actors.apply, actors.disks);
+    let (log, watch) = (actors.log, actors.watch);
+    let links = || links.clone();
+    let (clock, hashes) = (links().clock, links().hashes);
+    let threads = vec![
+        spawn("watch", move || threads::run_hub(&watch)),
+        spawn("apply", {
+            let links = links();
+            move || threads::run_applier(apply, &queues.apply.1, links)
+        }),
+        spawn("log", {
+            let links = links();
+            move || threads::run_log(&log, &queues.log.1, links)
+        }),
+        spawn("member", {
+            let links = links();
+            move || threads::run_member(member, &queues.member.1, links)
+        }),
+        spawn("hash", move || {
+            let hurried = Arc::clone(&hashes);
+            hashes.run(rests(clock, DIGEST_REST, move || hurried.is_awaited()));
+        }),
+        spawn("space", {
+            let links = links();
+            move || threads::run_looks(disks, &queues.looks.1, links)
+        }),
+    ];
+    (threads, actors.lock)
+}
+
+/// Everybody else, before the log tells more.
+struct Others {
+    members: Vec<MemberInfo>,
+    removed: Vec<u64>,
+    /// As others know them.
+    remotes: Vec<MemberInfo>,
+}
+
+impl Others {
+    /// Whom to talk to from the start, and to whom not. A cluster of one by force talks to none of
+    /// its old members: the log that removes them has yet to be applied.
+    fn known(data: &DataDir, config: &Config) -> Result<Others, Unusable> {
+        let mut removed = state::removed(data.state.store.root())?;
+        let (mut members, others): (Vec<_>, Vec<_>) = data
+            .members()?
+            .into_iter()
+            .partition(|member| member.id == data.member_id);
+        if config.force_new_cluster {
+            removed.extend(others.iter().map(|member| member.id));
+        } else {
+            members.extend(others);
+        }
+        Ok(Others {
+            members,
+            removed,
+            remotes: data.remotes.clone(),
+        })
+    }
+}
+
+/// What it takes to talk to the others.
+struct Connecting {
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    dialer: Dialer,
+    reader: Reader,
+    receiver: Receiver,
+    me: Introduction,
+}
+
+impl Connecting {
+    fn connect(self, queues: &Queues, others: &Others) -> Peers {
+        let inboxes = Inboxes {
+            member: queues.member.0.clone(),
+            apply: queues.apply.0.clone(),
+        };
+        let peers = Peers::start(
+            self.me,
+            inboxes,
+            self.clock,
+            self.reader,
+            self.receiver,
+            self.metrics,
+            self.dialer,
+        )
+        .unwrap_or_else(|error| fatal("failed to start a thread", &error));
+        peers.set_members(&others.members, &others.removed);
+        peers.add_remotes(&others.remotes);
+        peers
+    }
+}
+
+fn introduction(actors: &Actors, config: &Config) -> Introduction {
+    Introduction {
+        member_id: actors.member_id,
+        cluster_id: actors.cluster_id,
+        peer_urls: texts(&config.initial_advertise_peer_urls),
+    }
+}
+
+fn identity(actors: &Actors, config: &Config) -> Identity {
+    Identity {
+        cluster_id: actors.cluster_id,
+        member_id: actors.member_id,
+        name: config.name.clone(),
+        client_urls: texts(&config.advertise_client_urls),
+    }
+}
+
+fn settings(config: &Config, clock: Clock) -> Settings {
+    Settings {
         limits: raft::Limits {
             kept_entries: config.kept_entries(),
             ..raft::Limits::default()
         },
-        heartbeat: config.heartbeat_interval,
-        election_timeout: config.election_timeout,
-        suspicion: config.suspicion(),
-        pre_vote: config.pre_vote,
-        learners,
-        ..raft::Config::new(member_id, voters, unix_time().as_nanos() as u64)
+        pace: Pace::of(config),
+        stopwatch: Some(stopwatch(config.warning_apply_duration)),
+        time_of_day: unix_time(),
+        now: clock.now(),
     }
 }
 
@@ -330,31 +318,13 @@ fn texts(urls: &[Url]) -> Vec<String> {
     urls.iter().map(Url::to_string).collect()
 }
 
-/// Whom to talk to from the start, and to whom not. A cluster of one by force talks to none of its
-/// old members: the log that removes them has yet to be applied.
-fn known_members(
-    data: &DataDir,
-    config: &Config,
-) -> Result<(Vec<state::MemberInfo>, Vec<u64>), Unusable> {
-    let mut removed = state::removed(data.state.store.root())?;
-    let (own, others): (Vec<_>, Vec<_>) = data
-        .members()?
-        .into_iter()
-        .partition(|member| member.id == data.member_id);
-    if config.force_new_cluster {
-        removed.extend(others.iter().map(|member| member.id));
-        return Ok((own, removed));
-    }
-    Ok(([own, others].concat(), removed))
-}
-
 impl Running {
     /// Stops the actors one behind the other, with nothing left between them: first no more
     /// proposals, then a last checkpoint, then what of the log it made superfluous goes. Blocks until
     /// all threads have ended.
     pub fn stop(self) {
         // A closed inbox means that its actor has ended already.
-        let _ = self.space.send(space_alarm::Stop);
+        let _ = self.looks.send(StopLooking);
         let _ = self.member.send(MemberEvent::Stop);
         self.node.hub().stop();
         self.node.stop_hashing();
@@ -364,36 +334,4 @@ impl Running {
             }
         }
     }
-}
-
-/// Ends the process: what is on disk is not known well enough to go on.
-pub fn fatal(what: &str, error: &dyn std::fmt::Display) -> ! {
-    tracing::error!(error = %error, "{what}");
-    crate::telemetry::logging::flush();
-    std::process::exit(1)
-}
-
-/// Ends of the queues; every actor thread has what it needs of them.
-#[derive(Clone)]
-struct Links {
-    clock: Clock,
-    member: Sender<MemberEvent>,
-    log: Sender<LogEvent>,
-    apply: Sender<ApplyEvent>,
-    hub: Arc<Mutex<Hub>>,
-    hub_inbox: HubHandle,
-    replies: Deliveries,
-    shared: Arc<Shared>,
-    hashes: Arc<Hashes>,
-    request_ids: Arc<RequestIds>,
-    member_id: u64,
-    metrics: Arc<Metrics>,
-    peers: Peers,
-}
-
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    Builder::new()
-        .name(name.to_owned())
-        .spawn(body)
-        .unwrap_or_else(|error| fatal("failed to start a thread", &error))
 }

@@ -1,8 +1,8 @@
-//! The replicated state and the only path that changes it: [`State::apply`]. What it does depends
-//! on the log entry and the state alone, so that every member ends up the same; time, salts and
-//! new ids are in the request already.
+//! The replicated state, and [`State::apply`], the only way to change it. The result depends only
+//! on the log entry and the state, so all members reach the same state. Times, salts and new ids
+//! are therefore part of the request.
 
-pub mod applier;
+mod answer;
 mod auth;
 mod cluster;
 pub mod entry;
@@ -29,10 +29,10 @@ use storage::mvcc::{Applied, Bucket, Item, LonePut, Root, Store, SyncJob, Write}
 
 use crate::auth::{AuthInfo, ROOT};
 use crate::error::Error;
-use crate::runtime::event::Outcome;
 use crate::state::request::{PutBy, Request};
 use crate::state::snapshot::Received;
 
+pub use answer::{LeaseAnswer, Outcome, RaftView};
 pub use auth::{Auth, Authenticated, default_revision_row, is_default_revision};
 pub use cluster::{
     ChangeContext, Downgrade, MemberInfo, cluster_version, downgrade, member_row, members, removed,
@@ -46,26 +46,26 @@ pub const MAX_LEARNERS: usize = 1;
 
 pub struct State {
     pub store: Store,
-    /// Seconds; shorter leases are granted this long.
+    /// Seconds; a shorter TTL is raised to this.
     min_lease_ttl: i64,
-    /// A learner more than so many is refused; the same on every member.
+    /// Limit on learners. Adding more is refused. Must be equal on all members.
     pub max_learners: usize,
-    /// What `Bucket::Alarm` holds, kept beside it because every change asks.
+    /// The alarms in `Bucket::Alarm`, cached because every change checks them.
     alarms: Vec<pb::AlarmMember>,
-    /// Who may do what, also kept beside its rows.
+    /// Users, roles and permissions, also cached beside their rows.
     pub auth: Auth,
 }
 
-/// What an entry did beside its answer, for the actors around the state.
+/// Side effects of an entry, for the actors around the state.
 #[derive(Debug, Default, PartialEq)]
 pub struct Effects {
     pub granted: Option<LeaseRow>,
     pub revoked: Option<i64>,
-    /// The compaction revision that was just set.
+    /// The new compaction revision.
     pub compacted: Option<i64>,
     pub alarms_changed: bool,
     pub cluster_changed: bool,
-    /// A token is to be known from now on.
+    /// A simple token that is valid from now on.
     pub authenticated: Option<Authenticated>,
     pub tally: Tally,
 }
@@ -83,9 +83,9 @@ impl State {
         })
     }
 
-    /// Applies one entry. An error leaves the data as it was; the applied index moves either way.
-    /// Whether its user may do this was asked before it became an entry: what is in force may have
-    /// changed since, so it is asked again here.
+    /// Applies one entry. An error leaves the data unchanged; the applied index advances either
+    /// way. Permissions were checked before the entry was proposed, and are checked again here,
+    /// because they may have changed in between.
     pub fn apply(
         &mut self,
         applied: Applied,
@@ -97,84 +97,51 @@ impl State {
         refuse_under_alarm(&self.alarms, request)?;
         self.auth.check(&write, by, request)?;
         match request {
-            Request::Put(put) => {
-                let response = kv::put(&mut write, put)?;
-                let mut tally = Tally::default();
-                tally.put(put);
-                tally.end(&mut effects.tally);
-                Ok(Outcome::Put(response))
-            }
-            Request::DeleteRange(delete) => {
-                let response = kv::delete_range(&mut write, delete)?;
-                let mut tally = Tally::default();
-                tally.delete_range(delete);
-                tally.end(&mut effects.tally);
-                Ok(Outcome::DeleteRange(response))
-            }
-            Request::Txn(txn) => txn::write(&mut write, txn, &mut effects.tally).map(Outcome::Txn),
-            Request::Compaction(compaction) => {
-                kv::compact(&mut write, compaction)?;
-                // etcd reads a key after each compaction, and its metrics show it.
-                effects.tally.range();
-                effects.compacted = Some(compaction.revision);
-                Ok(Outcome::Done)
-            }
+            Request::Put(_)
+            | Request::DeleteRange(_)
+            | Request::Txn(_)
+            | Request::Compaction(_) => return apply_to_keys(&mut write, request, effects),
             Request::LeaseGrant(grant) => {
                 let row = lease::grant(&mut write, grant, self.min_lease_ttl)?;
                 effects.granted = Some(row);
-                Ok(Outcome::LeaseGrant(pb::LeaseGrantResponse {
+                return Ok(Outcome::LeaseGrant(pb::LeaseGrantResponse {
                     id: row.id,
                     ttl: row.granted_ttl,
                     ..Default::default()
-                }))
-            }
-            Request::LeaseRevoke(revoke) => {
-                let deletes = lease::revoke(&mut write, revoke.id)?;
-                let tally = Tally {
-                    deletes,
-                    ..Tally::default()
-                };
-                tally.end(&mut effects.tally);
-                effects.revoked = Some(revoke.id);
-                Ok(Outcome::Done)
-            }
-            Request::LeaseCheckpoint(checkpoints) => {
-                lease::checkpoint(&mut write, checkpoints)?;
-                Ok(Outcome::Done)
+                }));
             }
             Request::Alarm(request) => {
                 effects.alarms_changed = true;
-                alarm(&mut write, &mut self.alarms, request).map(Outcome::Alarm)
-            }
-            Request::ClusterVersionSet(set) => {
-                effects.cluster_changed = true;
-                cluster::set_version(&mut write, &set.ver)?;
-                Ok(Outcome::Done)
-            }
-            Request::ClusterMemberAttrSet(set) => {
-                effects.cluster_changed = true;
-                cluster::set_attributes(&mut write, set)?;
-                Ok(Outcome::Done)
-            }
-            Request::DowngradeInfoSet(set) => {
-                cluster::set_downgrade(&mut write, set)?;
-                Ok(Outcome::Done)
+                return alarm(&mut write, &mut self.alarms, request).map(Outcome::Alarm);
             }
             Request::Authenticate(request) => {
                 let authenticated = self.auth.authenticate(applied.index, request)?;
                 effects.authenticated = Some(authenticated.clone());
-                Ok(Outcome::Authenticated(authenticated))
+                return Ok(Outcome::Authenticated(authenticated));
             }
-            Request::Auth(request) => {
-                self.auth.change(&mut write, applied.index, request)?;
-                Ok(Outcome::Done)
+            Request::LeaseRevoke(revoke) => {
+                let deletes = lease::revoke(&mut write, revoke.id)?;
+                effects.tally.revoke(deletes);
+                effects.revoked = Some(revoke.id);
             }
-            Request::Read => Ok(Outcome::Done),
+            Request::LeaseCheckpoint(checkpoints) => lease::checkpoint(&mut write, checkpoints)?,
+            Request::ClusterVersionSet(set) => {
+                effects.cluster_changed = true;
+                cluster::set_version(&mut write, &set.ver)?;
+            }
+            Request::ClusterMemberAttrSet(set) => {
+                effects.cluster_changed = true;
+                cluster::set_attributes(&mut write, set)?;
+            }
+            Request::DowngradeInfoSet(set) => cluster::set_downgrade(&mut write, set)?,
+            Request::Auth(request) => self.auth.change(&mut write, applied.index, request)?,
+            Request::Read => {}
         }
+        Ok(Outcome::Done)
     }
 
-    /// Applies entries that are a [lone put](crate::state::request::Request::lone_put) each, together with
-    /// what decides about each of them; see [`Store::put_all`].
+    /// Applies entries that are all [lone puts](crate::state::request::Request::lone_put), each
+    /// with the identity that authorizes it; see [`Store::put_all`].
     pub fn put_all<'a>(
         &mut self,
         mut puts: Vec<LonePut<'_>>,
@@ -183,7 +150,7 @@ impl State {
         let Some(last) = puts.last().map(|put| put.applied) else {
             return Ok(None);
         };
-        // Whichever it is, it refuses puts; and none of them changes it.
+        // Every kind of alarm refuses puts, and puts do not change alarms.
         if !self.alarms.is_empty() {
             self.skip(last);
             return Ok(None);
@@ -200,20 +167,21 @@ impl State {
         Ok(sync)
     }
 
-    /// On whose behalf this member itself asks for changes.
+    /// The identity under which this member itself proposes changes.
     pub fn own_auth_info(&self) -> AuthInfo {
         let image = self.auth.image();
-        match image.enabled {
-            true => AuthInfo {
+        if image.enabled {
+            AuthInfo {
                 user: ROOT.to_owned(),
                 revision: image.revision,
-            },
-            false => AuthInfo::default(),
+            }
+        } else {
+            AuthInfo::default()
         }
     }
 
-    /// Applies a membership change from the log. As with `apply`, an error leaves the data as it
-    /// was, and the applied index moves.
+    /// Applies a membership change from the log. As with `apply`, an error leaves the data
+    /// unchanged, and the applied index advances.
     pub fn apply_conf_change(
         &mut self,
         applied: Applied,
@@ -223,7 +191,7 @@ impl State {
         cluster::apply_conf_change(&mut write, change, self.max_learners)
     }
 
-    /// Goes on with the state of another member. What is kept beside the store is read anew.
+    /// Replaces the state by another member's. Everything cached beside the store is read again.
     pub fn replace(&mut self, received: Received) -> Result<(), Error> {
         received.replace(&mut self.store)?;
         self.auth.reload(self.store.root())?;
@@ -231,28 +199,28 @@ impl State {
         Ok(())
     }
 
-    /// Whether this member's space alarm is raised.
+    /// True if this member's space alarm is raised.
     pub fn has_space_alarm(&self, member: u64) -> bool {
         let kind = pb::AlarmType::Nospace as i32;
         let own = |alarm: &pb::AlarmMember| alarm.member_id == member && alarm.alarm == kind;
         self.alarms.iter().any(own)
     }
 
-    /// Moves the applied index past an entry without effect (a new leader's first).
+    /// Advances the applied index over an entry without effect, such as a new leader's first.
     pub fn skip(&mut self, applied: Applied) {
         drop(self.store.write(applied));
     }
 }
 
-/// Whether all that the server reads of a state's rows beside the keys can be read. One that came
-/// from another member is not put in place before.
+/// Checks that all rows beside the keys can be read. A snapshot from another member must pass this
+/// before it is installed.
 pub fn check_rows(root: &Root) -> Result<(), Error> {
     leases(root)?;
     members(root)?;
     alarms(root).map(drop)
 }
 
-/// The alarms that are raised, as rows of (member, kind).
+/// The raised alarms, from rows of (member, kind).
 pub fn alarms(root: &Root) -> Result<Vec<pb::AlarmMember>, Error> {
     let mut found = Vec::new();
     root.side_scan(Bucket::Alarm, b"", &mut |key, _| {
@@ -273,7 +241,37 @@ pub(crate) fn to_key_value(item: Item<'_>) -> KeyValue {
     }
 }
 
-/// NOSPACE stops what needs space; CORRUPT stops every change but the way out of the alarm.
+/// Applies `request`, which is one about keys.
+fn apply_to_keys(
+    write: &mut Write<'_>,
+    request: &Request,
+    effects: &mut Effects,
+) -> Result<Outcome, Error> {
+    match request {
+        Request::Put(put) => {
+            let response = kv::put(write, put)?;
+            effects.tally.lone(|tally| tally.put(put));
+            Ok(Outcome::Put(response))
+        }
+        Request::DeleteRange(delete) => {
+            let response = kv::delete_range(write, delete)?;
+            effects.tally.lone(|tally| tally.delete_range(delete));
+            Ok(Outcome::DeleteRange(response))
+        }
+        Request::Txn(txn) => txn::write(write, txn, &mut effects.tally).map(Outcome::Txn),
+        Request::Compaction(compaction) => {
+            kv::compact(write, compaction)?;
+            // etcd reads a key after each compaction, and its metrics show it.
+            effects.tally.range();
+            effects.compacted = Some(compaction.revision);
+            Ok(Outcome::Done)
+        }
+        other => unreachable!("{other:?} is not about keys"),
+    }
+}
+
+/// NOSPACE refuses requests that need space. As in etcd, CORRUPT refuses every change of keys and
+/// leases; other requests, such as clearing the alarm, still work.
 fn refuse_under_alarm(alarms: &[pb::AlarmMember], request: &Request) -> Result<(), Error> {
     if alarms.is_empty() {
         return Ok(());
@@ -304,8 +302,8 @@ fn refuse_under_alarm(alarms: &[pb::AlarmMember], request: &Request) -> Result<(
     Ok(())
 }
 
-/// Bytes of the store a request may take, by etcd's own reckoning; both branches of a
-/// transaction count, the larger one of them.
+/// Bytes of store space that a request may need, by etcd's estimate. For a transaction, that of its
+/// larger branch.
 pub fn space_needed(request: &Request) -> u64 {
     const PUT_OVERHEAD: u64 = 256;
     const LEASE_OVERHEAD: u64 = 64;
@@ -370,7 +368,7 @@ fn alarm(
     }
 }
 
-/// Member id and kind, big endian, so that rows sort by member.
+/// Member id and kind, big endian, so rows sort by member.
 pub fn alarm_key(member: u64, kind: i32) -> [u8; 12] {
     let mut key = [0; 12];
     key[..8].copy_from_slice(&member.to_be_bytes());

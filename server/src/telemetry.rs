@@ -1,7 +1,14 @@
-//! What operators see: log lines, metrics and spans, under etcd's names.
+//! Log lines, metrics and spans for operators, under etcd's names.
 
 pub mod loggable;
 pub mod logging;
 pub mod metrics;
 pub mod prefix;
 pub mod spans;
+
+/// Ends the process: what is on disk is not known well enough to go on.
+pub fn fatal(what: &str, error: &dyn std::fmt::Display) -> ! {
+    tracing::error!(error = %error, "{what}");
+    logging::flush();
+    std::process::exit(1)
+}

@@ -1,7 +1,7 @@
-//! Bounded readers and writers for the little formats on disk: little-endian integers, varints,
-//! length-prefixed bytes. Reading never panics, whatever the input; it knows nothing of files.
+//! Bounded readers and writers for the small formats on disk: little-endian integers, varints,
+//! length-prefixed bytes. Reading never panics on any input. Knows nothing of files.
 
-/// The input ended early or says something impossible, at this byte of it.
+/// The input ends early or has an impossible value at offset `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
     pub at: usize,
@@ -10,7 +10,7 @@ pub struct Malformed {
 
 pub type Result<T> = std::result::Result<T, Malformed>;
 
-/// A varint of 64 bits never needs more.
+/// Most bytes that a varint of 64 bits takes.
 pub const VARINT_BYTES_MAX: usize = 10;
 
 /// Reads from the front of a slice. After an error nothing has been consumed.
@@ -25,7 +25,7 @@ impl<'a> Reader<'a> {
         Reader { bytes, at: 0 }
     }
 
-    /// How many bytes were consumed.
+    /// Number of bytes consumed so far.
     pub fn position(&self) -> usize {
         self.at
     }
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         Ok(i64::from_le_bytes(self.array()?))
     }
 
-    /// LEB128; refuses what does not fit into 64 bits.
+    /// Reads a LEB128 number; refuses one that does not fit into 64 bits.
     pub fn varint(&mut self) -> Result<u64> {
         // Most are small.
         if let Some(byte) = self.remaining().first().filter(|byte| **byte < 0x80) {
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         Err(self.malformed("integer without an end"))
     }
 
-    /// Bytes after their length as a varint; `max` bounds what a damaged length can ask for.
+    /// Reads a varint length and that many bytes; `max` bounds a damaged length.
     pub fn prefixed(&mut self, max: usize) -> Result<&'a [u8]> {
         let start = *self;
         let taken = self.varint().and_then(|len| match usize::try_from(len) {
@@ -148,7 +148,7 @@ pub fn put_varint(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&bytes[..len]);
 }
 
-/// LEB128 at the beginning of `out`; returns its length.
+/// Writes LEB128 to the start of `out`; returns its length.
 pub fn write_varint(out: &mut [u8], mut value: u64) -> usize {
     let mut len = 0;
     while value >= 0x80 {

@@ -9,19 +9,19 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug)]
 pub enum Error {
     /// The operating system refused `op` on `path`. After a failed write or sync the caller must
-    /// stop using the store: what is on disk is unknown until it is opened again.
+    /// stop using the store: its content on disk is unknown until it is opened again.
     Io {
         op: &'static str,
         path: PathBuf,
         source: io::Error,
     },
-    /// Bytes on disk are not what was written there.
+    /// The bytes on disk are not those that were written there.
     Corrupt {
         path: PathBuf,
         offset: u64,
         what: String,
     },
-    /// Data is sealed, and the keys given do not open it. Nothing was changed.
+    /// Data is sealed, and the given keys do not open it. Nothing was changed.
     Sealed { path: PathBuf, what: String },
 }
 
@@ -34,18 +34,20 @@ impl Error {
         }
     }
 
-    /// For want of space on the disk. Unless it is the log's, what failed may be tried again; a sync
-    /// never has this reason.
+    /// True if the disk is full. The operation may then be tried again, except on the log. A sync
+    /// of the page file never fails with this reason.
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Io { source, .. } if crate::vfs::is_full(source))
     }
 
-    /// What a failed sync has lost is not known, a full disk's included: it is not to be tried again.
+    /// The error of a failed sync, which must not be tried again, not even after a full disk: what
+    /// it lost is unknown.
     pub(crate) fn unsynced(path: &Path) -> impl FnOnce(io::Error) -> Error {
         move |source| {
-            let source = match crate::vfs::is_full(&source) {
-                true => io::Error::other(source.to_string()),
-                false => source,
+            let source = if crate::vfs::is_full(&source) {
+                io::Error::other(source.to_string())
+            } else {
+                source
             };
             Error::io("sync", path)(source)
         }

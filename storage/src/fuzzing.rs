@@ -1,4 +1,4 @@
-//! Bodies of the fuzz targets; the targets only call them. They panic when something is wrong.
+//! Bodies of the fuzz targets, which only call them. A body panics if something is wrong.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -9,38 +9,39 @@ use crate::vfs::os::OsVfs;
 use crate::vfs::sim::SimVfs;
 use crate::vfs::{Open, Vfs};
 
-/// Bytes as a program of edits, checkpoints, views and restarts on three trees and as many maps.
+/// Runs bytes as a program of edits, checkpoints, views and restarts on three trees and as many
+/// maps.
 pub fn btree_model(program: &[u8]) {
-    // A program that ends within an operation is one all the same.
+    // A program that ends within an operation counts, too.
     let _ = crate::btree::tests::model::agree(&mut arbitrary::Unstructured::new(program));
 }
 
-/// As `btree_model`, on a disk that fails at some call or has too little room: what is left is one
-/// of the last two checkpoints, whole, and the program runs on from there.
+/// Like `btree_model`, on a disk that fails at some call or has too little room. What is left is
+/// one of the last two checkpoints, whole, and the program continues from there.
 pub fn btree_faults(program: &[u8]) {
     crate::btree::tests::faults::survive(program);
 }
 
-/// Bytes as a program of writes, compactions, checkpoints and restarts against the multi-version
-/// store and a naive history.
+/// Runs bytes as a program of writes, compactions, checkpoints and restarts against the
+/// multi-version store and a naive history.
 pub fn mvcc_model(program: &[u8]) {
     crate::mvcc::agree_with_model(program);
 }
 
-/// As `mvcc_model`, on a disk that fails at some call and loses power: what is left is one of the
+/// Like `mvcc_model`, on a disk that fails at some call and loses power. What is left is one of the
 /// last two checkpoints, whole.
 pub fn mvcc_faults(program: &[u8]) {
     crate::mvcc::survive_power_cut(program);
 }
 
-/// Bytes as a segment file, or as damage done to a valid log, which is then recovered.
+/// Takes bytes as a segment file, or as damage to a valid log, and recovers the result.
 pub fn wal_recover(data: &[u8]) {
     crate::wal::recover_anything(data);
 }
 
-/// Bytes as damage to a page file: triples of a position (2 bytes) and what to turn over there.
-/// Opening, checking and reading what is left may fail, never panic or run for ever. Every other
-/// input is laid down as a real file and read through a real mapping, which then grows.
+/// Takes bytes as damage to a page file: triples of a position (2 bytes) and the bits to flip
+/// there. Opening, checking and reading the result may fail, but never panic or run for ever. Every
+/// other input is also written to a real file and read through a real mapping, which then grows.
 pub fn page_decode(data: &[u8]) {
     static WHOLE: OnceLock<Vec<u8>> = OnceLock::new();
     let dir = Path::new("/store");
@@ -86,7 +87,7 @@ fn read_and_go_on(vfs: Arc<dyn Vfs>, dir: &Path) {
             .root()
             .range(KeyRange::ALL, 0, Want::Values, &mut each)
     };
-    // Damage that nothing names any more may well go unseen.
+    // Damage where nothing refers to may go unseen.
     let checked = store.check();
     let all = read(&store);
     if checked.is_err() || all.is_err() {

@@ -1,5 +1,5 @@
-//! Looking at the files of a member while no server runs on them: everything is read and verified,
-//! nothing is changed. Knows the files as log and store do, not what users make of them.
+//! Inspects the files of a member while no server runs on them: reads and verifies everything,
+//! changes nothing. Knows the files as log and store do, not their meaning to users.
 
 #[cfg(test)]
 mod tests;
@@ -14,10 +14,10 @@ use crate::vfs::untouched::Untouched;
 use crate::wal::{self, LogFound};
 use crate::{Error, Result};
 
-/// Beside the keys, held while a server runs.
+/// The lock file, beside the keys; held while a server runs.
 const LOCK: &str = "lock";
 
-/// Where the files of a member are.
+/// Paths of a member's files.
 #[derive(Clone, Debug)]
 pub struct Places {
     pub keys: PathBuf,
@@ -25,23 +25,23 @@ pub struct Places {
     pub log: PathBuf,
 }
 
-/// What was found, as far as it could be read.
+/// The findings, as far as the files could be read.
 #[derive(Debug, Default)]
 pub struct Inspection {
-    /// The active key and those that older data may be under; `None`: nothing is sealed.
+    /// The active key and the keys that older data may use; `None` if nothing is sealed.
     pub keys: Option<(u32, Vec<u32>)>,
     pub store: Option<StoreFound>,
     pub log: Option<LogFound>,
-    /// Files of no use to a server: what interrupted work left, or somebody else's. Not read.
+    /// Files that a server does not use: left by interrupted work, or foreign. Not read.
     pub others: Vec<PathBuf>,
-    /// All that is wrong. Each names its file and place.
+    /// All damage. Each error names its file and place.
     pub damage: Vec<Error>,
 }
 
 #[derive(Clone, Debug)]
 pub struct StoreFound {
     pub revision: i64,
-    /// -1: never.
+    /// -1 if never compacted.
     pub compacted: i64,
     pub applied: Applied,
     pub file_bytes: u64,
@@ -60,14 +60,14 @@ pub struct TreeFound {
 }
 
 impl Inspection {
-    /// Nothing is wrong.
+    /// True if nothing is damaged.
     pub fn is_whole(&self) -> bool {
         self.damage.is_empty()
     }
 }
 
-/// Reads everything. An error says why nothing could be inspected: missing keys, or a disk that
-/// fails; damage is part of the result.
+/// Reads everything. An error says why nothing could be inspected: missing keys, or a failing disk.
+/// Damage is part of the result.
 pub fn inspect(vfs: Arc<dyn Vfs>, places: &Places, keys: Option<&KeyFile>) -> Result<Inspection> {
     let vfs: Arc<dyn Vfs> = Arc::new(Untouched(vfs));
     let mut found = Inspection::default();
@@ -92,7 +92,7 @@ pub fn inspect(vfs: Arc<dyn Vfs>, places: &Places, keys: Option<&KeyFile>) -> Re
     Ok(found)
 }
 
-/// Beside the files of log and store, and the keys and the lock above them.
+/// Other files beside those of log and store, and beside the keys and the lock above them.
 fn others(vfs: &dyn Vfs, places: &Places) -> Result<Vec<PathBuf>> {
     let page_file = Store::path_in(&places.store);
     let above = places.keys.parent().unwrap_or(Path::new("."));
@@ -111,7 +111,7 @@ fn others(vfs: &dyn Vfs, places: &Places) -> Result<Vec<PathBuf>> {
 }
 
 impl Inspection {
-    /// Damage is noted, what else went wrong ends the inspection.
+    /// Notes damage; any other error ends the inspection.
     fn take<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(found) => Ok(Some(found)),

@@ -1,5 +1,5 @@
-//! Bytes that survive: the write-ahead log, the copy-on-write B-tree and the multi-version store
-//! on it. Knows nothing of raft, etcd, async runtimes or time.
+//! Durable storage: the write-ahead log, the copy-on-write B-tree and the multi-version store on
+//! top of it. Knows nothing of raft, etcd, async runtimes or time.
 
 #![deny(unsafe_code)]
 

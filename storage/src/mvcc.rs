@@ -1,8 +1,8 @@
 //! The multi-version store: every change of every key by revision, on three copy-on-write trees
 //! under one root. One writer ([`Store`]), any number of readers ([`Reader`], [`View`]).
 //!
-//! It knows keys, revisions, lease numbers and opaque side tables. It does not know leases' clocks,
-//! transactions' comparisons, wire formats, the log it is replayed from, or time.
+//! It knows keys, revisions, lease numbers and opaque side tables. It knows nothing of lease
+//! clocks, transaction comparisons, wire formats, time, or the log that is replayed into it.
 //!
 //! | tree | key | value |
 //! |---|---|---|
@@ -40,7 +40,7 @@ pub use store::{Attempt, CheckpointDone, CheckpointJob, Reader, Retired, Store, 
 pub use view::Root;
 pub use write::Write;
 
-/// Place of a change in history: `main` counts transactions, `sub` the changes within one.
+/// Position of a change in history: `main` counts transactions, `sub` the changes within one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision {
     pub main: i64,
@@ -61,8 +61,8 @@ impl Revision {
 pub enum Bucket {
     Meta = 1,
     Lease = 2,
-    /// Lease number (8 bytes, big-endian) then user key; empty values. Kept by [`Write::put`] and
-    /// [`Write::delete_range`], read by anyone, set by nobody else.
+    /// Lease number (8 bytes, big-endian), then user key; empty values. Maintained only by
+    /// [`Write::put`] and [`Write::delete_range`]; anyone may read it.
     LeaseKeys = 3,
     Alarm = 4,
     Cluster = 5,
@@ -73,7 +73,7 @@ pub enum Bucket {
     AuthRoles = 10,
 }
 
-/// A stretch of keys.
+/// A range of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRange<'a> {
     pub start: &'a [u8],
@@ -97,7 +97,7 @@ impl<'a> KeyRange<'a> {
         end: End::Unbounded,
     };
 
-    /// etcd's pair: no end means the key alone, an end of one zero byte means no bound.
+    /// etcd's pair: an empty `range_end` means the key alone, one zero byte means no upper bound.
     pub fn from_wire(key: &'a [u8], range_end: &'a [u8]) -> KeyRange<'a> {
         let end = match range_end {
             [] => End::Single,
@@ -116,11 +116,11 @@ impl<'a> KeyRange<'a> {
     }
 }
 
-/// One version of a key. Borrowed from the page it lies in: copy what is kept.
+/// One version of a key. Borrowed from its page: copy what you keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
     pub key: &'a [u8],
-    /// Empty when only keys were wanted.
+    /// Empty if only keys were requested.
     pub value: &'a [u8],
     pub create_revision: i64,
     pub mod_revision: i64,
@@ -128,11 +128,11 @@ pub struct Item<'a> {
     pub lease: i64,
 }
 
-/// What the live keys of a range take, without history.
+/// Size of the live keys of a range, without history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub keys: u64,
-    /// Of keys and values.
+    /// Bytes of keys and values.
     pub bytes: u64,
 }
 
@@ -157,7 +157,7 @@ pub struct Applied {
     pub term: u64,
 }
 
-/// How a store is run.
+/// Options of a store.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Keys of encryption at rest.
@@ -168,23 +168,23 @@ pub struct Options {
 pub struct Stats {
     /// Length of the page file.
     pub file_bytes: u64,
-    /// Of those, the bytes not free.
+    /// The part of them that is not free.
     pub in_use_bytes: u64,
-    /// Of those that are free, the bytes that can be written again after another checkpoint or two.
+    /// Free bytes that can be written again after one or two more checkpoints.
     pub waiting_bytes: u64,
-    /// Of those that are free, the bytes that can be written again now; 0 while a checkpoint runs.
+    /// Free bytes that can be written again now; 0 while a checkpoint runs.
     pub vacant_bytes: u64,
-    /// In memory and in no finished checkpoint.
+    /// Bytes of changed pages in memory that no finished checkpoint holds.
     pub dirty_bytes: u64,
-    /// Published states older than the newest that some view still holds.
+    /// Published states, older than the newest, that views still hold.
     pub views: u64,
     /// Bytes that would be free if no view could read them; 0 while a checkpoint runs.
     pub viewed_bytes: u64,
-    /// The number of the newest checkpoint begun, and of the one that was so when the oldest view still
-    /// held was taken.
+    /// The number of the newest checkpoint begun, and of the one that was newest when the oldest
+    /// view still held was taken.
     pub checkpoint: u64,
     pub oldest_view: u64,
-    /// The disk is too full to promise that everything dirty can be written.
+    /// The disk is too full to guarantee that everything dirty can be written.
     pub is_short: bool,
 }
 

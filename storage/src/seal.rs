@@ -1,5 +1,5 @@
-//! Encryption at rest: which keys there are, and what is sealed under which. How a page is sealed
-//! stands in `btree::sealed`, how a record of the log is in `wal::sealed`.
+//! Encryption at rest: which keys exist, and what is sealed under which. `btree::sealed` describes
+//! how a page is sealed, `wal::sealed` how a record of the log is.
 //!
 //! ```text
 //!  key file / command (a KMS)      member/keys                  pages and log
@@ -9,53 +9,54 @@
 //!  └─────────────────────┘       └──────────────────┘       └────────────────────────┘
 //! ```
 //!
-//! Sealed is everything that holds what users stored: whole tree pages but for their headers
-//! (lengths and levels), and whole payloads of the log's records. Clear stay the meta pages, the
-//! lists of free space, and the heads of records. Checksums are those of the bytes as they lie on
-//! disk: damage shows without a key.
+//! Everything that holds users' data is sealed: whole tree pages except their headers (lengths and
+//! levels), and whole payloads of log records. The meta pages, the lists of free space and the
+//! heads of records stay clear. Checksums cover the bytes as stored on disk: damage shows without a
+//! key.
 //!
 //! # Why no nonce repeats
 //!
 //! Each call of AES-GCM has a *scope*, whose random salt of 128 bits makes the subkey, and a
 //! *position*, which is the nonce.
 //!
-//! 1. **Within a scope no position comes twice.** What one checkpoint writes, or one
-//!    spill between checkpoints, is a scope (`btree::checkpoint::Output` draws its salt with the
-//!    first page and is dropped with the job): its position is the first unit of a run, and the runs
-//!    are disjoint because nothing allocated by it is free again before the checkpoint after the
-//!    next (`btree::space`). One
-//!    stretch of a log segment is a scope: its position is the place in the segment's stream, which
-//!    only grows while the scope lives; a record is sealed once, when it is appended, and a later
-//!    write of the same sector repeats the sealed bytes. A wrapped data key is a scope of its own
-//!    with one position. So is a scratch file (`scratch`), under a key that is drawn for it and
-//!    kept in memory alone: its position is the number of a block, each sealed once, in order.
-//! 2. **A scope never outlives its process**, nor the checkpoint or segment it is for. Recovery that
-//!    cuts a torn record and goes on at its place in the stream first begins a new scope, so the
-//!    lost record and the one in its place have different subkeys. The next try of a checkpoint
-//!    that power interrupted draws a new salt. A write that failed is never tried again: the
-//!    process ends.
-//! 3. **Nothing has to be remembered for that.** There is no counter on disk that a crash could
-//!    lose or an old copy of the directory could turn back. Two servers started from copies of one
+//! 1. **Within a scope no position comes twice.** The pages of one checkpoint, or of one spill
+//!    between checkpoints, are a scope (`btree::output::Output` draws its salt with the first
+//!    page and is dropped with the job). Its position is the first unit of a run, and the runs are
+//!    disjoint, because nothing it allocated is free again before the checkpoint after the next
+//!    (`btree::space`). One stretch of a log segment is a scope. Its position is the place in the
+//!    segment's stream, which only grows while the scope lives. A record is sealed once, when it is
+//!    appended, and a later write of the same sector repeats the sealed bytes. A wrapped data key
+//!    is a separate scope with one position. So is a scratch file (`scratch`), under a key that is
+//!    drawn for it and kept only in memory: its position is the number of a block, and each block
+//!    is sealed once, in order.
+//! 2. **A scope never outlives its process**, nor the checkpoint or segment it is for. Recovery
+//!    that cuts a torn record and continues in its place in the stream first begins a new scope, so
+//!    the lost record and its successor there have different subkeys. When a power cut interrupts a
+//!    checkpoint, the next try draws a new salt. When the disk is full, a checkpoint later writes
+//!    the same sealed bytes again, or draws a new salt for the node that failed. After any other
+//!    failed write the process ends.
+//! 3. **Nothing must be remembered for that.** There is no counter on disk that a crash could lose
+//!    or an old copy of the directory could turn back. Two servers started from copies of one
 //!    directory have the same data keys and different salts.
 //! 4. **Salts differ**: of n scopes under one data key any two share one with probability below
 //!    n²/2^129. A hundred scopes per second for a century (2^39 of them, spills included): below
-//!    2^-51. Even then the same position would have to be written in both. The purpose is part of the derivation, so a page
-//!    and a record cannot meet at all.
+//!    2^-51. Even then the same position would have to be written in both. The purpose is part of
+//!    the derivation, so a page and a record can never share a subkey.
 //!
-//! What this asks for: that the operating system's random numbers do not repeat, and that the memory
-//! of a *running* server is not brought to life twice (a virtual machine's snapshot with memory,
-//! resumed two times, repeats the positions of an open scope; copies of its disk do not).
+//! Two conditions remain. The operating system's random numbers do not repeat. The memory of a
+//! *running* server is not resumed twice: a virtual machine's snapshot with memory that is resumed
+//! two times repeats the positions of an open scope; copies of its disk do not.
 //!
 //! A scope seals at most a segment (2^31 bytes) or a checkpoint; at 1 TiB in one checkpoint that is
 //! 2^36 blocks, an advantage below 2^-55. One call seals less than 2^32 bytes.
 //!
 //! # Rotation
 //!
-//! A new first key: a data key is made for it and durable in `member/keys` before anything is sealed
-//! under it; from then on each new checkpoint and log segment is. What was written before stays
-//! readable, and is *mixed* in until all pages were written anew, the log was dropped up to there
-//! and free space was wiped; then `retire` forgets the other keys. Key id 0 is no key: encryption is
-//! turned on and off by the same steps.
+//! When the key file has a new first key, a data key is made for it, durably in `member/keys`,
+//! before anything is sealed under it. From then on each new checkpoint and log segment uses it.
+//! Older data stays readable, and the directory is *mixed*, until all pages were written again, the
+//! log was dropped up to there and free space was wiped. Then `retire` forgets the other keys. Key
+//! id 0 means no key: encryption is turned on and off by the same steps.
 
 mod cipher;
 mod key_file;
@@ -82,13 +83,13 @@ pub use key_file::KeyFile;
 use keyring::{Entry, Keyring};
 pub use scratch::{Scratch, ScratchWriter};
 
-/// The key id of what is not sealed.
+/// The key id of data that is not sealed.
 pub const CLEAR: u32 = 0;
 
-/// Keys in use at one time, and in one key file.
+/// Most keys in use at one time, and in one key file.
 pub const KEYS_MAX: usize = 32;
 
-/// Subkeys kept for reading pages, one per checkpoint that wrote them: about 150 KB.
+/// Subkeys cached for reading pages, one per checkpoint that wrote them: about 150 KB.
 const SUBKEYS_MAX: usize = 256;
 
 /// The keys of one data directory, shared by its log and its page file.
@@ -97,18 +98,18 @@ pub struct Seal {
     vfs: Arc<dyn Vfs>,
     path: PathBuf,
     state: RwLock<State>,
-    /// Equal to those of `state`, for whoever asks at every write.
+    /// Equal to the one in `state`, readable without its lock at every write.
     active: AtomicU32,
-    /// Changes of the active key so far, plus one.
+    /// Number of changes of the active key so far, plus one.
     epoch: AtomicU64,
-    /// The newest epoch for which the log holds nothing but what is as new records are.
+    /// The newest epoch for which the whole log is sealed like new records.
     log_settled: AtomicU64,
     subkeys: Mutex<HashMap<(u32, Salt), Arc<Subkey>>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// As it lies on disk.
+    /// As stored on disk.
     ring: Keyring,
     /// The data keys of its entries.
     keys: BTreeMap<u32, Key>,
@@ -123,9 +124,9 @@ pub(crate) struct Scope {
 }
 
 impl Seal {
-    /// Opens the keys kept at `path` with those of the key file, and goes over to its first one.
-    /// `None`: nothing is sealed here and nobody asks for it. `is_new`: the directory holds no data.
-    /// Refuses before anything is written when a key that is in use is missing or another one.
+    /// Opens the keys stored at `path` with those of the key file, and switches to its first one.
+    /// `None` if nothing is sealed here and no key is given. `is_new`: the directory holds no data.
+    /// Refuses before anything is written if a key in use is missing or differs.
     pub fn open(
         vfs: Arc<dyn Vfs>,
         path: &Path,
@@ -164,7 +165,7 @@ impl Seal {
         Ok(Some(Arc::new(seal)))
     }
 
-    /// Takes a changed key file. Answers whether new writes are now sealed otherwise than before.
+    /// Takes a changed key file. Returns true if new writes are now sealed differently.
     pub fn change(&self, keys: &KeyFile) -> Result<bool> {
         let mut state = self.state.write();
         let before = state.ring.active;
@@ -177,12 +178,12 @@ impl Seal {
         Ok(is_other)
     }
 
-    /// The id of the key for new writes; `CLEAR`: they are not sealed.
+    /// The id of the key for new writes; `CLEAR` if they are not sealed.
     pub fn active(&self) -> u32 {
         self.active.load(Ordering::Acquire)
     }
 
-    /// Ids that what was written before may be sealed under, besides the active one.
+    /// Ids of other keys that may seal older data.
     pub fn others(&self) -> Vec<u32> {
         let state = self.state.read();
         let ring = &state.ring;
@@ -192,23 +193,23 @@ impl Seal {
         ids.filter(|id| *id != ring.active).collect()
     }
 
-    /// Whether something may be left that is sealed otherwise than new writes are.
+    /// True if older data may be sealed differently from new writes.
     pub fn is_mixed(&self) -> bool {
         self.state.read().ring.is_mixed()
     }
 
-    /// Changes whenever new writes begin to be sealed otherwise.
+    /// Changes whenever new writes begin to be sealed differently.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// The log, asked at `epoch`, holds nothing from before.
+    /// Reports that the log, asked at `epoch`, holds no older data.
     pub(crate) fn log_is_settled(&self, epoch: u64) {
         self.log_settled.fetch_max(epoch, Ordering::AcqRel);
     }
 
-    /// Forgets all keys but the active one, if the log is settled too; the caller says that the
-    /// page file was at `epoch`. Durable on return.
+    /// Forgets all keys except the active one, if the log is settled, too; the caller states that
+    /// the page file was settled at `epoch`. Durable on return.
     pub(crate) fn retire(&self, epoch: u64) -> Result<bool> {
         let mut state = self.state.write();
         let settled = self.log_settled.load(Ordering::Acquire).min(epoch);
@@ -221,7 +222,7 @@ impl Seal {
         let active = state.ring.active;
         let ring = Keyring {
             active,
-            // What comes until there is a key again.
+            // Writes are clear from now on, until there is a key again.
             clear_left: active == CLEAR,
             entries: state.ring.entry(active).cloned().into_iter().collect(),
         };
@@ -236,7 +237,7 @@ impl Seal {
         Ok(true)
     }
 
-    /// A scope under the active key; `None`: new writes stay clear.
+    /// A scope under the active key; `None` if new writes stay clear.
     pub(crate) fn scope(&self, purpose: Purpose) -> Result<Option<Scope>> {
         let state = self.state.read();
         let id = state.ring.active;
@@ -251,14 +252,14 @@ impl Seal {
         }))
     }
 
-    /// The subkey of a scope met on disk; `None`: the key is not at hand.
+    /// The subkey of a scope found on disk; `None` if its key is missing.
     pub(crate) fn subkey(&self, id: u32, purpose: Purpose, salt: &Salt) -> Option<Subkey> {
         let state = self.state.read();
         let key = state.keys.get(&id)?;
         Some(Subkey::derive(key, purpose, salt))
     }
 
-    /// As `subkey` for pages, remembered: pages that are read together often come of one checkpoint.
+    /// Like `subkey` for pages, cached: pages read together often come from one checkpoint.
     pub(crate) fn page_subkey(&self, id: u32, salt: &Salt) -> Option<Arc<Subkey>> {
         if let Some(subkey) = self.subkeys.lock().get(&(id, *salt)) {
             return Some(subkey.clone());
@@ -304,7 +305,7 @@ impl Seal {
             ring.entries.push(entry);
             plain.insert(first, data);
         }
-        // A new directory has nothing clear in it; `clear_left` says so and stays.
+        // A new directory holds nothing clear: `clear_left` is false then, and stays so for a key.
         ring.clear_left |= first == CLEAR;
         ring.active = first;
         ring.write(&*self.vfs, &self.path)?;

@@ -1,5 +1,5 @@
-//! Std's atomics, or loom's when the crate is built with `--cfg loom`: what lock-free modules are
-//! written against, so that loom can run them through every interleaving.
+//! The atomics of std, or loom's when the crate is built with `--cfg loom`. Lock-free modules use
+//! these, so that loom can run them through every interleaving.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -13,7 +13,7 @@ pub(crate) use std::{
     thread::yield_now,
 };
 
-/// Std's cell behind loom's interface, which can see when an access begins and ends.
+/// Std's cell with loom's interface, which shows when an access begins and ends.
 #[cfg(not(loom))]
 #[derive(Debug, Default)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);

@@ -1,15 +1,16 @@
-//! The write-ahead log: records appended to segment files, durable after `sync`, read back in
-//! order at open. Knows nothing of raft: a record is a kind, an index and bytes.
+//! The write-ahead log: records appended to segment files, durable after `sync`, read back in order
+//! at open. Knows nothing of raft: a record is a kind, an index and bytes.
 //!
-//! The formats stand in the modules that pack them: sectors in `sector`, records in `record`,
-//! files and headers in `segment`; what is made of a damaged log is the table in `recover`.
+//! The modules that encode a format document it: sectors in `sector`, records in `record`, files
+//! and headers in `segment`. The table in `recover` decides what happens to a damaged log.
 //!
-//! The order of writes, on which recovery relies. Rolling over to a new segment:
-//! 1. the old segment's last bytes are written and synced,
-//! 2. a file of full size, synced before, is renamed to the new name, and the directory synced,
-//! 3. header, repeated records and new records go into it, in one write; `sync` makes them durable.
+//! Recovery relies on this order of writes. To roll over to a new segment:
+//! 1. The old segment's last bytes are written and synced.
+//! 2. A file of full size, synced before, is renamed to the new name, and the directory is synced.
+//! 3. Header, repeated records and new records are written to it at once; `sync` makes them
+//!    durable.
 //!
-//! Dropping a segment waits until the next one's head is durable: what it repeats is then safe.
+//! A segment is dropped only when the next one's head is durable: what it repeats is then safe.
 
 mod anchor;
 mod found;
@@ -45,20 +46,21 @@ pub const PAYLOAD_BYTES_MAX: usize = 32 << 20;
 
 /// The largest segment: positions in it fit into 32 bits.
 const SEGMENT_BYTES_MAX: u64 = 2 << 30;
-/// The smallest: a header and a few records.
+/// The smallest segment: a header and a few records.
 const SEGMENT_BYTES_MIN: u64 = 4096;
-/// A new log's first segment is no larger: many logs hold little.
+/// Upper bound of a new log's first segment: many logs hold little.
 const FIRST_SEGMENT_BYTES_MAX: u64 = 8 << 20;
-/// What the system's page cache writes, and charges a process for, as a whole.
+/// The page cache writes whole pages, and charges a process for them.
 const PAGE_BYTES: u64 = 4096;
 /// Segment sizes are multiples of a page, so that a write of whole pages needs no read.
 const SEGMENT_BYTES_STEP: u64 = PAGE_BYTES;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The size of a segment file.
+    /// The size of a new segment file, in bytes.
     pub segment_bytes: u64,
-    /// Salt of the checksums, best random: makes them unguessable for whoever writes payloads.
+    /// Salt of the checksums, best random, so that a client that chooses payloads cannot guess
+    /// them.
     pub seed: u64,
     /// Keys of encryption at rest.
     pub seal: Option<Arc<Seal>>,
@@ -74,26 +76,26 @@ impl Default for Options {
     }
 }
 
-/// A record as recovery shows it.
+/// A record that recovery returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     pub kind: u8,
     pub index: u64,
     pub payload: &'a [u8],
-    /// Not appended here by the caller: repeated at the head of a new segment, so that dropping
-    /// old ones loses nothing.
+    /// A repetition that the log wrote at the head of a new segment, so that dropping old segments
+    /// loses nothing.
     pub repeated: bool,
 }
 
 /// What `Wal::open` found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// Records shown, repeated ones included.
+    /// Records passed to the visitor, repeated ones included.
     pub records: u64,
-    /// The letter of the decision table in `wal/recover.rs` that describes the log's end; C and D
+    /// The letter of the decision table in `wal/recover.rs` that describes the log's end. C and D
     /// mean that a torn end was cut, and that the next record goes to a new segment.
     pub end: char,
-    /// L or M when a segment that was never begun was removed.
+    /// L or M if a segment that was never begun was removed.
     pub removed: Option<char>,
 }
 
@@ -108,28 +110,28 @@ struct Carry {
 #[derive(Debug)]
 pub struct Wal {
     dir: PathBuf,
-    /// Of a segment made today; those on disk keep theirs.
+    /// Size of a new segment; those on disk keep theirs.
     segment_bytes: u64,
     salt: u64,
     seal: Option<Arc<Seal>>,
     spares: Spares,
-    /// Full and wholly durable, oldest first.
+    /// Full and completely durable, oldest first.
     older: VecDeque<Segment>,
-    /// The segment being written, and those that appended records will go on in. Empty only while
-    /// the log is new and nothing was appended.
+    /// The segment being written, and those that appended records continue in. Empty only while the
+    /// log is new and nothing was appended.
     open: VecDeque<OpenSegment>,
     /// Sequence number of the next segment.
     next_sequence: u64,
-    /// Of any record appended.
+    /// Highest index of any record appended.
     highest: u64,
     carries: BTreeMap<u8, Carry>,
-    /// A write or sync failed: nothing is certain any more until the log is opened again.
+    /// A write or sync failed: nothing is certain until the log is opened again.
     failed: bool,
 }
 
 impl Wal {
-    /// Opens the log in `dir` (created when missing) and shows every record to `visit`, oldest
-    /// first. What was shown is durable when this returns. The caller holds the directory's lock.
+    /// Opens the log in `dir` (created if missing) and passes every record to `visit`, oldest
+    /// first. Those records are durable when this returns. The caller holds the directory's lock.
     pub fn open(
         vfs: Arc<dyn Vfs>,
         dir: &Path,
@@ -149,7 +151,7 @@ impl Wal {
         let open: VecDeque<OpenSegment> = found.tail.map(OpenSegment::resume).into_iter().collect();
         let next_sequence = open.back().map_or(1, |tail| tail.segment.sequence + 1);
         if open.is_empty() && spares.is_empty() {
-            // An unusable directory shows now, and the first records find a file to go to.
+            // An unusable directory shows now, and the first records find a file ready.
             let bytes = options.segment_bytes.min(FIRST_SEGMENT_BYTES_MAX);
             let first = spares.make(bytes)?;
             spares.put(first);
@@ -171,26 +173,26 @@ impl Wal {
         Ok((wal, found.recovery))
     }
 
-    /// Buffers a record whose payload is the parts one after the other, `PAYLOAD_BYTES_MAX` at
-    /// most in sum.
+    /// Buffers a record. Its payload is the concatenated parts, together at most
+    /// `PAYLOAD_BYTES_MAX`.
     pub fn append(&mut self, kind: u8, index: u64, payload: &[&[u8]]) {
         self.append_with(0, kind, index, payload);
     }
 
-    /// As `append`, and the newest such record of its kind is repeated at the head of every new
-    /// segment: for state that must outlive dropped segments. Remembered across `open`.
+    /// Like `append`, and every new segment repeats the newest such record of its kind at its head:
+    /// for state that must outlive dropped segments. Remembered across `open`.
     pub fn append_carried(&mut self, kind: u8, index: u64, payload: &[&[u8]]) {
         self.append_with(record::CARRIED, kind, index, payload);
         let payload = payload.concat();
         self.carries.insert(kind, Carry { index, payload });
     }
 
-    /// Bytes that the next `write` will hand over, about.
+    /// Approximate bytes that the next `write` hands over.
     pub fn buffered_bytes(&self) -> usize {
         self.open.iter().map(|s| s.framer.buffered_bytes()).sum()
     }
 
-    /// Bytes of records in the log, those of the framing included.
+    /// Bytes of records in the log, framing included.
     pub fn size_bytes(&self) -> u64 {
         let older: u64 = self.older.iter().map(|s| s.bytes).sum();
         let open = self.open.iter().map(|s| sector::file_bytes(s.framer.len()));
@@ -205,7 +207,7 @@ impl Wal {
     /// Makes everything written durable. A failure is final.
     pub fn sync(&mut self) -> Result<()> {
         self.unless_failed(|wal| {
-            // Where an earlier one ends, the next one has noted already.
+            // The next segment has recorded already where an earlier one ends.
             let is_last = wal.open.len() == 1;
             let Some(current) = wal.open.front_mut() else {
                 return Ok(());
@@ -217,26 +219,25 @@ impl Wal {
         })
     }
 
-    /// Does without the oldest segments as long as all their records' indexes are lower. Their files are
-    /// left to [`Wal::finish_drop`], but for those under a key that is to be forgotten: these are gone,
-    /// durably, on return.
+    /// Drops the oldest segments whose records all have lower indexes. [`Wal::finish_drop`] removes
+    /// their files, except those under a key to be forgotten: these are durably gone on return.
     pub fn drop_before(&mut self, index: u64) -> Result<()> {
         self.unless_failed(|wal| wal.drop_segments(index))
     }
 
-    /// Work for a helper thread that spares this one the removal of dropped files; `None` when there is
-    /// nothing to do. Ask after every `drop_before`.
+    /// Removal of dropped files, as a job for a helper thread; `None` if there is nothing to do.
+    /// Ask after every `drop_before`.
     pub fn finish_drop(&mut self) -> Option<DropJob> {
         self.spares.drop_job(self.segment_bytes)
     }
 
-    /// Work for a helper thread that spares this one the making of the next segment file; `None`
-    /// when there is nothing to do. Ask after every `write`.
+    /// Creation of the next segment file, as a job for a helper thread; `None` if there is nothing
+    /// to do. Ask after every `write`.
     pub fn prepare_next(&mut self) -> Option<PrepareJob> {
         self.spares.job(self.segment_bytes)
     }
 
-    /// A power cut may leave a segment its header and not the repeated records after it; without
+    /// Appends the carried records that a power cut tore off behind a segment's header. Without
     /// them the older segments could never be dropped.
     fn repeat_missing(&mut self, in_tail: &BTreeSet<u8>) {
         let missing = self.carries.iter().filter(|(k, _)| !in_tail.contains(k));
@@ -265,14 +266,14 @@ impl Wal {
         self.highest = self.highest.max(index);
     }
 
-    /// What a record takes of a segment's stream, at most.
+    /// Upper bound of the stream bytes that a record takes.
     fn stream_bytes(&self, payload: usize) -> u64 {
         let tag = if self.seal.is_some() { TAG_BYTES } else { 0 };
         record::stream_bytes(payload + tag) as u64
     }
 
-    /// The last segment takes a record of that length, sealed as the active key asks. Answers
-    /// whether it was begun for that.
+    /// Makes sure that the last segment can take a record of that length, sealed as the active key
+    /// requires. Returns true if it began a segment for that.
     fn make_ready(&mut self, needed: u64) -> bool {
         let active = self.seal.as_ref().map_or(CLEAR, |seal| seal.active());
         if let Some(last) = self.open.back_mut() {
@@ -290,8 +291,8 @@ impl Wal {
         true
     }
 
-    /// Appends from here on go to a new segment, with room for that much after the repeated ones.
-    /// Nothing is done to files yet: that is `write`'s.
+    /// Appends continue in a new segment, with room for `needed` bytes after the repeated records.
+    /// `write` does the file work later.
     fn begin_segment(&mut self, needed: u64) {
         let carried = self.carries.values();
         let carried: u64 = carried.map(|c| self.stream_bytes(c.payload.len())).sum();
@@ -343,7 +344,7 @@ impl Wal {
             if current.file.is_none() {
                 let source = match current.source.take() {
                     Some(spare) => spare,
-                    // No helper was fast enough.
+                    // No helper thread was fast enough.
                     None => current.make_file(&self.spares, &self.dir)?,
                 };
                 current.file = Some(self.spares.install(&source, &current.segment.path)?);
@@ -352,7 +353,7 @@ impl Wal {
                 return current.write();
             }
             current.write()?;
-            // Everything in a segment is durable before the next one comes into being.
+            // Everything in a segment is durable before the next one gets its name.
             current.sync()?;
             let done = self.open.pop_front();
             self.older.extend(done.map(|done| done.segment));
@@ -377,7 +378,7 @@ impl Wal {
                 bytes: oldest.bytes,
             };
             if mixed {
-                // What is in it is never to be read again, not even in a file waiting for its next life.
+                // Its content must never be readable again, not even in a spare file.
                 self.spares.drop_now(&dropped)?;
             } else {
                 self.spares.drop_later(dropped);
@@ -391,18 +392,18 @@ impl Wal {
         Ok(())
     }
 
-    /// Something here may be sealed otherwise than new records are, or not be.
+    /// True if something here may be sealed differently from new records, or not at all.
     fn is_mixed(&self) -> bool {
         self.seal.as_ref().is_some_and(|seal| seal.is_mixed())
     }
 
-    /// Nothing here is sealed otherwise than under this key.
+    /// True if everything sealed here uses this key.
     fn is_of(&self, key: u32) -> bool {
         let older = self.older.iter().all(|segment| segment.is_of(key));
         older && self.open.iter().all(|open| open.is_of(key))
     }
 
-    /// Makes all segments with other keys than the active one such that can be dropped.
+    /// Prepares all segments under other keys than the active one to be dropped.
     fn leave_other_keys(&mut self) -> Result<()> {
         self.spares.discard_stale()?;
         let active = self.seal.as_ref().map_or(CLEAR, |seal| seal.active());
@@ -427,7 +428,7 @@ impl Wal {
     }
 }
 
-/// There is nothing to go on with when the system has no random bytes: the process ends.
+/// Without random bytes from the system nothing can continue: the process ends.
 fn scope(seal: Option<&Seal>) -> Option<Scope> {
     let scope = seal.map(|seal| seal.scope(Purpose::Record)).transpose();
     scope.unwrap_or_else(|error| panic!("{error}")).flatten()

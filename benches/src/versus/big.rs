@@ -1,8 +1,8 @@
-//! `versus --only big`: what a store costs when it has grown. Each part fills a fresh server and
-//! measures one thing, on etcd and on Stele in turn; the table says what is aimed at.
+//! `versus --only big`: what a large store costs. Each part fills a fresh server and measures one
+//! thing, on etcd and on Stele in turn; the table shows the goal.
 //!
-//! Knows the servers only as programs; its load generator is its own, on one thread, so that both
-//! sides have the same left of the machine.
+//! Uses the servers only as programs. It has its own load generator, on one thread, so that both
+//! sides have the same remaining share of the machine.
 
 mod bystander;
 mod count;
@@ -23,16 +23,16 @@ use super::side::Side;
 use subject::Subject;
 use table::Table;
 
-/// Clients that put while something else goes on.
+/// Number of clients that put in the background.
 const CLIENTS: usize = 50;
 
-/// What is asked for beside the options of all of `versus`.
+/// The options of this part, beside those of all of `versus`.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     parts: Vec<Part>,
     keys: u64,
     watchers: u64,
-    /// Puts a second of all clients together; `None`: as fast as they are answered.
+    /// Puts per second, all clients together; `None`: as fast as they are answered.
     rate: Option<u64>,
     /// The fill part puts its keys in random order.
     random: bool,
@@ -155,7 +155,7 @@ pub(super) fn run(options: &Options, programs: &Programs) -> Result<()> {
             done.map_err(|error| format!("{part:?} on {}: {error}", side.name()))?;
             subject.check_alive()?;
         }
-        // Kept after each part, so that a run cut short has not been for nothing.
+        // Written after each part, so that an interrupted run keeps its results.
         table.write(&options.out)?;
     }
     print!("{}", table.markdown());

@@ -1,5 +1,5 @@
-//! Three members of one cluster as child processes, on either side: what the parts of `versus` that
-//! measure clusters stand on.
+//! A cluster of three members as child processes, of either side: the base of the parts of `versus`
+//! that measure clusters.
 
 #![expect(
     clippy::disallowed_methods,
@@ -27,15 +27,15 @@ use super::options::{Options, Programs};
 use super::side::Side;
 
 const MEMBERS: usize = 3;
-/// For one answer of a member that may be stopped.
+/// Timeout of one request to a member, which may be stopped.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-/// For a cluster to be whole again.
+/// How long a cluster may take to become healthy again.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 /// Far more than any part writes.
 const QUOTA: &str = "--quota-backend-bytes=34359738368";
 
-/// A cluster at work; its members are killed and its files removed when it is dropped.
+/// A running cluster; when dropped, its members are killed and its files removed.
 pub(super) struct Cluster {
     members: Vec<Server>,
     names: Vec<String>,
@@ -43,11 +43,11 @@ pub(super) struct Cluster {
     flags: Vec<String>,
     runtime: Runtime,
     scratch: TempDir,
-    /// For those that join, which then are to give way to the others.
+    /// The directory of joining members; if set, they run at low priority (`nice`).
     apart: Option<TempDir>,
 }
 
-/// What a member says of the cluster.
+/// A member's view of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct View {
     id: u64,
@@ -76,7 +76,7 @@ impl Cluster {
             member(launch, scratch.path(), &name, url, &places, "new")
         };
         let launches: Vec<Launch> = peers.iter().enumerate().map(launch).collect();
-        // None is ready before there is a leader.
+        // In parallel: no member is ready before there is a leader.
         let starting: Vec<_> = launches
             .into_iter()
             .map(|launch| std::thread::spawn(move || launch.start()))
@@ -109,7 +109,7 @@ impl Cluster {
         self.members.iter().map(Server::url).collect()
     }
 
-    /// As the load generator takes them: the leader first, so that one client alone talks to it.
+    /// The endpoints for the load generator: the leader first, as a single client uses the first.
     pub(super) fn endpoints(&self) -> Result<String> {
         let (leader, _) = self.wait_healthy()?;
         let mut members: Vec<&Server> = self.members.iter().collect();
@@ -122,7 +122,7 @@ impl Cluster {
         &mut self.members[place]
     }
 
-    /// Of all members together.
+    /// The usage of all members together.
     pub(super) fn usage(&self) -> Result<Usage> {
         let mut sum = Usage::default();
         for member in &self.members {
@@ -145,13 +145,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// How often any member's log has this.
+    /// Number of occurrences of `text` in all members' logs.
     pub(super) fn count_in_logs(&self, text: &str) -> usize {
         let logs = self.members.iter().map(Server::log);
         logs.map(|log| log.matches(text).count()).sum()
     }
 
-    /// Until all members agree on who leads; the leader's place and the term.
+    /// Waits until all members agree on the leader; returns its index and the term.
     pub(super) fn wait_healthy(&self) -> Result<(usize, u64)> {
         self.wait_for(|views| {
             let views: Vec<&View> = views.iter().flatten().collect();
@@ -163,7 +163,7 @@ impl Cluster {
         })
     }
 
-    /// Until some member other than `place` follows, or is, a leader of a later term.
+    /// Waits until a member other than `place` knows a leader of a later term.
     pub(super) fn wait_new_leader(&self, place: usize, term: u64) -> Result<()> {
         self.wait_for(|views| {
             let mut others = views.iter().enumerate().filter(|(i, _)| *i != place);
@@ -195,7 +195,7 @@ impl Cluster {
         }
     }
 
-    /// A further member, as learner; returns when it has caught up and serves.
+    /// Adds a member as learner; returns when it has caught up and serves.
     pub(super) fn join(&self, name: &str) -> Result<(Server, u64)> {
         let url = format!("http://127.0.0.1:{}", free_port());
         let leader = self.wait_healthy()?.0;
@@ -220,7 +220,7 @@ impl Cluster {
         Ok((launch.start()?, id))
     }
 
-    /// The opposite.
+    /// Stops and removes a member that joined.
     pub(super) fn leave(&self, mut member: Server, id: u64) -> Result<()> {
         member.kill();
         let leader = self.wait_healthy()?.0;

@@ -1,5 +1,5 @@
-//! An empty server: gRPC and nothing behind it. What it reaches is the most that any server on this
-//! gRPC library can, and its CPU per request the part of ours that is not ours to improve.
+//! An empty gRPC server. Its throughput is the most that any server on this gRPC library can reach,
+//! and its CPU per request is the part of ours that we cannot improve.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ use tower_service::Service;
 use super::Result;
 use super::loads::{READ_KEY, VALUE_BYTES};
 
-/// Where and how the empty server runs.
+/// Options of the empty server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Floor {
     pub(super) listen: SocketAddr,
@@ -64,7 +64,7 @@ async fn accept(listen: SocketAddr) -> Result<()> {
         let services = services.clone();
         tokio::spawn(async move {
             let service = service_fn(move |request| services.clone().call(request));
-            // A client that goes away in the middle is none of our business.
+            // A client that disconnects is no error here.
             let _ = http2::Builder::new(TokioExecutor::new())
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -72,7 +72,7 @@ async fn accept(listen: SocketAddr) -> Result<()> {
     }
 }
 
-/// The generated services without a router in front: nothing but what every server pays.
+/// The generated services without a router: only what every server must do.
 #[derive(Clone)]
 struct Services {
     kv: KvServer<Empty>,
@@ -92,7 +92,7 @@ impl Services {
     }
 }
 
-/// Answers everything that the loads ask, and remembers nothing.
+/// Answers every request of the loads, and stores nothing.
 struct Empty {
     key_value: Bytes,
 }

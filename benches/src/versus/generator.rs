@@ -1,4 +1,4 @@
-//! etcd's own `benchmark` program as a child process, and what its report says.
+//! etcd's own `benchmark` program as a child process, and the parser of its report.
 
 #![expect(
     clippy::disallowed_methods,
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use super::Result;
 
-/// No load takes that long on a server that answers at all.
+/// Timeout of a load; on a server that answers, none takes this long.
 const RUN_WITHIN: Duration = Duration::from_secs(900);
-/// Characters of a failed run's report that go into the error.
+/// Number of characters of a failed run's report that go into the error.
 const REPORT_TAIL: usize = 2000;
 const POLL_EVERY: Duration = Duration::from_millis(2);
 
-/// One summary of the report.
+/// One summary in the report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Summary {
     pub(super) per_second: f64,
@@ -27,14 +27,14 @@ pub(super) struct Summary {
     pub(super) p99_ms: f64,
 }
 
-/// Runs the program to its end; the summaries in the order they were printed.
+/// Runs the program to its end; returns the summaries in the order of the report.
 pub(super) fn run(
     program: &Path,
     endpoint: &str,
     args: &[OsString],
     scratch: &Path,
 ) -> Result<Vec<Summary>> {
-    // Into a file: progress bars would fill a pipe that nobody reads meanwhile.
+    // Into a file: progress bars would fill a pipe, which is read only at the end.
     let report = scratch.join("report");
     let output = File::create(&report)?;
     let child = Command::new(program)
@@ -69,11 +69,11 @@ pub(super) fn run(
     Ok(summaries)
 }
 
-/// Killed when we leave early.
+/// Kills the process when dropped.
 struct Running(Child);
 
 impl Running {
-    /// Whether it succeeded.
+    /// Waits for the end; true if it succeeded.
     fn wait(mut self) -> Result<bool> {
         let until = Instant::now() + RUN_WITHIN;
         while Instant::now() < until {
@@ -88,7 +88,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only when it has ended and was waited for.
+        // Both fail only if the process has ended and was waited for.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -103,7 +103,7 @@ fn parse(report: &str) -> Vec<Summary> {
                 .find_map(|line| line.trim().strip_prefix(prefix));
             line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok())
         };
-        // A part without a single request has no such lines.
+        // A part without any request has no such lines.
         if let (Some(per_second), Some(p50), Some(p99)) =
             (field("Requests/sec:"), field("50% in"), field("99% in"))
         {

@@ -1,7 +1,7 @@
-//! The loads: what is asked of etcd's `benchmark`, and what a store holds before.
+//! The loads: the arguments of etcd's `benchmark`, and the prefill of the store.
 //!
-//! Keys are 32 B and values 256 B throughout. Totals are chosen so that real etcd needs some
-//! seconds for each on two cores; `--total` and `--short` change them.
+//! Keys are always 32 B and values 256 B. Totals are chosen so that real etcd needs some seconds
+//! for each on two cores; `--total` and `--short` change them.
 
 use std::ffi::OsString;
 
@@ -9,15 +9,15 @@ use std::ffi::OsString;
 pub(super) const READ_KEY: &str = "the-key-that-is-read-again-and-again";
 pub(super) const VALUE_BYTES: usize = 256;
 
-/// Clients that share a connection, as the programs around etcd do it; a connection each would
-/// measure the kernel.
+/// Number of clients per connection, as in programs that use etcd; one connection per client would
+/// mainly measure the kernel.
 const CLIENTS_PER_CONN: u32 = 10;
-/// Keys that puts choose from at random.
+/// Number of keys from which puts choose at random.
 const KEY_SPACE: &str = "1000000";
 /// `--short` divides totals by this.
 pub(super) const SHORT: u64 = 20;
 
-/// What the load generator does.
+/// The type of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Put,
@@ -27,7 +27,7 @@ pub(super) enum Kind {
     Watch,
     WatchLatency,
     LeaseKeepAlive,
-    /// Of our own making: etcd's program does not log in.
+    /// Our own load: etcd's program cannot log in.
     Login,
 }
 
@@ -38,27 +38,109 @@ pub(super) struct Load {
     pub(super) kind: Kind,
     pub(super) clients: u32,
     pub(super) conns: u32,
-    /// Requests; for the watch loads, puts.
+    /// Number of requests; for the watch loads, of puts.
     pub(super) total: u64,
-    /// Keys put before the measured part.
+    /// Number of keys put before the measurement.
     pub(super) prefill: u64,
-    /// Whether the empty server can answer it.
+    /// True if the empty server can answer it.
     pub(super) floor: bool,
-    /// Whether it is also run on three members.
+    /// True if it also runs on three members.
     pub(super) cluster: bool,
-    /// Whether it runs when no `--loads` are named.
+    /// True if it runs without `--loads`.
     pub(super) default: bool,
 }
 
 const WATCH_STREAMS: u64 = 10;
 const WATCHERS_PER_STREAM: u64 = 100;
-/// Puts a second while watch latency is measured: far from the limit of either side.
+/// Puts per second for watch latency: far below the limit of either side.
 const WATCH_LATENCY_RATE: u64 = 200;
 
 impl Load {
-    /// All there are, in the order they run.
+    /// All loads, in the order they run.
     pub(super) fn all() -> Vec<Load> {
-        let put = |name, clients: u32, total| Load {
+        let mut all = vec![
+            Load::put("put-1", 1, 6_000),
+            Load::put("put-100", 100, 60_000),
+            Load::put("put-1000", 1000, 100_000),
+        ];
+        all.extend(Load::reads());
+        all.extend(Load::watches());
+        all.push(Load::other(
+            "lease-keepalive",
+            "lease keep-alive, 100 clients",
+            Kind::LeaseKeepAlive,
+            100_000,
+            0,
+        ));
+        all.push(Load {
+            default: false,
+            ..Load::put("fill", 1000, 600_000)
+        });
+        all.push(Load {
+            floor: false,
+            default: false,
+            ..Load::other(
+                "login-100",
+                "login of one user with the same password again, 100 clients",
+                Kind::Login,
+                2_000,
+                0,
+            )
+        });
+        all
+    }
+
+    fn reads() -> [Load; 3] {
+        [
+            Load::other(
+                "range-lin-100",
+                "linearizable range of one key, 100 clients",
+                Kind::RangeLinearizable,
+                100_000,
+                10_000,
+            ),
+            Load::other(
+                "range-ser-100",
+                "serializable range of one key, 100 clients",
+                Kind::RangeSerializable,
+                100_000,
+                10_000,
+            ),
+            Load::other(
+                "txn-mixed-100",
+                "half puts, half the first 10 of the whole store and its count, in transactions, 100 clients",
+                Kind::TxnMixed,
+                40_000,
+                20_000,
+            ),
+        ]
+    }
+
+    fn watches() -> [Load; 2] {
+        let watch = |name, what, kind, total| Load {
+            clients: 10,
+            conns: 10,
+            floor: false,
+            ..Load::other(name, what, kind, total, 0)
+        };
+        [
+            watch(
+                "watch-1000",
+                "events to 1000 watchers of one key on 10 streams",
+                Kind::Watch,
+                3_000,
+            ),
+            watch(
+                "watch-latency",
+                "events to 100 watchers at 200 puts a second; p50 and p99 from put to event",
+                Kind::WatchLatency,
+                1_000,
+            ),
+        ]
+    }
+
+    fn put(name: &'static str, clients: u32, total: u64) -> Load {
+        Load {
             name,
             what: "put, 32 B key of a million at random, 256 B value",
             kind: Kind::Put,
@@ -69,89 +151,21 @@ impl Load {
             floor: true,
             cluster: true,
             default: true,
-        };
-        let other = |name, what, kind, total, prefill| Load {
+        }
+    }
+
+    /// A load of 100 clients that is not of puts alone.
+    fn other(name: &'static str, what: &'static str, kind: Kind, total: u64, prefill: u64) -> Load {
+        Load {
             what,
             kind,
             prefill,
             cluster: matches!(kind, Kind::RangeLinearizable),
-            ..put(name, 100, total)
-        };
-        vec![
-            put("put-1", 1, 6_000),
-            put("put-100", 100, 60_000),
-            put("put-1000", 1000, 100_000),
-            other(
-                "range-lin-100",
-                "linearizable range of one key, 100 clients",
-                Kind::RangeLinearizable,
-                100_000,
-                10_000,
-            ),
-            other(
-                "range-ser-100",
-                "serializable range of one key, 100 clients",
-                Kind::RangeSerializable,
-                100_000,
-                10_000,
-            ),
-            other(
-                "txn-mixed-100",
-                "half puts, half the first 10 of the whole store and its count, in transactions, 100 clients",
-                Kind::TxnMixed,
-                40_000,
-                20_000,
-            ),
-            Load {
-                clients: 10,
-                conns: 10,
-                floor: false,
-                ..other(
-                    "watch-1000",
-                    "events to 1000 watchers of one key on 10 streams",
-                    Kind::Watch,
-                    3_000,
-                    0,
-                )
-            },
-            Load {
-                clients: 10,
-                conns: 10,
-                floor: false,
-                ..other(
-                    "watch-latency",
-                    "events to 100 watchers at 200 puts a second; p50 and p99 from put to event",
-                    Kind::WatchLatency,
-                    1_000,
-                    0,
-                )
-            },
-            other(
-                "lease-keepalive",
-                "lease keep-alive, 100 clients",
-                Kind::LeaseKeepAlive,
-                100_000,
-                0,
-            ),
-            Load {
-                default: false,
-                ..put("fill", 1000, 600_000)
-            },
-            Load {
-                floor: false,
-                default: false,
-                ..other(
-                    "login-100",
-                    "login of one user with the same password again, 100 clients",
-                    Kind::Login,
-                    2_000,
-                    0,
-                )
-            },
-        ]
+            ..Load::put(name, 100, total)
+        }
     }
 
-    /// Operations in the sense of the table: requests answered, or events delivered.
+    /// Number of operations for the table: requests answered, or events delivered.
     pub(super) fn operations(&self) -> u64 {
         match self.kind {
             Kind::Watch => self.total * WATCH_STREAMS * WATCHERS_PER_STREAM,
@@ -167,7 +181,7 @@ impl Load {
         }
     }
 
-    /// Puts among the operations: what bytes on disk are divided by.
+    /// Number of puts among the operations, by which bytes on disk are divided.
     pub(super) fn puts(&self) -> Option<u64> {
         match self.kind {
             Kind::Put => Some(self.total),
@@ -176,7 +190,7 @@ impl Load {
         }
     }
 
-    /// Arguments of the measured part.
+    /// Arguments for the measurement.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let mut args = self.connections();
         let total = self.total.to_string();
@@ -185,8 +199,8 @@ impl Load {
             Kind::RangeLinearizable => args.extend(range_arguments(&total, "l")),
             Kind::RangeSerializable => args.extend(range_arguments(&total, "s")),
             Kind::TxnMixed => {
-                // Only the limit bounds its reads: they start at the first key whatever --end-key
-                // says, and like every range they count the whole store.
+                // Only the limit bounds its reads: they ignore --end-key, start at the first key
+                // and, like every range request, count the whole store.
                 args.extend(strings(&["txn-mixed", "--total", &total, "--limit", "10"]));
                 args.extend(sizes());
             }
@@ -226,7 +240,7 @@ impl Load {
         args
     }
 
-    /// Arguments that fill the store before.
+    /// Arguments for the prefill.
     pub(super) fn prefill_arguments(&self) -> Option<Vec<OsString>> {
         let total = self.prefill.to_string();
         let puts = || put_arguments(&total, true);

@@ -1,4 +1,4 @@
-//! Logins, which etcd's `benchmark` has no load for.
+//! The login load, which etcd's `benchmark` does not have.
 
 #![expect(
     clippy::disallowed_methods,
@@ -19,7 +19,7 @@ use super::loads::Load;
 
 const ROOT: &str = "root";
 
-/// Switches users on, and logs in once.
+/// Enables authentication, and logs in once.
 pub(super) fn prepare(url: &str) -> Result<()> {
     runtime()?.block_on(async {
         let client = Client::connect(url.to_owned()).await?;
@@ -39,7 +39,7 @@ pub(super) fn prepare(url: &str) -> Result<()> {
     })
 }
 
-/// All clients log in until the load's total is reached.
+/// Logs in with all clients until the load's total is reached.
 pub(super) fn run(url: &str, load: &Load) -> Result<Summary> {
     runtime()?.block_on(async {
         let mut connections = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn run(url: &str, load: &Load) -> Result<Summary> {
     })
 }
 
-/// How long each login took, in milliseconds.
+/// The duration of each login, in milliseconds.
 async fn log_in(client: Client, left: Arc<AtomicU64>) -> Result<Vec<f64>> {
     let (mut auth, mut took) = (client.auth(), Vec::new());
     let take_one = |left: u64| left.checked_sub(1);

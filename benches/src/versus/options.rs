@@ -1,4 +1,4 @@
-//! The command line, and where the programs come from.
+//! The command line, and the paths of the programs.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -15,24 +15,24 @@ use super::side::Side;
 
 pub(super) enum Command {
     Measure(Box<Options>),
-    /// We are the empty server: started by ourselves, with etcd's flags.
+    /// Run as the empty server: started by this program itself, with etcd's flags.
     Floor(Floor),
 }
 
-/// What is measured.
+/// A part of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// Loads on one server.
     Loads,
-    /// Some of them on three members.
+    /// Some loads on three members.
     Cluster,
-    /// The leader of three members is killed, ended, stopped.
+    /// The leader of three members is killed, terminated, stopped.
     Takeover,
-    /// Three members under full load for long.
+    /// Three members under full load for some minutes.
     Steady,
-    /// New members are fed while clients write.
+    /// New members receive the store while clients write.
     Snapshot,
-    /// A store that has grown.
+    /// A large store.
     Big,
 }
 
@@ -55,25 +55,25 @@ pub(super) struct Options {
     pub(super) loads: Vec<Load>,
     pub(super) sides: Vec<Side>,
     rounds: Option<usize>,
-    /// For parts that fill a store by themselves, as asked for.
+    /// The number of keys for parts that fill a store, if given.
     pub(super) total: Option<u64>,
-    /// For parts that go by time.
+    /// The duration of parts that run for a time.
     pub(super) minutes: f64,
     pub(super) floor_threads: usize,
-    /// The record's folder.
+    /// The directory of the record.
     pub(super) out: PathBuf,
-    /// Data directories are made here.
+    /// The parent of the data directories.
     pub(super) dir: PathBuf,
-    /// New members work here and step back behind everybody, as if on a machine of their own.
+    /// The directory of new members, which then run at low priority, as if on another machine.
     pub(super) learner_dir: Option<PathBuf>,
-    /// Further flags for Stele alone.
+    /// Additional flags for Stele only.
     pub(super) stele_flags: Vec<String>,
     etcd: Option<PathBuf>,
     stele: Option<PathBuf>,
     benchmark: Option<PathBuf>,
 }
 
-/// Every program of a run, found.
+/// The paths of all programs of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
     pub(super) benchmark: PathBuf,
@@ -97,13 +97,13 @@ impl Options {
         self.rounds.unwrap_or(usual)
     }
 
-    /// Sides that are whole servers.
+    /// The sides that are real servers.
     pub(super) fn servers(&self) -> impl Iterator<Item = Side> {
         let sides = self.sides.iter().copied();
         sides.filter(|side| *side != Side::Floor)
     }
 
-    /// Paths given, or built: etcd's programs from their Go modules, Stele with cargo.
+    /// The given paths, or built programs: etcd's from their Go modules, Stele with cargo.
     pub(super) fn programs(&self) -> Result<Programs> {
         let (etcd, benchmark) = match (&self.etcd, &self.benchmark) {
             (Some(etcd), Some(benchmark)) => (etcd.clone(), benchmark.clone()),
@@ -127,7 +127,7 @@ impl Options {
     }
 }
 
-/// A release build, whatever profile we ourselves were built with.
+/// Makes a release build, independent of our own profile.
 fn build_stele() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let status = std::process::Command::new(cargo)
@@ -265,7 +265,7 @@ fn command() -> clap::Command {
         .args(floor_flags())
 }
 
-/// Flags a server is started with, as far as the empty server meets them.
+/// The server flags that the empty server accepts.
 fn floor_flags() -> Vec<Arg> {
     let hidden = |name| Arg::new(name).long(name).hide(true);
     let ignored = [

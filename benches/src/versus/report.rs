@@ -1,5 +1,4 @@
-//! The record of a run: medians per load and side, as a table for people and as JSON with every
-//! single run for later.
+//! The record of a run: medians per load and side, as a table, and as JSON with every single run.
 
 #![expect(clippy::disallowed_methods, reason = "writes the record's files")]
 
@@ -14,13 +13,14 @@ use super::Result;
 use super::loads::Load;
 use super::options::{Options, Programs};
 use super::side::{Run, Side};
+use crate::plots;
 
 pub(super) struct Record {
     about: Value,
     loads: Vec<(Load, BTreeMap<Side, Vec<Run>>)>,
 }
 
-/// One column: its title, its value, and whether more is better.
+/// One column: its title, its value, and whether a higher value is better.
 struct Column {
     title: &'static str,
     value: fn(&Run) -> Option<f64>,
@@ -28,7 +28,7 @@ struct Column {
     more_is_better: bool,
 }
 
-/// The rows that compare: of each column, how many times better the first is than the second.
+/// The ratio rows: for each column, how many times better the first side is than the second.
 const RATIOS: [(&str, Side, Side); 4] = [
     ("stele : etcd", Side::Stele, Side::Etcd),
     ("stele-tls : etcd-tls", Side::SteleTls, Side::EtcdTls),
@@ -118,7 +118,7 @@ impl Record {
         }
     }
 
-    /// Writes `record.md` and `record.json` into the folder.
+    /// Writes `record.md` and `record.json` into `folder`.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder)?;
         fs::write(folder.join("record.md"), self.markdown())?;
@@ -198,14 +198,7 @@ fn ratio(column: &Column, etcd: &[Run], stele: &[Run]) -> String {
 }
 
 fn median(runs: &[Run], value: fn(&Run) -> Option<f64>) -> Option<f64> {
-    let mut values: Vec<f64> = runs.iter().filter_map(value).collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        length if length % 2 == 1 => Some(values[middle]),
-        _ => Some((values[middle - 1] + values[middle]) / 2.0),
-    }
+    plots::median(runs.iter().filter_map(value).collect())
 }
 
 fn run_json(run: &Run) -> Value {
@@ -220,7 +213,7 @@ fn run_json(run: &Run) -> Value {
     })
 }
 
-/// What the servers say of themselves.
+/// The versions that the servers report.
 fn versions(options: &Options, programs: &Programs) -> Value {
     let servers = options.sides.iter().filter(|side| **side != Side::Floor);
     let versions = servers.map(|&side| {

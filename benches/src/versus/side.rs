@@ -1,5 +1,5 @@
-//! One measured run: a fresh server, the store filled, the load, and what `/proc` says before and
-//! after.
+//! One run of a load: a fresh server, the prefill, the load, and the difference of the figures in
+//! `/proc`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -20,17 +20,17 @@ use super::login;
 use super::options::{Options, Programs};
 use super::tls::Tls;
 
-/// etcd writes its tree every 100 ms: what a load caused has to be in its counters.
+/// etcd writes its tree every 100 ms; this waits until all writes of a load are counted.
 pub(super) const SETTLE: Duration = Duration::from_millis(400);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Side {
     Etcd,
     Stele,
-    /// Both again over TLS, server and client with a certificate.
+    /// Both again over TLS with client certificates.
     EtcdTls,
     SteleTls,
-    /// Stele with a key: everything at rest is sealed.
+    /// Stele with encryption at rest.
     Sealed,
     Floor,
 }
@@ -44,7 +44,7 @@ impl Side {
         Side::Sealed,
         Side::Floor,
     ];
-    /// Those that run when none are named.
+    /// The sides that run if none are named.
     pub(super) const DEFAULT: [Side; 3] = [Side::Etcd, Side::Stele, Side::Floor];
 
     pub(super) fn is_stele(self) -> bool {
@@ -67,10 +67,10 @@ impl Side {
     }
 }
 
-/// What one run of one load on one side came to.
+/// The result of one run of a load on one side.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Run {
-    /// None where the load sets the rate.
+    /// `None` if the load has a fixed rate.
     pub(super) per_second: Option<f64>,
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
@@ -103,9 +103,10 @@ pub(super) fn run(side: Side, load: &Load, programs: &Programs, options: &Option
     if side == Side::Floor {
         launch = launch.flag(format!("--floor={}", options.floor_threads));
     }
-    let tls = match side.is_encrypted() {
-        true => Some(Tls::make(scratch.path())?),
-        false => None,
+    let tls = if side.is_encrypted() {
+        Some(Tls::make(scratch.path())?)
+    } else {
+        None
     };
     if let Some(tls) = &tls {
         launch = launch.flags(&tls.server_flags());
@@ -146,7 +147,7 @@ pub(super) fn run(side: Side, load: &Load, programs: &Programs, options: &Option
 pub(super) fn account(load: &Load, summaries: &[Summary], before: &Usage, after: &Usage) -> Run {
     let last = summaries.last().copied().unwrap_or_default();
     let summary = match load.kind {
-        // Reads and writes are reported apart; together they are the load.
+        // Reads and writes are reported separately; the load is their sum.
         Kind::TxnMixed => summaries
             .iter()
             .fold(Summary::default(), |sum, part| Summary {
@@ -154,7 +155,7 @@ pub(super) fn account(load: &Load, summaries: &[Summary], before: &Usage, after:
                 p50_ms: sum.p50_ms.max(part.p50_ms),
                 p99_ms: sum.p99_ms.max(part.p99_ms),
             }),
-        // The first summary is about opening the watches, or about the puts.
+        // The first summary is of the creation of watches, or of the puts.
         _ => last,
     };
     let written = after.disk_write_bytes - before.disk_write_bytes;

@@ -1,6 +1,6 @@
-//! Certificates of one run, and the flags that make server and load generator use them.
+//! The certificates of one run, and the flags for server and load generator.
 //!
-//! Both ends prove who they are, as Kubernetes has it with its store.
+//! Both sides of a connection have certificates, as between Kubernetes and its store.
 
 #![expect(clippy::disallowed_methods, reason = "writes a run's certificates")]
 
@@ -17,12 +17,12 @@ pub(super) struct Tls {
     certificate: PathBuf,
     key: PathBuf,
     port: u16,
-    /// For what is done beside the load.
+    /// Port without TLS, for requests outside of the load.
     plain_port: u16,
 }
 
 impl Tls {
-    /// An authority, and one certificate for both ends (ECDSA with P-256, rcgen's usual kind).
+    /// Makes a CA, and one certificate for both ends (ECDSA with P-256, rcgen's default).
     pub(super) fn make(folder: &Path) -> Result<Tls> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -60,7 +60,7 @@ impl Tls {
         ]
     }
 
-    /// Of the load generator, before its command.
+    /// Flags of the load generator, before its command.
     pub(super) fn client_flags(&self) -> Vec<OsString> {
         let files = [
             ("--cacert", &self.authority),

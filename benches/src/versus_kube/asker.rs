@@ -1,8 +1,8 @@
-//! The client: calls as they go over the wire, answers as bytes.
+//! The client: sends plain HTTP requests, and returns responses as bytes.
 
 use std::path::Path;
 
-use futures_util::AsyncBufRead;
+use futures_util::{AsyncBufRead, AsyncReadExt as _};
 use http::Request;
 use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
@@ -25,6 +25,14 @@ impl Asker {
         Ok(self.0.request_text(request.body(Vec::new())?).await?)
     }
 
+    /// The same in another form.
+    pub(super) async fn get_as(&self, path: &str, accept: &str) -> Result<Vec<u8>> {
+        let mut stream = self.watch(path, accept).await?;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await?;
+        Ok(bytes)
+    }
+
     pub(super) async fn post(&self, path: &str, object: &Value) -> Result<String> {
         let request = Request::post(path).header("Content-Type", "application/json");
         let request = request.body(object.to_string().into_bytes())?;
@@ -37,8 +45,13 @@ impl Asker {
         Ok(self.0.request_text(request).await?)
     }
 
-    pub(super) async fn watch(&self, path: &str) -> Result<impl AsyncBufRead + Unpin + use<>> {
-        let request = Request::get(path).body(Vec::new())?;
+    pub(super) async fn watch(
+        &self,
+        path: &str,
+        accept: &str,
+    ) -> Result<impl AsyncBufRead + Unpin + use<>> {
+        let request = Request::get(path).header("Accept", accept);
+        let request = request.body(Vec::new())?;
         Ok(Box::pin(self.0.request_stream(request).await?))
     }
 }

@@ -1,11 +1,11 @@
-//! What is asked of an apiserver: one call after the other, then many watchers at once.
+//! The loads for an apiserver: one call after the other, then many watchers at once.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use clap::ArgMatches;
-use futures_util::AsyncBufReadExt;
+use futures_util::{AsyncBufRead, AsyncReadExt as _};
 use serde_json::{Value, json};
 use tokio::task::LocalSet;
 
@@ -15,10 +15,27 @@ use super::side::{Server, Side};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const WATCHED: &str = "/api/v1/namespaces/default/configmaps";
+/// The forms that clients list in besides plain JSON: typed ones, kubectl, those that follow owners.
+const FORMS: [(&str, &str); 4] = [
+    ("protobuf", PROTOBUF),
+    ("a table", "application/json;as=Table;v=v1;g=meta.k8s.io"),
+    (
+        "metadata",
+        "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    ),
+    (
+        "metadata in protobuf",
+        "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    ),
+];
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+/// How much of a watch is read at once.
+const READ_BYTES: usize = 64 << 10;
 const DELIVERED_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
-/// How much of it.
+/// The size of the loads.
 pub(super) struct Size {
     pods: usize,
     lists: usize,
@@ -45,7 +62,7 @@ pub(super) async fn run(
     report: &mut Report,
 ) -> Result<()> {
     let asker = &server.asker;
-    // Pods run as an account, which a loop would make.
+    // A pod needs its service account, which a control loop would create.
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"name": "default"}});
     asker
@@ -74,21 +91,39 @@ pub(super) async fn run(
         asker.get(&format!("{PODS}?resourceVersion=0")).await
     })
     .await?;
-    LocalSet::new()
-        .run_until(fan_out(side, server, size, report))
+    for (form, accept) in FORMS {
+        let title = format!("list {} pods as {form}", size.pods);
+        let path = format!("{PODS}?resourceVersion=0");
+        timed(side, server, &title, size.lists, report, async |_| {
+            asker.get_as(&path, accept).await
+        })
         .await?;
+    }
+    let watches = [
+        Watches::all("watched", "JSON", JSON),
+        Watches::all("watched-too", "protobuf", PROTOBUF),
+        Watches {
+            by_name: true,
+            ..Watches::all("watched-by-name", "JSON", JSON)
+        },
+    ];
+    for watches in &watches {
+        LocalSet::new()
+            .run_until(fan_out(side, server, watches, size, report))
+            .await?;
+    }
     report.end(side, &server.usage()?);
     Ok(())
 }
 
-/// So many calls, one after the other.
-async fn timed(
+/// Times calls, one after the other.
+async fn timed<T>(
     side: Side,
     server: &Server,
     title: &str,
     count: usize,
     report: &mut Report,
-    call: impl AsyncFn(usize) -> Result<String>,
+    call: impl AsyncFn(usize) -> Result<T>,
 ) -> Result<()> {
     let before = server.usage()?.cpu;
     let mut took = Vec::with_capacity(count);
@@ -102,31 +137,54 @@ async fn timed(
     Ok(())
 }
 
-/// Changes one after the other, each seen by all watchers: how long after it was asked for.
-async fn fan_out(side: Side, server: &Server, size: &Size, report: &mut Report) -> Result<()> {
+/// Many watches of the same collection.
+struct Watches {
+    /// The object that changes.
+    name: &'static str,
+    form: &'static str,
+    accept: &'static str,
+    /// Each watcher selects another name, one of them that of the object.
+    by_name: bool,
+}
+
+impl Watches {
+    fn all(name: &'static str, form: &'static str, accept: &'static str) -> Watches {
+        Watches {
+            name,
+            form,
+            accept,
+            by_name: false,
+        }
+    }
+
+    fn path(&self, version: &str, watcher: usize) -> String {
+        match (self.by_name, watcher) {
+            (false, _) => path,
+            (true, 0) => format!("{path}&fieldSelector=metadata.name%3D{}", self.name),
+            (true, other) => format!("{path}&fieldSelector=metadata.name%3Dother-{other}"),
+        }
+    }
+}
+
+/// Changes an object repeatedly, and times from each request until all watchers that it concerns see
+/// the change.
+async fn fan_out(
+    side: Side,
+    server: &Server,
+    watches: &Watches,
+    size: &Size,
+    report: &mut Report,
+) -> Result<()> {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "watched"}, "data": {"text": "x".repeat(1000), "at": "none"}});
+        "metadata": {"name": watches.name}, "data": {"text": "x".repeat(1000), "at": "none"}});
     let made = server.asker.post(WATCHED, &object).await?;
     let made: Value = serde_json::from_str(&made)?;
     let version = made["metadata"]["resourceVersion"].as_str().unwrap_or("0");
-    let path = format!("{WATCHED}?watch=true&resourceVersion={version}");
     let seen = Rc::new(RefCell::new(Vec::<(usize, Instant)>::new()));
-    for _ in 0..size.watchers {
-        let mut stream = server.asker.watch(&path).await?;
-        let seen = Rc::clone(&seen);
-        tokio::task::spawn_local(async move {
-            let mut line = String::new();
-            while stream.read_line(&mut line).await.is_ok_and(|read| read > 0) {
-                let now = Instant::now();
-                // Found by its mark: parsing would be measured, too.
-                let at = line.split_once("\"at\":\"").and_then(|(_, rest)| {
-                    let end = rest.find('"')?;
-                    rest[..end].parse::<usize>().ok()
-                });
-                seen.borrow_mut().extend(at.map(|at| (at, now)));
-                line.clear();
-            }
-        });
+    for watcher in 0..size.watchers {
+        let path = watches.path(version, watcher);
+        let stream = server.asker.watch(&path, watches.accept).await?;
+        tokio::task::spawn_local(follow(stream, Rc::clone(&seen)));
     }
     let before = server.usage()?.cpu;
     let mut sent = Vec::with_capacity(size.changes);
@@ -135,11 +193,12 @@ async fn fan_out(side: Side, server: &Server, size: &Size, report: &mut Report) 
         let patch = json!({"data": {"at": at.to_string()}});
         server
             .asker
-            .patch(&format!("{WATCHED}/watched"), &patch)
+            .patch(&format!("{WATCHED}/{}", watches.name), &patch)
             .await?;
     }
     let begun = Instant::now();
-    let all = size.watchers * size.changes;
+    let concerned = if watches.by_name { 1 } else { size.watchers };
+    let all = concerned * size.changes;
     while seen.borrow().len() < all {
         if begun.elapsed() > DELIVERED_WITHIN {
             return Err(format!("{} of {all} events arrived", seen.borrow().len()).into());
@@ -149,9 +208,48 @@ async fn fan_out(side: Side, server: &Server, size: &Size, report: &mut Report) 
     let cpu = server.usage()?.cpu - before;
     let seen = seen.borrow();
     let took = seen.iter().map(|(at, when)| *when - sent[*at]).collect();
-    let title = format!("change to event, {} watchers", size.watchers);
+    let by = if watches.by_name { " by name" } else { "" };
+    let title = format!(
+        "change to event, {} watchers{by}, {}",
+        size.watchers, watches.form
+    );
     report.load(side, &title, took, cpu);
     Ok(())
+}
+
+/// Notes each event when it comes. It is found by its mark, in either form: parsing would be
+/// measured, too.
+async fn follow(mut stream: impl AsyncBufRead + Unpin, seen: Rc<RefCell<Vec<(usize, Instant)>>>) {
+    let mut chunk = vec![0; READ_BYTES];
+    let mut rest = Vec::new();
+    while let Ok(read @ 1..) = stream.read(&mut chunk).await {
+        let now = Instant::now();
+        rest.extend_from_slice(&chunk[..read]);
+        let mut done = 0;
+        while let Some((at, end)) = mark(&rest[done..]) {
+            seen.borrow_mut().push((at, now));
+            done += end;
+        }
+        rest.drain(..done);
+    }
+}
+
+/// The first number that a change set, and where it ends. It is `"at":"7"` or a map's entry, which
+/// says its length; behind it always comes something else.
+fn mark(bytes: &[u8]) -> Option<(usize, usize)> {
+    const MARKS: [&[u8]; 2] = [b"\"at\":\"", b"\x0a\x02at\x12"];
+    let places = MARKS.iter().filter_map(|mark| {
+        let found = bytes.windows(mark.len()).position(|some| some == *mark)?;
+        Some(found + mark.len())
+    });
+    let begin = places.min()?;
+    // In protobuf its length is in front of it.
+    let begin = begin + usize::from(!bytes.get(begin)?.is_ascii_digit());
+    let digits = bytes[begin..]
+        .iter()
+        .position(|byte| !byte.is_ascii_digit())?;
+    let text = std::str::from_utf8(&bytes[begin..begin + digits]).ok()?;
+    Some((text.parse().ok()?, begin + digits))
 }
 
 fn pod(at: usize) -> Value {

@@ -1,4 +1,4 @@
-//! The table: one row per figure, both sides, and how many times better ours is.
+//! The table: one row per figure, both sides, and the ratio.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::side::{Side, Started};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Less is better in every row.
+/// Lower is better in every row.
 #[derive(Default)]
 pub(super) struct Report {
     rows: Vec<(String, BTreeMap<Side, f64>)>,
@@ -28,7 +28,7 @@ impl Report {
         self.add("resident, idle, MiB".into(), side, memory(&started.usage));
     }
 
-    /// The times of single calls or events, and the CPU that the server took for all of them.
+    /// Adds the times of single calls or events, and the CPU time of the server for all of them.
     pub(super) fn load(&mut self, side: Side, title: &str, mut took: Vec<Duration>, cpu: Duration) {
         took.sort_unstable();
         let count = took.len().max(1);

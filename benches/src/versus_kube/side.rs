@@ -1,4 +1,4 @@
-//! The servers under test: processes on fresh directories, and how long they take to be ready.
+//! The measured servers: processes on fresh directories, and the time until they are ready.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,10 +11,10 @@ use testkit::{Launch, Usage};
 use super::Result;
 use super::asker::Asker;
 
-/// How often a server is asked whether it is ready.
+/// Interval of readiness checks.
 const POLL: Duration = Duration::from_millis(2);
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// After so long a server has done what it does at its start.
+/// Time for the server's work after its start to finish.
 const SETTLE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,13 +23,13 @@ pub(super) enum Side {
     Ours,
 }
 
-/// What a start came to.
+/// The result of a start.
 pub(super) struct Started {
     pub(super) ready: Duration,
     pub(super) usage: Usage,
 }
 
-/// An apiserver over a store of its own.
+/// An apiserver with its own store.
 pub(super) struct Server {
     pub(super) asker: Asker,
     child: Process,
@@ -43,12 +43,12 @@ impl Server {
     }
 }
 
-/// A process that does not outlive us.
+/// Kills the process when dropped.
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails only when it is gone already.
+        // Fails only if the process is gone already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -62,7 +62,7 @@ pub(super) async fn start(side: Side, ours: &Path, go: &Path) -> Result<(Server,
     let mut command = our_apiserver(ours, home.path(), port, &url);
     let kubeconfig = home.path().join("admin.kubeconfig");
     if side == Side::Kubernetes {
-        // Ours makes the keys and the kubeconfig of both, on a store that is thrown away.
+        // Our apiserver makes the keys and the kubeconfig for both sides, on a temporary store.
         let other = Launch::program(ours).subcommand("store").start()?;
         let mut maker = our_apiserver(ours, home.path(), port, &other.url());
         let maker = Process(maker.spawn()?);
@@ -128,12 +128,12 @@ fn quiet(mut command: Command) -> Command {
     command
 }
 
-/// Asks until the server says that it is ready.
+/// Waits until the server reports that it is ready.
 async fn ready(kubeconfig: &Path, begun: Instant) -> Result<(Asker, Duration)> {
     let mut asker = None;
     while begun.elapsed() < READY_WITHIN {
         if asker.is_none() && kubeconfig.exists() {
-            // Half written at first, perhaps.
+            // The file may be incomplete at first.
             asker = Asker::of(kubeconfig).await.ok();
         }
         if let Some(asker) = &asker
@@ -146,7 +146,7 @@ async fn ready(kubeconfig: &Path, begun: Instant) -> Result<(Asker, Duration)> {
     Err("an apiserver does not get ready".into())
 }
 
-/// The whole cluster in one process, on a fresh directory.
+/// Starts the whole cluster in one process, on a fresh directory.
 pub(super) async fn up(ours: &Path) -> Result<Started> {
     let home = tempfile::Builder::new().prefix("versus-kube-").tempdir()?;
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Calls as HTTP requests, and the answers to them.
+//! Converts calls to HTTP requests, and responses to results.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +11,7 @@ use machinery::status::{Details, Status};
 use machinery::world::{Api, Call, PatchForm};
 use serde_json::{Value, json};
 
-/// The words of errors that loops tell apart; any other word is kept out of the status.
+/// The error reasons that loops distinguish; any other reason becomes empty in the status.
 const REASONS: [&str; 20] = [
     "AlreadyExists",
     "BadRequest",
@@ -35,14 +35,14 @@ const REASONS: [&str; 20] = [
     "Unknown",
 ];
 
-/// An apiserver, as loops see it.
+/// An apiserver as an implementation of the loops' `Api`.
 #[derive(Clone)]
 pub struct Client {
     kube: kube::Client,
 }
 
 impl Client {
-    /// Over this connection.
+    /// A client over this connection.
     pub fn new(kube: kube::Client) -> Client {
         Client { kube }
     }
@@ -140,7 +140,7 @@ fn request(call: &Call) -> (Method, String, &'static str, Option<Value>) {
     }
 }
 
-/// The API's own error; whatever else went wrong counts as no answer.
+/// The API's own error; any other failure becomes "unavailable".
 fn status(error: kube::Error) -> Status {
     match error {
         kube::Error::Api(status) => of_answer(&status),

@@ -1,6 +1,6 @@
-//! Informers: what a kind's objects are and become, by one watch that begins with all of them.
+//! Informers: the objects of a kind and their changes, from one watch that begins with a list.
 
-use futures::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt};
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
@@ -11,30 +11,30 @@ use serde::Serialize;
 
 use crate::Client;
 
-/// What an informer tells.
+/// A notice from an informer.
 #[derive(Debug, Clone)]
 pub enum Notice {
-    /// These are all objects there are; whatever else was known is gone.
+    /// These are all objects; any other known object is gone.
     Replaced(Vec<Object>),
     /// An object is new or different.
     Applied(Object),
-    /// An object is gone; this is what it last was.
+    /// An object is gone; this is its last state.
     Deleted(Object),
 }
 
-/// What to be told of.
+/// Which objects to watch.
 #[derive(Debug, Clone)]
 pub struct Informer {
-    /// Objects of this kind, in all namespaces.
+    /// The kind of the objects, in all namespaces.
     pub kind: &'static Kind,
-    /// Only those whose fields are so; empty for all.
+    /// A field selector; empty for all objects.
     pub fields: String,
-    /// Without their `spec`, `status` and the like.
+    /// Only the metadata, without `spec`, `status` and the like.
     pub metadata_only: bool,
 }
 
 impl Informer {
-    /// Everything of a kind.
+    /// All objects of a kind.
     pub fn of(kind: &'static Kind) -> Informer {
         Informer {
             kind,
@@ -43,7 +43,7 @@ impl Informer {
         }
     }
 
-    /// The metadata of everything of a kind.
+    /// The metadata of all objects of a kind.
     pub fn metadata_of(kind: &'static Kind) -> Informer {
         Informer {
             metadata_only: true,
@@ -51,13 +51,13 @@ impl Informer {
         }
     }
 
-    /// Only those whose fields are so.
+    /// Only objects that satisfy this field selector.
     pub fn with_fields(mut self, fields: &str) -> Informer {
         self.fields = fields.into();
         self
     }
 
-    /// What happens, for ever: failures are logged and tried again, later each time.
+    /// Watches forever; a failure is logged and retried with back-off.
     pub fn run(self, client: &Client) -> impl Stream<Item = Notice> + Send + use<> {
         let Informer {
             kind,
@@ -89,7 +89,7 @@ impl Informer {
     }
 }
 
-/// Gathers the objects an informer begins with, so that they arrive as one.
+/// Collects the initial objects into one [`Notice::Replaced`].
 fn notices<K: Serialize + Send + 'static>(
     kind: &'static Kind,
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
@@ -121,7 +121,7 @@ fn notices<K: Serialize + Send + 'static>(
 
 fn to_object<K: Serialize>(kind: &Kind, one: &K) -> Option<Object> {
     let mut object = serde_json::to_value(one).ok()?;
-    // Metadata alone comes as a kind of its own.
+    // A watch for metadata returns objects of the kind `PartialObjectMetadata`.
     object::set_type(&mut object, &kind.api_version(), kind.kind);
     Some(object)
 }

@@ -1,4 +1,4 @@
-//! Being elected and staying so: [`leader`](crate::leader) with a clock and an apiserver.
+//! Leader election at work: [`leader`](crate::leader) with a clock and an apiserver.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::Client;
 use crate::leader::{Election, LEASE_SECONDS, RETRY, Step};
 
-/// The lease, held.
+/// A held lease.
 struct Leader {
     client: Client,
     election: Election,
@@ -24,7 +24,7 @@ struct Leader {
 }
 
 impl Leader {
-    /// Waits until this copy, called `identity`, holds the lease.
+    /// Waits until this process, `identity`, holds the lease.
     async fn elected(client: Client, namespace: &str, lease: &str, identity: &str) -> Leader {
         let mut leader = Leader {
             election: Election::new(namespace, lease, identity),
@@ -40,7 +40,7 @@ impl Leader {
         leader
     }
 
-    /// Renews the lease; returns when that did not work for so long that another may hold it.
+    /// Renews the lease; returns when renewals failed for so long that another process may hold it.
     async fn lost(&mut self) {
         loop {
             tokio::time::sleep(RETRY).await;
@@ -50,7 +50,7 @@ impl Leader {
         }
     }
 
-    /// Gives the lease back, for another to take at once.
+    /// Releases the lease, so that another process can take it at once.
     async fn release(self) {
         let released = self
             .last
@@ -63,7 +63,7 @@ impl Leader {
         }
     }
 
-    /// Reads the lease, takes or renews it; says whether this copy holds it now.
+    /// Reads the lease, then takes or renews it; returns whether this process holds it now.
     async fn round(&mut self) -> bool {
         let begun = self.start.elapsed();
         let limit = Duration::from_secs(LEASE_SECONDS) / 3;
@@ -94,13 +94,13 @@ impl Leader {
             Step::Update(lease) => self.client.update(lease).await?,
         };
         self.last = Some(written);
-        // From when it began: the lease may be older than its answer.
+        // Counts from before the call: the lease may be older than its response.
         self.election.written(begun);
         Ok(())
     }
 }
 
-/// The lease could not be renewed: another copy may work by now.
+/// The lease could not be renewed, so another process may be the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostLease;
 
@@ -112,12 +112,12 @@ impl std::fmt::Display for LostLease {
 
 impl std::error::Error for LostLease {}
 
-/// The right to work: a lease held, or nothing for a copy that is alone.
+/// The right to work: a held lease, or none for a process without election.
 pub struct Mandate(Option<Leader>);
 
 impl Mandate {
-    /// Waits until this copy may work: with an `identity` until it holds the lease, else not at
-    /// all. `None` when `stop` came first.
+    /// Waits until this process may work: with an `identity`, until it holds the lease; without,
+    /// not at all. `None` if `stop` completes first.
     pub async fn win(
         client: &Client,
         namespace: &str,
@@ -136,8 +136,8 @@ impl Mandate {
         Some(Mandate(Some(leader)))
     }
 
-    /// Works to the end, or until the lease is lost. Only when nothing is under way any longer may
-    /// another copy begin, so the lease is given back after the work was dropped.
+    /// Runs `work` until it ends or the lease is lost. The lease is released only after the work
+    /// was dropped, so that another process starts only when nothing is in flight any more.
     pub async fn hold(self, work: impl Future<Output = ()>) -> Result<(), LostLease> {
         let Mandate(Some(mut leader)) = self else {
             work.await;
@@ -152,7 +152,7 @@ impl Mandate {
     }
 }
 
-/// The time of day.
+/// The wall time.
 pub fn now() -> Timestamp {
     let now = jiff::Timestamp::now();
     Timestamp {

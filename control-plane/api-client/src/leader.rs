@@ -1,7 +1,7 @@
-//! Who of several copies of a program works: the one that holds a Lease and renews it.
+//! Leader election: of several copies of a program, the one that holds and renews a Lease works.
 //!
 //! [`Election::step`] decides, given the lease as it was just read; the caller reads, writes and
-//! waits. A lease is over when it has not *changed* for its duration by the caller's own clock,
+//! waits. A lease is expired if it has not *changed* for its duration by the caller's own clock,
 //! so clocks of different machines are never compared.
 
 #[cfg(test)]
@@ -13,38 +13,38 @@ use machinery::object::{self, Object};
 use machinery::time::Timestamp;
 use serde_json::json;
 
-/// How long a lease lasts that is not renewed.
+/// Duration of a lease, in seconds.
 pub const LEASE_SECONDS: u64 = 15;
-/// How long the holder tries to renew before it gives up: well before others take over.
+/// How long the holder tries to renew before it gives up: shorter than the lease's duration.
 pub const RENEW: Duration = Duration::from_secs(10);
-/// How long to wait between two tries.
+/// Delay between two attempts.
 pub const RETRY: Duration = Duration::from_secs(2);
 
-/// One copy's part in the election of a lease.
+/// The state of one process in an election.
 #[derive(Debug)]
 pub struct Election {
     namespace: String,
     lease: String,
     identity: String,
-    /// The version of the lease last seen, and when it was first seen.
+    /// The version of the lease last seen, and when this version was first seen.
     seen: Option<(String, Duration)>,
-    /// When this copy last renewed, while it holds the lease.
+    /// When this process last renewed, while it holds the lease.
     renewed: Option<Duration>,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Create this lease.
+    /// Create the lease with this content.
     Create(Object),
-    /// Replace the lease by this.
+    /// Replace the lease with this.
     Update(Object),
-    /// Wait, and read again: another copy holds it.
+    /// Wait and read again: another process holds the lease.
     Wait,
 }
 
 impl Election {
-    /// A copy called `identity`.
+    /// A process named `identity`.
     pub fn new(namespace: &str, lease: &str, identity: &str) -> Election {
         Election {
             namespace: namespace.into(),
@@ -55,7 +55,7 @@ impl Election {
         }
     }
 
-    /// What to do, now that the lease was read; `now` counts from any fixed moment.
+    /// The next step after reading the lease; `now` counts from any fixed moment.
     pub fn step(&mut self, lease: Option<&Object>, now: Duration, wall: Timestamp) -> Step {
         let Some(lease) = lease else {
             return Step::Create(self.claimed(None, wall));
@@ -76,23 +76,24 @@ impl Election {
         let seconds = object::integer(lease, &["spec", "leaseDurationSeconds"]);
         let lasts = seconds.and_then(|s| u64::try_from(s).ok());
         let over = since + Duration::from_secs(lasts.unwrap_or(LEASE_SECONDS));
-        match holder.is_empty() || now >= over {
-            true => Step::Update(self.claimed(Some(lease), wall)),
-            false => Step::Wait,
+        if holder.is_empty() || now >= over {
+            Step::Update(self.claimed(Some(lease), wall))
+        } else {
+            Step::Wait
         }
     }
 
-    /// The write that a step asked for, begun at `now`, went well.
+    /// The write of a step, begun at `now`, succeeded.
     pub fn written(&mut self, now: Duration) {
         self.renewed = Some(now);
     }
 
-    /// Whether this copy may work.
+    /// True if this process may work.
     pub fn leads(&self, now: Duration) -> bool {
         self.renewed.is_some_and(|at| now < at + RENEW)
     }
 
-    /// The lease given back, for others to take at once, as it was last read.
+    /// The last read lease, released so that others can take it at once; `None` if not held.
     pub fn released(&self, lease: &Object) -> Option<Object> {
         let held = object::text(lease, &["spec", "holderIdentity"]) == self.identity;
         held.then(|| {

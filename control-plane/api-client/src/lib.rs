@@ -1,7 +1,7 @@
-//! The control plane's loops as clients of an apiserver: the calls of [`machinery::world`] over
-//! [`kube::Client`], and informers that tell what a kind's objects become.
+//! The control loops as clients of an apiserver: the calls of [`machinery::world`] over
+//! [`kube::Client`], and informers.
 //!
-//! The apiserver may be behind a socket or a service in the same process; nothing here knows.
+//! The apiserver may be behind a socket or a service in the same process; the code is the same.
 #![forbid(unsafe_code)]
 
 mod calls;

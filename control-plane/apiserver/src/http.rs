@@ -14,6 +14,7 @@ pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod serve;
 pub(crate) mod slots;
+pub(crate) mod spliced;
 pub(crate) mod sub;
 pub(crate) mod table;
 pub(crate) mod watch;

@@ -2,7 +2,10 @@
 //! lists and watches are answered from. It knows no requests and no rules of objects.
 
 pub(crate) mod cache;
+pub(crate) mod cells;
 pub(crate) mod entry;
 pub(crate) mod feed;
+pub(crate) mod interest;
 pub(crate) mod reader;
 pub(crate) mod store;
+pub(crate) mod stored;

@@ -1,8 +1,8 @@
-//! What loops know: the objects that informers told of, and what the loops themselves wrote.
+//! The caches of the loops: the objects that informers reported, and the loops' own writes.
 //!
-//! An answer to an own write goes in at once, so a loop never decides on a state from before its
-//! own last write. This takes the place of Kubernetes' expectations: a watch that lags behind is
-//! recognised by the versions of its objects and cannot bring an older one back.
+//! The response to a loop's own write enters the cache at once, so a loop never decides on a state
+//! from before its last write. This replaces Kubernetes' expectations. A watch that lags behind
+//! cannot bring back an older object: the versions of the objects show it.
 
 mod store;
 #[cfg(test)]
@@ -24,24 +24,24 @@ use serde::de::DeserializeOwned;
 use crate::graph::Graph;
 pub(crate) use store::{Diff, Gone, Known, Store};
 
-/// Namespace and name; the namespace of cluster objects is empty.
+/// Namespace and name; the namespace of cluster-scoped objects is empty.
 pub(crate) type Key = (String, String);
 
-/// What an informer's notices are for.
+/// Which caches an informer feeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Feed {
-    /// Whole objects that are also all there are of their kind.
+    /// Both: it delivers whole objects, and all objects of the kind.
     Both,
-    /// The metadata of all objects of the kind.
+    /// Only the graph: it delivers the metadata of all objects of the kind.
     Graph,
-    /// Whole objects, some of their kind.
+    /// Only the store: it delivers whole objects, but not all of the kind.
     Store,
 }
 
-/// Declares the kinds that loops read whole: a store for each, and a change for each.
+/// Declares the kinds whose whole objects are cached: a store and a `Changed` variant for each.
 macro_rules! caches {
     ($($field:ident: $type:ident,)*) => {
-        /// Everything the loops know.
+        /// The caches that all loops share.
         #[derive(Default)]
         pub(crate) struct Caches {
             $(pub(crate) $field: Store<$type>,)*
@@ -49,14 +49,14 @@ macro_rules! caches {
             pub(crate) graph: Graph,
         }
 
-        /// A change to something the loops know.
+        /// A change in one of the stores.
         #[expect(dead_code, reason = "leases change too often to wake anybody")]
         pub(crate) enum Changed {
             $($type(Diff<$type>),)*
         }
 
         impl Caches {
-            /// Whether loops read objects of this kind whole.
+            /// True if whole objects of this kind are cached.
             pub(crate) fn reads(kind: &'static Kind) -> bool {
                 $(std::ptr::eq(kind, kind_of::<$type>()))||*
             }
@@ -113,7 +113,7 @@ caches! {
     services: Service,
 }
 
-/// What a notice changed: whole objects, and the places of the graph to look at again.
+/// The effects of a notice: changed objects, and uids in the graph to check again.
 #[derive(Default)]
 pub(crate) struct Effects {
     pub(crate) changed: Vec<Changed>,
@@ -121,7 +121,7 @@ pub(crate) struct Effects {
 }
 
 impl Caches {
-    /// Takes in what an informer tells.
+    /// Applies a notice from an informer.
     pub(crate) fn observe(
         &mut self,
         kind: &'static Kind,
@@ -147,7 +147,7 @@ impl Caches {
         effects
     }
 
-    /// Takes in what became of an object by an own write.
+    /// Applies the response to a loop's own write.
     pub(crate) fn wrote(&mut self, kind: &'static Kind, object: Object, now: Timestamp) -> Effects {
         if is_gone(&object) {
             return self.deleted(kind, &object, now);
@@ -158,7 +158,7 @@ impl Caches {
         }
     }
 
-    /// Takes in that an own call deleted an object.
+    /// Applies a deletion that a loop's own call made.
     pub(crate) fn deleted(
         &mut self,
         kind: &'static Kind,
@@ -186,7 +186,7 @@ pub(crate) fn to_object<T: Known>(object: &T) -> Object {
     json
 }
 
-/// An object that cannot be read is as good as unknown: the apiserver keeps no such object.
+/// Decodes an object; one that does not decode is skipped. The apiserver stores no such object.
 fn read<T: DeserializeOwned>(object: Object) -> Option<T> {
     let what = format!("{}/{}", object::namespace(&object), object::name(&object));
     match serde_json::from_value(object) {
@@ -198,7 +198,7 @@ fn read<T: DeserializeOwned>(object: Object) -> Option<T> {
     }
 }
 
-/// Whether the answer to a write shows an object that nothing holds any longer.
+/// True if the response to a write shows an object that nothing holds any longer.
 pub(crate) fn is_gone(object: &Object) -> bool {
     object::is_deleting(object)
         && object::finalizers(object).next().is_none()
@@ -206,5 +206,5 @@ pub(crate) fn is_gone(object: &Object) -> bool {
         && object::items(object, &["spec", "finalizers"]).is_empty()
 }
 
-/// A shared object out of a store.
+/// A shared object from a store.
 pub(crate) type Shared<T> = Arc<T>;

@@ -1,4 +1,4 @@
-//! What a loop wants done about one key.
+//! The decision of a loop about one key.
 
 use std::time::Duration;
 
@@ -12,32 +12,32 @@ use serde_json::{Value, json};
 use crate::cache::{Key, Known, kind_of, to_object};
 use crate::meta;
 
-/// What a loop wants done: calls in order, the rest left out when one fails, and when to look again.
+/// The calls to make, in order until one fails, and when to look at the key again.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) steps: Vec<Step>,
-    /// Look again after this long, even if nothing changes.
+    /// Look at the key again after this time, even if nothing changes.
     pub(crate) after: Option<Duration>,
 }
 
-/// One call, and what to tell people of it.
+/// One call, and the Events for its success and failure.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) call: Call,
     pub(crate) done: Option<Note>,
     pub(crate) failed: Option<Note>,
-    /// The call only asks whether the object with this uid is there.
+    /// The call only checks whether the object with this uid exists.
     pub(crate) asks: Option<String>,
 }
 
-/// A line for people, about an object: an Event.
+/// A message about an object, to become an Event.
 #[derive(Debug, Clone)]
 pub(crate) struct Note {
     /// `involvedObject`.
     pub(crate) about: Value,
     pub(crate) warning: bool,
     pub(crate) reason: &'static str,
-    /// `{}` stands for the name of the object in the answer, or for the error.
+    /// `{}` is replaced by the name of the object in the response, or by the error.
     pub(crate) message: String,
 }
 
@@ -47,7 +47,7 @@ impl Decision {
         Decision::default()
     }
 
-    /// One call.
+    /// A decision with one call.
     pub(crate) fn of(call: Call) -> Decision {
         let mut decision = Decision::default();
         decision.push(call);
@@ -65,13 +65,13 @@ impl Decision {
         &mut self.steps[last]
     }
 
-    /// Look again after this long, or earlier if something else wants so.
+    /// Look at the key again after this time, or earlier if that was already requested.
     pub(crate) fn again(&mut self, after: Duration) {
         let earlier = self.after.map_or(after, |has| has.min(after));
         self.after = Some(earlier);
     }
 
-    /// Look again when this is over, if it is not yet.
+    /// Look at the key again when this time is over; `None` changes nothing.
     pub(crate) fn again_if(&mut self, left: Option<Duration>) {
         if let Some(left) = left {
             self.again(left);
@@ -80,12 +80,12 @@ impl Decision {
 }
 
 impl Step {
-    /// Whether the answer lets the decision go on.
+    /// Returns an error if this response ends the decision.
     pub(crate) fn verdict(&self, answer: &Result<Object, Status>) -> Result<(), Status> {
         let gone = |error: &Status| error.reason == "NotFound";
         match (&self.call, answer) {
             (Call::Get { .. }, Err(error)) if self.asks.is_some() && gone(error) => Ok(()),
-            // What is not there need not be deleted, and a kind that is not served has no objects.
+            // An absent object need not be deleted; a kind that is not served has no objects.
             (
                 Call::Delete { .. } | Call::DeleteCollection { .. } | Call::List { .. },
                 Err(error),
@@ -99,13 +99,13 @@ impl Step {
         }
     }
 
-    /// Tells people when it went well.
+    /// Creates an Event if the call succeeds.
     pub(crate) fn tell(&mut self, note: Note) -> &mut Step {
         self.done = Some(note);
         self
     }
 
-    /// Tells people when it did not.
+    /// Creates an Event if the call fails.
     pub(crate) fn tell_failure(&mut self, note: Note) -> &mut Step {
         self.failed = Some(note);
         self
@@ -137,7 +137,7 @@ impl Note {
     }
 }
 
-/// Makes an object.
+/// The call that creates an object.
 pub(crate) fn create<T: Known>(object: &T) -> Call {
     Call::Create {
         kind: kind_of::<T>(),
@@ -145,7 +145,7 @@ pub(crate) fn create<T: Known>(object: &T) -> Call {
     }
 }
 
-/// Replaces an object's status; the version in it has to be current.
+/// The call that replaces an object's status; fails if the object's version is not current.
 pub(crate) fn update_status<T: Known>(object: &T) -> Call {
     Call::Update {
         kind: kind_of::<T>(),
@@ -154,7 +154,7 @@ pub(crate) fn update_status<T: Known>(object: &T) -> Call {
     }
 }
 
-/// Changes an object as it is known now; a later version is a conflict.
+/// The call that patches an object in its known version; a newer version is a conflict.
 pub(crate) fn change<T: Known>(object: &T, patch: Value) -> Call {
     let mut patch = patch;
     let metadata = object.metadata();
@@ -172,12 +172,12 @@ pub(crate) fn change<T: Known>(object: &T, patch: Value) -> Call {
     )
 }
 
-/// Lays a document over an object.
+/// The call that applies a merge patch.
 pub(crate) fn merge(kind: &'static Kind, namespace: &str, name: &str, patch: Value) -> Call {
     patched(kind, namespace, name, PatchForm::Merge, patch)
 }
 
-/// Patches an object by the rules that its kind has for lists.
+/// The call that applies a strategic merge patch.
 pub(crate) fn strategic(kind: &'static Kind, namespace: &str, name: &str, patch: Value) -> Call {
     patched(kind, namespace, name, PatchForm::Strategic, patch)
 }
@@ -199,12 +199,12 @@ fn patched(
     }
 }
 
-/// Deletes an object, if it is still the one known.
+/// The call that deletes an object in its known state.
 pub(crate) fn delete<T: Known>(object: &T) -> Call {
     delete_with(object, DeleteOptions::default())
 }
 
-/// Deletes an object, if it is still the one known.
+/// The call that deletes an object in its known state, with options.
 pub(crate) fn delete_with<T: Known>(object: &T, options: DeleteOptions) -> Call {
     let metadata = object.metadata();
     Call::Delete {
@@ -218,12 +218,12 @@ pub(crate) fn delete_with<T: Known>(object: &T, options: DeleteOptions) -> Call 
     }
 }
 
-/// The key of a cluster object.
+/// The key of a cluster-scoped object.
 pub(crate) fn cluster_key(name: &str) -> Key {
     (String::new(), name.to_owned())
 }
 
-/// The key of the owner in an object's namespace, if it is of type `T`.
+/// The key of an object's controller, if that is of type `T`.
 pub(crate) fn controller_key<T: Resource, O: Known>(object: &O) -> Option<Key> {
     let metadata = object.metadata();
     let owner = meta::controller(metadata)?;

@@ -1,7 +1,7 @@
-//! Deployments: one replica set per template, replicas moved from the old ones to the new.
+//! Deployments: one replica set per template; a rollout moves replicas from old sets to the new.
 //!
-//! Each decision takes one move of the roll-out and tells the status; the answers to its writes
-//! wake it for the next one.
+//! Each decision makes one step of the rollout and updates the status. The responses to its writes
+//! wake the loop for the next step.
 
 mod replicas;
 mod revision;
@@ -26,12 +26,12 @@ const HASH: &str = "pod-template-hash";
 
 pub(crate) struct Deployments;
 
-/// A deployment with its replica sets, as one decision sees them.
+/// A deployment and its replica sets, as one decision sees them.
 struct View<'a> {
     context: &'a Context<'a>,
     deployment: &'a Deployment,
     spec: &'a DeploymentSpec,
-    /// The one that has the deployment's template, and all others, oldest first.
+    /// The set with the deployment's template; `old` has all others, oldest first.
     new: Option<Shared<ReplicaSet>>,
     old: Vec<Shared<ReplicaSet>>,
 }
@@ -61,7 +61,7 @@ impl Loop for Deployments {
                     deployments.for_each(|one| wake(meta::key(&one.metadata)));
                 });
             }
-            // Recreating waits for the last old pod to go.
+            // The strategy `Recreate` waits until the last old pod is gone.
             Changed::Pod(Diff {
                 old: Some(pod),
                 new,
@@ -137,16 +137,17 @@ impl View<'_> {
             }
             return;
         }
-        match self.recreates() {
-            true => rollout::recreate(self, told, into),
-            false => rollout::roll(self, told, into),
+        if self.recreates() {
+            rollout::recreate(self, told, into)
+        } else {
+            rollout::roll(self, told, into)
         }
         if into.steps.is_empty() && status::is_complete(self) {
             revision::clean_up(self, into);
         }
     }
 
-    /// Whether people changed the number of replicas since the replica sets were last scaled.
+    /// True if the deployment's number of replicas changed since the replica sets were last scaled.
     fn is_scaled(&self) -> bool {
         let active = self.all().filter(|set| wanted(set) > 0);
         let mut desired = active.filter_map(|set| {
@@ -170,7 +171,7 @@ impl View<'_> {
         kind == Some("Recreate")
     }
 
-    /// How many replicas more than wanted there may be, and how many less.
+    /// `maxSurge` and `maxUnavailable` as numbers of replicas.
     fn leeway(&self) -> (i64, i64) {
         if self.recreates() {
             return (0, 0);
@@ -191,13 +192,13 @@ impl View<'_> {
         let surge = part(rolling.and_then(|r| r.max_surge.as_ref()), true);
         let unavailable = part(rolling.and_then(|r| r.max_unavailable.as_ref()), false);
         match (surge, unavailable) {
-            // Without any leeway nothing would ever move.
+            // With (0, 0) the rollout could never make a step.
             (0, 0) => (0, 1),
             (surge, unavailable) => (surge, unavailable.min(self.replicas())),
         }
     }
 
-    /// The most replicas of all sets together.
+    /// The maximum number of replicas of all sets together.
     fn most(&self) -> i64 {
         self.replicas() + self.leeway().0
     }

@@ -1,7 +1,7 @@
 //! Disruption budgets: how many of the pods that a budget covers may be evicted now.
 //!
-//! The apiserver takes each eviction from the number that is written here, and notes the pod; here
-//! the note goes when the pod does, or when it stayed after all.
+//! The apiserver decrements the number written here with each eviction, and records the pod in
+//! `disruptedPods`. This loop removes the record when the pod is gone, or was not deleted in time.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ use crate::replica_set::wanted;
 use crate::{meta, pods};
 
 const ALLOWED: &str = "DisruptionAllowed";
-/// How long an evicted pod may take to be deleted before it counts again.
+/// How long the deletion of an evicted pod may take before the pod counts as healthy again.
 const DELETION: Duration = Duration::from_secs(120);
 
 pub(crate) struct Disruption;
@@ -80,7 +80,7 @@ impl Loop for Disruption {
         let old = budget.status.clone().unwrap_or_default();
         let (status, note) = match status {
             Ok(told) => told,
-            // Nothing may be evicted on the word of a budget that nobody understands.
+            // A budget that cannot be evaluated allows no evictions.
             Err(error) => {
                 let text = format!("Failed to calculate the number of expected pods: {error}");
                 let note = Note::new(budget.as_ref(), "CalculateExpectedPodCountFailed", text);
@@ -103,7 +103,7 @@ impl Loop for Disruption {
 
 type Told = (PodDisruptionBudgetStatus, Option<Note>);
 
-/// The status as it is to be, and what people should know of how it came about.
+/// The new status, and an Event about its computation.
 fn status(
     context: &Context<'_>,
     budget: &PodDisruptionBudget,
@@ -125,7 +125,7 @@ fn status(
         pods::is_ready(pod) && !meta::is_deleting(&pod.metadata) && !leaves
     });
     let healthy = healthy.count() as i64;
-    // A budget that covers nothing yet allows nothing: its first pods may be on their way.
+    // A budget that covers no pods yet allows nothing: its first pods may be about to appear.
     let allowed = match expected {
         0 => 0,
         _ => (healthy - desired).max(0),
@@ -157,11 +157,11 @@ fn status(
     Ok((status, note))
 }
 
-/// What a budget asks for.
+/// The counts that a budget is evaluated from.
 struct Counts {
     expected: i64,
     desired: i64,
-    /// Some of the pods have no controller, so that nobody knows how many there should be.
+    /// Some pods have no controller, so their expected number is unknown.
     unmanaged: bool,
 }
 
@@ -195,7 +195,7 @@ fn count(
     })
 }
 
-/// How many pods the controllers of these want together, and whether some have none.
+/// The replicas that the controllers of these pods want together, and whether some pods have none.
 fn scale(caches: &Caches, covered: &[&Shared<Pod>]) -> Result<(i64, bool), String> {
     let mut scales: BTreeMap<&str, i64> = BTreeMap::new();
     let mut unmanaged = false;
@@ -216,7 +216,7 @@ fn scale(caches: &Caches, covered: &[&Shared<Pod>]) -> Result<(i64, bool), Strin
     Ok((scales.values().sum(), unmanaged))
 }
 
-/// Who decides how many pods of this sort there are: the deployment of its set, or the set alone.
+/// The uid and replicas of a pod's controller: the deployment of its replica set, or the set.
 fn controller<'a>(caches: &'a Caches, pod: &Pod) -> Option<(&'a str, i64)> {
     let of_pod = meta::controller(&pod.metadata)?;
     let set = caches
@@ -235,7 +235,7 @@ fn controller<'a>(caches: &'a Caches, pod: &Pod) -> Option<(&'a str, i64)> {
     is_it.then(|| (meta::uid(&deployment.metadata), replicas(deployment)))
 }
 
-/// The pods that were evicted and are not deleted yet. One that was not for long stays.
+/// The evicted pods that are not deleted yet. A pod that exceeds [`DELETION`] is dropped.
 fn disrupted(
     context: &Context<'_>,
     budget: &PodDisruptionBudget,
@@ -262,7 +262,7 @@ fn disrupted(
         .collect()
 }
 
-/// Says in a condition whether anything may be evicted.
+/// Sets the condition that says whether evictions are allowed.
 fn judge(
     status: &mut PodDisruptionBudgetStatus,
     reason: &str,
@@ -296,7 +296,7 @@ fn judge(
     }
 }
 
-/// Whether two statuses say the same: the API leaves out what is zero or empty.
+/// True if two statuses are equal; the API leaves out fields that are zero or empty.
 fn same(a: &PodDisruptionBudgetStatus, b: &PodDisruptionBudgetStatus) -> bool {
     let all = |status: &PodDisruptionBudgetStatus| {
         let counters = [
@@ -316,12 +316,12 @@ fn same(a: &PodDisruptionBudgetStatus, b: &PodDisruptionBudgetStatus) -> bool {
             conditions,
         )
     };
-    // A budget that was never counted has no counters at all, not even zeros.
+    // A budget that was never evaluated has no counters at all, not even zeros.
     a.expected_pods.is_some() && all(a) == all(b)
 }
 
 fn selector(budget: &PodDisruptionBudget) -> Option<LabelSelector> {
-    // An empty selector covers every pod, a missing one none.
+    // An empty selector covers every pod, a missing one covers none.
     let selector = budget.spec.as_ref()?.selector.as_ref()?;
     LabelSelector::from_object(&serde_json::to_value(selector).ok()?).ok()
 }

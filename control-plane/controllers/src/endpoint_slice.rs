@@ -1,4 +1,4 @@
-//! Endpoint slices: where the pods of each service are reached, a hundred to a slice.
+//! Endpoint slices: the addresses of each service's pods, up to 100 endpoints per slice.
 
 mod endpoints;
 #[cfg(test)]
@@ -22,7 +22,7 @@ const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const US: &str = "endpointslice-controller.k8s.io";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// The most endpoints of a slice.
+/// Maximum number of endpoints in a slice.
 const SLICE_MAX: usize = 100;
 
 pub(crate) struct EndpointSlices;
@@ -70,7 +70,7 @@ impl Loop for EndpointSlices {
         let caches = context.caches;
         let slices = slices_of(caches, key);
         let Some(service) = caches.services.at(key) else {
-            // The garbage collector takes what the service owned; this takes what it did not.
+            // The garbage collector deletes slices that the service owned; this deletes the others.
             let mut decision = Decision::nothing();
             for slice in slices {
                 decision.push(delete(slice.as_ref()));
@@ -87,11 +87,11 @@ impl Loop for EndpointSlices {
     }
 }
 
-/// What makes endpoints belong into the same slices.
+/// Endpoints with an equal group share slices.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Group {
     family: String,
-    /// The ports as text, to be ordered.
+    /// The ports as text, for ordering.
     ports: String,
 }
 
@@ -115,7 +115,7 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
                 .insert(meta::uid(&pod.metadata).to_owned(), endpoint);
         }
     }
-    // An empty slice tells of a service without pods; it is not wanted beside full ones.
+    // An empty slice stands for a service without pods; a family with full slices needs none.
     let full: Vec<String> = groups
         .iter()
         .filter(|(_, (_, endpoints))| !endpoints.is_empty())
@@ -127,11 +127,10 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
     for slice in slices {
         let ports = slice.ports.clone().unwrap_or_default();
         let group = group(&slice.address_type, &ports);
-        match groups.contains_key(&group) {
-            true => of_group.entry(group).or_default().push(slice),
-            false => {
-                decision.push(delete(slice.as_ref()));
-            }
+        if groups.contains_key(&group) {
+            of_group.entry(group).or_default().push(slice)
+        } else {
+            decision.push(delete(slice.as_ref()));
         }
     }
     let trigger = endpoints::last_change(&pods);
@@ -148,7 +147,7 @@ fn bring(caches: &Caches, service: &Service, slices: Vec<Shared<EndpointSlice>>)
     decision
 }
 
-/// The slices of one group as they are to be, but for their endpoints.
+/// The properties of one group's slices, except the endpoints.
 struct Wanted<'a> {
     service: &'a Service,
     family: &'a str,
@@ -157,8 +156,8 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Puts the endpoints into the slices there are, each where it was, the rest where there is
-    /// room; then into new slices. Slices without any are deleted, but for a last one.
+    /// Distributes the endpoints: each stays in its slice; the rest go to slices with room, then to
+    /// new ones. Empty slices are deleted, except the last one.
     fn fill(
         &self,
         slices: Vec<Shared<EndpointSlice>>,
@@ -296,7 +295,7 @@ fn families(service: &Service) -> Vec<String> {
     families.unwrap_or_else(|| vec!["IPv4".into()])
 }
 
-/// The service's labels, but for those that say something about slices.
+/// The service's labels, except those that describe slices.
 fn labels(service: &Service) -> Labels {
     let mut labels = service.metadata.labels.clone().unwrap_or_default();
     labels.remove(HEADLESS);

@@ -1,8 +1,8 @@
-//! The garbage collector: deletes what has no owner left, and finishes deletions that wait for
-//! dependents to go first or to be set free.
+//! The garbage collector: deletes objects whose owners are all gone, and finishes deletions that
+//! wait for dependents to be deleted (foreground) or released (orphan).
 //!
-//! An owner that the graph does not show is asked for before anything is deleted on its account:
-//! kinds are watched one by one, and the owner's may lag behind.
+//! If the graph does not have an owner, the loop asks the apiserver before it deletes anything:
+//! each kind has its own watch, and the owner's watch may lag behind.
 
 #[cfg(test)]
 mod tests;
@@ -17,21 +17,21 @@ use crate::decision::{Decision, Note, merge, strategic};
 use crate::graph::{FOREGROUND, ORPHAN, Owner, Vertex};
 use crate::loops::{Context, Loop};
 
-/// How long an owner that exists may take to arrive by its watch before it is asked for again.
+/// How long an existing owner may take to arrive from its watch before the loop asks again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct Garbage;
 
-/// What an owner reference comes to.
+/// The state of an owner reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
-    /// The owner is there and stays, or its kind is not known.
+    /// The owner exists and stays, or its kind is unknown.
     Firmly,
-    /// The owner is there and waits for its dependents to go first.
+    /// The owner exists and waits until its dependents are deleted.
     UntilGone,
-    /// There is no such owner.
+    /// The owner does not exist.
     No,
-    /// Nobody has asked yet.
+    /// The graph does not have the owner, and the apiserver was not asked yet.
     Unknown,
 }
 
@@ -63,7 +63,7 @@ impl Loop for Garbage {
     }
 }
 
-/// Takes the owner out of its dependents, then lets it go.
+/// Removes the owner from its dependents, then removes the orphan finalizer.
 fn set_free(caches: &Caches, owner: &Vertex) -> Decision {
     let mut decision = Decision::nothing();
     for dependent in caches.graph.dependents(&owner.uid) {
@@ -73,15 +73,17 @@ fn set_free(caches: &Caches, owner: &Vertex) -> Decision {
     decision
 }
 
-/// Lets the owner go once nothing is left that blocks it. What blocks it has a key of its own.
+/// Removes the foreground finalizer once no dependent blocks it. Blocking dependents have their
+/// own keys.
 fn delete_first(caches: &Caches, owner: &Vertex) -> Decision {
     let blocks = |dependent: &Vertex| {
         let mut owners = dependent.owners.iter();
         owners.any(|reference| reference.uid == owner.uid && reference.blocks)
     };
-    match caches.graph.dependents(&owner.uid).any(blocks) {
-        true => Decision::nothing(),
-        false => Decision::of(without_finalizer(owner, FOREGROUND)),
+    if caches.graph.dependents(&owner.uid).any(blocks) {
+        Decision::nothing()
+    } else {
+        Decision::of(without_finalizer(owner, FOREGROUND))
     }
 }
 
@@ -115,14 +117,15 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
     }
     let waited_for = of(Held::UntilGone).next().is_some();
     if waited_for && closes_circle(caches, dependent) {
-        // Each of a circle waits for the next. One that blocks nobody ends that; what is deleted
-        // for it follows when this is seen.
+        // In a circle each object waits for the next. Unblocking one breaks the circle; a later
+        // decision, made when this write is seen, deletes the object.
         return Decision::of(unblocking(dependent));
     }
     let owns = caches.graph.dependents(&dependent.uid).next().is_some();
-    let propagation = match waited_for && owns {
-        true => Propagation::Foreground,
-        false => Propagation::Background,
+    let propagation = if waited_for && owns {
+        Propagation::Foreground
+    } else {
+        Propagation::Background
     };
     let step = decision.push(Call::Delete {
         kind: dependent.kind,
@@ -138,14 +141,14 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
     decision
 }
 
-/// Whether something waits for what it owns itself, this one among it. That is seen of neighbours
-/// alone, so it may be no circle; then an owner goes earlier than it asked for, as in Kubernetes.
+/// True if a dependent waits for its own dependents, this object among them. Only neighbours are
+/// checked, so it may be no circle; then an owner goes before this object, as in Kubernetes.
 fn closes_circle(caches: &Caches, dependent: &Vertex) -> bool {
     let mut owned = caches.graph.dependents(&dependent.uid);
     owned.any(|one| one.waits_for(FOREGROUND)) && dependent.owners.iter().any(|one| one.blocks)
 }
 
-/// Lets the owners go before this one.
+/// Sets `blockOwnerDeletion` to false, so that the owners can go before this object.
 fn unblocking(dependent: &Vertex) -> Call {
     let blocking = dependent.owners.iter().filter(|owner| owner.blocks);
     let references: Vec<_> = blocking
@@ -158,7 +161,7 @@ fn unblocking(dependent: &Vertex) -> Call {
     strategic(dependent.kind, &dependent.namespace, &dependent.name, patch)
 }
 
-/// What people are told when an owner is in another namespace, where it owns nothing here.
+/// The Event about an owner in another namespace, which cannot own this object.
 fn misplaced(caches: &Caches, dependent: &Vertex) -> Option<Note> {
     let elsewhere = |owner: &&Owner| {
         let found = caches.graph.get(&owner.uid);
@@ -185,7 +188,7 @@ fn misplaced(caches: &Caches, dependent: &Vertex) -> Option<Note> {
     })
 }
 
-/// Whether an object can own another as far as namespaces go.
+/// True if the namespaces allow `owner` to own `dependent`.
 fn reaches(owner: &Vertex, dependent: &Vertex) -> bool {
     owner.namespace.is_empty() || owner.namespace == dependent.namespace
 }
@@ -199,9 +202,9 @@ fn hold(caches: &Caches, dependent: &Vertex, owner: &Owner) -> Held {
         };
     }
     match owner.kind {
-        // Nobody can say whether it is there.
+        // The kind is unknown, so nothing can tell whether the owner exists.
         None => Held::Firmly,
-        // A cluster object cannot be owned from inside a namespace: it could be any of them.
+        // A cluster-scoped object's reference names no namespace: no way to look such an owner up.
         Some(kind) if kind.0.namespaced() && dependent.namespace.is_empty() => Held::Firmly,
         Some(_) if caches.graph.is_absent(&owner.uid) => Held::No,
         Some(_) => Held::Unknown,
@@ -212,9 +215,10 @@ fn ask(decision: &mut Decision, dependent: &Vertex, owner: &Owner) {
     let Some(kind) = owner.kind else {
         return;
     };
-    let namespace = match kind.0.namespaced() {
-        true => dependent.namespace.clone(),
-        false => String::new(),
+    let namespace = if kind.0.namespaced() {
+        dependent.namespace.clone()
+    } else {
+        String::new()
     };
     let step = decision.push(Call::Get {
         kind: kind.0,

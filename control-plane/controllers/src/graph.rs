@@ -1,4 +1,4 @@
-//! The graph of owners and what they own, and what each namespace holds, by metadata alone.
+//! The graph of owners and dependents, and the objects of each namespace, from metadata alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,15 @@ use machinery::schema::{self, Kind};
 
 use crate::cache::Gone;
 
-/// How many owners are remembered as absent; past this all are asked for again.
+/// Maximum number of owners remembered as absent; when it is reached, all are forgotten.
 const ABSENT_MAX: usize = 10_000;
 
-/// What deletion waits for while the owner's dependents are deleted first.
+/// The finalizer of an owner whose dependents are deleted first.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// What deletion waits for while the owner's dependents are set free.
+/// The finalizer of an owner whose dependents are released.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// An object, as far as its owners and its deletion go.
+/// An object's owners and the state of its deletion.
 #[derive(Debug, Clone)]
 pub(crate) struct Vertex {
     pub(crate) kind: &'static Kind,
@@ -31,7 +31,7 @@ pub(crate) struct Vertex {
 /// A reference to an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// None when the table does not have it.
+    /// `None` if the table does not have the kind.
     pub(crate) kind: Option<KindRef>,
     pub(crate) name: String,
     pub(crate) uid: String,
@@ -50,17 +50,17 @@ impl PartialEq for KindRef {
 
 impl Eq for KindRef {}
 
-/// A place: namespace, group, plural and name.
+/// The key of an object: namespace, group, plural and name.
 type Place = (String, &'static str, &'static str, String);
 
-/// All objects that can be deleted, by uid. `dependents` has every owner reference backwards,
-/// also to owners that are not here.
+/// All objects that can be deleted, by uid. `dependents` is the reverse of every owner reference,
+/// including references to owners that are not in the graph.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     vertices: BTreeMap<String, Vertex>,
     dependents: BTreeMap<String, BTreeSet<String>>,
     places: BTreeMap<Place, String>,
-    /// Owners that the apiserver said do not exist.
+    /// Owners that do not exist, according to the apiserver.
     absent: BTreeSet<String>,
     gone: Gone,
 }
@@ -100,7 +100,7 @@ impl Vertex {
         (namespace.clone(), kind.group, kind.plural, name.clone())
     }
 
-    /// Whether deletion waits for this.
+    /// True if the object is being deleted and has this finalizer.
     pub(crate) fn waits_for(&self, finalizer: &str) -> bool {
         self.deleting && self.finalizers.iter().any(|has| has == finalizer)
     }
@@ -115,13 +115,13 @@ impl Graph {
         self.vertices.len()
     }
 
-    /// What refers to this owner.
+    /// The objects that refer to this owner.
     pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = &Vertex> {
         let uids = self.dependents.get(uid).into_iter().flatten();
         uids.filter_map(|uid| self.vertices.get(uid))
     }
 
-    /// What a namespace holds.
+    /// The objects in a namespace.
     pub(crate) fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Vertex> {
         let first: Place = (namespace.to_owned(), "", "", String::new());
         self.places
@@ -130,12 +130,12 @@ impl Graph {
             .filter_map(|(_, uid)| self.vertices.get(uid))
     }
 
-    /// Whether the apiserver said that this owner does not exist.
+    /// True if this owner does not exist, according to the apiserver.
     pub(crate) fn is_absent(&self, uid: &str) -> bool {
         self.absent.contains(uid)
     }
 
-    /// The apiserver said that this owner does not exist.
+    /// Records that this owner does not exist, according to the apiserver.
     pub(crate) fn set_absent(&mut self, uid: &str) {
         if self.absent.len() >= ABSENT_MAX {
             self.absent.clear();
@@ -143,7 +143,7 @@ impl Graph {
         self.absent.insert(uid.to_owned());
     }
 
-    /// Keeps an object unless it is older than what is known; says what to look at again.
+    /// Stores an object unless a newer state is known; returns the uids to check again.
     pub(crate) fn put(&mut self, kind: &'static Kind, object: &Object) -> Vec<String> {
         let vertex = Vertex::of(kind, object);
         let uid = vertex.uid.clone();
@@ -169,14 +169,14 @@ impl Graph {
         touched
     }
 
-    /// Forgets an object, for good.
+    /// Removes an object for good; returns the uids to check again.
     pub(crate) fn take(&mut self, object: &Object) -> Vec<String> {
         let uid = object::uid(object);
         self.gone.add(uid);
         self.forget(uid)
     }
 
-    /// These are all there are of a kind.
+    /// Replaces all objects of a kind; returns the uids to check again.
     pub(crate) fn replace(&mut self, kind: &'static Kind, objects: &[Object]) -> Vec<String> {
         let kept: BTreeSet<&str> = objects.iter().map(object::uid).collect();
         let lost: Vec<String> = self
@@ -193,12 +193,12 @@ impl Graph {
     fn forget(&mut self, uid: &str) -> Vec<String> {
         let mut touched = vec![uid.to_owned()];
         self.unlink(uid, &mut touched);
-        // Whatever it owned may have no owner left.
+        // Its dependents may have no owner left.
         touched.extend(self.dependents.get(uid).into_iter().flatten().cloned());
         touched
     }
 
-    /// Takes a vertex out, its place and its references too; owners are to be looked at.
+    /// Removes a vertex with its place and references; its owners are added to `touched`.
     fn unlink(&mut self, uid: &str, touched: &mut Vec<String>) {
         let Some(vertex) = self.vertices.remove(uid) else {
             return;

@@ -1,8 +1,8 @@
-//! The loops of the control plane: each brings one kind of thing to what people asked for.
+//! The control loops: each brings the objects of one kind to their desired state.
 //!
-//! A loop is a pure decision, [`loops::Loop::decide`]: what to write about a key, by what the
-//! caches know now. [`manager`] joins loops, caches and queues; [`shell`] alone knows clocks,
-//! tasks and the apiserver.
+//! A loop is a pure function, [`loops::Loop::decide`]: from a key and the caches to the writes to
+//! make. [`manager`] connects loops, caches and queues; only [`shell`] has clocks, tasks and an
+//! apiserver.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -34,7 +34,7 @@ use loops::Loop;
 pub use shell::{Config, run};
 pub(crate) use sources::sources;
 
-/// Every loop. The certificate of the cluster's authority is handed out if there is one.
+/// All loops. The loop for the root CA certificate runs only if there is a certificate.
 fn all_loops(root_ca: &str) -> Vec<Box<dyn Loop>> {
     let mut loops: Vec<Box<dyn Loop>> = vec![
         Box::new(namespace::Namespaces),

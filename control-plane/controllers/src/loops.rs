@@ -1,4 +1,4 @@
-//! What every loop is: what wakes it, and what it decides.
+//! The interface of a loop: the changes that wake it, and its decisions.
 
 use std::time::Duration;
 
@@ -7,55 +7,55 @@ use machinery::time::Timestamp;
 use crate::cache::{Caches, Changed, Key};
 use crate::decision::{Decision, Note};
 
-/// A loop: brings one kind of thing to what is wanted, key by key. It keeps nothing between
-/// decisions, so that one that starts anew goes on where the last one was stopped.
+/// A loop brings objects to their desired state, key by key. It keeps no state between decisions,
+/// so a restarted loop continues where the last one stopped.
 pub(crate) trait Loop: Send + Sync {
-    /// What Kubernetes calls it.
+    /// Its name in Kubernetes.
     fn name(&self) -> &'static str;
 
-    /// What its Events say they come from.
+    /// The `source.component` of its Events.
     fn component(&self) -> String {
         format!("{}-controller", self.name())
     }
 
-    /// Which keys a change concerns.
+    /// Calls `wake` for each key that a change concerns.
     fn wakes(&self, caches: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key));
 
-    /// Whether a touched place of the graph concerns it.
+    /// Calls `wake` for each key that a touched uid of the graph concerns.
     fn touched(&self, _: &Caches, _: &str, _: &mut dyn FnMut(Key)) {}
 
-    /// What to tell people of a change, whatever is decided about it.
+    /// The Event for a change, independent of any decision.
     fn note(&self, _: &Changed) -> Option<Note> {
         None
     }
 
-    /// A key of its own that is wanted again and again: one without name.
+    /// The period of a loop that also runs by time, with a key without a name.
     fn period(&self) -> Option<Duration> {
         None
     }
 
-    /// What to do about a key, by what is known now.
+    /// Decides what to do about a key, from what the caches hold now.
     fn decide(&self, context: &Context<'_>, key: &Key) -> Decision;
 }
 
-/// What a decision may look at.
+/// The input of a decision.
 pub(crate) struct Context<'a> {
     pub(crate) caches: &'a Caches,
     pub(crate) now: Timestamp,
-    /// What went wrong with the key last time.
+    /// The failure of the last attempt for this key.
     pub(crate) failure: Option<&'a Failure>,
 }
 
-/// A call that did not go well.
+/// A call that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// Whether it was to make something; otherwise to delete or to change it.
+    /// The call was a create; if `deleting`, a delete; otherwise a change.
     pub(crate) creating: bool,
     pub(crate) deleting: bool,
     pub(crate) message: String,
 }
 
-/// The key of the turns of [`Loop::period`].
+/// The key for [`Loop::period`].
 pub(crate) fn turn() -> Key {
     (String::new(), String::new())
 }

@@ -1,8 +1,8 @@
-//! All loops over one set of caches, without a clock and without an apiserver: notices go in,
-//! decisions come out, answers go in.
+//! All loops over one set of caches, without a clock or an apiserver: notices go in, decisions come
+//! out, responses go in.
 //!
-//! A key is with one decision at a time. Whoever carries a decision out makes its calls in order
-//! and reports each answer as it comes, because the next decision, of any loop, counts on them.
+//! Only one decision per key is in progress. The caller makes its calls in order and reports each
+//! response when it arrives, because the next decision of any loop depends on it.
 
 #[cfg(test)]
 mod tests;
@@ -23,16 +23,16 @@ use crate::cache::{Caches, Effects, Feed, Key};
 use crate::decision::{Decision, Note, Step};
 use crate::loops::{Context, Failure, Loop, turn};
 
-/// How many notes of changes may wait to be taken; more are dropped, for they are only for people.
+/// Maximum number of waiting Events about changes; more are dropped, as Events are informational.
 const NOTES_MAX: usize = 1024;
 
-/// The loops and what they know.
+/// The loops and their caches.
 pub(crate) struct Manager {
     pub(crate) caches: Caches,
     loops: Vec<Running>,
-    /// What is to be told of changes, and by whom.
+    /// Events about changes, each with its component.
     notes: Vec<(String, Note)>,
-    /// The loop to ask first next time, so that a busy one does not keep others waiting.
+    /// The loop to ask first next time, so that a busy loop does not starve the others.
     next: usize,
 }
 
@@ -42,7 +42,7 @@ struct Running {
     failures: BTreeMap<Key, Failure>,
 }
 
-/// A decision to carry out.
+/// A decision for the caller to carry out.
 #[derive(Debug)]
 pub(crate) struct Work {
     at: usize,
@@ -50,10 +50,10 @@ pub(crate) struct Work {
     pub(crate) decision: Decision,
 }
 
-/// How a decision ended: which step failed, and why.
+/// The result of a decision: on failure the index of the step, and the error.
 pub(crate) type Outcome = Result<(), (usize, Status)>;
 
-/// The moment, twice: since the start for waiting, and as objects tell it.
+/// The current time: since the start, for queues, and wall time, for objects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) since_start: Duration,
@@ -81,13 +81,13 @@ impl Manager {
         }
     }
 
-    /// Takes in what an informer tells.
+    /// Applies a notice from an informer.
     pub(crate) fn observe(&mut self, kind: &'static Kind, feed: Feed, notice: Notice, now: Moment) {
         let effects = self.caches.observe(kind, feed, notice, now.wall);
         self.wake(&effects);
     }
 
-    /// The next decision to carry out, if any key is wanted and anything is to be done about it.
+    /// The next decision to carry out, if a key is ready and there is something to do.
     pub(crate) fn next(&mut self, now: Moment) -> Option<Work> {
         let count = self.loops.len();
         for turn in 0..count {
@@ -111,7 +111,7 @@ impl Manager {
         None
     }
 
-    /// Takes in the answer to one call of a decision.
+    /// Applies the response to one call of a decision.
     pub(crate) fn answered(&mut self, step: &Step, answer: &Result<Object, Status>, now: Moment) {
         if let Some(uid) = &step.asks {
             self.owner_answered(uid, answer);
@@ -122,7 +122,7 @@ impl Manager {
         }
     }
 
-    /// The decision was carried out, or ended with an error.
+    /// Ends a decision that was carried out or failed.
     pub(crate) fn done(&mut self, work: &Work, result: Outcome, now: Moment) {
         let Running {
             works,
@@ -143,7 +143,7 @@ impl Manager {
             }
             Err((at, error)) => {
                 let step = &work.decision.steps[at];
-                // A conflict only says that somebody else was faster.
+                // A conflict only means that another writer was faster.
                 if error.reason != "Conflict" {
                     let failure = Failure {
                         creating: matches!(step.call, Call::Create { .. }),
@@ -157,28 +157,28 @@ impl Manager {
         }
     }
 
-    /// When [`next`](Self::next) may have something again; zero is now.
+    /// When [`next`](Self::next) may return work again; zero means now.
     pub(crate) fn wake_at(&self) -> Option<Duration> {
         let times = self.loops.iter().filter_map(|one| one.queue.wake_at());
         times.min()
     }
 
-    /// What is to be told of the changes since the last time, and by whom.
+    /// Takes the Events about changes since the last call, each with its component.
     pub(crate) fn take_notes(&mut self) -> Vec<(String, Note)> {
         std::mem::take(&mut self.notes)
     }
 
-    /// Who tells people of a decision.
+    /// The component for the Events of a decision.
     pub(crate) fn component(&self, work: &Work) -> String {
         self.loops[work.at].works.component()
     }
 
-    /// Which loop decided.
+    /// The name of the loop that made a decision.
     pub(crate) fn name(&self, work: &Work) -> &'static str {
         self.loops[work.at].works.name()
     }
 
-    /// How many keys each loop has before it.
+    /// The queue length of each loop.
     #[cfg(test)]
     pub(crate) fn depths(&self) -> Vec<(&'static str, usize)> {
         let depth = |one: &Running| (one.works.name(), one.queue.len());
@@ -201,12 +201,12 @@ impl Manager {
         });
     }
 
-    /// An own write is known at once.
+    /// Applies the response to an own write to the caches at once.
     fn wrote(&mut self, call: &Call, answer: Object, now: Moment) {
         let kind = call.kind();
         let is_object = object::kind(&answer) == kind.kind;
         let effects = match call {
-            // What is deleted at once is shown as it last was, or not at all.
+            // A delete that takes effect at once returns the last state of the object, or a Status.
             Call::Delete {
                 namespace,
                 name,

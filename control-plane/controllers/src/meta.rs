@@ -1,4 +1,4 @@
-//! Short ways to what typed objects have in common, and conditions and times of all kinds.
+//! Accessors for the metadata of typed objects, and helpers for conditions and times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,12 +30,12 @@ pub(crate) fn resource_version(metadata: &ObjectMeta) -> &str {
     metadata.resource_version.as_deref().unwrap_or_default()
 }
 
-/// Where an object is kept.
+/// The cache key of an object.
 pub(crate) fn key(metadata: &ObjectMeta) -> Key {
     (namespace(metadata).to_owned(), name(metadata).to_owned())
 }
 
-/// The version as a number: loops compare them, which the API allows since 1.35.
+/// The version as a number: loops compare versions, which the API allows since 1.35.
 pub(crate) fn revision(metadata: &ObjectMeta) -> i64 {
     resource_version(metadata).parse().unwrap_or(0)
 }
@@ -57,13 +57,13 @@ pub(crate) fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a 
     metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-/// The owner that is the object's controller.
+/// The owner reference with `controller: true`.
 pub(crate) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     let mut owners = metadata.owner_references.iter().flatten();
     owners.find(|owner| owner.controller == Some(true))
 }
 
-/// The reference with which an object owns, as its controller.
+/// A controller reference to this owner.
 pub(crate) fn owned_by<T: Known>(owner: &T) -> OwnerReference {
     OwnerReference {
         api_version: kind_of::<T>().api_version(),
@@ -75,14 +75,14 @@ pub(crate) fn owned_by<T: Known>(owner: &T) -> OwnerReference {
     }
 }
 
-/// The selector of a workload; one that cannot be read or is empty selects nothing.
+/// A workload's selector; `None` if it is invalid or empty, as it then selects nothing.
 pub(crate) fn selector(of: &LabelSelector) -> Option<selector::LabelSelector> {
     let json = serde_json::to_value(of).ok()?;
     let selector = selector::LabelSelector::from_object(&json).ok()?;
     (!selector.is_empty()).then_some(selector)
 }
 
-/// Whether labels satisfy a selector.
+/// True if the labels satisfy a selector.
 pub(crate) fn matches(selector: &selector::LabelSelector, labels: Option<&Labels>) -> bool {
     selector.requirements.iter().all(|one| {
         let value = labels.and_then(|labels| labels.get(&one.key));
@@ -97,12 +97,12 @@ pub(crate) fn stamp(time: &Time) -> Timestamp {
     }
 }
 
-/// A time as objects keep it: whole seconds, so that it is the same when read back.
+/// A time in whole seconds, so that it is the same when read back.
 pub(crate) fn time(stamp: Timestamp) -> Time {
     Time(jiff::Timestamp::from_second(stamp.seconds).unwrap_or_default())
 }
 
-/// What is left until something that takes `span` since `from` is over; nothing when it is.
+/// The remaining time of a `span` that began at `from`; `None` if it is over.
 pub(crate) fn left(from: Timestamp, span: Duration, now: Timestamp) -> Option<Duration> {
     let end = from.plus(span);
     (end > now).then(|| end.since(now))

@@ -1,4 +1,4 @@
-//! Namespaces that are deleted: empties them, pods first, then lets them go.
+//! Deletion of namespaces: deletes their content, pods first, then removes the finalizer.
 
 #[cfg(test)]
 mod tests;
@@ -17,12 +17,12 @@ use crate::loops::{Context, Failure, Loop};
 use crate::meta;
 
 const FINALIZER: &str = "kubernetes";
-/// The most objects deleted by one decision.
+/// Maximum number of objects that one decision deletes.
 const BURST: usize = 500;
 
 pub(crate) struct Namespaces;
 
-/// Whether the namespace takes nothing new.
+/// True if the namespace accepts no new objects.
 pub(crate) fn is_going(namespace: &Namespace) -> bool {
     meta::is_deleting(&namespace.metadata)
 }
@@ -48,7 +48,7 @@ impl Loop for Namespaces {
                     wake(cluster_key(&vertex.namespace));
                 }
             }
-            // What has just gone no longer says which namespace it was in.
+            // The graph no longer knows the namespace of an object that is gone.
             None => going(caches).for_each(wake),
         }
     }
@@ -79,9 +79,10 @@ impl Loop for Namespaces {
             status.conditions = Some(conditions);
             decision.push(update_status(&told));
         }
-        match contents.is_empty() {
-            true => finalize(namespace, &mut decision),
-            false => empty(&contents, &mut decision),
+        if contents.is_empty() {
+            finalize(namespace, &mut decision)
+        } else {
+            empty(&contents, &mut decision)
         }
         decision
     }
@@ -92,14 +93,15 @@ fn going(caches: &Caches) -> impl Iterator<Item = Key> {
     going.map(|one| meta::key(&one.metadata))
 }
 
-/// Deletes what the namespace holds. Pods go first: they may need what else is there until
-/// they have ended.
+/// Deletes the content of the namespace. Pods go first: until they have ended they may need the
+/// other objects.
 fn empty(contents: &[&Vertex], into: &mut Decision) {
     let is_pod = |vertex: &&&Vertex| vertex.kind.kind == "Pod" && vertex.kind.group.is_empty();
     let pods: Vec<&&Vertex> = contents.iter().filter(is_pod).collect();
-    let now: Vec<&Vertex> = match pods.is_empty() {
-        true => contents.to_vec(),
-        false => pods.into_iter().copied().collect(),
+    let now: Vec<&Vertex> = if pods.is_empty() {
+        contents.to_vec()
+    } else {
+        pods.into_iter().copied().collect()
     };
     for vertex in now
         .into_iter()
@@ -118,21 +120,22 @@ fn empty(contents: &[&Vertex], into: &mut Decision) {
     }
 }
 
-/// Asks whether the namespace is truly empty, for informers may lag, and lets it go.
+/// Checks that the namespace is really empty, because informers may lag, and finalizes it.
 fn finalize(namespace: &Namespace, into: &mut Decision) {
     let name = meta::name(&namespace.metadata).to_owned();
     for kind in kinds_inside() {
         let namespace = name.clone();
-        into.push(match is_event(kind) {
-            true => Call::DeleteCollection { kind, namespace },
-            false => Call::List { kind, namespace },
+        into.push(if is_event(kind) {
+            Call::DeleteCollection { kind, namespace }
+        } else {
+            Call::List { kind, namespace }
         });
     }
     let mut free = namespace.clone();
     if let Some(finalizers) = free.spec.as_mut().and_then(|spec| spec.finalizers.as_mut()) {
         finalizers.retain(|has| has != FINALIZER);
     }
-    // The version may be an older one: only the finalizer changes, and only in one direction.
+    // No version is needed: the write only removes the finalizer, which is never added back.
     free.metadata.resource_version = None;
     into.push(Call::Update {
         kind: kind_of::<Namespace>(),
@@ -141,7 +144,7 @@ fn finalize(namespace: &Namespace, into: &mut Decision) {
     });
 }
 
-/// The kinds whose objects a namespace can hold, each once.
+/// The kinds whose objects can be in a namespace, each once.
 pub(crate) fn kinds_inside() -> impl Iterator<Item = &'static Kind> {
     let kinds = schema::kinds().iter();
     kinds.filter(|kind| {
@@ -151,12 +154,12 @@ pub(crate) fn kinds_inside() -> impl Iterator<Item = &'static Kind> {
     })
 }
 
-/// Events are not watched: there are too many, and they go by themselves.
+/// Events are not watched: there are too many, and they expire by themselves.
 pub(crate) fn is_event(kind: &Kind) -> bool {
     kind.kind == "Event"
 }
 
-/// What is left, by kind, as people are told.
+/// The remaining objects by kind, as text for a condition.
 fn kinds_left(contents: &[&Vertex]) -> Option<String> {
     let kinds = contents.iter().map(|vertex| {
         let (plural, group) = (vertex.kind.plural, vertex.kind.group);
@@ -167,7 +170,7 @@ fn kinds_left(contents: &[&Vertex]) -> Option<String> {
     join(counts)
 }
 
-/// What holds it, as people are told.
+/// The finalizers of remaining objects, as text for a condition.
 fn finalizers_left(contents: &[&Vertex]) -> Option<String> {
     let finalizers = contents.iter().flat_map(|vertex| vertex.finalizers.iter());
     let counts = counted(finalizers.cloned());
@@ -188,13 +191,11 @@ fn join(texts: impl Iterator<Item = String>) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-fn conditions(
-    namespace: &Namespace,
-    contents: &[&Vertex],
-    failure: Option<&Failure>,
-    now: Timestamp,
-) -> Vec<NamespaceCondition> {
-    let rows = [
+/// A condition: its kind, whether it holds, the reason and the message.
+type Finding = (&'static str, bool, &'static str, String);
+
+fn findings(contents: &[&Vertex], failure: Option<&Failure>) -> [Finding; 5] {
+    [
         (
             "NamespaceDeletionDiscoveryFailure",
             false,
@@ -252,13 +253,22 @@ fn conditions(
                 format!("Some content in the namespace has finalizers remaining: {left}"),
             ),
         },
-    ];
+    ]
+}
+
+fn conditions(
+    namespace: &Namespace,
+    contents: &[&Vertex],
+    failure: Option<&Failure>,
+    now: Timestamp,
+) -> Vec<NamespaceCondition> {
     let old = namespace
         .status
         .as_ref()
         .and_then(|status| status.conditions.as_ref());
     let was = |kind: &str| old.into_iter().flatten().find(|has| has.type_ == kind);
-    rows.into_iter()
+    findings(contents, failure)
+        .into_iter()
         .map(|(kind, truth, reason, message)| {
             let status = if truth { "True" } else { "False" };
             let since = was(kind).filter(|was| was.status == status);

@@ -1,5 +1,5 @@
-//! Nodes that no longer tell of themselves: their conditions become unknown, their pods unready,
-//! and taints keep new pods away and send old ones off.
+//! Nodes without heartbeats: their conditions become unknown, their pods unready, and taints keep
+//! new pods away and evict old ones.
 
 mod taints;
 #[cfg(test)]
@@ -20,11 +20,11 @@ use crate::{meta, pods};
 pub(crate) use taints::NO_EXECUTE;
 
 const LEASES: &str = "kube-node-lease";
-/// How long a node may be silent.
+/// How long a node may send no heartbeat.
 const GRACE: Duration = Duration::from_secs(50);
-/// And one that has never told of itself.
+/// How long a new node may take to send its first heartbeat.
 const GRACE_AT_START: Duration = Duration::from_secs(60);
-/// How often to look again at what depends on other nodes.
+/// How often to check conditions that depend on other nodes.
 const LOOK: Duration = Duration::from_secs(5);
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
@@ -41,7 +41,7 @@ impl Loop for NodeLifecycle {
 
     fn wakes(&self, _: &Caches, changed: &Changed, wake: &mut dyn FnMut(Key)) {
         match changed {
-            // Leases do not wake: a node that comes back says so in its status.
+            // Leases do not wake the loop: a node that comes back writes its status.
             Changed::Node(Diff { new: Some(new), .. }) => wake(meta::key(&new.metadata)),
             Changed::Pod(Diff { new: Some(pod), .. }) if pods::is_ready(pod) => {
                 wake((String::new(), pods::node(pod).to_owned()))
@@ -50,7 +50,7 @@ impl Loop for NodeLifecycle {
         }
     }
 
-    /// Every manager tells which nodes it looks after.
+    /// Each manager writes an Event for the nodes it watches.
     fn note(&self, changed: &Changed) -> Option<Note> {
         let Changed::Node(diff) = changed else {
             return None;
@@ -103,9 +103,10 @@ fn ready(node: &Node) -> Option<&NodeCondition> {
     condition(node, "Ready")
 }
 
-/// How long the node may still be silent; nothing when it has been for too long.
+/// The time until the node counts as silent; `None` if it does already.
 ///
-/// A renewal counts from when it was noticed, so that the clocks of nodes do not matter.
+/// A lease renewal counts from when this process saw it, which does not depend on the node's clock.
+/// `lastHeartbeatTime` counts as the node wrote it.
 fn silent(context: &Context<'_>, node: &Node) -> Option<Duration> {
     let name = meta::name(&node.metadata);
     let renewed = context.caches.leases.since(LEASES, name);
@@ -117,7 +118,7 @@ fn silent(context: &Context<'_>, node: &Node) -> Option<Duration> {
     }
 }
 
-/// Says in the node's status that nothing is known of it any longer.
+/// Sets the node's conditions to unknown.
 fn lose(context: &Context<'_>, node: &Node, into: &mut Decision) {
     let now = Some(meta::time(context.now));
     let mut lost = node.clone();
@@ -149,7 +150,7 @@ fn lose(context: &Context<'_>, node: &Node, into: &mut Decision) {
         .tell(Note::new(node, "NodeNotReady", text));
 }
 
-/// Nobody can say that pods of a silent node serve.
+/// Sets the pods of a silent node to not ready: nothing can confirm that they serve.
 fn unready_pods(context: &Context<'_>, node: &Node, into: &mut Decision) {
     let of_node = context.caches.pods.placed_at(meta::name(&node.metadata));
     for pod in of_node.filter(|pod| pods::is_ready(pod)) {
@@ -163,7 +164,7 @@ fn unready_pods(context: &Context<'_>, node: &Node, into: &mut Decision) {
     }
 }
 
-/// Changes a pod's status, if it is still the same pod.
+/// The call that patches a pod's status, if it is still the same pod.
 pub(crate) fn patch_status(pod: &Pod, status: serde_json::Value) -> Call {
     Call::Patch {
         kind: kind_of::<Pod>(),

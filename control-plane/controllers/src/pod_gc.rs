@@ -1,5 +1,5 @@
-//! Pods that nobody else will take away: those of nodes that are gone, those that were deleted
-//! before any node had them, and the oldest of too many that ended.
+//! Deletes pods that no node will delete: pods of nodes that are gone, pods deleted before they
+//! were scheduled, and the oldest of too many finished pods.
 
 #[cfg(test)]
 mod tests;
@@ -18,11 +18,11 @@ use crate::node_lifecycle::{condition, patch_status};
 use crate::{meta, pods};
 
 const PERIOD: Duration = Duration::from_secs(20);
-/// How long a node may be missing before its pods are given up.
+/// How long a node must be missing before its pods are deleted.
 const MISSING: Duration = Duration::from_secs(40);
-/// How many pods that ended are kept.
+/// Number of finished pods that are kept.
 const ENDED_MAX: usize = 12_500;
-/// The most pods taken away in one turn.
+/// Maximum number of pods deleted in one turn.
 const BURST: usize = 500;
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
@@ -75,7 +75,7 @@ impl Loop for PodGc {
     }
 }
 
-/// Whether the pod's node has been missing for long, as far as this side has seen.
+/// True if the pod's node has been missing for [`MISSING`], as far as this process has seen.
 fn is_abandoned(context: &Context<'_>, node: &str, pod: &Pod) -> bool {
     let (namespace, name) = meta::key(&pod.metadata);
     let known: Option<Timestamp> = context.caches.pods.since(&namespace, &name);
@@ -96,7 +96,7 @@ fn is_out_of_service(caches: &Caches, node: &str) -> bool {
     !ready && taints.any(|taint| taint.key == OUT_OF_SERVICE)
 }
 
-/// Ends a pod without its node.
+/// Marks an unfinished pod as failed, and deletes it with a grace period of 0.
 fn take(context: &Context<'_>, pod: &Pod, why: Option<&str>, into: &mut Decision) {
     if !pods::is_finished(pod) {
         let mut status = json!({"phase": "Failed"});

@@ -1,4 +1,4 @@
-//! What loops ask about pods.
+//! Properties of pods that several loops need.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ pub(crate) fn phase(pod: &Pod) -> &str {
         .unwrap_or_default()
 }
 
-/// Whether its containers ended for good.
+/// True if its containers have ended for good.
 pub(crate) fn is_finished(pod: &Pod) -> bool {
     ["Succeeded", "Failed"].contains(&phase(pod))
 }
 
-/// Whether it counts as one of its workload's replicas.
+/// True if it counts as a replica of its workload.
 pub(crate) fn is_active(pod: &Pod) -> bool {
     !is_finished(pod) && !meta::is_deleting(&pod.metadata)
 }
@@ -39,7 +39,7 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
     condition(pod, "Ready").is_some_and(|ready| ready.status == "True")
 }
 
-/// When it became ready.
+/// When it became ready; `None` if it is not.
 pub(crate) fn ready_since(pod: &Pod) -> Option<Timestamp> {
     let ready = condition(pod, "Ready").filter(|ready| ready.status == "True")?;
     Some(
@@ -51,7 +51,8 @@ pub(crate) fn ready_since(pod: &Pod) -> Option<Timestamp> {
     )
 }
 
-/// Whether it has been ready for so long; otherwise what is left of it, if it is ready at all.
+/// Ok if the pod has been ready for `min_ready`; otherwise the remaining time, or `None` if it is
+/// not ready.
 pub(crate) fn available(
     pod: &Pod,
     min_ready: Duration,
@@ -80,8 +81,8 @@ pub(crate) fn node(pod: &Pod) -> &str {
     pod.place()
 }
 
-/// What belongs to a workload, and the calls that make it so: objects that match its selector
-/// and have no controller are taken, those that no longer match are set free.
+/// Returns a workload's objects that match its selector, and calls that adopt matching objects
+/// without a controller and release objects that no longer match.
 pub(crate) fn claim<T: Known, O: Known>(
     owner: &O,
     store: &Store<T>,
@@ -134,14 +135,14 @@ fn change_owners<T: Known>(object: &T, change: serde_json::Value) -> Call {
     )
 }
 
-/// How a pod made from a template begins: its workload's labels, annotations and finalizers, a
-/// name of its own, and the workload as its controller.
+/// A new pod from a template: the template's labels, annotations and finalizers, a generated name,
+/// and the workload as its controller.
 pub(crate) fn from_template<O: Known>(
     owner: &O,
     template: &k8s_openapi::api::core::v1::PodTemplateSpec,
 ) -> Pod {
     let of_template = template.metadata.clone().unwrap_or_default();
-    // A name of at most 63 letters leaves room for the five that the apiserver adds.
+    // A name of at most 63 bytes leaves room for the five that the apiserver adds.
     const PREFIX_MAX: usize = 57;
     let mut prefix = meta::name(owner.metadata()).to_owned();
     prefix.truncate(PREFIX_MAX);

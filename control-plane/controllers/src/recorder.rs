@@ -1,4 +1,4 @@
-//! Notes of loops as Events: a note that repeats is counted, not told again.
+//! Turns notes of loops into Events. A repeated note raises the Event's count.
 
 #[cfg(test)]
 mod tests;
@@ -13,19 +13,19 @@ use serde_json::json;
 
 use crate::decision::{Note, strategic};
 
-/// How many notes are remembered to be counted.
+/// Maximum number of notes remembered for counting.
 const NOTES_MAX: usize = 4096;
-/// The most bytes of a message.
+/// Maximum bytes of a message.
 const MESSAGE_MAX: usize = 1024;
 
-/// What was told last, and as which Event.
+/// The latest notes and the Event of each.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     told: BTreeMap<Same, Told>,
     order: VecDeque<Same>,
 }
 
-/// What makes two notes the same: the object's uid, the reason and the text.
+/// Two notes are the same if these are equal: the object's uid, the reason and the message.
 type Same = (String, &'static str, String);
 
 #[derive(Debug)]
@@ -35,8 +35,8 @@ struct Told {
 }
 
 impl Recorder {
-    /// The call that tells a note of a part of the control plane; `detail` takes the place of
-    /// `{}` in its message.
+    /// The call that creates an Event for a note, or raises its count; `detail` replaces `{}` in
+    /// the message.
     pub(crate) fn record(
         &mut self,
         component: &str,

@@ -1,4 +1,4 @@
-//! Replica sets: as many pods as wanted, made from the template or deleted by rank.
+//! Replica sets: keeps the wanted number of pods; creates missing pods, deletes extra ones by rank.
 
 mod rank;
 #[cfg(test)]
@@ -12,7 +12,7 @@ use crate::decision::{Decision, Note, controller_key, create, delete, update_sta
 use crate::loops::{Context, Loop};
 use crate::{meta, pods};
 
-/// The most pods made or deleted by one decision.
+/// Maximum number of pods that one decision creates or deletes.
 const BURST: usize = 500;
 
 pub(crate) struct ReplicaSets;
@@ -70,7 +70,7 @@ impl Loop for ReplicaSets {
     }
 }
 
-/// The replica sets whose selectors a pod without controller satisfies.
+/// The replica sets whose selector matches a pod without a controller.
 fn adopters<'a>(caches: &'a Caches, pod: &'a Pod) -> impl Iterator<Item = Key> + 'a {
     let sets = caches
         .replica_sets
@@ -85,7 +85,7 @@ fn adopters<'a>(caches: &'a Caches, pod: &'a Pod) -> impl Iterator<Item = Key> +
     .map(|set| meta::key(&set.metadata))
 }
 
-/// How many pods the set is to have.
+/// The number of pods that the set should have.
 pub(crate) fn wanted(set: &ReplicaSet) -> i64 {
     let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
     i64::from(replicas.unwrap_or(1))
@@ -127,7 +127,7 @@ fn scale(caches: &Caches, set: &Shared<ReplicaSet>, claimed: &[Shared<Pod>], int
     }
 }
 
-/// Writes the status if it is not what is counted now.
+/// Writes the status if it differs from the current counts.
 fn tell_status(
     context: &Context<'_>,
     set: &ReplicaSet,
@@ -170,7 +170,7 @@ fn tell_status(
     }
 }
 
-/// Whether two statuses say the same: the API leaves out counters that are zero.
+/// True if two statuses are equal; the API leaves out counters that are zero.
 fn same(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
     let counters = |status: &ReplicaSetStatus| {
         [
@@ -188,7 +188,7 @@ fn same(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
         && conditions(a) == conditions(b)
 }
 
-/// `ReplicaFailure` says what went wrong when pods were made or deleted, until it goes well.
+/// Sets `ReplicaFailure` after a failed create or delete of pods, and removes it after a success.
 fn conditions(
     context: &Context<'_>,
     old: Option<Vec<ReplicaSetCondition>>,
@@ -206,9 +206,10 @@ fn conditions(
         return (!conditions.is_empty()).then_some(conditions);
     };
     if !conditions.iter().any(|has| has.type_ == FAILURE) {
-        let reason = match failure.creating {
-            true => "FailedCreate",
-            false => "FailedDelete",
+        let reason = if failure.creating {
+            "FailedCreate"
+        } else {
+            "FailedDelete"
         };
         conditions.push(ReplicaSetCondition {
             type_: FAILURE.into(),

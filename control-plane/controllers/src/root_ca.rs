@@ -1,4 +1,4 @@
-//! The certificate of the cluster's authority, in every namespace that stays.
+//! The cluster's CA certificate in every namespace that is not being deleted.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the k
      using internal endpoints such as the internal service IP or kubernetes.default.svc. No other \
      usage is guaranteed across distributions of Kubernetes clusters.";
 
-/// Hands out this certificate, in PEM.
+/// Publishes this certificate, in PEM.
 pub(crate) struct RootCa(pub(crate) String);
 
 impl Loop for RootCa {
@@ -69,12 +69,13 @@ impl Loop for RootCa {
         let mut wanted = json!({FIELD: self.0});
         let others = known.data.iter().flatten().map(|(key, _)| key);
         for other in others.filter(|key| *key != FIELD) {
-            // Whatever else is in it, pods would take for the cluster's.
+            // Other keys are removed: pods would trust them as the cluster's certificate.
             wanted[other] = serde_json::Value::Null;
         }
-        match known.data.as_ref() == Some(&data) {
-            true => Decision::nothing(),
-            false => Decision::of(change(known.as_ref(), json!({"data": wanted}))),
+        if known.data.as_ref() == Some(&data) {
+            Decision::nothing()
+        } else {
+            Decision::of(change(known.as_ref(), json!({"data": wanted})))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The service account `default` in every namespace that stays.
+//! The service account `default` in every namespace that is not being deleted.
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -1,11 +1,11 @@
-//! The loops at work: informers, a clock, tasks that carry decisions out, and an end in order.
+//! The shell of the loops: informers, a clock, tasks that carry decisions out, orderly shutdown.
 
 mod carry;
 
 use std::time::Duration;
 
 use api_client::{Client, LostLease, Mandate, Notice};
-use futures::StreamExt;
+use futures_util::StreamExt;
 use machinery::schema::{self, Kind};
 use machinery::world::Call;
 use tokio::sync::mpsc;
@@ -18,32 +18,32 @@ use crate::recorder::Recorder;
 use crate::{all_loops, sources};
 use carry::Report;
 
-/// What the Go program of the same task calls itself.
+/// The name of the corresponding Go program.
 const NAME: &str = "kube-controller-manager";
 const LEASE_NAMESPACE: &str = "kube-system";
-/// How many notices may wait; informers wait beyond that.
+/// Maximum number of queued notices; a full queue makes the informers wait.
 const NOTICES_MAX: usize = 1024;
-/// How many decisions are carried out at once.
+/// Maximum number of decisions in progress.
 const WORKERS: usize = 16;
-/// How many answers may wait.
+/// Maximum number of queued responses.
 const REPORTS_MAX: usize = 256;
-/// How many Events may wait to be sent; more are dropped, for they are only for people.
+/// Maximum number of queued Events; more are dropped, as Events are informational.
 const EVENTS_MAX: usize = 1024;
-/// How long decisions under way may take when everything is to stop.
+/// How long decisions in progress may take after a stop request.
 const STOP: Duration = Duration::from_secs(5);
-/// Between two tries to learn what the apiserver serves.
+/// Delay between two attempts to read the apiserver's discovery.
 const DISCOVERY_RETRY: Duration = Duration::from_millis(200);
 
-/// How to run the loops.
+/// The configuration of the loops.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What this copy is called in the election; nothing for a copy that is alone.
+    /// This process's identity in the leader election; `None` to run without election.
     pub elect: Option<String>,
-    /// The certificate of the cluster's authority, in PEM; empty to hand out none.
+    /// The cluster's CA certificate in PEM; empty to publish none.
     pub root_ca: String,
 }
 
-/// Runs the loops until `stop`, or until the lease is lost.
+/// Runs the loops until `stop` completes or the lease is lost.
 pub async fn run(
     kube: kube::Client,
     config: Config,
@@ -69,13 +69,13 @@ struct Shell {
     failures: u64,
 }
 
-/// What the tasks around the loops have to say.
+/// The channels from the tasks around the loops.
 struct Inboxes {
     notices: mpsc::Receiver<(usize, Notice)>,
     reports: mpsc::Receiver<Report>,
     report: mpsc::Sender<Report>,
     events: mpsc::Sender<Call>,
-    /// Everything that ends with the loops.
+    /// All tasks that end together with the loops.
     tasks: JoinSet<()>,
 }
 
@@ -103,9 +103,10 @@ impl Shell {
             for (by, note) in self.manager.take_notes() {
                 self.tell(&inboxes.events, &by, &note, "");
             }
-            let wake = match busy < WORKERS {
-                true => self.manager.wake_at(),
-                false => None,
+            let wake = if busy < WORKERS {
+                self.manager.wake_at()
+            } else {
+                None
             };
             let start = self.start;
             let wait = async move {
@@ -117,7 +118,7 @@ impl Shell {
             tokio::select! {
                 biased;
                 () = &mut *stop => break,
-                // Answers first: they are newer than what watches tell.
+                // Responses first: they are newer than what watches report.
                 Some(report) = inboxes.reports.recv() => {
                     busy -= self.take_report(report, &inboxes);
                 }
@@ -128,7 +129,7 @@ impl Shell {
         self.finish(inboxes, busy).await;
     }
 
-    /// Starts the informers and waits until each has told what there is.
+    /// Starts the informers and waits until each has delivered its initial list.
     async fn begin(&mut self) -> Inboxes {
         let (notice, mut notices) = mpsc::channel(NOTICES_MAX);
         let (report, reports) = mpsc::channel(REPORTS_MAX);
@@ -175,7 +176,7 @@ impl Shell {
         }
     }
 
-    /// The groups and plurals that the apiserver serves. Asked until it answers.
+    /// The groups and plurals that the apiserver serves. Retries until it answers.
     async fn served(&self) -> Vec<(&'static str, &'static str)> {
         let mut versions: Vec<&'static Kind> = Vec::new();
         for kind in schema::kinds() {
@@ -220,7 +221,7 @@ impl Shell {
         self.manager.observe(informer.kind, *feed, notice, now);
     }
 
-    /// Starts decisions; says how many.
+    /// Starts up to `most` decisions; returns how many.
     fn start_work(&mut self, inboxes: &Inboxes, most: usize) -> usize {
         for started in 0..most {
             let now = self.moment();
@@ -233,7 +234,7 @@ impl Shell {
         most
     }
 
-    /// Takes in an answer or an end; says how many decisions ended.
+    /// Handles a response or the end of a decision; returns how many decisions ended.
     fn take_report(&mut self, report: Report, inboxes: &Inboxes) -> usize {
         let now = self.moment();
         match report {
@@ -267,14 +268,14 @@ impl Shell {
         }
     }
 
-    /// Tells people of a note. When the inbox is full the Event is lost, which harms nobody.
+    /// Queues an Event for a note. If the queue is full the Event is dropped.
     fn tell(&mut self, events: &mpsc::Sender<Call>, by: &str, note: &Note, detail: &str) {
         let now = self.moment().wall;
         let call = self.recorder.record(by, note, detail, now);
         let _ = events.try_send(call);
     }
 
-    /// Waits for what is under way, then ends everything else.
+    /// Waits for decisions in progress, then stops everything else.
     async fn finish(&mut self, mut inboxes: Inboxes, busy: usize) {
         let mut busy = busy;
         let end = Instant::now() + STOP;

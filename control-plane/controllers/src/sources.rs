@@ -1,4 +1,4 @@
-//! What the loops have to be told of: one informer per kind, shared by all.
+//! The informers of the loops: one per kind, shared by all loops.
 
 use std::sync::LazyLock;
 
@@ -11,14 +11,14 @@ use crate::cache::{Caches, Feed, kind_of};
 use crate::namespace::is_event;
 use crate::root_ca;
 
-/// The informers and what their notices are for.
+/// The informers and the caches each one feeds.
 pub(crate) fn sources() -> &'static [(Informer, Feed)] {
     static SOURCES: LazyLock<Vec<(Informer, Feed)>> = LazyLock::new(|| {
         let mut sources: Vec<(Informer, Feed)> = kinds()
             .filter(|kind| !is_partial(kind))
             .map(whole)
             .collect();
-        // Of these there may be many, or large ones; the loops read few of them.
+        // Objects of these kinds may be many or large, and the loops read only a few of them.
         let config = Informer::of(kind_of::<ConfigMap>());
         let config = config.with_fields(&format!("metadata.name={}", root_ca::NAME));
         let leases = Informer::of(kind_of::<Lease>());
@@ -33,9 +33,10 @@ pub(crate) fn sources() -> &'static [(Informer, Feed)] {
 }
 
 fn whole(kind: &'static Kind) -> (Informer, Feed) {
-    match Caches::reads(kind) {
-        true => (Informer::of(kind), Feed::Both),
-        false => (Informer::metadata_of(kind), Feed::Graph),
+    if Caches::reads(kind) {
+        (Informer::of(kind), Feed::Both)
+    } else {
+        (Informer::metadata_of(kind), Feed::Graph)
     }
 }
 
@@ -43,7 +44,7 @@ fn is_partial(kind: &'static Kind) -> bool {
     std::ptr::eq(kind, kind_of::<ConfigMap>()) || std::ptr::eq(kind, kind_of::<Lease>())
 }
 
-/// The kinds that can own and be owned, and so be deleted on another's account.
+/// The kinds that can own and be owned, so that the garbage collector must know them.
 fn kinds() -> impl Iterator<Item = &'static Kind> {
     let kinds = schema::kinds().iter();
     kinds.filter(|kind| {

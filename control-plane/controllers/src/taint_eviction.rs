@@ -1,4 +1,4 @@
-//! Pods that do not tolerate a taint of their node: deleted, at once or when their patience ends.
+//! Deletes pods that do not tolerate a taint of their node, at once or when a toleration ends.
 
 #[cfg(test)]
 mod tests;
@@ -67,7 +67,7 @@ impl Loop for TaintEviction {
     }
 }
 
-/// How long a pod stays.
+/// How long a pod may stay.
 #[derive(Debug, PartialEq, Eq)]
 enum Patience {
     Endless,
@@ -85,8 +85,8 @@ fn evicting(node: &Node) -> Vec<Taint> {
         .collect()
 }
 
-/// A taint that nothing tolerates ends it at once; among tolerations for a time the first to end
-/// counts.
+/// A taint without a matching toleration ends the stay at once. Among tolerations with a time
+/// limit, the earliest end counts.
 fn patience(pod: &Pod, taints: &[Taint], now: Timestamp) -> Patience {
     let none = Vec::new();
     let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_ref());

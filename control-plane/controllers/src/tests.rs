@@ -1,4 +1,4 @@
-//! All loops together over a world in memory: late watches, crashes between any two writes.
+//! All loops together over an in-memory API: late watches, crashes between any two writes.
 
 mod canary;
 pub(crate) mod fixtures;
@@ -8,7 +8,7 @@ mod simulation;
 use scenario::{STORIES, Story};
 use simulation::Simulation;
 
-/// The end of a story, told without a crash.
+/// The final state of a story without a crash, and the number of writes.
 fn undisturbed(story: &Story, seed: u64) -> (String, usize) {
     let mut simulation = Simulation::new(seed, None);
     story.play(&mut simulation);

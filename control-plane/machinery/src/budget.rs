@@ -1,13 +1,13 @@
-//! What one body may become in memory. Three bytes of a body can name an object that takes
-//! hundreds, so both decoders count what they make, not what they read.
+//! Limits the memory that one decoded body may take. Three bytes of a body can name an object that
+//! takes hundreds, so both decoders count what they allocate, not what they read.
 
-/// A hundred thousand objects: some ten times what fits into the largest value a store takes by
-/// default, if each of them says anything.
+/// 100,000 objects: about ten times the number of non-empty objects in the largest value that a
+/// store takes by default.
 const COST_MAX: usize = 1_000_000;
-/// A map takes room for eleven entries as soon as it has one.
+/// Cost of an object: a map allocates room for eleven entries with its first one.
 const OBJECT_COST: usize = 10;
 
-/// What is left for one body.
+/// The cost that one body may still add.
 pub(crate) struct Budget(usize);
 
 impl Default for Budget {
@@ -17,12 +17,12 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// One more object; whether there may be one.
+    /// Counts one more object; false when the budget is used up.
     pub(crate) fn object(&mut self) -> bool {
         self.spend(OBJECT_COST)
     }
 
-    /// One more item of a list.
+    /// Counts one more item of a list; false when the budget is used up.
     pub(crate) fn item(&mut self) -> bool {
         self.spend(1)
     }

@@ -1,9 +1,9 @@
-//! What the API fills in for fields that are left out.
+//! The defaults that the API fills in for missing fields.
 //!
 //! Clients compare what they applied with what they read, and controllers compare templates, so
-//! this is part of the contract. Objects come in as [`strict`](crate::strict) leaves them. Only
-//! what follows from the object alone is here: allocated addresses, priorities, service accounts
-//! and the like are admission's.
+//! the defaults are part of the API contract. The input is an object that
+//! [`strict`](crate::strict) decoded. Only defaults that follow from the object alone are here:
+//! admission sets allocated addresses, priorities, service accounts and the like.
 
 mod cluster;
 mod pod;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::object::map_mut;
 
-/// Fills in the defaults of an object of this group and kind; other kinds stay as they are.
+/// Fills in the defaults of an object of this group and kind; other kinds stay unchanged.
 pub fn apply(group: &str, kind: &str, object: &mut Value) {
     match (group, kind) {
         ("", "Pod") => pod::pod(object),
@@ -32,7 +32,7 @@ pub fn apply(group: &str, kind: &str, object: &mut Value) {
             each(subset, &["ports"], |port| default(port, "protocol", "TCP"));
         }),
         ("discovery.k8s.io", "EndpointSlice") => each(object, &["ports"], |port| {
-            // Here the empty name is a value.
+            // An empty port name counts as set, so `default` cannot be used.
             map_mut(port).entry("name").or_insert_with(|| "".into());
             default(port, "protocol", "TCP");
         }),
@@ -50,8 +50,8 @@ pub fn apply(group: &str, kind: &str, object: &mut Value) {
     }
 }
 
-/// Says of objects within an object what they are: whoever wrote them need not, and protobuf
-/// cannot.
+/// Fills in `apiVersion` and `kind` of objects nested in an object: clients may leave them out, and
+/// protobuf does not carry them.
 pub fn name_kinds(group: &str, kind: &str, object: &mut Value) {
     if (group, kind) == ("apps", "StatefulSet") {
         each(object, &["spec", "volumeClaimTemplates"], |claim| {
@@ -61,7 +61,7 @@ pub fn name_kinds(group: &str, kind: &str, object: &mut Value) {
     }
 }
 
-/// Sets a field that is missing or an empty text.
+/// Sets a field that is missing or an empty string.
 fn default(object: &mut Value, key: &str, value: impl Into<Value>) {
     let place = map_mut(object).entry(key).or_insert(Value::Null);
     if place.is_null() || place == "" {
@@ -69,12 +69,12 @@ fn default(object: &mut Value, key: &str, value: impl Into<Value>) {
     }
 }
 
-/// Sets a field of something further down, which is made if it is missing.
+/// Sets a field of the map at a path; missing maps are created.
 fn default_at(object: &mut Value, path: &[&str], key: &str, value: impl Into<Value>) {
     default(made(object, path), key, value);
 }
 
-/// What is at a path, made of empty maps where it is missing.
+/// The value at a path; missing maps are created.
 fn made<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Value {
     path.iter().fold(object, |object, key| {
         let place = map_mut(object).entry(*key);
@@ -82,7 +82,7 @@ fn made<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Value {
     })
 }
 
-/// Does something to what is at a path, if it is there.
+/// Runs `act` on the value at a path, if there is one.
 fn below(object: &mut Value, path: &[&str], act: impl FnOnce(&mut Value)) {
     let place = path
         .iter()
@@ -92,7 +92,7 @@ fn below(object: &mut Value, path: &[&str], act: impl FnOnce(&mut Value)) {
     }
 }
 
-/// Does something to each item of the list at a path.
+/// Runs `act` on each item of the list at a path.
 fn each(object: &mut Value, path: &[&str], act: impl FnMut(&mut Value)) {
     let place = path
         .iter()

@@ -1,4 +1,4 @@
-//! Events of the core API: what a part of the control plane tells people about an object.
+//! Events of the core API: messages of a control plane component about an object.
 
 use serde_json::{Value, json};
 
@@ -7,34 +7,34 @@ use crate::schema::{self, Kind};
 use crate::time::Timestamp;
 use crate::world::Call;
 
-/// The kind.
+/// The kind `Event`.
 pub fn kind() -> &'static Kind {
     schema::kind("", "v1", "Event").expect("the table has events")
 }
 
-/// What is told.
+/// The content of an Event.
 #[derive(Debug)]
 pub struct Event<'a> {
-    /// `involvedObject`; the Event lies in its namespace.
+    /// `involvedObject`; the Event is in the same namespace.
     pub about: Value,
     pub warning: bool,
     pub reason: &'a str,
     pub message: &'a str,
-    /// Who says it.
+    /// `source.component`.
     pub component: &'a str,
-    /// On which node; empty for those that are on none.
+    /// `source.host`, a node's name; empty for components that run on no node.
     pub host: &'a str,
 }
 
 impl Event<'_> {
-    /// Its name when it is told `now`; `number` tells apart what is told at the same time.
+    /// The Event's name when it is created at `now`; `number` tells Events of one moment apart.
     pub fn name(&self, now: Timestamp, number: usize) -> String {
         let nanos =
             i128::from(now.seconds) * 1_000_000_000 + i128::from(now.nanos) + number as i128;
         format!("{}.{nanos:x}", object::text(&self.about, &["name"]))
     }
 
-    /// The call that tells it for the first time.
+    /// The call that creates the Event, with a count of 1.
     pub fn create(self, name: &str, now: Timestamp) -> Call {
         let namespace = namespace(&self.about).to_owned();
         let mut source = json!({"component": self.component});
@@ -56,7 +56,7 @@ impl Event<'_> {
     }
 }
 
-/// Where an Event about this object lies: objects of the cluster have theirs in `default`.
+/// The namespace of Events about this object: `default` for cluster-scoped objects.
 pub fn namespace(about: &Value) -> &str {
     match object::text(about, &["namespace"]) {
         "" => "default",

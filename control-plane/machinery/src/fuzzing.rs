@@ -1,12 +1,12 @@
-//! Bodies of the fuzz targets; the targets only call them. They panic when something is wrong.
+//! Bodies of the fuzz targets; the targets only call them. They panic on a violated property.
 
 use serde_json::Value;
 
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::{object, patch, protobuf, schema, strict};
 
-/// Bytes as a protobuf body, and as a JSON body of a pod: what can be read can be written, and
-/// read again.
+/// Reads bytes as a protobuf body, and as a JSON body of a pod: an object that decodes must encode,
+/// and decode again.
 pub fn body_decode(data: &[u8]) {
     if let Ok(read) = protobuf::decode(data) {
         let written = protobuf::encode(&read).expect("what was read can be written");
@@ -19,8 +19,8 @@ pub fn body_decode(data: &[u8]) {
     }
 }
 
-/// Bytes as an object and a patch with a zero byte between them: a patch applies or is refused,
-/// and a merge patch applied twice is the same as applied once.
+/// Reads bytes as an object and a patch with a zero byte between them. A patch applies or is
+/// refused, and a merge patch applied twice gives the same as applied once.
 pub fn patch_apply(data: &[u8]) {
     let Some(at) = data.iter().position(|byte| *byte == 0) else {
         return;
@@ -38,8 +38,8 @@ pub fn patch_apply(data: &[u8]) {
     let _ = patch::strategic(&object, &by, message.expect("pods are known"));
 }
 
-/// Bytes as a selector: what is read and written reads the same again. Fields are sorted by their
-/// text, as by Go, and `==` is written `=`: so only from what was written on.
+/// Reads bytes as a selector: one that parses and is printed must parse to the same again. Go sorts
+/// fields by their text and prints `==` as `=`, so the comparison starts from the printed text.
 pub fn selector_parse(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use base64::Engine as _;
 
-    /// The same sequence every time.
+    /// Damages bytes; the same seed gives the same result.
     fn damaged(whole: &[u8], seed: u64) -> Vec<u8> {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let mut next = || {

@@ -9,9 +9,10 @@ pub fn scaled(value: &Value, total: i64, round_up: bool) -> Option<i64> {
     };
     let percent: i64 = text.strip_suffix('%')?.parse().ok()?;
     let product = percent.checked_mul(total)?;
-    Some(match round_up {
-        true => product.div_euclid(100) + i64::from(product.rem_euclid(100) != 0),
-        false => product.div_euclid(100),
+    Some(if round_up {
+        product.div_euclid(100) + i64::from(product.rem_euclid(100) != 0)
+    } else {
+        product.div_euclid(100)
     })
 }
 

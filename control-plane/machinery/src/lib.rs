@@ -1,9 +1,9 @@
-//! What every part of the control plane needs and no part owns: the facts about Kubernetes' own
-//! kinds, and pure functions on objects that follow from them.
+//! What every part of the control plane needs: the facts about Kubernetes' built-in kinds, and pure
+//! functions on objects.
 //!
-//! Objects are JSON values; [`schema`] says what their fields mean, and the codec, the patches
-//! and the checks all follow that one table, so no kind has code of its own here. The crate knows
-//! no store, network, clock or thread: a time that is needed is passed in.
+//! Objects are JSON values. [`schema`] describes their fields; the codec, the patches and the
+//! checks all follow that one table, so no kind has code of its own here. The crate has no store,
+//! network, clock or thread: callers pass the time in.
 #![forbid(unsafe_code)]
 
 mod budget;

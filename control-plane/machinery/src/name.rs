@@ -1,15 +1,15 @@
-//! The rules for names, labels and annotations, with the messages Kubernetes gives.
+//! The rules for names, labels and annotations, with Kubernetes' messages.
 //!
-//! Each function returns what is wrong with a text; nothing when it is fine.
+//! Each function returns the violations as messages; an empty list means the text is valid.
 
 #[cfg(test)]
 mod tests;
 
-/// The most bytes of a DNS label, and of the name in a label's key and of its value.
+/// Maximum bytes of a DNS label, of the name part of a label key, and of a label value.
 pub const LABEL_BYTES_MAX: usize = 63;
-/// The most bytes of a DNS subdomain.
+/// Maximum bytes of a DNS subdomain.
 pub const SUBDOMAIN_BYTES_MAX: usize = 253;
-/// The most bytes of all annotations of an object, keys and values.
+/// Maximum bytes of all annotations of an object, keys and values.
 pub const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
 
 const LABEL_1123: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
@@ -20,7 +20,7 @@ const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
-/// A DNS label (RFC 1123): what namespaces are called.
+/// A DNS label (RFC 1123): the rule for names of namespaces.
 pub fn dns1123_label(name: &str) -> Vec<String> {
     let mut wrong = too_long(name, LABEL_BYTES_MAX, "characters");
     if !is_label(name) {
@@ -37,7 +37,7 @@ pub fn dns1123_label(name: &str) -> Vec<String> {
     wrong
 }
 
-/// A DNS subdomain (RFC 1123): what most objects are called.
+/// A DNS subdomain (RFC 1123): the rule for names of most objects.
 pub fn dns1123_subdomain(name: &str) -> Vec<String> {
     let mut wrong = too_long(name, SUBDOMAIN_BYTES_MAX, "characters");
     if !is_subdomain(name) {
@@ -46,7 +46,7 @@ pub fn dns1123_subdomain(name: &str) -> Vec<String> {
     wrong
 }
 
-/// A DNS subdomain as it may be searched: underscores too.
+/// A DNS subdomain in which underscores are allowed too, as in a DNS search domain.
 pub fn dns1123_subdomain_with_underscore(name: &str) -> Vec<String> {
     let mut wrong = too_long(name, SUBDOMAIN_BYTES_MAX, "characters");
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -60,7 +60,7 @@ pub fn dns1123_subdomain_with_underscore(name: &str) -> Vec<String> {
     wrong
 }
 
-/// A DNS label (RFC 1035): begins with a letter.
+/// A DNS label (RFC 1035): it must begin with a letter.
 pub fn dns1035_label(name: &str) -> Vec<String> {
     let mut wrong = too_long(name, LABEL_BYTES_MAX, "characters");
     if !is_label(name) || !name.starts_with(|c: char| c.is_ascii_lowercase()) {
@@ -69,7 +69,7 @@ pub fn dns1035_label(name: &str) -> Vec<String> {
     wrong
 }
 
-/// A name that only must be one segment of a path: what RBAC objects are called.
+/// A name that only must be one segment of a path: the rule for names of RBAC objects.
 pub fn path_segment(name: &str) -> Vec<String> {
     if name == "." || name == ".." {
         return vec![format!("may not be '{name}'")];
@@ -139,9 +139,10 @@ pub fn config_map_key(key: &str) -> Vec<String> {
 }
 
 fn too_long(text: &str, most: usize, unit: &str) -> Vec<String> {
-    match text.len() > most {
-        true => vec![format!("must be no more than {most} {unit}")],
-        false => Vec::new(),
+    if text.len() > most {
+        vec![format!("must be no more than {most} {unit}")]
+    } else {
+        Vec::new()
     }
 }
 

@@ -1,27 +1,28 @@
-//! Short ways to what every object has: its metadata. Objects are JSON maps; nothing here checks
-//! them, and what is missing or of the wrong type reads as empty.
+//! Accessors for the metadata that every object has. Objects are JSON maps and are not checked
+//! here: a field that is missing or has the wrong type reads as empty.
 
 use serde_json::{Map, Value};
 
 /// An object: a JSON map with `apiVersion`, `kind` and `metadata`.
 pub type Object = Value;
 
-/// A text at a path of keys; empty when there is none.
+/// The string at a path of keys; empty if there is none.
 pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// An integer at a path of keys.
+/// The integer at a path of keys.
 pub fn integer(object: &Value, path: &[&str]) -> Option<i64> {
     at(object, path).and_then(Value::as_i64)
 }
 
-/// What is at a path of keys.
+/// The value at a path of keys.
 pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(object, |value, key| value.get(key))
 }
 
-/// Puts a value at a path of keys, making maps on the way; an object of another form is replaced.
+/// Sets the value at a path of keys. Missing maps are created; a value on the path that is no map
+/// is replaced by one.
 pub fn set(object: &mut Value, path: &[&str], value: Value) {
     let Some((last, above)) = path.split_last() else {
         *object = value;
@@ -36,7 +37,7 @@ pub fn set(object: &mut Value, path: &[&str], value: Value) {
     map_mut(place).insert((*last).to_owned(), value);
 }
 
-/// Takes away what is at a path of keys.
+/// Removes and returns the value at a path of keys.
 pub fn remove(object: &mut Value, path: &[&str]) -> Option<Value> {
     let (last, above) = path.split_last()?;
     let place = above
@@ -45,7 +46,7 @@ pub fn remove(object: &mut Value, path: &[&str]) -> Option<Value> {
     place.as_object_mut()?.remove(*last)
 }
 
-/// The value as a map, which it becomes if it is none.
+/// The value as a mutable map; any other value is replaced by an empty map.
 pub fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -77,7 +78,7 @@ pub fn metadata(object: &Value) -> Option<&Map<String, Value>> {
     object.get("metadata")?.as_object()
 }
 
-/// `metadata`, made if missing.
+/// `metadata`, created if missing.
 pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     map_mut(
         map_mut(object)
@@ -106,7 +107,7 @@ pub fn uid(object: &Value) -> &str {
     text(object, &["metadata", "uid"])
 }
 
-/// `metadata.resourceVersion` as it is written.
+/// `metadata.resourceVersion`, as text.
 pub fn resource_version(object: &Value) -> &str {
     text(object, &["metadata", "resourceVersion"])
 }
@@ -116,7 +117,7 @@ pub fn set_resource_version(object: &mut Value, revision: i64) {
     metadata_mut(object).insert("resourceVersion".into(), revision.to_string().into());
 }
 
-/// `metadata.generation`; 0 when there is none.
+/// `metadata.generation`; 0 if it is missing.
 pub fn generation(object: &Value) -> i64 {
     integer(object, &["metadata", "generation"]).unwrap_or(0)
 }
@@ -131,7 +132,7 @@ pub fn deletion_timestamp(object: &Value) -> Option<&str> {
     at(object, &["metadata", "deletionTimestamp"])?.as_str()
 }
 
-/// Whether the object is being deleted.
+/// True if the object has a `deletionTimestamp`.
 pub fn is_deleting(object: &Value) -> bool {
     deletion_timestamp(object).is_some()
 }
@@ -178,14 +179,14 @@ pub fn owner_references(object: &Value) -> &[Value] {
     items(object, &["metadata", "ownerReferences"])
 }
 
-/// The owner that is the object's controller.
+/// The owner reference with `controller: true`.
 pub fn controller(object: &Value) -> Option<&Value> {
     owner_references(object)
         .iter()
         .find(|owner| owner.get("controller").and_then(Value::as_bool) == Some(true))
 }
 
-/// The list at a path of keys; empty when there is none.
+/// The list at a path of keys; empty if there is none.
 pub fn items<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
     at(object, path)
         .and_then(Value::as_array)

@@ -1,5 +1,5 @@
-//! The three patches: JSON patch, merge patch and strategic merge patch. None of them checks the
-//! result: what a patch makes of an object goes through the same reading as any other body.
+//! The three patch types: JSON patch, merge patch and strategic merge patch. None of them checks
+//! the result: the caller decodes and validates it like any other body.
 
 mod strategic;
 #[cfg(test)]
@@ -12,11 +12,11 @@ use crate::schema::Message;
 
 pub use strategic::{LISTS_OF_LISTS, shown};
 
-/// The most operations of one JSON patch.
+/// Maximum number of operations in one JSON patch.
 const OPERATIONS_MAX: usize = 10_000;
-/// The most bytes that the copies of one JSON patch may add: each could double the object.
+/// Maximum bytes that the copy operations of one JSON patch may add: each could double the object.
 const COPIED_BYTES_MAX: usize = 3 << 20;
-/// How deep a merge patch may nest; bodies that were read from text are never deeper.
+/// Maximum nesting of a merge patch; bodies read from text are never deeper.
 const DEPTH_MAX: usize = 128;
 
 /// Why a patch does not apply.
@@ -24,7 +24,7 @@ const DEPTH_MAX: usize = 128;
 pub enum Error {
     /// The patch itself is malformed: 400.
     Malformed(String),
-    /// It is well-formed but does not fit the object: 422.
+    /// The patch is well-formed but does not fit the object: 422.
     Unprocessable(String),
 }
 
@@ -38,7 +38,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Applies a list of operations (RFC 6902).
+/// Applies a JSON patch, a list of operations (RFC 6902).
 pub fn json(object: &Value, patch: &Value) -> Result<Value, Error> {
     let Some(list) = patch.as_array() else {
         return Err(Error::Malformed(
@@ -72,7 +72,7 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, Error> {
     Ok(object)
 }
 
-/// Reads an operation. One that needs a value and has none gets null, as by Go.
+/// Reads an operation. A missing value reads as null, as in Go.
 fn read(operation: &Value) -> Result<PatchOperation, Error> {
     let unfit = |error: serde_json::Error| Error::Unprocessable(error.to_string());
     let needs = ["add", "replace", "test"].map(Value::from);
@@ -85,14 +85,14 @@ fn read(operation: &Value) -> Result<PatchOperation, Error> {
     serde_json::from_value(operation).map_err(unfit)
 }
 
-/// Lays a document over the object; null takes away (RFC 7386).
+/// Applies a merge patch (RFC 7386): null removes a field.
 pub fn merge(object: &Value, patch: &Value) -> Value {
     let mut object = object.clone();
     json_patch::merge(&mut object, patch);
     object
 }
 
-/// Applies a strategic merge patch to an object of this message.
+/// Applies a strategic merge patch to an object described by `message`.
 pub fn strategic(object: &Value, patch: &Value, message: &'static Message) -> Result<Value, Error> {
     let (Value::Object(original), Value::Object(patch)) = (object, patch) else {
         return Err(Error::Malformed("the patch is no JSON object".into()));

@@ -1,12 +1,14 @@
-//! `application/vnd.kubernetes.protobuf`, both ways, for every kind of the table.
+//! Encodes and decodes `application/vnd.kubernetes.protobuf`, for every kind of the table.
 //!
 //! A body is `k8s\0` and a `runtime.Unknown`: the apiVersion and kind, then the bytes of that
-//! message. What is decoded looks as if Go had read the bytes and written JSON, except that
-//! nulls are left out; what is encoded is byte for byte what Go writes. Decoding is bounded in
-//! depth and in the number of messages, so a small body cannot become a large object.
+//! message. A decoded object looks as if Go had decoded it and written JSON, except that nulls are
+//! left out; an encoded object is byte for byte what Go writes. Decoding is bounded in depth and in
+//! the number of messages, so a small body cannot become a large object.
 
+mod canonical;
 mod decode;
 mod encode;
+pub mod splice;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -18,12 +20,12 @@ use crate::schema::{self, Message};
 
 /// The media type.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
-/// The media type of a watch.
+/// The media type of a watch stream.
 pub const WATCH_MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
-/// What each body begins with.
+/// The first bytes of each body.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
 
-/// Why bytes or an object could not be read.
+/// The reason why bytes or an object could not be decoded or encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(pub String);
 
@@ -41,7 +43,7 @@ impl Error {
     }
 }
 
-/// Reads a body with its envelope; the kind is the one the envelope names.
+/// Decodes a body with its envelope; the envelope names the kind.
 pub fn decode(body: &[u8]) -> Result<Value, Error> {
     let envelope = wire::Envelope::read(body)?;
     let (group, version) = schema::split_api_version(envelope.api_version);
@@ -54,23 +56,23 @@ pub fn decode(body: &[u8]) -> Result<Value, Error> {
     decode_envelope(&envelope, message)
 }
 
-/// Reads the apiVersion and kind a body's envelope names; they may be empty.
+/// Reads the apiVersion and kind in a body's envelope; both may be empty.
 pub fn decode_type(body: &[u8]) -> Result<(String, String), Error> {
     let envelope = wire::Envelope::read(body)?;
     Ok((envelope.api_version.to_owned(), envelope.kind.to_owned()))
 }
 
-/// Reads a body with its envelope as this message, whatever the envelope names.
+/// Decodes a body with its envelope as this message; the kind in the envelope is ignored.
 pub fn decode_as(body: &[u8], message: &'static Message) -> Result<Value, Error> {
     decode_envelope(&wire::Envelope::read(body)?, message)
 }
 
-/// Reads the bytes of a message without an envelope.
+/// Decodes the bytes of a message without an envelope.
 pub fn decode_message(bytes: &[u8], message: &'static Message) -> Result<Value, Error> {
     decode::Decoder::new().message(message, bytes)
 }
 
-/// Writes an object, its kind as the object says, with the envelope.
+/// Encodes an object with the envelope; the object names its kind.
 pub fn encode(object: &Value) -> Result<Vec<u8>, Error> {
     let (api_version, kind) = (object::api_version(object), object::kind(object));
     let (group, version) = schema::split_api_version(api_version);
@@ -85,14 +87,14 @@ pub fn encode(object: &Value) -> Result<Vec<u8>, Error> {
     .write())
 }
 
-/// Writes the bytes of a message without an envelope.
+/// Encodes a message without an envelope.
 pub fn encode_message(object: &Value, message: &'static Message) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     encode::message(message, object, &mut out, 0)?;
     Ok(out)
 }
 
-/// Writes one event of a watch: its length, then the event around the encoded object.
+/// Encodes one watch event: its length, then the event around the encoded object.
 pub fn watch_frame(event: &str, encoded: &[u8]) -> Vec<u8> {
     let mut raw = Vec::with_capacity(encoded.len() + 8);
     wire::put_bytes(&mut raw, 1, encoded);

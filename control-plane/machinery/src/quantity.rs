@@ -1,7 +1,7 @@
-//! Quantities of resources, such as `100m`, `1.5Gi` or `2e3`: read, written, compared, added.
+//! Quantities of resources, such as `100m`, `1.5Gi` or `2e3`: parsing, printing, arithmetic.
 //!
-//! A quantity is a whole number of billionths; what is finer is rounded away from zero, as in
-//! Go. Unlike Go's, which turns to arbitrary precision, it ends at about 10²⁹ and stays there.
+//! A quantity is a whole number of billionths; smaller fractions are rounded away from zero, as in
+//! Go. Go switches to arbitrary precision for large numbers; here values saturate at about 10²⁹.
 
 #[cfg(test)]
 mod tests;
@@ -10,14 +10,14 @@ use std::cmp::Ordering;
 
 const NANO: i128 = 1_000_000_000;
 
-/// A quantity: a decimal number of at most nine places, and the form it is written in.
+/// A quantity: a decimal number with at most nine decimal places, and its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quantity {
     nanos: i128,
     format: Format,
 }
 
-/// How a quantity is written.
+/// The notation of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// `m`, `k`, `M`.
@@ -28,15 +28,15 @@ pub enum Format {
     DecimalExponent,
 }
 
-/// A text that is no quantity.
+/// Why a text is not a quantity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(pub &'static str);
 
-/// The text has not the form of a quantity.
+/// The text does not have the form of a quantity.
 pub const WRONG_FORM: Error = Error(
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
 );
-/// What follows the number is no unit.
+/// The suffix is not a known unit.
 pub const WRONG_SUFFIX: Error = Error("unable to parse quantity's suffix");
 
 impl std::fmt::Display for Error {
@@ -48,13 +48,13 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Quantity {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Quantity = Quantity {
         nanos: 0,
         format: Format::DecimalSi,
     };
 
-    /// Reads a quantity.
+    /// Parses a quantity.
     pub fn parse(text: &str) -> Result<Quantity, Error> {
         if text.is_empty() {
             return Err(WRONG_FORM);
@@ -76,7 +76,7 @@ impl Quantity {
         }
         let (unit, format) = unit(suffix).ok_or(WRONG_SUFFIX)?;
         let nanos = scale(whole, fraction, unit);
-        // Go stops at the largest integer where the unit is a power of two.
+        // With a binary unit, Go saturates at the largest 64-bit integer.
         let limit = if format == Format::BinarySi {
             i128::from(i64::MAX) * NANO
         } else {
@@ -89,7 +89,7 @@ impl Quantity {
         })
     }
 
-    /// A whole number.
+    /// A quantity of a whole number.
     pub fn from_integer(value: i64, format: Format) -> Quantity {
         Quantity {
             nanos: i128::from(value) * NANO,
@@ -97,7 +97,7 @@ impl Quantity {
         }
     }
 
-    /// A number of thousandths.
+    /// A quantity in thousandths.
     pub fn from_milli(value: i64) -> Quantity {
         Quantity {
             nanos: i128::from(value) * 1_000_000,
@@ -105,27 +105,27 @@ impl Quantity {
         }
     }
 
-    /// The whole units, rounded away from zero, at most what fits.
+    /// The value in whole units, rounded away from zero, saturated to 64 bits.
     pub fn value(self) -> i64 {
         fit(away_from_zero(self.nanos, NANO))
     }
 
-    /// The thousandths, rounded away from zero, at most what fits.
+    /// The value in thousandths, rounded away from zero, saturated to 64 bits.
     pub fn milli_value(self) -> i64 {
         fit(away_from_zero(self.nanos, 1_000_000))
     }
 
-    /// Whether it is nothing.
+    /// True if the value is zero.
     pub fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
-    /// The form it is written in.
+    /// The notation it is written in.
     pub fn format(self) -> Format {
         self.format
     }
 
-    /// The sum, in the form of the first that is not zero.
+    /// The sum, in the format of the first operand that is not zero.
     #[must_use]
     pub fn plus(self, other: Quantity) -> Quantity {
         let format = if self.is_zero() {
@@ -139,7 +139,7 @@ impl Quantity {
         }
     }
 
-    /// The difference, in the form of the first that is not zero.
+    /// The difference, in the format of the first operand that is not zero.
     #[must_use]
     pub fn minus(self, other: Quantity) -> Quantity {
         self.plus(Quantity {
@@ -155,7 +155,7 @@ impl PartialOrd for Quantity {
     }
 }
 
-/// The canonical form: no fraction, and the largest unit that allows it.
+/// Writes the canonical form: no fraction, and the largest unit that allows it.
 impl std::fmt::Display for Quantity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (whole, exact) = (self.nanos / NANO, self.nanos % NANO == 0);
@@ -195,7 +195,7 @@ impl std::fmt::Display for Quantity {
     }
 }
 
-/// What a unit stands for: two to a power, or ten.
+/// A unit: a power of two or of ten.
 enum Unit {
     Two(u32),
     Ten(i64),
@@ -228,8 +228,8 @@ fn unit(suffix: &str) -> Option<(Unit, Format)> {
     }
 }
 
-/// The billionths of `whole.fraction` units. Digits are taken one by one, so that no number of
-/// them overflows: the sum saturates, and what is too small only says whether to round.
+/// Billionths in `whole.fraction` units. Reads digit by digit so that no number of digits
+/// overflows: a large sum saturates, and digits that are too small only decide the rounding.
 fn scale(whole: &str, fraction: &str, unit: Unit) -> i128 {
     let (factor, ten) = match unit {
         Unit::Two(power) => (1_i128 << power, 0),
@@ -240,7 +240,7 @@ fn scale(whole: &str, fraction: &str, unit: Unit) -> i128 {
     let mut cut: i64 = 0;
     let mut rest = false;
     for digit in whole.bytes().chain(fraction.bytes()) {
-        // 18 digits beyond what nanos and Ei need keep the product exact.
+        // 18 more digits than nanos and Ei need keep the product exact.
         if mantissa < i128::MAX / factor / 100 {
             mantissa = mantissa * 10 + i128::from(digit - b'0');
         } else {

@@ -1,8 +1,9 @@
-//! The queue of a loop: keys to look at, each at most once, with delays and a back-off per key.
+//! The work queue of a control loop: each key is queued at most once, with delays and a back-off
+//! per key.
 //!
-//! Time is passed in as what has gone by since the owner started; the owner asks [`Queue::wake_at`]
-//! when to come back. A key that is being worked on is not given out again before [`Queue::done`],
-//! so one key is never worked on twice at once; what asks for it meanwhile is kept.
+//! The caller passes time in as the duration since its start, and asks [`Queue::wake_at`] when to
+//! call again. A key in progress is not returned again before [`Queue::done`], so no key is worked
+//! on twice at once; a request for it in the meantime is remembered.
 
 #[cfg(test)]
 mod tests;
@@ -10,23 +11,23 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// The delays of keys that failed: the first, doubled with each failure in a row, up to the last.
+/// The delays of keys that failed: `first`, doubled with each failure in a row, up to `last`.
 #[derive(Debug, Clone, Copy)]
 pub struct BackOff {
-    /// After the first failure.
+    /// Delay after the first failure.
     pub first: Duration,
-    /// The longest.
+    /// The longest delay.
     pub last: Duration,
 }
 
 impl BackOff {
-    /// The delays of Kubernetes' own loops.
+    /// The delays of Kubernetes' own controllers.
     pub const LOOPS: BackOff = BackOff {
         first: Duration::from_millis(5),
         last: Duration::from_secs(1000),
     };
 
-    /// The delay after this many failures in a row; none after none.
+    /// The delay after this many failures in a row; zero after none.
     pub fn delay(&self, failures: u32) -> Duration {
         match failures {
             0 => Duration::ZERO,
@@ -38,18 +39,18 @@ impl BackOff {
     }
 }
 
-/// Keys to work on. A key is ready, waiting for its time, being worked on, or not here; one that
-/// is worked on may wait or be wanted again.
+/// Keys to work on. A key is ready, waiting for its time, in progress, or absent; a key in progress
+/// may also wait, or be requested again.
 #[derive(Debug)]
 pub struct Queue<K> {
     back_off: BackOff,
-    /// In the order they became ready; `is_ready` has the same keys.
+    /// In the order they became ready; `is_ready` holds the same keys.
     ready: VecDeque<K>,
     is_ready: BTreeSet<K>,
     busy: BTreeSet<K>,
-    /// Asked for while busy: ready again once done.
+    /// Requested while in progress: ready again after `done`.
     again: BTreeSet<K>,
-    /// The earliest time of each key that waits; `by_time` has the same pairs.
+    /// The earliest time of each waiting key; `by_time` holds the same pairs.
     waiting: BTreeMap<K, Duration>,
     by_time: BTreeSet<(Duration, K)>,
     failures: BTreeMap<K, u32>,
@@ -70,7 +71,7 @@ impl<K: Ord + Clone> Queue<K> {
         }
     }
 
-    /// Wants the key looked at, now.
+    /// Makes the key ready now.
     pub fn add(&mut self, key: K) {
         self.stop_waiting(&key);
         if self.busy.contains(&key) {
@@ -80,7 +81,7 @@ impl<K: Ord + Clone> Queue<K> {
         }
     }
 
-    /// Wants the key looked at at this time, or earlier if it already waits for an earlier one.
+    /// Makes the key ready at this time, or earlier if it already waits for an earlier time.
     pub fn add_at(&mut self, key: K, at: Duration) {
         let earlier = self.waiting.get(&key).is_some_and(|has| *has <= at);
         if earlier || self.is_ready.contains(&key) {
@@ -91,7 +92,7 @@ impl<K: Ord + Clone> Queue<K> {
         self.waiting.insert(key, at);
     }
 
-    /// Notes a failure of the key and wants it again after its back-off, which is returned.
+    /// Records a failure of the key and queues it again after its back-off, which is returned.
     pub fn add_failed(&mut self, key: K, now: Duration) -> Duration {
         let failures = self.failures.entry(key.clone()).or_insert(0);
         *failures = failures.saturating_add(1);
@@ -100,17 +101,17 @@ impl<K: Ord + Clone> Queue<K> {
         delay
     }
 
-    /// Forgets the failures of the key: it went well.
+    /// Resets the failures of the key after a success.
     pub fn forget(&mut self, key: &K) {
         self.failures.remove(key);
     }
 
-    /// How often the key failed in a row.
+    /// The number of failures of the key in a row.
     pub fn failures(&self, key: &K) -> u32 {
         self.failures.get(key).copied().unwrap_or(0)
     }
 
-    /// The next key to work on; the caller reports with [`done`](Self::done).
+    /// The next key to work on; the caller must call [`done`](Self::done) afterwards.
     pub fn next(&mut self, now: Duration) -> Option<K> {
         while let Some((at, key)) = self.by_time.first() {
             if *at > now {
@@ -125,7 +126,7 @@ impl<K: Ord + Clone> Queue<K> {
         Some(key)
     }
 
-    /// The key is no longer worked on.
+    /// Ends the work on a key.
     pub fn done(&mut self, key: &K) {
         self.busy.remove(key);
         if self.again.remove(key) {
@@ -133,7 +134,7 @@ impl<K: Ord + Clone> Queue<K> {
         }
     }
 
-    /// When to call [`next`](Self::next): zero when a key is ready, nothing when none waits.
+    /// When to call [`next`](Self::next): zero if a key is ready, `None` if no key waits.
     pub fn wake_at(&self) -> Option<Duration> {
         if !self.ready.is_empty() {
             return Some(Duration::ZERO);
@@ -141,12 +142,12 @@ impl<K: Ord + Clone> Queue<K> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// How many keys are ready or wait.
+    /// The number of keys that are ready, waiting, or requested again.
     pub fn len(&self) -> usize {
         self.ready.len() + self.waiting.len() + self.again.len()
     }
 
-    /// Whether nothing is ready or waits.
+    /// True if no key is ready, waiting, or requested again.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! Label and field selectors: read, written, matched.
+//! Label and field selectors: parsing, printing, matching.
 
 mod parse;
 #[cfg(test)]
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{name, object};
 
-/// Why a selector could not be read, in the words of the Go parser.
+/// Why a selector could not be parsed, in the words of Go's parser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(pub String);
 
@@ -22,7 +22,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a requirement asks of a key.
+/// The operator of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     /// Present with the value, written `=`.
@@ -50,14 +50,14 @@ pub enum Operator {
 pub struct Requirement {
     /// The label.
     pub key: String,
-    /// What is asked.
+    /// The condition.
     pub operator: Operator,
-    /// Of which values; sorted, each once.
+    /// The values of the condition, sorted and unique.
     pub values: Vec<String>,
 }
 
 impl Requirement {
-    /// A requirement that keeps the rules for keys and values.
+    /// A requirement whose key and values satisfy the rules for labels.
     pub fn new(key: &str, operator: Operator, mut values: Vec<String>) -> Result<Self, Error> {
         values.sort();
         values.dedup();
@@ -102,7 +102,7 @@ impl Requirement {
         })
     }
 
-    /// Whether a label of this value, or none, satisfies it.
+    /// True if a label with this value satisfies it; `None` stands for a missing label.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let listed = || value.is_some_and(|value| self.values.iter().any(|one| one == value));
         let numbers = || {
@@ -137,7 +137,7 @@ impl std::fmt::Display for Requirement {
     }
 }
 
-/// A label selector: all of its requirements; none means everything.
+/// A label selector: all requirements must hold; one without requirements matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LabelSelector {
     /// The conditions, sorted by key.
@@ -145,13 +145,13 @@ pub struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// Reads the form of the query, such as `a=b,c in (d,e),!f`.
+    /// Parses the query form, such as `a=b,c in (d,e),!f`.
     pub fn parse(text: &str) -> Result<LabelSelector, Error> {
         parse::labels(text).map(LabelSelector::sorted)
     }
 
     /// Reads a LabelSelector object (`matchLabels`, `matchExpressions`). An empty one selects
-    /// everything; whether a missing one selects nothing is the caller's rule.
+    /// everything; the caller decides what a missing one selects.
     pub fn from_object(selector: &Value) -> Result<LabelSelector, Error> {
         let mut requirements = Vec::new();
         let labels = selector.get("matchLabels").and_then(Value::as_object);
@@ -181,7 +181,7 @@ impl LabelSelector {
         Ok(LabelSelector::sorted(requirements))
     }
 
-    /// Reads a plain map of labels, as services and replication controllers have.
+    /// Makes a selector from a plain map of labels, as in services and replication controllers.
     pub fn from_map(labels: &Map<String, Value>) -> LabelSelector {
         let equal = |(key, value): (&String, &Value)| Requirement {
             key: key.clone(),
@@ -191,15 +191,18 @@ impl LabelSelector {
         LabelSelector::sorted(labels.iter().map(equal).collect())
     }
 
-    /// Whether labels satisfy it.
+    /// True if the labels satisfy it.
     pub fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
-        self.requirements.iter().all(|one| {
-            let value = labels.and_then(|labels| labels.get(&one.key));
-            one.matches(value.and_then(Value::as_str))
-        })
+        self.matches_by(|key| labels?.get(key)?.as_str())
     }
 
-    /// Whether it selects everything.
+    /// Whether labels satisfy it that are looked up by key.
+    pub fn matches_by<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        let mut all = self.requirements.iter();
+        all.all(|one| one.matches(label(&one.key)))
+    }
+
+    /// True if it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
@@ -236,26 +239,26 @@ pub struct FieldSelector {
 }
 
 impl FieldSelector {
-    /// Reads the form of the query, such as `spec.nodeName=a,status.phase!=Failed`.
+    /// Parses the query form, such as `spec.nodeName=a,status.phase!=Failed`.
     pub fn parse(text: &str) -> Result<FieldSelector, Error> {
         let requirements = parse::fields(text)?;
         Ok(FieldSelector { requirements })
     }
 
-    /// Whether an object satisfies it; `value` gives the text of a field.
+    /// True if an object satisfies it; `value` returns the text of a field.
     pub fn matches<'a>(&self, value: impl Fn(&str) -> Cow<'a, str>) -> bool {
         let mut all = self.requirements.iter();
         all.all(|one| (value(&one.field) == one.value.as_str()) != one.negated)
     }
 
-    /// The value the selector demands of this field, if it does.
+    /// The value that the selector requires of this field, if any.
     pub fn exact(&self, field: &str) -> Option<&str> {
         let mut all = self.requirements.iter();
         all.find(|one| one.field == field && !one.negated)
             .map(|one| one.value.as_str())
     }
 
-    /// Whether it selects everything.
+    /// True if it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }

@@ -1,54 +1,54 @@
-//! The errors of the API: Status objects with the reasons and messages clients test for.
+//! The API's errors: Status objects with the reasons and messages that clients check.
 
 #[cfg(test)]
 mod tests;
 
 use serde_json::{Value, json};
 
-/// An error answer.
+/// An error response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     /// The HTTP code.
     pub code: u16,
-    /// The machine's word for it, such as `NotFound`; may be empty.
+    /// The machine-readable reason, such as `NotFound`; may be empty.
     pub reason: &'static str,
-    /// The text people see.
+    /// The human-readable message.
     pub message: String,
-    /// What it is about.
+    /// The object or request that the error is about.
     ///
     /// Boxed, because results carry errors by value.
     pub details: Box<Details>,
-    /// Where a list that expired can go on, `metadata.continue`; may be empty.
+    /// `metadata.continue` of an expired list, where the client can continue; may be empty.
     pub resume: Box<str>,
 }
 
-/// What an error is about.
+/// The object or request that an error is about.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Details {
-    /// The object.
+    /// The object's name.
     pub name: String,
-    /// Its group.
+    /// The object's group.
     pub group: String,
     /// Its resource, or its kind for [`Status::invalid`].
     pub kind: String,
-    /// Its uid.
+    /// The object's uid.
     pub uid: String,
-    /// The single mistakes.
+    /// The single errors.
     pub causes: Vec<Cause>,
-    /// When to try again; 0 says nothing.
+    /// Seconds to wait before a retry; 0 means not set.
     pub retry_after_seconds: u32,
-    /// Written even when they say nothing, as in the answers of Go's HTTP layer.
+    /// Write `details` even when all of it is empty, as Go's HTTP layer does.
     pub shown: bool,
 }
 
-/// One mistake.
+/// One error of several.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Cause {
-    /// Such as `FieldValueInvalid`.
+    /// The machine-readable reason, such as `FieldValueInvalid`.
     pub reason: &'static str,
-    /// The text.
+    /// The message.
     pub message: String,
-    /// Where, such as `spec.replicas`; may be empty.
+    /// The field, such as `spec.replicas`; may be empty.
     pub field: String,
 }
 
@@ -61,7 +61,7 @@ impl std::fmt::Display for Status {
 impl std::error::Error for Status {}
 
 impl Status {
-    /// An error of this code, reason and text.
+    /// An error with this code, reason and message.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
         Status {
             code,
@@ -72,7 +72,7 @@ impl Status {
         }
     }
 
-    /// The body of the answer.
+    /// The Status object for the response body.
     pub fn to_object(&self) -> Value {
         let mut object = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -133,7 +133,7 @@ impl Cause {
     }
 }
 
-/// The answer to a call that succeeded and has no object to show.
+/// The response to a call that succeeded and has no object to return.
 pub fn success(group: &str, resource: &str, name: &str, uid: &str) -> Value {
     let details = Details {
         name: name.into(),
@@ -151,7 +151,7 @@ pub fn success(group: &str, resource: &str, name: &str, uid: &str) -> Value {
     object
 }
 
-/// The constructors of the table of errors.
+/// Constructors, one for each error.
 impl Status {
     /// The object does not exist.
     pub fn not_found(group: &str, resource: &str, name: &str) -> Status {
@@ -169,13 +169,13 @@ impl Status {
         .generic()
     }
 
-    /// An object of this name exists.
+    /// An object with this name exists.
     pub fn already_exists(group: &str, resource: &str, name: &str) -> Status {
         let message = format!("{} {name:?} already exists", qualified(group, resource));
         Status::new(409, "AlreadyExists", message).about(group, resource, name)
     }
 
-    /// The operation collides with another.
+    /// The operation conflicts with another.
     pub fn conflict(group: &str, resource: &str, name: &str, why: &str) -> Status {
         let resource_in_group = qualified(group, resource);
         let message =
@@ -194,12 +194,12 @@ impl Status {
         Status::new(400, "BadRequest", message)
     }
 
-    /// Nobody, or a bad token.
+    /// No credentials, or a bad token.
     pub fn unauthorized() -> Status {
         Status::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// Not allowed; `why` is the rest of the sentence.
+    /// Not allowed; `why` is the end of the message.
     pub fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Status {
         let subject = qualified(group, resource);
         let message = match (resource, name) {
@@ -212,7 +212,7 @@ impl Status {
         status
     }
 
-    /// The namespace of a new object is going away.
+    /// The namespace of a new object is being deleted.
     pub fn namespace_terminating(group: &str, resource: &str, name: &str, ns: &str) -> Status {
         let why = format!(
             "unable to create new content in namespace {ns} because it is being terminated"
@@ -227,7 +227,7 @@ impl Status {
         status
     }
 
-    /// The object breaks rules of its kind.
+    /// The object violates the rules of its kind.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Status {
         let errors = told_together(&causes);
         let kind_in_group = qualified(group, kind);
@@ -252,14 +252,14 @@ impl Status {
         status
     }
 
-    /// Too much at once: try again later.
+    /// Too many requests; retry after the given seconds.
     pub fn too_many_requests(message: &str, retry_after_seconds: u32) -> Status {
         let mut status = Status::new(429, "TooManyRequests", message);
         status.details.retry_after_seconds = retry_after_seconds;
         status
     }
 
-    /// The resource version lies ahead of the store.
+    /// The requested resource version is newer than the store's.
     pub fn future_version(asked: i64, current: i64) -> Status {
         let message = format!("Too large resource version: {asked}, current: {current}");
         let mut status = Status::new(504, "Timeout", format!("Timeout: {message}"));
@@ -272,12 +272,12 @@ impl Status {
         status
     }
 
-    /// The resource version lies behind what the store remembers.
+    /// The requested resource version is compacted.
     pub fn expired(message: impl Into<String>) -> Status {
         Status::new(410, "Expired", message)
     }
 
-    /// The body's media type is not taken.
+    /// The body's media type is not supported.
     pub fn unsupported_media_type(accepted: &[&str]) -> Status {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
@@ -286,26 +286,26 @@ impl Status {
         Status::new(415, "UnsupportedMediaType", message)
     }
 
-    /// The media type of a patch is none.
+    /// The media type is not one of a patch.
     pub fn unsupported_patch() -> Status {
         let text = "415: Unsupported Media Type";
         Status::new(415, "UnsupportedMediaType", text).generic()
     }
 
-    /// A patch does not fit the object: Go does not tell why.
+    /// A patch does not fit the object. Go gives no reason.
     pub fn unprocessable() -> Status {
         let message = "the server rejected our request due to an error in our request";
         Status::new(422, "Invalid", message).generic()
     }
 
-    /// None of the media types there are is what the client takes.
+    /// The client accepts none of the available media types.
     pub fn none_acceptable(there_are: &[&str]) -> Status {
         let list = there_are.join(", ");
         let message = format!("406: Not Acceptable\n\nAvailable representations: {list}");
         Status::new(406, "NotAcceptable", message).generic()
     }
 
-    /// The answer has a fitting media type, but not in the form the client takes.
+    /// The media type is available, but not in the form the client accepts.
     pub fn not_acceptable(accepted: &[&str]) -> Status {
         let message = format!(
             "only the following media types are accepted: {}",
@@ -314,13 +314,13 @@ impl Status {
         Status::new(406, "NotAcceptable", message)
     }
 
-    /// The resource has no such verb.
+    /// The resource does not support this verb.
     pub fn method_not_allowed() -> Status {
         let message = "the server does not allow this method on the requested resource";
         Status::new(405, "MethodNotAllowed", message).generic()
     }
 
-    /// The body is larger than the server takes.
+    /// The body is larger than the limit, in bytes.
     pub fn too_large(limit: usize) -> Status {
         let message = format!("Request entity too large: limit is {limit}");
         Status::new(413, "RequestEntityTooLarge", message)
@@ -341,12 +341,12 @@ impl Status {
         status
     }
 
-    /// The server cannot answer now.
+    /// The server cannot answer at the moment.
     pub fn unavailable(why: impl Into<String>) -> Status {
         Status::new(503, "ServiceUnavailable", why)
     }
 
-    /// An answer of Go's HTTP layer, which knows nothing of objects.
+    /// Marks an error of Go's HTTP layer, which does not know objects.
     fn generic(mut self) -> Status {
         self.details.shown = true;
         self
@@ -360,15 +360,15 @@ impl Status {
     }
 }
 
-/// The mistakes of validation, with the texts of Kubernetes' field errors.
+/// Validation errors, with the texts of Kubernetes' field errors.
 impl Cause {
     /// A value that is not allowed. Texts are shown in quotes, other values as JSON.
     pub fn invalid(field: &str, value: &Value, why: &str) -> Cause {
         Cause::invalid_shown(field, &value.to_string(), why)
     }
 
-    /// A value that is not allowed, shown by a text of its own: Go shows a struct with its fields
-    /// in the order of their declaration. `why` may be empty.
+    /// Like `invalid`, with the value already as text: Go shows a struct's fields in the order of
+    /// their declaration. `why` may be empty.
     pub fn invalid_shown(field: &str, shown: &str, why: &str) -> Cause {
         Cause {
             reason: "FieldValueInvalid",
@@ -377,7 +377,7 @@ impl Cause {
         }
     }
 
-    /// A value that must be given; `why` may be empty.
+    /// A required value is missing; `why` may be empty.
     pub fn required(field: &str, why: &str) -> Cause {
         Cause {
             reason: "FieldValueRequired",
@@ -386,7 +386,7 @@ impl Cause {
         }
     }
 
-    /// A value that must not be given; `why` may be empty.
+    /// A value that must not be set; `why` may be empty.
     pub fn forbidden(field: &str, why: &str) -> Cause {
         Cause {
             reason: "FieldValueForbidden",
@@ -400,7 +400,7 @@ impl Cause {
         Cause::duplicate_shown(field, &value.to_string(), "")
     }
 
-    /// The same, shown by a text of its own; `why` may be empty.
+    /// Like `duplicate`, with the value already as text; `why` may be empty.
     pub fn duplicate_shown(field: &str, shown: &str, why: &str) -> Cause {
         Cause {
             reason: "FieldValueDuplicate",
@@ -409,12 +409,12 @@ impl Cause {
         }
     }
 
-    /// A value that is none of the few there are.
+    /// A value that is not one of the supported ones.
     pub fn not_supported(field: &str, value: &Value, supported: &[&str]) -> Cause {
         Cause::not_supported_shown(field, &value.to_string(), supported)
     }
 
-    /// The same, shown by a text of its own.
+    /// Like `not_supported`, with the value already as text.
     pub fn not_supported_shown(field: &str, shown: &str, supported: &[&str]) -> Cause {
         let quoted: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
         Cause {
@@ -427,7 +427,7 @@ impl Cause {
         }
     }
 
-    /// A value that refers to nothing.
+    /// A reference to something that does not exist.
     pub fn not_found(field: &str, value: &Value) -> Cause {
         Cause {
             reason: "FieldValueNotFound",
@@ -445,7 +445,7 @@ impl Cause {
         }
     }
 
-    /// A value that is too long, in bytes.
+    /// A value longer than `limit` bytes.
     pub fn too_long(field: &str, limit: usize) -> Cause {
         Cause {
             reason: "FieldValueTooLong",
@@ -455,7 +455,7 @@ impl Cause {
     }
 }
 
-/// Mistakes in one text, each told once.
+/// The errors joined into one text, without repetitions.
 pub fn told_together(causes: &[Cause]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for cause in causes {

@@ -1,8 +1,8 @@
-//! Reads JSON bodies the way Kubernetes does: by the table, dropping what the kind does not have,
-//! and telling what was dropped or written twice.
+//! Decodes JSON bodies the way Kubernetes does: driven by the table, dropping unknown fields, and
+//! reporting unknown and duplicate fields.
 //!
-//! It is one pass over the text, in its order, because the order of the complaints is part of the
-//! answer. Nesting is bounded by serde_json (128).
+//! It is one pass over the text, in its order, because the order of the problems is part of the
+//! response. serde_json bounds the nesting (128).
 
 mod read;
 #[cfg(test)]
@@ -15,23 +15,23 @@ use crate::schema::Message;
 use crate::zero;
 use read::{Context, Place, Seed};
 
-/// The most problems that are told of one body.
+/// Maximum number of problems reported for one body.
 const PROBLEMS_MAX: usize = 100;
 
-/// Go looks for the type of a body before anything else, and tells so of what is no JSON.
+/// Go looks for the type of a body first, so its error for invalid JSON begins like this.
 const NO_TYPE: &str = "couldn't get version/kind; json parse error: ";
 
-/// A body that was read.
+/// A decoded body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {
-    /// The object, with only the fields its kind has, in the form Go would write them but that
-    /// nulls are left out.
+    /// The object with only the fields of its kind, in the form Go would write them, but without
+    /// nulls.
     pub object: Value,
-    /// What `fieldValidation` is about, each such as `unknown field "spec.foo"`.
+    /// The problems that `fieldValidation` is about, each such as `unknown field "spec.foo"`.
     pub problems: Vec<String>,
 }
 
-/// A body that could not be read; the text Go's decoder gives.
+/// Why a body could not be decoded, in the words of Go's decoder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(pub String);
 
@@ -43,9 +43,9 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Reads any JSON, with what was written twice (the last one wins).
+/// Parses any JSON. Also returns the duplicate fields; the last one wins.
 pub fn parse(body: &[u8]) -> Result<(Value, Vec<String>), Error> {
-    // A type is what nobody looks for here.
+    // This caller does not look for a type, so that part of the message goes.
     let decoded =
         from_text(body, Place::Any).map_err(|Error(text)| match text.strip_prefix(NO_TYPE) {
             Some(rest) => Error(rest.to_owned()),
@@ -54,7 +54,7 @@ pub fn parse(body: &[u8]) -> Result<(Value, Vec<String>), Error> {
     Ok((decoded.object, decoded.problems))
 }
 
-/// What Go's decoder calls a value of this sort.
+/// The name of this JSON type in Go's decoder.
 pub fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -66,13 +66,13 @@ pub fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Reads a body as this message.
+/// Decodes a body as this message.
 pub fn decode(body: &[u8], message: &'static Message) -> Result<Decoded, Error> {
     from_text(body, Place::Message(message))
 }
 
-/// Brings a value into the form its message has: checks types, drops unknown fields, and writes
-/// or leaves out empty ones as Go would.
+/// Converts a value to the form of its message: checks types, drops unknown fields, and adds or
+/// drops empty ones as Go would.
 pub fn conform(value: &Value, message: &'static Message) -> Result<Decoded, Error> {
     let context = Context::default();
     let seed = Seed {
@@ -83,8 +83,8 @@ pub fn conform(value: &Value, message: &'static Message) -> Result<Decoded, Erro
     finish(result, context, &[])
 }
 
-/// The same in the form that comes back from Go's store, which does not tell empty lists from
-/// none.
+/// Like [`conform`], in the form that Go's store returns: it does not distinguish an empty list
+/// from a missing one.
 pub fn as_stored(value: &Value, message: &'static Message) -> Result<Decoded, Error> {
     let mut decoded = conform(value, message)?;
     if let Value::Object(map) = &mut decoded.object {
@@ -93,7 +93,7 @@ pub fn as_stored(value: &Value, message: &'static Message) -> Result<Decoded, Er
     Ok(decoded)
 }
 
-/// `strict decoding error: a, b`, as `fieldValidation=Strict` answers.
+/// `strict decoding error: a, b`, the error of `fieldValidation=Strict`.
 pub fn strict_error(problems: &[String]) -> String {
     format!("strict decoding error: {}", problems.join(", "))
 }
@@ -110,7 +110,7 @@ fn from_text(body: &[u8], place: Place) -> Result<Decoded, Error> {
     finish(result, context, body)
 }
 
-/// `body` is the text that was read, if it was one.
+/// `body` is the text that was decoded; empty if the input was a value.
 fn finish(
     result: Result<Value, serde_json::Error>,
     context: Context,
@@ -137,7 +137,7 @@ fn finish(
     }
 }
 
-/// The letter an error points to, in Go's quotes.
+/// The character at the position of an error, in Go's quotes.
 fn at(body: &[u8], error: &serde_json::Error) -> String {
     let line = body
         .split(|byte| *byte == b'\n')

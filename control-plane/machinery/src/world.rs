@@ -1,7 +1,7 @@
-//! The few calls that loops make on the API, as data, and the seam behind which it is answered:
-//! by [`memory::World`] in tests, by an apiserver everywhere else.
+//! The few API calls that loops make, as data, and the trait that answers them: implemented by
+//! [`memory::World`] in tests, and by an apiserver everywhere else.
 //!
-//! Objects cross the seam as JSON with `apiVersion` and `kind`; errors are the API's own.
+//! Objects are JSON with `apiVersion` and `kind`; errors are the API's own.
 
 pub mod memory;
 
@@ -19,81 +19,81 @@ use crate::status::Status;
 pub struct Target<'a> {
     /// Its kind.
     pub kind: &'static Kind,
-    /// Its namespace; empty for objects of the cluster.
+    /// Its namespace; empty for cluster-scoped objects.
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
 }
 
-/// One call.
+/// One API call.
 #[derive(Clone)]
 pub enum Call {
     /// Reads one object.
     Get {
-        /// Of this kind.
+        /// The kind.
         kind: &'static Kind,
-        /// In this namespace; empty for objects of the cluster.
+        /// The namespace; empty for cluster-scoped objects.
         namespace: String,
-        /// By this name.
+        /// The name.
         name: String,
     },
-    /// Reads all objects of a kind; the answer is a list with `items`.
+    /// Reads all objects of a kind; the response is a list with `items`.
     List {
-        /// Of this kind.
+        /// The kind.
         kind: &'static Kind,
-        /// In this namespace; empty for all.
+        /// The namespace; empty for all.
         namespace: String,
     },
-    /// Makes an object, in the namespace its metadata names.
+    /// Creates an object in the namespace that its metadata names.
     Create {
-        /// Of this kind.
+        /// The kind.
         kind: &'static Kind,
         /// The object.
         object: Object,
     },
-    /// Replaces an object, or one subresource of it. A `resourceVersion` in it has to be current.
+    /// Replaces an object or one subresource. A `resourceVersion` in it must be the current one.
     Update {
-        /// Of this kind.
+        /// The kind.
         kind: &'static Kind,
-        /// Such as `status`; empty for the object itself.
+        /// The subresource, such as `status`; empty for the object itself.
         subresource: &'static str,
         /// The object.
         object: Object,
     },
-    /// Changes an object. A `metadata.resourceVersion` or `metadata.uid` in the patch has to hold.
+    /// Patches an object. A `metadata.resourceVersion` or `metadata.uid` in the patch must match.
     Patch {
-        /// Of this kind.
+        /// The kind.
         kind: &'static Kind,
-        /// In this namespace; empty for objects of the cluster.
+        /// The namespace; empty for cluster-scoped objects.
         namespace: String,
-        /// By this name.
+        /// The name.
         name: String,
-        /// Such as `status`; empty for the object itself.
+        /// The subresource, such as `status`; empty for the object itself.
         subresource: &'static str,
-        /// How to read the patch.
+        /// The type of the patch.
         form: PatchForm,
-        /// What changes.
+        /// The patch.
         patch: Value,
     },
-    /// Deletes an object, or begins to.
+    /// Deletes an object, or marks it for deletion.
     Delete {
-        /// Of this kind.
+        /// The kind.
         kind: &'static Kind,
-        /// In this namespace; empty for objects of the cluster.
+        /// The namespace; empty for cluster-scoped objects.
         namespace: String,
-        /// By this name.
+        /// The name.
         name: String,
-        /// How.
+        /// The options.
         options: DeleteOptions,
     },
     /// Deletes all objects of a kind in a namespace.
     DeleteCollection {
-        /// Of this kind.
+        /// The kind.
         kind: &'static Kind,
-        /// In this namespace.
+        /// The namespace.
         namespace: String,
     },
-    /// Puts a pod on a node.
+    /// Binds a pod to a node.
     Bind {
         /// The pod's namespace.
         namespace: String,
@@ -104,53 +104,53 @@ pub enum Call {
         /// The node.
         node: String,
     },
-    /// Deletes a pod if the budgets over it allow it.
+    /// Deletes a pod if its disruption budgets allow it.
     Evict {
         /// The pod's namespace.
         namespace: String,
         /// The pod.
         pod: String,
-        /// How to delete it.
+        /// The options of the deletion.
         options: DeleteOptions,
     },
 }
 
-/// How a patch is to be read.
+/// The type of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchForm {
-    /// RFC 7386.
+    /// A merge patch (RFC 7386).
     Merge,
-    /// Kubernetes' own: lists are merged by their keys.
+    /// A strategic merge patch: lists are merged by their keys.
     Strategic,
 }
 
-/// How to delete.
+/// Options of a deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Only the object with this uid; empty for any.
+    /// Precondition: the object has this uid; empty for any.
     pub uid: String,
-    /// Only if it is still at this version; empty for any.
+    /// Precondition: the object is at this version; empty for any.
     pub resource_version: String,
-    /// Seconds that a pod is given to end; nothing for its own wish.
+    /// The grace period of a pod in seconds; `None` for the pod's own.
     pub grace_seconds: Option<i64>,
-    /// What becomes of the objects it owns; nothing for the default of its kind.
+    /// What happens to its dependents; `None` for the default of its kind.
     pub propagation: Option<Propagation>,
 }
 
-/// What becomes of the objects an object owns.
+/// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
-    /// They are deleted after it.
+    /// They are deleted after the owner.
     Background,
-    /// They are deleted before it.
+    /// They are deleted before the owner.
     Foreground,
     /// They stay.
     Orphan,
 }
 
-/// Whoever answers calls.
+/// An implementation of the API.
 pub trait Api {
-    /// Makes one call. A deletion answers with the object as it is now, or as it last was.
+    /// Makes one call. A deletion returns the object as it is now, or its last state.
     fn call(&self, call: Call) -> impl Future<Output = Result<Object, Status>> + Send;
 
     /// Reads one object.
@@ -162,7 +162,7 @@ pub trait Api {
         })
     }
 
-    /// Makes an object; its `apiVersion` and `kind` say of which kind.
+    /// Creates an object of the kind that its `apiVersion` and `kind` name.
     fn create(&self, object: Object) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Create {
             kind: kind_of(&object),
@@ -179,7 +179,7 @@ pub trait Api {
         })
     }
 
-    /// Replaces an object's status.
+    /// Replaces the status of an object.
     fn update_status(&self, object: Object) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Update {
             kind: kind_of(&object),
@@ -188,7 +188,7 @@ pub trait Api {
         })
     }
 
-    /// Changes an object.
+    /// Patches an object.
     fn patch(
         &self,
         target: Target<'_>,
@@ -205,7 +205,7 @@ pub trait Api {
         })
     }
 
-    /// Deletes an object, or begins to.
+    /// Deletes an object, or marks it for deletion.
     fn delete(
         &self,
         target: Target<'_>,
@@ -219,7 +219,7 @@ pub trait Api {
         })
     }
 
-    /// Puts a pod on a node.
+    /// Binds a pod to a node.
     fn bind(
         &self,
         pod: &Object,
@@ -234,7 +234,7 @@ pub trait Api {
     }
 }
 
-/// The kind of an object, by its `apiVersion` and `kind`, which have to be of the table.
+/// The kind that an object's `apiVersion` and `kind` name; panics if the table does not have it.
 pub fn kind_of(object: &Object) -> &'static Kind {
     let (group, version) = schema::split_api_version(object::api_version(object));
     let kind = object::kind(object);
@@ -243,7 +243,7 @@ pub fn kind_of(object: &Object) -> &'static Kind {
 }
 
 impl Call {
-    /// The kind it is about.
+    /// The kind of the object.
     pub fn kind(&self) -> &'static Kind {
         match self {
             Call::Get { kind, .. }
@@ -257,7 +257,7 @@ impl Call {
         }
     }
 
-    /// The namespace it is about; empty for none.
+    /// The namespace of the call; empty for none.
     pub fn namespace(&self) -> &str {
         match self {
             Call::Create { object, .. } | Call::Update { object, .. } => object::namespace(object),
@@ -271,7 +271,7 @@ impl Call {
         }
     }
 
-    /// The name it is about; empty for none.
+    /// The name in the call; empty for none.
     pub fn name(&self) -> &str {
         match self {
             Call::Create { object, .. } | Call::Update { object, .. } => object::name(object),
@@ -281,7 +281,7 @@ impl Call {
         }
     }
 
-    /// Whether it may change anything.
+    /// True if the call may change something.
     pub fn writes(&self) -> bool {
         !matches!(self, Call::Get { .. } | Call::List { .. })
     }
@@ -301,7 +301,7 @@ impl Call {
     }
 }
 
-/// Such as `update status of pods default/a`.
+/// For example `update status of pods default/a`.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.verb())?;
@@ -332,7 +332,7 @@ impl fmt::Debug for Call {
 }
 
 impl DeleteOptions {
-    /// Only the object with this uid.
+    /// Options with this uid as the precondition.
     pub fn of(uid: &str) -> DeleteOptions {
         DeleteOptions {
             uid: uid.into(),
@@ -340,7 +340,7 @@ impl DeleteOptions {
         }
     }
 
-    /// The body of the call.
+    /// The DeleteOptions body of the call.
     pub fn to_object(&self) -> Value {
         let mut body = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
         if !self.uid.is_empty() {
@@ -365,7 +365,7 @@ impl DeleteOptions {
 }
 
 impl Propagation {
-    /// As the API writes it.
+    /// The name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Propagation::Background => "Background",

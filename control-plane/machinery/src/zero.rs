@@ -1,13 +1,13 @@
-//! Which zero values JSON shows: Go's `omitempty` and pointers, carried over to JSON objects.
+//! Which zero values JSON shows: Go's `omitempty` and pointers, applied to JSON objects.
 //!
-//! Whatever way an object came in, protobuf or JSON, it then looks as Go would write it, but
-//! that what Go writes as null is left out.
+//! An object from protobuf or JSON then looks as Go would write it, except that fields that Go
+//! writes as null are left out.
 
 use serde_json::{Map, Value};
 
 use crate::schema::{Field, Message, Type};
 
-/// Adds the zero values that JSON shows for this message and drops those it leaves out.
+/// Adds the zero values that JSON shows for this message, and drops those that it leaves out.
 pub(crate) fn complete(message: &'static Message, map: &mut Map<String, Value>) {
     for field in &message.fields {
         if let (Type::Message(id), true) = (&field.kind, field.inline) {
@@ -18,7 +18,7 @@ pub(crate) fn complete(message: &'static Message, map: &mut Map<String, Value>) 
     }
 }
 
-/// Takes away empty lists and maps: the store does not tell them from none.
+/// Removes empty lists and maps: the store does not distinguish them from missing ones.
 pub(crate) fn forget_empty(message: &'static Message, map: &mut Map<String, Value>) {
     for field in &message.fields {
         match &field.kind {
@@ -49,7 +49,7 @@ fn forget_inside(kind: &Type, value: &mut Value) {
     }
 }
 
-/// What JSON shows for a value that is not there; null for what may be left out.
+/// What JSON shows for a missing value; null if it may be left out.
 pub(crate) fn of(kind: &Type) -> Value {
     match kind {
         Type::String(_) => "".into(),
@@ -84,7 +84,7 @@ fn complete_field(field: &Field, map: &mut Map<String, Value>) {
     }
 }
 
-/// Go never calls a struct empty.
+/// True for types that Go never treats as empty.
 fn is_struct(kind: &Type) -> bool {
     match kind {
         Type::Message(id) => !id.get().list,
@@ -93,7 +93,7 @@ fn is_struct(kind: &Type) -> bool {
     }
 }
 
-fn is_empty(value: &Value) -> bool {
+pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(value) => !value,

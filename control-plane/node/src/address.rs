@@ -1,4 +1,4 @@
-//! Addresses: one for each node, and a range of its own for its pods.
+//! IP addresses: one for each node, and one range per node for its pods.
 
 #[cfg(test)]
 mod tests;
@@ -6,18 +6,19 @@ mod tests;
 use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 
-/// The first node's address is the second after this.
+/// The address of node 0 is the next after this.
 const NODES: u32 = u32::from_be_bytes([172, 18, 0, 1]);
-/// Where the ranges of pods begin, and how many fit before they begin anew at `PODS_LOWEST`.
+/// Where the ranges of pods begin, and the lowest range, from which numbering continues after
+/// the end.
 const PODS: u32 = u32::from_be_bytes([10, 244, 0, 0]);
 const PODS_LOWEST: u32 = u32::from_be_bytes([10, 128, 0, 0]);
 const PODS_HIGHEST: u32 = u32::from_be_bytes([10, 255, 255, 255]);
-/// Addresses in a node's range.
+/// Number of addresses in a node's range.
 const RANGE: u32 = 256;
-/// The most pods a node can have: its range without the first two and the last.
+/// Maximum number of pods on a node: its range without the first two addresses and the last.
 pub const PODS_MAX: u32 = RANGE - 3;
 
-/// The address of the node of this number.
+/// The address of the node with this number.
 pub fn of_node(number: u32) -> String {
     Ipv4Addr::from(NODES + 1 + number % (1 << 17)).to_string()
 }
@@ -33,12 +34,12 @@ pub struct Pool {
     base: u32,
     by_pod: HashMap<String, u32>,
     taken: BTreeSet<u32>,
-    /// Where to look for the next free one: one that was given back is not given out at once.
+    /// Where the search for a free address begins, so that a released one is not reused at once.
     next: u32,
 }
 
 impl Pool {
-    /// The pool of the node of this number.
+    /// The pool of the node with this number.
     pub fn new(number: u32) -> Pool {
         Pool {
             base: base(number),
@@ -48,7 +49,7 @@ impl Pool {
         }
     }
 
-    /// The pod's address. It keeps the one it has, given as written, if it is of this range.
+    /// The pod's address. A pod keeps its current address, `has`, if it is in this range and free.
     pub fn of_pod(&mut self, uid: &str, has: &str) -> String {
         if let Some(at) = self.by_pod.get(uid) {
             return Ipv4Addr::from(self.base + at).to_string();
@@ -62,14 +63,14 @@ impl Pool {
         Ipv4Addr::from(self.base + at).to_string()
     }
 
-    /// The pod is gone.
+    /// Releases the address of a pod that is gone.
     pub fn give_back(&mut self, uid: &str) {
         if let Some(at) = self.by_pod.remove(uid) {
             self.taken.remove(&at);
         }
     }
 
-    /// A free address. With more pods than addresses one is used twice; nothing is ever sent.
+    /// A free address. If there is none, one is used twice, which is safe: no packet is sent.
     fn free(&mut self) -> u32 {
         let usable = |at: &u32| !self.taken.contains(at);
         let after = (self.next..RANGE - 1).find(usable);

@@ -1,6 +1,6 @@
-//! What becomes of one container: waiting, running, terminated, and again.
+//! The state machine of one container: waiting, running, terminated, restarted.
 //!
-//! The state is the container's status as it is in the pod; nothing else is remembered.
+//! The state is the container's status in the pod; nothing else is stored.
 
 #[cfg(test)]
 mod tests;
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 use crate::hints::Exit;
 
-/// How long a container that ended waits before it is started the second time again; twice as
-/// long after each further end.
+/// Delay before the second restart of a container; it doubles with each further restart. The first
+/// restart has no delay.
 const BACKOFF_FIRST: Duration = Duration::from_secs(10);
-/// The longest it waits.
+/// The longest delay.
 const BACKOFF_LONGEST: Duration = Duration::from_secs(300);
-/// The code of a container that was killed, or is not known to have run.
+/// The exit code of a container that was killed, or of which no run is known.
 const KILLED: i64 = 137;
 
-/// When a container that ended is started again.
+/// When a container that ended is restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
     Always,
@@ -30,7 +30,7 @@ pub enum Restart {
 }
 
 impl Restart {
-    /// Reads a policy; the default is to start again always.
+    /// Reads a restart policy; the default is `Always`.
     pub fn read(policy: &str) -> Restart {
         match policy {
             "OnFailure" => Restart::OnFailure,
@@ -40,39 +40,39 @@ impl Restart {
     }
 }
 
-/// What is fixed about a container.
+/// The constant properties of a container.
 #[derive(Debug, Clone)]
 pub struct Plan<'a> {
     pub spec: &'a Value,
-    /// The uid of the pod; names of runs are made from it.
+    /// The pod's uid; container IDs are made from it.
     pub pod: &'a str,
     pub restart: Restart,
     pub exit: Option<Exit>,
-    /// Whether it may be ready while it runs.
+    /// Whether it is ready while it runs.
     pub ready: bool,
 }
 
-/// A container's status after what was to happen at a time.
+/// A container's status after all changes due at a time.
 #[derive(Debug, Clone)]
 pub struct Turn {
     pub status: Value,
-    /// When something happens next by itself.
+    /// When the next change is due.
     pub again: Option<Timestamp>,
 }
 
-/// Where a container is.
+/// The state of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Not started yet.
     Fresh,
     Running,
-    /// Ended, with this code, for good.
+    /// Ended with this exit code, for good.
     Ended(i64),
-    /// Ended, with this code, and to be started again.
+    /// Ended with this exit code, and waiting for its restart.
     Resting(i64),
 }
 
-/// Where the container is, by its status.
+/// The container's state, from its status.
 pub fn state(plan: &Plan<'_>, status: &Value) -> State {
     let code = |at: &[&str]| object::integer(status, at);
     if object::at(status, &["state", "running"]).is_some() {
@@ -88,13 +88,13 @@ pub fn state(plan: &Plan<'_>, status: &Value) -> State {
     }
 }
 
-/// A container that waits for `reason`.
+/// The status of a container that waits for `reason`.
 pub fn waiting(plan: &Plan<'_>, reason: &str) -> Value {
     base(plan, 0, json!({"waiting": {"reason": reason}}))
 }
 
-/// Does everything that is due by `now`: starts the container, lets it end, starts it again. That
-/// comes to rest even if it ends at once, since only the first start again is without a wait.
+/// Makes all changes due by `now`: starts the container, ends it, restarts it. The loop terminates
+/// even if the container ends at once, because only the first restart has no delay.
 pub fn advance(plan: &Plan<'_>, status: &Value, now: Timestamp) -> Turn {
     let mut status = status.clone();
     loop {
@@ -125,7 +125,7 @@ pub fn advance(plan: &Plan<'_>, status: &Value, now: Timestamp) -> Turn {
     }
 }
 
-/// The container stopped from outside: well if it ran, as nobody knows if it never did.
+/// Stops the container from outside: exit code 0 or 137 if it ran; 137 if it never did.
 pub fn stop(plan: &Plan<'_>, status: &Value, now: Timestamp, killed: bool) -> Value {
     match state(plan, status) {
         State::Running => {
@@ -148,7 +148,7 @@ pub fn stop(plan: &Plan<'_>, status: &Value, now: Timestamp, killed: bool) -> Va
     }
 }
 
-/// How long a container rests before it is started for this many times again.
+/// The delay before restart number `restarts + 1`.
 fn rest(restarts: i64) -> Duration {
     match restarts {
         0 => Duration::ZERO,
@@ -222,13 +222,13 @@ fn base(plan: &Plan<'_>, restarts: i64, state: Value) -> Value {
     })
 }
 
-/// What a run of the container is called. One run has one name, whoever asks and when.
+/// The container ID of a run. The same run always has the same ID.
 fn run_name(plan: &Plan<'_>, restarts: i64) -> String {
     let name = object::text(plan.spec, &["name"]);
     format!("hollow://{}/{name}/{restarts}", plan.pod)
 }
 
-/// How the last run ended.
+/// The terminated state of the last run.
 fn last(status: &Value) -> Value {
     let now = object::at(status, &["state", "terminated"]);
     let before = object::at(status, &["lastState", "terminated"]);

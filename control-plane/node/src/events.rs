@@ -1,5 +1,4 @@
-//! What a node tells people about its pods: the Events of a kubelet, read off the status that is
-//! about to be written.
+//! The Events of a kubelet about its pods, derived from the status that is about to be written.
 
 #[cfg(test)]
 mod tests;
@@ -10,17 +9,17 @@ use machinery::time::Timestamp;
 use machinery::world::Call;
 use serde_json::{Value, json};
 
-/// Who says it.
+/// The component of the Events.
 const COMPONENT: &str = "kubelet";
 
-/// A line about a container.
+/// One Event about a container.
 struct Line {
     warning: bool,
     reason: &'static str,
     message: String,
 }
 
-/// The Events that go with the calls that were decided about a pod.
+/// The Events that belong to the calls decided for a pod.
 pub fn of(pod: &Object, calls: &[Call], node: &str, now: Timestamp) -> Vec<Call> {
     let written = calls.iter().find_map(|call| match call {
         Call::Patch {
@@ -69,7 +68,7 @@ pub fn of(pod: &Object, calls: &[Call], node: &str, now: Timestamp) -> Vec<Call>
     events
 }
 
-/// What is to be said of a container that came from one status to another.
+/// The Events for a container's change from one status to another.
 fn lines(pod: &Object, old: &Value, new: &Value) -> Vec<Line> {
     let normal = |reason, message: String| Line {
         warning: false,
@@ -103,7 +102,7 @@ fn lines(pod: &Object, old: &Value, new: &Value) -> Vec<Line> {
     lines
 }
 
-/// The run that the container is in, or the last one: it may have ended by the next look.
+/// The container ID of the current run, or of the last one if the container has ended.
 fn run(status: &Value) -> Option<&str> {
     let path: &[&str] = match object::at(status, &["state", "waiting"]) {
         Some(_) => &["lastState", "terminated", "containerID"],
@@ -116,7 +115,7 @@ fn is_running(status: &Value) -> bool {
     object::at(status, &["state", "running"]).is_some()
 }
 
-/// Whether it waits before it is started again.
+/// True if the container waits for its restart.
 fn rests(status: &Value) -> bool {
     object::text(status, &["state", "waiting", "reason"]) == "CrashLoopBackOff"
 }

@@ -1,8 +1,8 @@
-//! Many nodes in one process: told what their pods and Nodes become and what time it is, the
-//! fleet says which calls to make next.
+//! Many nodes in one process: the fleet is told of pods, Nodes and the time, and returns the next
+//! calls to make.
 //!
-//! Knows no clock and no network. Each job, a pod or a node's lease or status, is worked on once
-//! at a time; a call that fails is tried again later.
+//! It has no clock and no network. Each job (a pod, or a node's Lease or status) is in progress at
+//! most once; a failed call is retried later.
 
 #[cfg(test)]
 mod tests;
@@ -23,16 +23,16 @@ use crate::events;
 use crate::host::{self, Host};
 use crate::pod::{self, Place};
 
-/// The delays after calls that failed.
+/// The delays after failed calls.
 const BACK_OFF: BackOff = BackOff {
     first: Duration::from_millis(100),
     last: Duration::from_secs(10),
 };
 
-/// What is worked on.
+/// A unit of work.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Job {
-    /// The Node of the host of this number: registered, or its status written again.
+    /// Registers the Node of the host with this number, or writes its status again.
     Node(usize),
     /// That host's Lease.
     Lease(usize),
@@ -40,30 +40,30 @@ pub enum Job {
     Pod(String, String),
 }
 
-/// Calls for a job, to be made one after the other until one fails.
+/// The calls of a job, made one after the other until one fails.
 #[derive(Clone)]
 pub struct Work {
     pub job: Job,
     pub calls: Vec<Call>,
-    /// What to tell people when they went well.
+    /// The Events to send if all calls succeed.
     pub events: Vec<Call>,
 }
 
-/// How often nodes speak up.
+/// How often nodes write.
 #[derive(Debug, Clone, Copy)]
 pub struct Periods {
-    /// Between two renewals of a lease.
+    /// Between two renewals of a Lease.
     pub lease: Duration,
-    /// Between two statuses when nothing changes.
+    /// Between two writes of an unchanged status.
     pub status: Duration,
 }
 
-/// The time as everything here is told it.
+/// The current time.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
-    /// Since some fixed moment.
+    /// Since a fixed moment.
     pub elapsed: Duration,
-    /// By the calendar.
+    /// Wall time.
     pub wall: Timestamp,
 }
 
@@ -77,18 +77,18 @@ pub struct Fleet {
     periods: Periods,
 }
 
-/// A node and what is known of it.
+/// A node and its known state.
 #[derive(Debug)]
 struct Member {
     host: Host,
     pool: Pool,
-    /// The Node as it was last seen.
+    /// The Node as last seen.
     node: Option<Object>,
-    /// The Lease is there, as far as is known.
+    /// The Lease exists, as far as is known.
     leased: bool,
-    /// Its renewals are at its own moment of the period.
+    /// The node has its own moment for renewals within the period.
     in_turn: bool,
-    /// The Node was deleted by somebody: as with a kubelet, it stays so.
+    /// The Node was deleted. As with a kubelet, it is not registered again.
     removed: bool,
 }
 
@@ -100,7 +100,7 @@ struct Held {
 }
 
 impl Fleet {
-    /// Nodes to be registered.
+    /// A fleet of nodes that register first.
     pub fn new(hosts: Vec<Host>, periods: Periods) -> Fleet {
         let mut queue = Queue::new(BACK_OFF);
         (0..hosts.len()).for_each(|number| queue.add(Job::Node(number)));
@@ -124,7 +124,7 @@ impl Fleet {
         }
     }
 
-    /// These are all pods there are.
+    /// Replaces the known pods: these are all.
     pub fn pods_replaced(&mut self, all: Vec<Object>) {
         let there: HashSet<(String, String)> = all.iter().map(key).collect();
         let known: Vec<_> = self.pods.keys().cloned().collect();
@@ -167,11 +167,11 @@ impl Fleet {
         }
     }
 
-    /// These are all Nodes there are.
+    /// Replaces the known Nodes: these are all.
     pub fn nodes_replaced(&mut self, all: Vec<Object>) {
         let there: HashSet<&str> = all.iter().map(object::name).collect();
         for member in &mut self.members {
-            // One that never was there is only not registered yet.
+            // A Node that was never seen is just not registered yet.
             if member.node.is_some() && !there.contains(member.host.name.as_str()) {
                 member.node = None;
                 member.removed = true;
@@ -211,7 +211,7 @@ impl Fleet {
         }
     }
 
-    /// The next job that needs calls; [`Fleet::done`] must tell how they went.
+    /// The next job with calls; the caller must report the result with [`Fleet::done`].
     pub fn next(&mut self, now: Now) -> Option<Work> {
         loop {
             let job = self.queue.next(now.elapsed)?;
@@ -230,7 +230,7 @@ impl Fleet {
         }
     }
 
-    /// How the calls of a job went: the answer to the last of them, or the error that ended them.
+    /// Ends a job: with the response to its last call, or the error that stopped it.
     pub fn done(&mut self, job: &Job, answer: Result<Object, Status>, now: Now) {
         match answer {
             Ok(object) => {
@@ -242,7 +242,7 @@ impl Fleet {
         self.queue.done(job);
     }
 
-    /// When to call [`Fleet::next`] though nothing happened.
+    /// When to call [`Fleet::next`] even if nothing happens.
     pub fn wake_at(&self) -> Option<Duration> {
         self.queue.wake_at()
     }
@@ -264,8 +264,8 @@ impl Fleet {
                 let next = now.elapsed + self.until_renewal(*at);
                 self.queue.add_at(job.clone(), next);
             }
-            // The answer is newer than what the informer told. If nothing changed there is
-            // nothing more to do: the same decision would make the same calls for ever.
+            // The response is newer than what the informer reported. If the object did not change,
+            // stop here: the same decision would make the same calls forever.
             Job::Pod(namespace, name) => {
                 let held = self.pods.get(&(namespace.clone(), name.clone()));
                 let version = held.map(|held| object::resource_version(&held.object));
@@ -276,24 +276,24 @@ impl Fleet {
         }
     }
 
-    /// How long a lease that was written is left alone. The first time is shorter, by the node's
-    /// number: leases are renewed one after the other, not all in one moment.
+    /// The time from a written Lease to its next renewal. The first is shorter, depending on the
+    /// node's number, so that the renewals of all nodes are spread over the period.
     fn until_renewal(&mut self, at: usize) -> Duration {
         let count = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
         let number = u32::try_from(at).unwrap_or(u32::MAX);
-        match std::mem::replace(&mut self.members[at].in_turn, true) {
-            true => self.periods.lease,
-            false => self
-                .periods
+        if std::mem::replace(&mut self.members[at].in_turn, true) {
+            self.periods.lease
+        } else {
+            self.periods
                 .lease
-                .mul_f64(f64::from(number + 1) / f64::from(count)),
+                .mul_f64(f64::from(number + 1) / f64::from(count))
         }
     }
 
     fn went_wrong(&mut self, job: &Job, status: &Status, now: Now) {
         match (job, status.reason) {
             (Job::Node(at), "AlreadyExists") => {
-                // Registered by an earlier run: its status is written over.
+                // Registered by an earlier run: overwrite its status.
                 self.members[*at].node = Some(json!({}));
                 self.queue.add(job.clone());
             }
@@ -306,7 +306,7 @@ impl Fleet {
                 self.members[*at].leased = true;
                 self.queue.add(job.clone());
             }
-            // Another pod of that name, or none: the informer will tell.
+            // The pod is gone or replaced by another: the informer will report it.
             (Job::Pod(..), "NotFound" | "Conflict") => {}
             _ => {
                 let delay = self.queue.add_failed(job.clone(), now.elapsed);
@@ -321,9 +321,10 @@ impl Fleet {
         let kind = kind_of("", "Node");
         let Some(node) = &member.node else {
             let object = member.host.node(now.wall);
-            return match member.removed {
-                true => Vec::new(),
-                false => vec![Call::Create { kind, object }],
+            return if member.removed {
+                Vec::new()
+            } else {
+                vec![Call::Create { kind, object }]
             };
         };
         if host::is_stopped(node) {
@@ -405,7 +406,7 @@ fn key(pod: &Object) -> (String, String) {
     )
 }
 
-/// Whether an object is a state before the other. Versions of one object can be compared.
+/// True if one state of an object is older than the other, by their versions.
 fn is_older(one: &Object, other: &Object) -> bool {
     let version = |object| object::resource_version(object).parse::<u64>().ok();
     matches!((version(one), version(other)), (Some(one), Some(other)) if one < other)

@@ -1,4 +1,4 @@
-//! What a container would do, read from its pod's annotations and its command.
+//! How a container behaves, read from its pod's annotations and its command.
 
 #[cfg(test)]
 mod tests;
@@ -9,32 +9,32 @@ use machinery::object::{self, Object};
 use machinery::time;
 use serde_json::Value;
 
-/// How long the containers run.
+/// Annotation: how long the containers run.
 pub const EXIT_AFTER: &str = "hollow.stele/exit-after";
-/// What they end with.
+/// Annotation: their exit code.
 pub const EXIT_CODE: &str = "hollow.stele/exit-code";
-/// `false` if they are never to be ready.
+/// Annotation: `false` if they never become ready.
 pub const READY: &str = "hollow.stele/ready";
-/// How long they take to stop when the pod is deleted.
+/// Annotation: how long they take to stop when the pod is deleted.
 pub const STOP_AFTER: &str = "hollow.stele/stop-after";
 
-/// How long a container of a Job's pod runs that does not say.
+/// How long a container of a Job's pod runs by default.
 const JOB_RUNS: Duration = Duration::from_secs(1);
-/// Commands that end well at once.
+/// Commands that succeed at once.
 const QUICK: [&str; 8] = [
     "true", ":", "echo", "date", "ls", "pwd", "hostname", "printf",
 ];
 
-/// How a container ends by itself.
+/// How a container ends without being stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit {
-    /// How long after its start.
+    /// Time after its start.
     pub after: Duration,
-    /// With this code.
+    /// Its exit code.
     pub code: i64,
 }
 
-/// How a container of the pod ends by itself; nothing if it does not.
+/// How a container of the pod ends; `None` if it runs until it is stopped.
 pub fn exit(pod: &Object, container: &Value, init: bool) -> Option<Exit> {
     let code = object::annotation(pod, EXIT_CODE).and_then(|code| code.parse().ok());
     if !init && let Some(after) = duration(pod, EXIT_AFTER) {
@@ -56,7 +56,7 @@ pub fn exit(pod: &Object, container: &Value, init: bool) -> Option<Exit> {
     Some(Exit { after, code })
 }
 
-/// Whether the pod's containers may be ready.
+/// True if the pod's containers may become ready.
 pub fn may_be_ready(pod: &Object) -> bool {
     object::annotation(pod, READY) != Some("false")
 }
@@ -66,11 +66,11 @@ pub fn stop_after(pod: &Object) -> Duration {
     duration(pod, STOP_AFTER).unwrap_or(Duration::ZERO)
 }
 
-/// What a command is known to do.
+/// The known behaviour of a command.
 #[derive(Debug, PartialEq, Eq)]
 enum Known {
     Ends(Exit),
-    /// For ever.
+    /// Forever.
     Runs,
 }
 
@@ -110,7 +110,7 @@ fn by_command(container: &Value) -> Option<Known> {
     }
 }
 
-/// What one command of a script does.
+/// The effect of one command in a script.
 enum Step {
     Takes(Duration),
     Fails,
@@ -118,7 +118,7 @@ enum Step {
     Stays,
 }
 
-/// A list of commands; one that is not known makes the whole script unknown.
+/// Evaluates a list of commands; an unknown command makes the whole script unknown.
 fn by_script(script: &str) -> Option<Known> {
     let (mut after, mut code) = (Duration::ZERO, 0);
     let mut rest = script;
@@ -167,7 +167,7 @@ fn step(words: &[&str]) -> Option<Step> {
     }
 }
 
-/// A time as `sleep` takes it: a number, and `s`, `m`, `h` or `d`.
+/// A duration as `sleep` takes it: a number and `s`, `m`, `h` or `d`.
 fn seconds(text: &str) -> Option<Duration> {
     let number = text.trim_end_matches(['s', 'm', 'h', 'd']);
     let unit = match &text[number.len()..] {

@@ -1,4 +1,4 @@
-//! What a node says of itself: the Node object, its heartbeats, its Lease.
+//! The objects that a node writes about itself: the Node, its heartbeats, its Lease.
 
 #[cfg(test)]
 mod tests;
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 
 use crate::address;
 
-/// Where the leases of nodes are.
+/// The namespace of node leases.
 pub const LEASES: &str = "kube-node-lease";
-/// While this annotation of the Node is `true`, it is as if the machine had no power.
+/// While this annotation of the Node is `true`, the node acts as if it had no power.
 pub const STOPPED: &str = "hollow.stele/stopped";
-/// How many periods a lease lasts without being renewed.
+/// The duration of a lease, in renewal periods.
 const LEASE_LASTS_PERIODS: u64 = 4;
-/// The version of Kubernetes a node claims to be of.
+/// The Kubernetes version that nodes report.
 const VERSION: &str = "v1.36.3";
 
-/// What nodes have.
+/// The capacity of a node.
 #[derive(Debug, Clone)]
 pub struct Size {
     pub cpu: String,
@@ -44,10 +44,10 @@ impl Default for Size {
 #[derive(Debug, Clone)]
 pub struct Host {
     pub name: String,
-    /// Its number among the nodes of the process; addresses are made from it.
+    /// Its number among the nodes of the process; its addresses follow from it.
     pub number: u32,
     pub size: Size,
-    /// Further labels.
+    /// Additional labels.
     pub labels: Vec<(String, String)>,
 }
 
@@ -57,7 +57,7 @@ impl Host {
         address::of_node(self.number)
     }
 
-    /// The Node as it is registered.
+    /// The Node object for registration.
     pub fn node(&self, now: Timestamp) -> Object {
         let mut labels = json!({
             "beta.kubernetes.io/arch": arch(),
@@ -79,7 +79,7 @@ impl Host {
         })
     }
 
-    /// The status, with the conditions' times of the Node as it is.
+    /// The status; unchanged conditions keep the times of the given Node.
     pub fn status(&self, node: Option<&Object>, now: Timestamp) -> Value {
         let amounts = json!({
             "cpu": self.size.cpu,
@@ -113,7 +113,7 @@ impl Host {
         })
     }
 
-    /// The node's Lease, renewed now.
+    /// The node's Lease, renewed at `now`.
     pub fn lease(&self, uid: &str, period: Duration, now: Timestamp) -> Object {
         let mut lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
@@ -134,12 +134,12 @@ impl Host {
     }
 }
 
-/// Whether the Node says that it is ready.
+/// True if the Node's `Ready` condition is true.
 pub fn is_ready(node: &Object) -> bool {
     condition(node, "Ready").is_some_and(|one| object::text(one, &["status"]) == "True")
 }
 
-/// Whether the node is to play dead.
+/// True if the node must act as if it had no power.
 pub fn is_stopped(node: &Object) -> bool {
     object::annotation(node, STOPPED) == Some("true")
 }
@@ -192,7 +192,7 @@ fn condition<'a>(node: &'a Object, kind: &str) -> Option<&'a Value> {
     all.find(|one| object::text(one, &["type"]) == kind)
 }
 
-/// The architecture under Go's name.
+/// The architecture, with Go's name.
 fn arch() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -1,25 +1,25 @@
-//! Hollow nodes: nodes that register, keep their leases and run pods in name only. Whoever only
-//! looks at the API cannot tell their pods from a kubelet's.
+//! Hollow nodes: they register, renew their leases and run pods in name only. Through the API their
+//! pods look like those of a kubelet.
 //!
-//! What a pod does is decided by pure functions of the pod as it is and the time: [`pod::decide`]
-//! gives the calls to make. All a node needs to know is in the objects, so that it may be stopped
-//! at any moment and go on later. [`fleet`] does that for any number of nodes in one process, with
-//! one informer for all of their pods; [`run`] is the shell around it.
+//! A pure function decides what a pod does: [`pod::decide`] returns the calls to make, given the
+//! pod and the time. All state of a node is in the objects, so it may be stopped at any moment and
+//! continue later. [`fleet`] does this for any number of nodes in one process, with one informer
+//! for all of their pods; [`run`] is the shell around it.
 //!
 //! ## How long containers run
 //!
-//! Nothing is executed, so a pod has to say what its containers would do:
+//! Nothing is executed, so the pod itself describes what its containers do:
 //!
-//! - by annotations: `hollow.stele/exit-after: 5s` ends its containers that long after their
-//!   start, with `hollow.stele/exit-code: 1` if it is not 0; `hollow.stele/ready: "false"` never
-//!   lets them be ready; `hollow.stele/stop-after: 2s` is how long they take to stop when the pod
-//!   is deleted;
-//! - by their command, as far as it is `sleep 5`, `true`, `false`, `exit 3` or a shell's `-c` with
-//!   a list of those;
-//! - otherwise containers of a Job's pods end well after a second, init containers at once, and
-//!   everything else runs until it is deleted.
+//! - by annotations: with `hollow.stele/exit-after: 5s` its containers end 5 s after their start,
+//!   with the exit code of `hollow.stele/exit-code: 1`, or else 0; with
+//!   `hollow.stele/ready: "false"` they never become ready; with `hollow.stele/stop-after: 2s` they
+//!   take 2 s to stop when the pod is deleted;
+//! - by their command, if it is `sleep 5`, `true`, `false`, `exit 3` or similar, or a shell's `-c`
+//!   with a list of those;
+//! - otherwise containers of a Job's pods succeed after a second, init containers at once, and all
+//!   others run until they are deleted.
 //!
-//! What a pod's restart policy then makes of an end is the same as everywhere.
+//! The pod's restart policy applies as usual.
 #![forbid(unsafe_code)]
 
 pub mod address;

@@ -1,9 +1,9 @@
-//! What a node does about a pod: a pure function of the pod as it is and the time.
+//! A node's decisions about a pod: a pure function of the pod and the time.
 //!
-//! The first look at a pod makes it Pending with its containers being created, the next starts
-//! them: init containers one after the other, then the others. Later looks let containers end and
-//! start again, and end a pod that is being deleted: stop its containers, say so, and delete it
-//! for good.
+//! The first decision makes a pod Pending, with its containers being created; the next starts them:
+//! init containers one after the other, then the others. Later decisions end and restart
+//! containers. For a pod that is being deleted they stop its containers, write the status, and
+//! delete the pod.
 
 #[cfg(test)]
 mod tests;
@@ -19,39 +19,39 @@ use serde_json::{Value, json};
 use crate::container::{self, Plan, Restart, State};
 use crate::{hints, status};
 
-/// The addresses a pod has.
+/// The addresses of a pod.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
-    /// The node's.
+    /// The node's address.
     pub host: &'a str,
-    /// The pod's own.
+    /// The pod's own address.
     pub pod: &'a str,
 }
 
-/// What is to be done about a pod.
+/// A decision about a pod.
 #[derive(Clone, Default)]
 pub struct Decision {
-    /// To be made one after the other.
+    /// The calls to make, in order.
     pub calls: Vec<Call>,
-    /// When to look again though nothing happened.
+    /// When to decide again even if nothing happens.
     pub again: Option<Timestamp>,
 }
 
-/// The containers of a pod and how they are.
+/// The containers of a pod and their states.
 #[derive(Debug, Clone)]
 pub struct Containers {
     pub init: Vec<Value>,
     pub main: Vec<Value>,
-    /// Every init container is done, or runs beside the others as it is to.
+    /// Every init container has succeeded, or is a sidecar that runs.
     pub initialized: bool,
-    /// How each of `main` is.
+    /// The state of each container in `main`.
     pub states: Vec<State>,
     /// An init container failed for good.
     pub init_failed: bool,
     again: Option<Timestamp>,
 }
 
-/// What a node does about a pod of its own.
+/// Decides about a pod on this node.
 pub fn decide(pod: &Object, now: Timestamp, place: Place<'_>) -> Decision {
     let phase = object::text(pod, &["status", "phase"]);
     let finished = phase == "Succeeded" || phase == "Failed";
@@ -76,7 +76,7 @@ pub fn decide(pod: &Object, now: Timestamp, place: Place<'_>) -> Decision {
     }
     let phase = status::phase(pod, &containers);
     let containers = match phase {
-        // Sidecars end with the containers they are for.
+        // Sidecars end together with the main containers.
         "Succeeded" | "Failed" => without_sidecars(pod, containers, now),
         _ => containers,
     };
@@ -86,14 +86,14 @@ pub fn decide(pod: &Object, now: Timestamp, place: Place<'_>) -> Decision {
     write(pod, new, again)
 }
 
-/// A pod that is being deleted: its containers stop in their time, and then it is gone.
+/// A pod that is being deleted: its containers stop within the grace period, then it is deleted.
 fn finish(pod: &Object, finished: bool, now: Timestamp, place: Place<'_>) -> Decision {
     let grace = object::deletion_grace_seconds(pod).unwrap_or(0).max(0);
     let grace = Duration::from_secs(grace.unsigned_abs());
     let stop_after = hints::stop_after(pod);
     let mut decision = Decision::default();
     if !finished {
-        // The end is as far away as the time the pod was given: that was counted from the start.
+        // `deletionTimestamp` is the end of the grace period, counted from the delete call.
         let end = object::deletion_timestamp(pod).and_then(Timestamp::parse);
         let left = grace.saturating_sub(stop_after);
         if let Some(end) = end
@@ -109,7 +109,7 @@ fn finish(pod: &Object, finished: bool, now: Timestamp, place: Place<'_>) -> Dec
         let new = status::of(pod, &stopped, phase, ip, now, place);
         decision = write(pod, new, None);
     }
-    // With no grace left it is gone already, but for those who still hold it.
+    // A pod with a grace period of 0 is deleted already; only finalizers still hold it.
     if !grace.is_zero() {
         decision.calls.push(Call::Delete {
             kind: pods(),
@@ -125,23 +125,24 @@ fn finish(pod: &Object, finished: bool, now: Timestamp, place: Place<'_>) -> Dec
     decision
 }
 
-/// The call that makes the pod's status this, unless it is.
+/// The call that writes the pod's status, if it differs.
 fn write(pod: &Object, new: Value, again: Option<Timestamp>) -> Decision {
-    let calls = match status::differs(pod, &new) {
-        false => Vec::new(),
-        true => vec![Call::Patch {
+    let calls = if status::differs(pod, &new) {
+        vec![Call::Patch {
             kind: pods(),
             namespace: object::namespace(pod).into(),
             name: object::name(pod).into(),
             subresource: "status",
             form: PatchForm::Strategic,
             patch: json!({"metadata": {"uid": object::uid(pod)}, "status": new}),
-        }],
+        }]
+    } else {
+        Vec::new()
     };
     Decision { calls, again }
 }
 
-/// Everything that is due in the pod's containers by `now`.
+/// The containers after all changes due by `now`.
 fn run(pod: &Object, now: Timestamp) -> Containers {
     let mut all = read(pod);
     let (mut open, mut again) = (true, None);
@@ -175,7 +176,7 @@ fn run(pod: &Object, now: Timestamp) -> Containers {
     all
 }
 
-/// The containers stopped, whatever they did.
+/// The containers after a stop, whatever state they were in.
 fn stop(pod: &Object, containers: &Containers, now: Timestamp, killed: bool) -> Containers {
     let mut all = containers.clone();
     for (spec, status) in specs(pod, "initContainers").iter().zip(&mut all.init) {
@@ -189,7 +190,7 @@ fn stop(pod: &Object, containers: &Containers, now: Timestamp, killed: bool) -> 
     all
 }
 
-/// The sidecars stopped.
+/// The containers with the sidecars stopped.
 fn without_sidecars(pod: &Object, containers: Containers, now: Timestamp) -> Containers {
     let mut all = containers;
     for (spec, status) in specs(pod, "initContainers").iter().zip(&mut all.init) {
@@ -200,7 +201,7 @@ fn without_sidecars(pod: &Object, containers: Containers, now: Timestamp) -> Con
     all
 }
 
-/// The containers as the pod's status has them.
+/// The containers, from the pod's status.
 fn read(pod: &Object) -> Containers {
     let read = |specs: &[Value], list: &str, init: bool| -> Vec<Value> {
         let there = object::items(pod, &["status", list]);
@@ -229,7 +230,7 @@ fn read(pod: &Object) -> Containers {
     }
 }
 
-/// The containers of a pod seen for the first time.
+/// The containers of a new pod.
 fn created(pod: &Object) -> Containers {
     let mut all = read(pod);
     for (spec, status) in specs(pod, "initContainers").iter().zip(&mut all.init) {
@@ -241,7 +242,7 @@ fn created(pod: &Object) -> Containers {
     all
 }
 
-/// Containers wait for the init containers, if there are any, and those for being created.
+/// Why containers wait: for init containers, if there are any, else for their creation.
 fn waiting_reason(pod: &Object, init: bool) -> &'static str {
     match init || specs(pod, "initContainers").is_empty() {
         false => "PodInitializing",
@@ -254,13 +255,14 @@ fn plan<'a>(pod: &'a Object, spec: &'a Value, init: bool) -> Plan<'a> {
     let policy = Restart::read(object::text(pod, &["spec", "restartPolicy"]));
     let restart = match (init, is_sidecar(spec), policy) {
         (true, true, _) => Restart::Always,
-        // An init container that ends well has done what it is for.
+        // An init container that succeeds is done.
         (true, false, Restart::Always) => Restart::OnFailure,
         _ => policy,
     };
-    let exit = match init && is_sidecar(spec) {
-        true => None,
-        false => hints::exit(pod, spec, init),
+    let exit = if init && is_sidecar(spec) {
+        None
+    } else {
+        hints::exit(pod, spec, init)
     };
     Plan {
         spec,
@@ -271,7 +273,7 @@ fn plan<'a>(pod: &'a Object, spec: &'a Value, init: bool) -> Plan<'a> {
     }
 }
 
-/// When the pod has been active for long enough.
+/// When the pod exceeds its `activeDeadlineSeconds`.
 fn deadline(pod: &Object) -> Option<Timestamp> {
     let seconds = object::integer(pod, &["spec", "activeDeadlineSeconds"])?;
     let start = Timestamp::parse(object::text(pod, &["status", "startTime"]))?;

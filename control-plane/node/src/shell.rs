@@ -1,10 +1,10 @@
-//! The shell around the fleet: informers, clock and calls.
+//! The shell of the fleet: informers, a clock, and calls.
 
 use std::future::Future;
 use std::time::Duration;
 
 use api_client::{Client, Informer, Notice};
-use futures::stream::{self, FuturesUnordered, StreamExt};
+use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use machinery::object::Object;
 use machinery::schema;
 use machinery::status::Status;
@@ -17,25 +17,25 @@ use crate::address::PODS_MAX;
 use crate::fleet::{Fleet, Job, Now, Periods, Work};
 use crate::host::{Host, Size};
 
-/// How many jobs make calls at the same time, all nodes together.
+/// Maximum number of jobs with a call in flight, all nodes together.
 const CALLS_AT_ONCE: usize = 32;
-/// How many Events may wait to be sent; more are dropped, for they are only for people.
+/// Maximum number of queued Events; more are dropped, as Events are informational.
 const EVENTS_MAX: usize = 1024;
-/// How many of them are sent at the same time.
+/// Maximum number of Events in flight.
 const EVENTS_AT_ONCE: usize = 4;
 
-/// Which nodes to run.
+/// The nodes to run.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// How many.
+    /// The number of nodes.
     pub count: usize,
-    /// What their names begin with; a number from 0 follows.
+    /// The prefix of their names; a number from 0 follows.
     pub prefix: String,
-    /// What each of them has.
+    /// The capacity of each node.
     pub size: Size,
-    /// Between two renewals of a node's lease.
+    /// Between two renewals of a node's Lease.
     pub lease_period: Duration,
-    /// Between two statuses of a node when nothing changes.
+    /// Between two writes of an unchanged status.
     pub status_period: Duration,
 }
 
@@ -51,7 +51,7 @@ impl Default for Config {
     }
 }
 
-/// Runs the nodes until `stop` is done. Their objects stay, as those of machines without power.
+/// Runs the nodes until `stop` completes. Their objects stay, like those of machines without power.
 pub async fn run(kube: kube::Client, config: Config, stop: impl Future<Output = ()>) {
     let client = Client::new(kube);
     let size = Size {
@@ -85,8 +85,8 @@ pub async fn run(kube: kube::Client, config: Config, stop: impl Future<Output = 
         {
             calls.push(make(client.clone(), work, events.clone()));
         }
-        // With as many calls under way as may be, the next one that ends is what there is to
-        // wait for; time alone brings nothing.
+        // With the maximum number of calls in flight no new job can start, so only the end of a
+        // call matters and no timer is needed.
         let full = calls.len() >= CALLS_AT_ONCE;
         let wake_at = fleet.wake_at().filter(|_| !full).map(|at| start + at);
         let wait = async {
@@ -114,7 +114,7 @@ pub async fn run(kube: kube::Client, config: Config, stop: impl Future<Output = 
     }
 }
 
-/// Sends Events. One that fails is lost.
+/// Sends Events. One that fails is dropped.
 async fn tell(client: &Client, mut waiting: mpsc::Receiver<Call>) {
     let waiting = stream::poll_fn(move |context| waiting.poll_recv(context));
     let sent = waiting.for_each_concurrent(EVENTS_AT_ONCE, async |event| {
@@ -139,7 +139,7 @@ async fn make(
     }
     if answer.is_ok() {
         for event in work.events {
-            // A full inbox loses it.
+            // If the queue is full the Event is dropped.
             let _ = events.try_send(event);
         }
     }
@@ -153,7 +153,7 @@ fn now(start: Instant) -> Now {
     }
 }
 
-/// Whoever runs all parts in one process spawns them.
+/// `stele-kube up` spawns all parts in one process, so the future must be `Send`.
 #[cfg(test)]
 #[test]
 fn it_can_be_spawned() {

@@ -1,4 +1,4 @@
-//! A pod's status as a kubelet writes it: phase and conditions, from how the containers are.
+//! A pod's status as a kubelet writes it: phase and conditions, from the states of the containers.
 
 use machinery::object::{self, Object};
 use machinery::time::Timestamp;
@@ -25,16 +25,17 @@ pub fn phase(pod: &Object, containers: &Containers) -> &'static str {
     phase_when_stopped(containers)
 }
 
-/// The phase of a pod whose containers are all ended for good, whatever they would do otherwise.
+/// The phase of a pod whose containers have all been stopped for good.
 pub fn phase_when_stopped(containers: &Containers) -> &'static str {
     let well = |state: &State| matches!(state, State::Ended(0) | State::Resting(0));
-    match containers.states.iter().all(well) {
-        true => "Succeeded",
-        false => "Failed",
+    if containers.states.iter().all(well) {
+        "Succeeded"
+    } else {
+        "Failed"
     }
 }
 
-/// The parts of the status that a node writes. The pod's address comes with its first container.
+/// The fields of the status that a node writes. The pod's IP is written with its first container.
 pub fn of(
     pod: &Object,
     containers: &Containers,
@@ -67,7 +68,7 @@ pub fn of(
     status
 }
 
-/// Whether writing this status would change the pod.
+/// True if writing this status would change the pod.
 pub fn differs(pod: &Object, new: &Value) -> bool {
     let old = pod.get("status").unwrap_or(&Value::Null);
     let fields = new.as_object().into_iter().flatten();
@@ -132,9 +133,10 @@ fn conditions(
         )),
         other => other.clone(),
     };
-    let sandbox = match has_sandbox && finished.is_none() {
-        true => Ok(""),
-        false => Err(("", String::new())),
+    let sandbox = if has_sandbox && finished.is_none() {
+        Ok("")
+    } else {
+        Err(("", String::new()))
     };
     let all = [
         ("PodReadyToStartContainers", sandbox),
@@ -147,7 +149,7 @@ fn conditions(
     all.into_iter().map(make).collect()
 }
 
-/// A condition that keeps its time for as long as it keeps its status.
+/// A condition; it keeps its transition time while its status stays the same.
 fn make_condition(
     pod: &Object,
     kind: &str,
@@ -169,7 +171,7 @@ fn make_condition(
     for (field, text) in [("reason", reason), ("message", message.as_str())] {
         let had = old.and_then(|old| old.get(field)).is_some();
         match text {
-            // The patch is merged into what is there, so what is gone must be named.
+            // The status is written as a merge patch, so a removed field must be set to null.
             "" if had => condition[field] = Value::Null,
             "" => {}
             text => condition[field] = text.into(),
@@ -186,7 +188,7 @@ fn condition<'a>(pod: &'a Object, kind: &str) -> Option<&'a Value> {
     all.find(|one| object::text(one, &["type"]) == kind)
 }
 
-/// The names of the containers that are ready or not, as Go prints a list.
+/// The names of the containers that are ready or not ready, in Go's list format.
 fn names(statuses: &[Value], ready: bool) -> String {
     let such = statuses
         .iter()

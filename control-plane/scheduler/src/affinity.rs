@@ -1,4 +1,4 @@
-//! Rules of affinity, read from a pod: which nodes it wants, which pods it wants near.
+//! A pod's affinity rules: which nodes it may or should run on, and near which pods.
 
 #[cfg(test)]
 mod tests;
@@ -13,10 +13,10 @@ use machinery::selector::{LabelSelector, Operator, Requirement};
 
 use crate::pod::{Labels, PodInfo};
 
-/// Labels of every namespace.
+/// The labels of every namespace, by name.
 pub type Namespaces = HashMap<String, Labels>;
 
-/// A label selector that may also select nothing, as a missing one or a broken one does.
+/// A label selector that may also select nothing, as a missing or an invalid one does.
 #[derive(Debug, Clone)]
 pub struct Selector(Option<LabelSelector>);
 
@@ -27,7 +27,7 @@ impl Selector {
         Selector(value.and_then(|value| LabelSelector::from_object(&value).ok()))
     }
 
-    /// Whether labels satisfy it.
+    /// True if the labels satisfy it.
     pub fn matches(&self, labels: &Labels) -> bool {
         let Some(selector) = &self.0 else {
             return false;
@@ -36,12 +36,12 @@ impl Selector {
         all.all(|one| one.matches(labels.get(&one.key).map(String::as_str)))
     }
 
-    /// Whether it asks for nothing at all, and so selects everything.
+    /// True if it has no requirements, and so selects everything.
     pub fn is_everything(&self) -> bool {
         self.0.as_ref().is_some_and(LabelSelector::is_empty)
     }
 
-    /// Also asks that these labels have, or have not, the values that the pod has.
+    /// Adds requirements that these labels have the pod's values (`same`) or do not have them.
     pub fn require(&mut self, keys: Option<&[String]>, labels: &Labels, same: bool) {
         let Some(selector) = &mut self.0 else {
             return;
@@ -58,17 +58,17 @@ impl Selector {
     }
 }
 
-/// Terms of node affinity, of which one must hold.
+/// Node affinity terms, of which one must match.
 #[derive(Debug, Clone, Default)]
 pub struct NodeTerms(Vec<NodeTerm>);
 
-/// Requirements on a node, of which all must hold.
+/// Requirements on a node, all of which must hold.
 #[derive(Debug, Clone)]
 struct NodeTerm {
     labels: Vec<Requirement>,
-    /// On the name of the node.
+    /// Requirements on the name of the node.
     fields: Vec<Requirement>,
-    /// A requirement could not be read: the term matches nothing.
+    /// True if a requirement could not be read: the term then matches nothing.
     broken: bool,
 }
 
@@ -77,12 +77,12 @@ impl NodeTerms {
         NodeTerms(terms.iter().map(NodeTerm::read).collect())
     }
 
-    /// Whether a node of this name and these labels satisfies one of them.
+    /// True if a node with this name and these labels matches one of the terms.
     pub fn matches(&self, name: &str, labels: &Labels) -> bool {
         self.0.iter().any(|term| term.matches(name, labels))
     }
 
-    /// The only nodes that can match, when every term names some.
+    /// The names of the only nodes that can match, if every term names nodes.
     pub fn names(&self) -> Option<BTreeSet<&str>> {
         let mut all = BTreeSet::new();
         if self.0.is_empty() {
@@ -117,7 +117,7 @@ impl NodeTerm {
             broken |= requirement.is_none();
             labels.extend(requirement);
         }
-        // Names of nodes may be longer than values of labels, so the rules for those do not apply.
+        // Node names may be longer than label values, so the rules for label values do not apply.
         let mut fields = Vec::new();
         for one in term.match_fields.iter().flatten() {
             let operator = operator(one);
@@ -156,10 +156,10 @@ fn operator(one: &NodeSelectorRequirement) -> Option<Operator> {
     }
 }
 
-/// Pods that are to be near, or far.
+/// A term of pod affinity or anti-affinity.
 #[derive(Debug, Clone)]
 pub struct PodTerm {
-    /// The label of nodes whose value must be the same to be near.
+    /// The topology key: the node label whose value must be equal for two nodes to be near.
     pub key: String,
     selector: Selector,
     namespaces: BTreeSet<String>,
@@ -167,7 +167,7 @@ pub struct PodTerm {
 }
 
 impl PodTerm {
-    /// Whether a pod is one of those meant.
+    /// True if the term selects this pod.
     pub fn matches(&self, pod: &PodInfo, namespaces: &Namespaces) -> bool {
         let by_labels = || {
             let labels = namespaces.get(&pod.namespace);
@@ -199,7 +199,7 @@ impl PodTerm {
     }
 }
 
-/// Everything a pod's affinity says.
+/// All affinity rules of a pod.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     pub(crate) node_terms: Option<NodeTerms>,

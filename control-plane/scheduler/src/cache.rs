@@ -1,5 +1,5 @@
-//! What is on every node: what the informers said, and pods assumed to be where a binding that is
-//! still on its way puts them.
+//! The nodes and the pods on them: what the informers reported, and pods that are assumed to be on
+//! a node while their binding is in flight.
 
 #[cfg(test)]
 mod tests;
@@ -16,16 +16,16 @@ use crate::pod::PodInfo;
 /// All nodes and the pods on them.
 #[derive(Debug, Default)]
 pub struct Cache {
-    /// In no order that means anything; [`Cache::by_name`] finds them.
+    /// In no particular order; [`Cache::by_name`] is the index.
     nodes: Vec<NodeInfo>,
     by_name: HashMap<String, usize>,
-    /// Where each pod is, by uid. Invariant: the node there has it.
+    /// The node of each pod, by uid. Invariant: that node has the pod.
     placed: HashMap<String, Place>,
-    /// Pods whose anti-affinity must hold, so that who comes need not look at everybody.
+    /// Pods with required anti-affinity, so that a search need not look at every pod.
     with_anti_affinity: BTreeSet<String>,
-    /// Pods with affinity that counts for who comes later.
+    /// Pods whose affinity affects the scores of later pods.
     with_preferences: BTreeSet<String>,
-    /// Nodes that are known, not only named by a pod.
+    /// The number of nodes whose object has been seen; others are only named by a pod.
     known: usize,
     /// Labels of namespaces.
     pub namespaces: Namespaces,
@@ -38,54 +38,54 @@ struct Place {
 }
 
 impl Cache {
-    /// The nodes that are known.
+    /// The nodes whose object has been seen.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
         self.nodes.iter().filter(|node| node.known)
     }
 
-    /// All nodes from some place on and around; for a fair share of looks.
+    /// The known nodes in a circle from index `start`, so that searches spread over all nodes.
     pub fn nodes_from(&self, start: usize) -> impl Iterator<Item = &NodeInfo> {
         let start = start.min(self.nodes.len());
         let (before, after) = self.nodes.split_at(start);
         after.iter().chain(before).filter(|node| node.known)
     }
 
-    /// How many nodes are known.
+    /// The number of known nodes.
     pub fn node_count(&self) -> usize {
         self.known
     }
 
-    /// How many nodes have a place, known or not.
+    /// The number of nodes in the list, known or not.
     pub fn slots(&self) -> usize {
         self.nodes.len()
     }
 
-    /// A node.
+    /// The node with this name.
     pub fn node(&self, name: &str) -> Option<&NodeInfo> {
         self.by_name.get(name).map(|at| &self.nodes[*at])
     }
 
-    /// The pods with anti-affinity that must hold, and the nodes they are on.
+    /// The pods with required anti-affinity, and their nodes.
     pub fn with_anti_affinity(&self) -> impl Iterator<Item = (&NodeInfo, &Arc<PodInfo>)> {
         self.placed_among(&self.with_anti_affinity)
     }
 
-    /// The pods with affinity that counts for others, and the nodes they are on.
+    /// The pods whose affinity affects others' scores, and their nodes.
     pub fn with_preferences(&self) -> impl Iterator<Item = (&NodeInfo, &Arc<PodInfo>)> {
         self.placed_among(&self.with_preferences)
     }
 
-    /// The node a pod is on or assumed to be on.
+    /// The name of the node that a pod is on or assumed to be on.
     pub fn place(&self, uid: &str) -> Option<&str> {
         self.placed.get(uid).map(|place| place.node.as_str())
     }
 
-    /// Whether a pod is on its node only by our own word so far.
+    /// True if a pod is only assumed to be on its node.
     pub fn is_assumed(&self, uid: &str) -> bool {
         self.placed.get(uid).is_some_and(|place| place.assumed)
     }
 
-    /// Takes a node as it is now. Answers whether a pod could find it changed.
+    /// Stores a node's current state. Returns whether the change can matter to a pod.
     pub fn set_node(&mut self, node: &Node) -> bool {
         let name = node.metadata.name.clone().unwrap_or_default();
         let at = self.slot(&name);
@@ -93,7 +93,7 @@ impl Cache {
         self.nodes[at].update(node)
     }
 
-    /// Forgets a node. Pods on it stay until they are gone themselves.
+    /// Removes a node. Pods on it stay until they are removed themselves.
     pub fn remove_node(&mut self, name: &str) {
         let Some(at) = self.by_name.get(name).copied() else {
             return;
@@ -103,28 +103,29 @@ impl Cache {
         self.drop_if_empty(name);
     }
 
-    /// Takes a pod that is on a node, as it is now. An assumed pod is confirmed, wherever it is.
+    /// Stores a pod that is on a node. This confirms an assumed pod, whichever node it is on.
     pub fn set_pod(&mut self, pod: Arc<PodInfo>) {
         self.remove_pod(&pod.uid);
         let node = pod.node.clone();
         self.put(pod, node, false);
     }
 
-    /// Counts a pod on a node before the store says so.
+    /// Counts a pod on a node before the apiserver has confirmed the binding.
     pub fn assume(&mut self, pod: &Arc<PodInfo>, node: &str) {
         assert!(!self.placed.contains_key(&pod.uid), "a pod is bound once");
         self.put(pod.clone(), node.to_owned(), true);
     }
 
-    /// Takes back an assumption whose binding failed, if there was one.
+    /// Removes an assumed pod whose binding failed, if it is still assumed.
     pub fn forget(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
-        match self.is_assumed(uid) {
-            true => self.remove_pod(uid),
-            false => None,
+        if self.is_assumed(uid) {
+            self.remove_pod(uid)
+        } else {
+            None
         }
     }
 
-    /// Takes a pod off its node.
+    /// Removes a pod from its node.
     pub fn remove_pod(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         let place = self.placed.remove(uid)?;
         self.with_anti_affinity.remove(uid);
@@ -135,7 +136,7 @@ impl Cache {
         pod
     }
 
-    /// The pods that are on nodes or assumed to be.
+    /// The uids of the pods that are on nodes or assumed to be.
     pub fn placed(&self) -> Vec<String> {
         self.placed.keys().cloned().collect()
     }

@@ -1,7 +1,8 @@
-//! The heart: told what happens and what time it is, it decides which pod goes where.
+//! The pure core of the scheduler: it is told of events and the time, and decides which pod goes to
+//! which node.
 //!
-//! One pod is decided at a time, against everything decided before: a decision counts at once,
-//! before the store has it, and is taken back if the store refuses.
+//! Pods are decided one at a time, each against all earlier decisions: a decision counts at once,
+//! before the apiserver has stored it, and is undone if the apiserver refuses it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -16,34 +17,34 @@ use crate::pod::{Labels, PodInfo};
 use crate::queue::{Event, Queue};
 use crate::scores;
 
-/// Up to this many nodes every one is looked at; among more, enough is enough.
+/// Below this number of nodes every node is checked; in larger clusters a share of them.
 const LOOK_AT_ALL: usize = 100;
-/// The least share of nodes looked at, in percent.
+/// The smallest share of nodes to find, in percent.
 const SHARE_LEAST: usize = 5;
 
-/// What is to be done.
+/// A decision for the caller to carry out.
 #[derive(Debug)]
 pub enum Decision {
-    /// The pod goes to the node.
+    /// Bind the pod to the node.
     Bind { pod: Arc<PodInfo>, node: String },
-    /// No node takes the pod.
+    /// No node fits the pod.
     Refuse { pod: Arc<PodInfo>, why: Unfit },
 }
 
-/// The scheduler without its shell.
+/// The scheduler without I/O.
 #[derive(Debug)]
 pub struct Core {
-    /// The name pods ask for it by.
+    /// Its name in `spec.schedulerName`.
     name: String,
     cache: Cache,
     queue: Queue,
-    /// Where to go on looking, so that every node gets its share of looks.
+    /// The index where the next search begins, so that searches spread over all nodes.
     start: usize,
     random: u64,
 }
 
 impl Core {
-    /// A scheduler that goes by this name. The seed decides between nodes that are equally good.
+    /// A scheduler with this name. The seed breaks ties between equally good nodes.
     pub fn new(name: &str, seed: u64) -> Core {
         Core {
             name: name.to_owned(),
@@ -54,12 +55,12 @@ impl Core {
         }
     }
 
-    /// What is where.
+    /// The nodes and the pods on them.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// Who waits.
+    /// The pods that wait for a node.
     pub fn queue(&self) -> &Queue {
         &self.queue
     }
@@ -101,7 +102,7 @@ impl Core {
         if !pod.node.is_empty() {
             return self.placed(pod, now);
         }
-        // Until the store's word that it is bound, older words about it may still be coming.
+        // Until a watch shows the pod as bound, older states of it may still arrive.
         if pod.scheduler != self.name || self.cache.is_assumed(&pod.uid) {
             return;
         }
@@ -119,7 +120,7 @@ impl Core {
         }
     }
 
-    /// These are all the pods there are, after the informer had to start anew.
+    /// Removes all pods except these, after the informer listed again.
     pub fn only_pods(&mut self, there: &HashSet<String>, now: Duration) {
         let mut known = self.queue.uids();
         known.extend(self.cache.placed());
@@ -128,7 +129,7 @@ impl Core {
         }
     }
 
-    /// These are all the nodes there are.
+    /// Removes all nodes except these.
     pub fn only_nodes(&mut self, there: &HashSet<String>, now: Duration) {
         let known: Vec<String> = self.cache.nodes().map(|node| node.name.clone()).collect();
         for name in known.iter().filter(|name| !there.contains(*name)) {
@@ -136,7 +137,7 @@ impl Core {
         }
     }
 
-    /// Decides on the pod whose turn it is, if there is one.
+    /// Takes the next pod from the queue and decides on it.
     pub fn next(&mut self, now: Duration) -> Option<Decision> {
         let pod = self.queue.pop(now)?;
         match self.place(&pod) {
@@ -152,12 +153,12 @@ impl Core {
         }
     }
 
-    /// The store took a binding: the pod is on its way to being seen on its node.
+    /// The apiserver accepted a binding; the watch will show the pod on its node.
     pub fn bound(&mut self, uid: &str) {
         self.queue.remove(uid);
     }
 
-    /// The store refused a binding. The pod is tried again, unless it is gone or bound by others.
+    /// The apiserver refused a binding. The pod is retried, unless it is gone or bound otherwise.
     pub fn not_bound(&mut self, uid: &str, now: Duration) {
         if let Some(pod) = self.cache.forget(uid) {
             self.queue.retry(uid, now);
@@ -165,7 +166,7 @@ impl Core {
         }
     }
 
-    /// When to ask for the next pod though nothing happened.
+    /// When to call [`next`](Self::next) even if nothing happens.
     pub fn wake_at(&self) -> Option<Duration> {
         self.queue.wake_at()
     }
@@ -226,7 +227,7 @@ impl Core {
     }
 }
 
-/// Nodes that take a pod, and refusals of those that do not.
+/// A search for nodes: those that fit, and the refusals of those that do not.
 struct Search<'a> {
     pod: &'a PodInfo,
     prepared: Prepared,
@@ -259,7 +260,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// How many nodes that fit are enough to choose among.
+/// The number of fitting nodes after which a search ends.
 fn enough(nodes: usize) -> usize {
     if nodes < LOOK_AT_ALL {
         return nodes;
@@ -268,7 +269,7 @@ fn enough(nodes: usize) -> usize {
     (nodes * share / 100).max(LOOK_AT_ALL)
 }
 
-/// The best node; between several, one of them by chance.
+/// The node with the highest score; ties are broken at random.
 fn best(cache: &Cache, pod: &PodInfo, fit: &[&NodeInfo], random: &mut u64) -> String {
     if let [only] = fit {
         return only.name.clone();

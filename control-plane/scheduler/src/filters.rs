@@ -1,4 +1,4 @@
-//! Where a pod may go. Each filter looks at one node; the first that refuses says why.
+//! The filters: each checks one node for a pod; the first that refuses gives the reason.
 
 mod pods;
 pub(crate) mod spread;
@@ -14,7 +14,7 @@ use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 
-/// The filters, in the order they are asked.
+/// The filters, in the order in which they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Filter {
     NodeUnschedulable,
@@ -32,11 +32,11 @@ pub enum Filter {
 pub struct Refusal {
     pub filter: Filter,
     pub reasons: Vec<Cow<'static, str>>,
-    /// Whether other pods leaving could change it.
+    /// Whether the removal of other pods could make the node fit.
     pub resolvable: bool,
 }
 
-/// Why a pod has no node.
+/// Why no node fits a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unfit {
     /// There are no nodes at all.
@@ -44,17 +44,17 @@ pub enum Unfit {
     /// Every node was refused.
     Refused {
         nodes: usize,
-        /// The pod contradicts itself, so that no node was looked at.
+        /// The pod contradicts itself, so no node was checked.
         contradiction: Option<&'static str>,
         refusals: Vec<Refusal>,
-        /// Nodes that were not looked at, since the pod names others.
+        /// Number of nodes not checked, because the pod names other nodes.
         absent: usize,
-        /// The pod asks not to push others away.
+        /// The pod has `preemptionPolicy: Never`.
         never_preempts: bool,
     },
 }
 
-/// What a filter needs to know of all nodes, computed once for a pod.
+/// Counts over all nodes that the filters need, computed once per pod.
 #[derive(Debug)]
 pub struct Prepared {
     spread: spread::Counts,
@@ -62,7 +62,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Counts what the filters on many pods will ask.
+    /// Computes the counts.
     pub fn new(cache: &Cache, pod: &PodInfo) -> Prepared {
         Prepared {
             spread: spread::Counts::new(cache, pod),
@@ -70,7 +70,7 @@ impl Prepared {
         }
     }
 
-    /// Whether the pod may go to the node.
+    /// Ok if the pod may go to the node.
     pub fn check(&self, pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
         local(pod, node)?;
         self.spread.check(pod, node)?;
@@ -78,7 +78,7 @@ impl Prepared {
     }
 }
 
-/// The filters that look at nothing but the node.
+/// The filters that need nothing but the pod and the node.
 pub fn local(pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
     let never = |filter, reason| Err(refuse(filter, reason, false));
     if node.unschedulable && !tolerates_unschedulable(pod) {
@@ -104,7 +104,7 @@ pub fn local(pod: &PodInfo, node: &NodeInfo) -> Result<(), Refusal> {
     resources(pod, node)
 }
 
-/// Whether the pod's selector and affinity that must hold allow the node.
+/// True if the pod's node selector and required node affinity match the node.
 pub fn node_affinity(pod: &PodInfo, node: &NodeInfo) -> bool {
     let labels = &node.labels;
     let selected = |(key, value): (&String, &String)| labels.get(key) == Some(value);
@@ -113,14 +113,14 @@ pub fn node_affinity(pod: &PodInfo, node: &NodeInfo) -> bool {
         && terms.is_none_or(|terms| terms.matches(&node.name, labels))
 }
 
-/// Whether a taint of the node keeps the pod off.
+/// True if the node has a taint that keeps the pod off.
 pub fn untolerated(pod: &PodInfo, node: &NodeInfo) -> bool {
     let keeps_off = |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
     let mut taints = node.taints.iter().filter(keeps_off);
     taints.any(|taint| !tolerated(&pod.tolerations, taint))
 }
 
-/// Whether a toleration covers the taint.
+/// True if one of the tolerations tolerates the taint.
 pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
     tolerations.iter().any(|one| {
         let empty = |text: &Option<String>| text.as_deref().unwrap_or_default().is_empty();
@@ -138,7 +138,7 @@ pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
     })
 }
 
-/// Why the pod has no node, in kube-scheduler's words.
+/// The reason in kube-scheduler's words.
 impl std::fmt::Display for Unfit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Unfit::Refused {
@@ -160,13 +160,13 @@ impl std::fmt::Display for Unfit {
                 write_counts(f, *nodes, reasons.chain([(elsewhere, *absent)]))?;
             }
         }
-        // Claims of devices, which could be taken from others, are none.
+        // There are no device claims here, so none can be deallocated.
         f.write_str(" no new claims to deallocate,")?;
         if *never_preempts {
             let why = "not eligible due to preemptionPolicy=Never.";
             return write!(f, " preemption: {why}");
         }
-        // Nobody is pushed away here, so that where it could help nobody is found to push.
+        // Preemption is not implemented: where it could help, the message says "no victims found".
         let could = refusals.iter().filter(|one| one.resolvable).count();
         f.write_str(" preemption: ")?;
         let counts = [
@@ -186,7 +186,7 @@ fn write_counts<'a>(
     for (reason, count) in reasons.filter(|(_, count)| *count > 0) {
         *counts.entry(reason).or_default() += count;
     }
-    // By the text with its number, as in Go: "10 .." comes before "2 ..".
+    // Sorted as text including the number, as in Go: "10 .." comes before "2 ..".
     let texts = counts
         .iter()
         .map(|(reason, count)| format!("{count} {reason}"));

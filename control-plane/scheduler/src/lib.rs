@@ -1,13 +1,13 @@
-//! Which node a pod goes to.
+//! The scheduler: it decides which node a pod goes to.
 //!
-//! The heart is plain Rust that knows no clock, network or thread: [`core::Core`] is told what
-//! nodes and pods there are and what time it is, and answers with decisions. It stands on
-//! [`cache`] (what is on every node), [`queue`] (which pod is next), [`filters`] (where a pod may
-//! go) and [`scores`] (where it would best go). The shell, [`run`], watches an apiserver, feeds the
-//! heart and carries its decisions out.
+//! [`core::Core`] is plain Rust without clock, network or threads: it is told of nodes, pods and
+//! the time, and answers with decisions. It uses [`cache`] (what is on every node), [`queue`]
+//! (which pod is next), [`filters`] (where a pod may go) and [`scores`] (where it goes best). The
+//! shell, [`run`], watches an apiserver, passes the events to the core and carries its decisions
+//! out.
 //!
-//! Rules, weights and the words of messages are kube-scheduler 1.36's with its default profile.
-//! Not here: preemption, volumes, dynamic resources, image locality, extenders.
+//! Rules, weights and messages are those of kube-scheduler 1.36 with its default profile. Not
+//! implemented: preemption, volumes, dynamic resources, image locality, extenders.
 #![forbid(unsafe_code)]
 
 pub mod affinity;

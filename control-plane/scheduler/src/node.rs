@@ -1,4 +1,4 @@
-//! What scheduling needs to know of a node: what it offers and who is on it.
+//! A node as the scheduler sees it: what it offers, and the pods on it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::resources::Resources;
 #[derive(Debug, Clone, Default)]
 pub struct NodeInfo {
     pub name: String,
-    /// Whether the object has been seen. Pods may be seen first; such a node takes nobody.
+    /// True once the object was seen. Its pods may be seen first; such a node accepts no pods.
     pub known: bool,
     pub labels: Labels,
     pub taints: Vec<Taint>,
@@ -22,14 +22,14 @@ pub struct NodeInfo {
     pub pods: BTreeMap<String, Arc<PodInfo>>,
     /// Invariant: the sum of the requests of `pods`.
     pub requested: Resources,
-    /// Invariant: the sum of what `pods` count as when nodes are compared.
+    /// Invariant: the sum of the amounts for scoring of `pods`.
     pub scored: Resources,
     /// Invariant: the ports of `pods`.
     pub ports: Vec<HostPort>,
 }
 
 impl NodeInfo {
-    /// Takes over what the object says. Answers whether a pod could find it changed.
+    /// Copies the object's state. Returns whether the change can matter to a pod.
     pub fn update(&mut self, node: &Node) -> bool {
         let spec = node.spec.clone().unwrap_or_default();
         let status = node.status.as_ref();
@@ -50,7 +50,7 @@ impl NodeInfo {
         !same
     }
 
-    /// Puts a pod on the node.
+    /// Adds a pod to the node.
     pub fn add(&mut self, pod: Arc<PodInfo>) {
         self.requested.add(&pod.requests);
         self.scored.add(&pod.scored);
@@ -59,7 +59,7 @@ impl NodeInfo {
         assert!(before.is_none(), "a pod is on a node once");
     }
 
-    /// Takes a pod off the node.
+    /// Removes a pod from the node.
     pub fn remove(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         let pod = self.pods.remove(uid)?;
         self.requested.subtract(&pod.requests);

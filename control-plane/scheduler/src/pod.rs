@@ -1,4 +1,4 @@
-//! What scheduling needs to know of a pod, read once when the pod is seen.
+//! A pod as the scheduler sees it, read from the object once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,54 +11,54 @@ use crate::resources::Resources;
 /// Labels of an object.
 pub type Labels = BTreeMap<String, String>;
 
-/// The scheduler that pods get that name none.
+/// The scheduler of pods that name none.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// A pod as scheduling sees it.
 #[derive(Debug, Clone)]
 pub struct PodInfo {
-    /// The object itself; decisions name it.
+    /// The object itself; decisions refer to it.
     pub pod: Arc<Pod>,
     pub uid: String,
     pub namespace: String,
     pub name: String,
     pub labels: Labels,
-    /// The controller that owns it.
+    /// The uid of its controller.
     pub owner: Option<String>,
-    /// The node it is on or asks for by name; empty for any.
+    /// The node it is bound to; empty for none.
     pub node: String,
     pub scheduler: String,
     pub priority: i32,
-    /// Marked to be deleted.
+    /// It has a deletion timestamp.
     pub ending: bool,
-    /// Succeeded or failed: it takes no place any more.
+    /// Succeeded or failed: it uses no resources any more.
     pub finished: bool,
-    /// Held back by scheduling gates.
+    /// It has scheduling gates.
     pub gated: bool,
     pub requests: Resources,
-    /// The requests as nodes are compared by.
+    /// The requests as the scores count them.
     pub scored: Resources,
     pub ports: Vec<HostPort>,
     pub tolerations: Vec<Toleration>,
-    /// Labels the node must have.
+    /// The labels that a node must have.
     pub node_selector: Labels,
-    /// Node affinity that must hold.
+    /// Required node affinity.
     pub node_terms: Option<NodeTerms>,
-    /// Node affinity that is preferred, with weights.
+    /// Preferred node affinity, with weights.
     pub node_preferences: Vec<(i64, NodeTerms)>,
-    /// Spread that must hold.
+    /// Required topology spread (`DoNotSchedule`).
     pub spread: Vec<Spread>,
-    /// Spread that is preferred.
+    /// Preferred topology spread (`ScheduleAnyway`).
     pub spread_preferences: Vec<Spread>,
-    /// Whether it names any spread of its own; if not, the system's applies.
+    /// True if the pod has spread constraints; if not, the default constraints apply.
     pub names_spread: bool,
     pub affinity: Vec<PodTerm>,
     pub anti_affinity: Vec<PodTerm>,
-    /// Affinity that is preferred, with weights; below zero is anti-affinity.
+    /// Preferred pod affinity, with weights; negative weights are anti-affinity.
     pub pod_preferences: Vec<(i64, PodTerm)>,
 }
 
-/// A port of a node that a pod takes.
+/// A host port that a pod uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPort {
     /// Empty for all addresses.
@@ -68,25 +68,25 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// Whether two pods with these ports cannot share a node.
+    /// True if two pods with these ports cannot share a node.
     pub fn conflicts(&self, other: &HostPort) -> bool {
         let all = self.ip.is_empty() || other.ip.is_empty();
         self.port == other.port && self.protocol == other.protocol && (all || self.ip == other.ip)
     }
 }
 
-/// How evenly pods are to be spread.
+/// A topology spread constraint.
 #[derive(Debug, Clone)]
 pub struct Spread {
-    /// The label of nodes whose values are the domains.
+    /// The topology key: the node label whose values are the domains.
     pub key: String,
     pub max_skew: i64,
     pub min_domains: i64,
     /// The pods that count.
     pub who: Who,
-    /// Whether only nodes count that the pod's node affinity allows.
+    /// True if only nodes count that the pod's node affinity allows.
     pub honor_affinity: bool,
-    /// Whether only nodes count whose taints the pod tolerates.
+    /// True if only nodes count whose taints the pod tolerates.
     pub honor_taints: bool,
 }
 
@@ -94,12 +94,12 @@ pub struct Spread {
 #[derive(Debug, Clone)]
 pub enum Who {
     Selected(Selector),
-    /// Those of one controller: what the system's default spread counts.
+    /// The pods of one controller, for the default constraints.
     OwnedBy(String),
 }
 
 impl Who {
-    /// Whether a pod is one of them.
+    /// True if a pod is one of them.
     pub fn is(&self, pod: &PodInfo) -> bool {
         match self {
             Who::Selected(selector) => selector.matches(&pod.labels),
@@ -107,8 +107,8 @@ impl Who {
         }
     }
 
-    /// Whether a pod on a node counts. One that ends does not, and a selector of everything
-    /// counts nothing, as in Go.
+    /// True if a pod on a node counts. A pod that is being deleted does not; a selector of
+    /// everything counts nothing, as in Go.
     pub fn counts(&self, namespace: &str, pod: &PodInfo) -> bool {
         let everything = |selector: &Selector| selector.is_everything();
         let countable = !matches!(self, Who::Selected(selector) if everything(selector));
@@ -172,19 +172,19 @@ impl PodInfo {
         }
     }
 
-    /// How messages name it.
+    /// `namespace/name`, for messages.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Whether a change of the object can change where it may go.
+    /// True if the change from `old` can change where the pod may go.
     pub fn differs_for_scheduling(&self, old: &PodInfo) -> bool {
         let (ours, theirs) = (&self.pod.spec, &old.pod.spec);
         ours != theirs || self.labels != old.labels || self.gated != old.gated
     }
 }
 
-/// What applies to a pod of a controller that names no spread: over nodes and over zones.
+/// The default constraints for a pod of a controller: over nodes and over zones.
 fn system_spread(owner: &str) -> Vec<Spread> {
     let over = |key: &str, max_skew| Spread {
         key: key.to_owned(),

@@ -1,7 +1,7 @@
-//! Which pod is next.
+//! The scheduling queue.
 //!
-//! A pod is *active* (in line, by priority and then by age), *backing off* after a failure, or
-//! *parked*: no node took it, and it waits until something happens that could change that.
+//! A pod is *active* (ready, by priority and then by age), *backing off* after a failure, or
+//! *parked*: no node fits it, and it waits for an event that could change that.
 
 #[cfg(test)]
 mod tests;
@@ -15,30 +15,30 @@ use crate::filters::{self, Filter};
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 
-/// How long a pod backs off after its first failure; twice as long after each further one.
+/// Back-off after a pod's first failure; it doubles with each further one.
 pub const BACKOFF_FIRST: Duration = Duration::from_secs(1);
-/// The longest a pod backs off.
+/// The longest back-off.
 pub const BACKOFF_LONGEST: Duration = Duration::from_secs(10);
-/// How long a pod stays parked when nothing happens. What wakes pods is chosen with care, but a
-/// hint that is missing must not leave one waiting for ever.
+/// How long a pod stays parked if no event wakes it. If the rules for events miss a case, this
+/// limit keeps a pod from waiting forever.
 pub const PARKED_LONGEST: Duration = Duration::from_secs(300);
 
-/// Something that may make room for pods that are parked.
+/// An event that may let parked pods fit.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A node is new or changed.
     Node(&'a NodeInfo),
-    /// A node is gone, and with it perhaps a domain and whoever was in it.
+    /// A node is gone, and with it perhaps a domain and the pods in it.
     NodeGone,
     /// A pod left its node.
     PodGone(&'a PodInfo),
-    /// A pod came to a node, or its labels changed there.
+    /// A pod was placed on a node, or its labels changed there.
     PodPlaced(&'a PodInfo),
     /// The labels of a namespace changed.
     Namespace,
 }
 
-/// The pods that want a node.
+/// The pods that need a node.
 #[derive(Debug, Default)]
 pub struct Queue {
     pods: HashMap<String, Entry>,
@@ -47,35 +47,35 @@ pub struct Queue {
     parked: BTreeSet<(Duration, String)>,
 }
 
-/// Place in the line: higher priority first, then who waits longer, then by uid.
+/// The order of active pods: higher priority first, then the longer wait, then the uid.
 type Turn = (Reverse<i32>, Duration, String);
 
 #[derive(Debug)]
 struct Entry {
     pod: Arc<PodInfo>,
-    /// Tries that failed.
+    /// The number of failed attempts.
     failures: u32,
-    /// When it came, or last failed.
+    /// When it was added or last failed.
     since: Duration,
-    /// The filters that refused it last.
+    /// The filters that refused it in the last attempt.
     refused_by: BTreeSet<Filter>,
     place: Place,
 }
 
-/// Where a pod is. Invariant: exactly in the set named, under the key given.
+/// The state of a pod. Invariant: the pod is in exactly the set named, under the key given.
 #[derive(Debug, Clone)]
 enum Place {
     Active(Turn),
     BackingOff(Duration),
     Parked(Duration),
-    /// Held back by its gates.
+    /// It has scheduling gates.
     Gated,
-    /// Taken out by [`Queue::pop`], and not yet heard of again.
+    /// Returned by [`Queue::pop`]; its result is not known yet.
     Out,
 }
 
 impl Queue {
-    /// Takes a pod that has no node, new or changed.
+    /// Adds or updates a pod without a node.
     pub fn set(&mut self, pod: Arc<PodInfo>, now: Duration) {
         let uid = pod.uid.clone();
         let Some(entry) = self.pods.get_mut(&uid) else {
@@ -98,13 +98,13 @@ impl Queue {
         }
     }
 
-    /// Forgets a pod.
+    /// Removes a pod.
     pub fn remove(&mut self, uid: &str) {
         self.take_out(uid);
         self.pods.remove(uid);
     }
 
-    /// The pod whose turn it is. It is out of line until one of the calls below.
+    /// Takes the next active pod. The caller must report the result with one of the calls below.
     pub fn pop(&mut self, now: Duration) -> Option<Arc<PodInfo>> {
         self.promote(now);
         let (_, _, uid) = self.active.pop_first()?;
@@ -113,7 +113,7 @@ impl Queue {
         Some(entry.pod.clone())
     }
 
-    /// No node took the pod; it is parked.
+    /// Parks a pod that no node fits.
     pub fn park(&mut self, uid: &str, refused_by: BTreeSet<Filter>, now: Duration) {
         let Some(entry) = self.pods.get_mut(uid) else {
             return;
@@ -125,7 +125,7 @@ impl Queue {
         self.parked.insert((now, uid.to_owned()));
     }
 
-    /// Something else went wrong; the pod is tried again after a while.
+    /// Retries a pod after its back-off, because something else failed.
     pub fn retry(&mut self, uid: &str, now: Duration) {
         let Some(entry) = self.pods.get_mut(uid) else {
             return;
@@ -137,7 +137,7 @@ impl Queue {
         self.backing_off.insert((until, uid.to_owned()));
     }
 
-    /// Lets parked pods try again whom the event could help.
+    /// Requeues the parked pods that the event could help.
     pub fn wake(&mut self, event: &Event<'_>, now: Duration) {
         let parked = self.parked.iter();
         let helped = parked.filter(|(_, uid)| could_help(event, &self.pods[uid]));
@@ -147,7 +147,7 @@ impl Queue {
         }
     }
 
-    /// When a pod's turn may come without anything happening.
+    /// When [`pop`](Self::pop) may return a pod even if nothing happens.
     pub fn wake_at(&self) -> Option<Duration> {
         let backing_off = self.backing_off.first().map(|(until, _)| *until);
         let parked = self
@@ -158,12 +158,12 @@ impl Queue {
         [now, backing_off, parked].into_iter().flatten().min()
     }
 
-    /// Everybody here, whatever they do.
+    /// The uids of all pods, in any state.
     pub fn uids(&self) -> Vec<String> {
         self.pods.keys().cloned().collect()
     }
 
-    /// How many are in line, back off, and are parked.
+    /// The numbers of active, backing-off and parked pods.
     pub fn lengths(&self) -> (usize, usize, usize) {
         (self.active.len(), self.backing_off.len(), self.parked.len())
     }
@@ -181,7 +181,7 @@ impl Queue {
         }
     }
 
-    /// Puts a pod into the line, or lets it back off first if it failed just now.
+    /// Makes a pod active, or lets it back off first if its last failure was recent.
     fn line_up(&mut self, uid: &str, now: Duration) {
         self.take_out(uid);
         let entry = self.pods.get_mut(uid).expect("callers found it");
@@ -213,7 +213,7 @@ impl Queue {
     }
 }
 
-/// How long to wait after so many failures.
+/// The back-off after this many failures.
 pub fn backoff(failures: u32) -> Duration {
     match failures {
         0 => Duration::ZERO,
@@ -221,14 +221,14 @@ pub fn backoff(failures: u32) -> Duration {
     }
 }
 
-/// Whether the event may have changed what the filters said that refused the pod.
+/// True if the event may change the result of the filters that refused the pod.
 fn could_help(event: &Event<'_>, entry: &Entry) -> bool {
     let by = |filter| entry.refused_by.contains(&filter);
     let pod = &entry.pod;
-    // Of the filters that look beyond one node.
+    // The filters that look beyond one node.
     let domains = by(Filter::PodTopologySpread) || by(Filter::InterPodAffinity);
     match event {
-        // Refused for another reason than before, it waits for other things from now on.
+        // If another filter refuses the node now, the pod waits for events of that filter.
         Event::Node(node) => match filters::local(pod, node) {
             Ok(()) => true,
             Err(refusal) => domains || !by(refusal.filter),
@@ -240,7 +240,7 @@ fn could_help(event: &Event<'_>, entry: &Entry) -> bool {
         }
         Event::PodPlaced(_) => {
             let near = by(Filter::InterPodAffinity) && !pod.affinity.is_empty();
-            // A pod in the emptiest domain lets the others have more.
+            // One more pod in the emptiest domain lets the other domains take more.
             near || by(Filter::PodTopologySpread)
         }
         Event::Namespace => by(Filter::InterPodAffinity),

@@ -1,4 +1,4 @@
-//! Amounts of resources: what a node has, what a pod asks for.
+//! Amounts of resources: capacities of nodes, requests of pods.
 
 #[cfg(test)]
 mod tests;
@@ -9,10 +9,9 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource;
 use machinery::quantity::Quantity;
 
-/// What a container that names no processor is taken to need when nodes are compared, in
-/// thousandths.
+/// The CPU that scores count for a container without a CPU request, in thousandths.
 const UNNAMED_CPU_MILLI: i64 = 100;
-/// What a container that names no memory is taken to need when nodes are compared.
+/// The memory that scores count for a container without a memory request.
 const UNNAMED_MEMORY_BYTES: i64 = 200 * 1024 * 1024;
 
 type List = BTreeMap<String, resource::Quantity>;
@@ -26,14 +25,14 @@ pub struct Resources {
     pub memory: i64,
     /// Bytes of local disk.
     pub storage: i64,
-    /// Pods; a pod's own request leaves it at nothing.
+    /// Number of pods; 0 in a pod's own request.
     pub pods: i64,
-    /// Everything else by name: huge pages, devices.
+    /// All other resources by name: huge pages, devices.
     pub others: BTreeMap<String, i64>,
 }
 
 impl Resources {
-    /// Reads a list of quantities. One that cannot be read counts as nothing.
+    /// Reads a list of quantities. An invalid one counts as 0.
     pub fn read(list: Option<&List>) -> Resources {
         let mut all = Resources::default();
         for (name, quantity) in list.into_iter().flatten() {
@@ -46,8 +45,8 @@ impl Resources {
         all
     }
 
-    /// What a pod needs at its peak: its containers together, or an init container beside the
-    /// sidecars started before it, whichever is more; and the overhead of running it.
+    /// A pod's peak need: the sum of its containers, or an init container plus the sidecars started
+    /// before it, whichever is larger; plus the pod overhead.
     pub fn of_pod(spec: &PodSpec) -> Resources {
         peak(spec, |container| {
             let resources = container.resources.as_ref();
@@ -55,7 +54,7 @@ impl Resources {
         })
     }
 
-    /// The same for comparing nodes: whoever names no processor or memory needs a little of both.
+    /// The same for scores: a container without a request counts with a small default.
     pub fn of_pod_for_scores(spec: &PodSpec) -> Resources {
         peak(spec, |container| {
             let resources = container.resources.as_ref();
@@ -72,23 +71,23 @@ impl Resources {
         })
     }
 
-    /// Whether nothing is asked for.
+    /// True if all amounts are 0.
     pub fn is_nothing(&self) -> bool {
         let others = self.others.values().all(|amount| *amount == 0);
         self.cpu_milli == 0 && self.memory == 0 && self.storage == 0 && others
     }
 
-    /// More by another amount.
+    /// Adds another amount.
     pub fn add(&mut self, other: &Resources) {
         self.combine(other, i64::saturating_add);
     }
 
-    /// Less by another amount that was added before.
+    /// Subtracts an amount that was added before.
     pub fn subtract(&mut self, other: &Resources) {
         self.combine(other, i64::saturating_sub);
     }
 
-    /// At least another amount, each resource by itself.
+    /// Takes the maximum with another amount, for each resource.
     fn raise(&mut self, other: &Resources) {
         self.combine(other, i64::max);
     }
@@ -133,7 +132,7 @@ fn peak(spec: &PodSpec, of: impl Fn(&Container) -> Resources) -> Resources {
         start.raise(&now);
     }
     total.raise(&start);
-    // What the pod names as a whole stands for what its containers name.
+    // A request of the pod as a whole replaces the sum of its containers for that resource.
     let whole = spec.resources.as_ref();
     let whole = whole.and_then(|resources| resources.requests.as_ref());
     let named = Resources::read(whole);

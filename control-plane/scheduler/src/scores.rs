@@ -1,6 +1,6 @@
-//! Where a pod would best go, among the nodes where it may.
+//! The scores: which of the fitting nodes is best for a pod.
 //!
-//! Every score is from 0 to 100, and a node's is their weighted sum; weights as in
+//! Each score is from 0 to 100; a node's total is their weighted sum, with the weights of
 //! kube-scheduler's default profile.
 
 mod pods;
@@ -14,7 +14,7 @@ use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::resources::Resources;
 
-/// The best score of one kind.
+/// The highest score of one kind.
 const BEST: i64 = 100;
 
 const WEIGHT_TAINTS: i64 = 3;
@@ -24,7 +24,7 @@ const WEIGHT_PODS: i64 = 2;
 const WEIGHT_FREE: i64 = 1;
 const WEIGHT_BALANCE: i64 = 1;
 
-/// The score of every node, in their order.
+/// The total score of every node, in the order of `nodes`.
 pub fn total(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i64> {
     let mut totals = vec![0; nodes.len()];
     let mut add = |weight: i64, scores: Vec<i64>| {
@@ -45,14 +45,14 @@ pub fn total(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i64> {
         add(WEIGHT_PODS, scores);
     }
     add(WEIGHT_FREE, each(&|node| least_allocated(pod, node)));
-    // A pod that asks for nothing would be drawn to whatever node is in balance, all to one.
+    // Without requests, this score would send all such pods to the same best-balanced node.
     if pod.requests.cpu_milli != 0 || pod.requests.memory != 0 {
         add(WEIGHT_BALANCE, each(&|node| balance(pod, node)));
     }
     totals
 }
 
-/// Fewer taints that the pod would rather avoid are better.
+/// Fewer untolerated `PreferNoSchedule` taints are better.
 fn taints(pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i64> {
     let found = nodes.iter().map(|node| {
         let soft = node
@@ -65,14 +65,14 @@ fn taints(pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i64> {
     stretch(found.collect(), true)
 }
 
-/// The weights of the preferences that hold.
+/// The sum of the weights of the matching preferences.
 fn node_affinity(pod: &PodInfo, node: &NodeInfo) -> i64 {
     let preferences = pod.node_preferences.iter();
     let held = preferences.filter(|(_, terms)| terms.matches(&node.name, &node.labels));
     held.map(|(weight, _)| weight).sum()
 }
 
-/// The share of processor and memory that is left, mean of both.
+/// The free share of CPU and memory, averaged.
 fn least_allocated(pod: &PodInfo, node: &NodeInfo) -> i64 {
     let (mut sum, mut kinds) = (0, 0);
     for (has, used, need) in processor_and_memory(node, &node.scored, &pod.scored) {
@@ -89,8 +89,8 @@ fn least_allocated(pod: &PodInfo, node: &NodeInfo) -> i64 {
     if kinds == 0 { 0 } else { sum / kinds }
 }
 
-/// Whether the pod brings the shares of processor and memory nearer to each other: 75 if it
-/// changes nothing, up to 100 if it does, down to 50 if it drives them apart.
+/// Whether the pod brings the used shares of CPU and memory closer together: 75 if it changes
+/// nothing, up to 100 if it does, down to 50 if it moves them apart.
 fn balance(pod: &PodInfo, node: &NodeInfo) -> i64 {
     let shares = processor_and_memory(node, &node.requested, &pod.requests);
     let score = |with_pod: bool| {
@@ -120,7 +120,7 @@ fn processor_and_memory(
     ]
 }
 
-/// Stretches what was found so that the most is the best; or the worst, when less is better.
+/// Scales values so that the largest becomes 100; or 0, if less is better.
 fn stretch(mut found: Vec<i64>, less_is_better: bool) -> Vec<i64> {
     let most = found.iter().copied().max().unwrap_or(0);
     for score in &mut found {

@@ -1,4 +1,4 @@
-//! The shell around the heart: informers, a clock, and calls that carry decisions out.
+//! The shell of the scheduler: informers, a clock, and calls that carry decisions out.
 
 mod report;
 
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::{Client, Informer, LostLease, Mandate, Notice, now};
-use futures::future::{BoxFuture, FutureExt};
-use futures::stream::{FuturesUnordered, Stream, StreamExt};
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use machinery::object::{self, Object};
 use machinery::schema;
@@ -23,21 +23,21 @@ use crate::core::{Core, Decision};
 use crate::pod::{DEFAULT_SCHEDULER, Labels, PodInfo};
 use report::Reporter;
 
-/// Bindings and reports under way at the same time. While there are so many nothing is decided.
+/// Maximum number of calls in flight. While there are so many, no pod is decided.
 const CALLS_AT_ONCE: usize = 64;
 const LEASE_NAMESPACE: &str = "kube-system";
 const LEASE: &str = "kube-scheduler";
-/// Pods that are over take no place, so they need not be told of.
+/// The field selector for pods. Finished pods use no resources, so they are not watched.
 const PODS_NOT_OVER: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// How to schedule.
+/// The configuration of the scheduler.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The name that pods ask for this scheduler by.
+    /// Its name in `spec.schedulerName`.
     pub name: String,
-    /// Decides between nodes that are equally good.
+    /// Breaks ties between equally good nodes.
     pub seed: u64,
-    /// What this copy is called in the election; nothing for a copy that is alone.
+    /// This process's identity in the leader election; `None` to run without election.
     pub elect: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl Default for Config {
     }
 }
 
-/// Schedules pods until `stop` is done, or until the lease is lost.
+/// Schedules pods until `stop` completes or the lease is lost.
 pub async fn run(
     kube: kube::Client,
     config: Config,
@@ -73,7 +73,7 @@ pub async fn run(
     mandate.hold(work).await
 }
 
-/// What a call that carried a decision out came to.
+/// The result of a call.
 enum Outcome {
     Bound {
         uid: String,
@@ -84,7 +84,7 @@ enum Outcome {
     Reported,
 }
 
-/// Of what all is known. Nothing is decided before nodes, pods and namespaces are.
+/// The informers that have listed. No pod is decided before all have.
 #[derive(Debug, Default)]
 struct Known {
     pods: bool,
@@ -98,7 +98,7 @@ impl Known {
     }
 }
 
-/// What there is to hear of.
+/// A notice from one of the informers.
 enum Heard {
     Pods(Notice),
     Nodes(Notice),
@@ -159,10 +159,10 @@ fn informers(client: &Client) -> impl Stream<Item = Heard> + Unpin + use<> {
         .map(Heard::Pods);
     let nodes = of("Node").run(client).map(Heard::Nodes);
     let namespaces = of("Namespace").run(client).map(Heard::Namespaces);
-    futures::stream::select_all([pods.boxed(), nodes.boxed(), namespaces.boxed()])
+    futures_util::stream::select_all([pods.boxed(), nodes.boxed(), namespaces.boxed()])
 }
 
-/// Tells the heart.
+/// Passes a notice to the core.
 fn hear(core: &mut Core, known: &mut Known, heard: Heard, now: Duration) {
     match heard {
         Heard::Pods(Notice::Applied(pod)) => apply_pod(core, pod, now),
@@ -254,7 +254,7 @@ fn carry_out(
     .boxed()
 }
 
-/// Makes the calls of a report. That nobody is told is no reason to try again.
+/// Makes the calls of a report. A failed report is not retried.
 fn tell(client: Client, calls: Vec<Call>) -> BoxFuture<'static, Outcome> {
     async move {
         for call in calls {
@@ -267,7 +267,7 @@ fn tell(client: Client, calls: Vec<Call>) -> BoxFuture<'static, Outcome> {
     .boxed()
 }
 
-/// Whoever runs all parts in one process spawns them.
+/// `stele-kube up` spawns all parts in one process, so the future must be `Send`.
 #[cfg(test)]
 #[test]
 fn it_can_be_spawned() {

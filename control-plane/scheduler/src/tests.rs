@@ -1,4 +1,4 @@
-//! Whole scheduling: the order of pods, decisions that fail, and random clusters that must never
+//! The whole scheduler: the order of pods, decisions that fail, and random clusters that must never
 //! break a rule.
 
 mod random;

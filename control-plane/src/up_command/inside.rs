@@ -1,4 +1,4 @@
-//! Clients of an apiserver in the same process: its service called as it is, without a socket.
+//! Clients of an apiserver in the same process: they call its service directly, without a socket.
 
 use apiserver::Server;
 use apiserver::auth::User;
@@ -6,8 +6,8 @@ use kube::Client;
 use kube::client::Body;
 use tower::{ServiceBuilder, ServiceExt as _};
 
-/// A client for a part of the control plane. It is one of those who may do everything, as the
-/// controllers together may in a cluster that gives each of them its own account.
+/// A client for a part of the control plane. It is in `system:masters`, so it may do everything, as
+/// the controllers together may in a cluster where each has its own account.
 pub(super) fn client(server: &Server, part: &str) -> Client {
     let user = User {
         name: format!("system:kube-{part}"),

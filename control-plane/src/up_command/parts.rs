@@ -1,4 +1,4 @@
-//! The parts that work through the API, started side by side.
+//! The parts that are clients of the API, started in one process.
 
 use std::error::Error;
 
@@ -8,7 +8,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What `up` can run.
+/// A part that `up` can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Component {
     Store,
@@ -40,7 +40,7 @@ impl ValueEnum for Component {
     }
 }
 
-/// What it is to run.
+/// The parts to run.
 pub(super) struct Parts {
     components: Vec<Component>,
     nodes: usize,
@@ -59,7 +59,7 @@ impl Parts {
         self.components.contains(&component)
     }
 
-    /// Starts those that take a client; each ends when `stopping` turns true.
+    /// Starts the parts that need a client; each ends when `stopping` becomes true.
     pub(super) async fn start(
         &self,
         connect: &impl AsyncFn(&'static str) -> Result<Client, Box<dyn Error>>,
@@ -104,6 +104,6 @@ impl Parts {
 }
 
 async fn stopped(mut stopping: watch::Receiver<bool>) {
-    // An error means that whoever could say so is gone, which is a stop too.
+    // An error means that the sender is gone, which also means stop.
     let _ = stopping.wait_for(|stop| *stop).await;
 }

@@ -1,4 +1,4 @@
-//! Every write is told to admission, and admission may refuse every write.
+//! Every write passes admission, and admission can refuse every write.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ use tower::ServiceExt as _;
 
 use crate::cluster::BINARY;
 
-/// Writes down what it is asked to admit, and refuses what it is told to.
+/// Records what it is asked to admit, and refuses what the test chooses.
 #[derive(Default)]
 struct Watchful {
     seen: Mutex<Vec<String>>,
@@ -53,9 +53,10 @@ impl Plugin for Watchful {
         if !attributes.user.name.is_empty() {
             self.seen.lock().unwrap().push(what);
         }
-        let answer = match refused {
-            true => Err(Status::forbidden("", kind, name, "watchful")),
-            false => Ok(()),
+        let answer = if refused {
+            Err(Status::forbidden("", kind, name, "watchful"))
+        } else {
+            Ok(())
         };
         Box::pin(async { answer })
     }

@@ -1,4 +1,4 @@
-//! `kubectl apply` and its relatives: files against what is there.
+//! `kubectl apply` and related commands: files against existing objects.
 
 use crate::cluster::{Cluster, kubectl_or_skip};
 

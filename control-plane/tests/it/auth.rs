@@ -1,4 +1,4 @@
-//! Who may do what, over TLS, asked by the real `kubectl`.
+//! Authentication and authorization over TLS, with the real `kubectl`.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output};
@@ -15,7 +15,7 @@ use crate::cluster::{BINARY, apiserver, kubectl_or_skip, told};
 
 const TOKENS: &str = "root-token,root,1,\"system:masters\"\njane-token,jane,2\n";
 
-/// A store and an apiserver with certificates, gone when dropped.
+/// A store and an apiserver with certificates; stopped when dropped.
 struct Guarded {
     store: testkit::Server,
     apiserver: Child,
@@ -38,7 +38,7 @@ impl Guarded {
         }
     }
 
-    /// Kills the apiserver and starts it again on the same directory.
+    /// Kills the apiserver and restarts it on the same directory.
     fn restart(&mut self) {
         self.apiserver.kill().unwrap();
         self.apiserver.wait().unwrap();
@@ -58,7 +58,7 @@ impl Guarded {
         self.finish(command)
     }
 
-    /// kubectl with nothing but what it is given here.
+    /// kubectl with only these credentials.
     fn with(&self, credentials: &[&str], args: &[&str]) -> Output {
         let mut command = Command::new("kubectl");
         command
@@ -81,7 +81,7 @@ impl Guarded {
         command.env("HOME", self.home.path()).output().unwrap()
     }
 
-    /// The owner makes something.
+    /// Runs kubectl as the owner; it must succeed.
     fn make(&self, args: &[&str]) -> String {
         good(&self.admin(args))
     }
@@ -89,7 +89,7 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // Fails only when it is gone already.
+        // Fails only if the process is gone already.
         let _ = self.apiserver.kill();
         let _ = self.apiserver.wait();
     }
@@ -195,7 +195,7 @@ fn the_token_of_an_account_opens_what_its_roles_allow() {
     let list = good(&cluster.with_token(&token, &["auth", "can-i", "--list"]));
     assert!(list.contains("pods/log"), "{list}");
     assert!(list.contains("selfsubjectreviews"), "{list}");
-    // A token outlives the server, and ends with its account.
+    // A token survives a restart of the server, and ends with its account.
     cluster.restart();
     good(&cluster.with_token(&token, &["get", "pods"]));
     cluster.make(&["delete", "serviceaccount", "bot"]);
@@ -213,7 +213,7 @@ fn whoever_is_not_to_be_believed_stays_outside() {
     let cluster = Guarded::start();
     let raw = ["get", "--raw", "/api/v1/namespaces"];
     let anonymous = "cannot list resource \"namespaces\"";
-    // kubectl wants something to send; what is no token counts as nothing.
+    // kubectl must send some credentials; a basic password that is no token counts as none.
     let nothing = ["--username=a", "--password=b"];
     refused(&cluster.with(&nothing, &raw), anonymous);
     let health = cluster.with(&nothing, &["get", "--raw", "/healthz"]);

@@ -1,4 +1,4 @@
-//! What no good client sends: each gets the Status it deserves, and the server goes on.
+//! Requests that no correct client sends: each gets the right Status, and the server continues.
 
 use serde_json::{Value, json};
 
@@ -226,7 +226,7 @@ fn versions_that_cannot_be_shown_are_told() {
 fn a_watch_from_what_is_no_longer_remembered_is_told_to_start_over() {
     let mut cluster = Cluster::start();
     cluster.post(MAPS, &map("a")).expect(201);
-    // Nothing of before is in its memory then, only in the store.
+    // After the restart the server's memory is empty; the objects are only in the store.
     cluster.restart_apiserver();
     assert_eq!(cluster.get(&format!("{MAPS}/a")).code, 200);
     let path = format!("{MAPS}?watch=1&resourceVersion=1");

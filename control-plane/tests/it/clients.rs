@@ -1,4 +1,4 @@
-//! Kubernetes' own Go client, as a program of its own (`tests/clients/go`).
+//! Kubernetes' own Go client, as a separate program (`tests/clients/go`).
 
 use std::path::Path;
 use std::process::Command;

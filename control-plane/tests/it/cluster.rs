@@ -1,4 +1,4 @@
-//! A store and an apiserver of their own for one test, on free ports, gone when dropped.
+//! A store and an apiserver for one test, on free ports; stopped when dropped.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::http::{Answer, Call};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_stele-kube");
 const READY_LINE: &str = "ready to serve the API address=";
-/// Generous: the machine may be busy building.
+/// Long, because the machine may be busy with builds.
 pub(crate) const WITHIN: Duration = Duration::from_secs(60);
 
 pub(crate) struct Cluster {
@@ -24,7 +24,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Works on the store beside the apiserver.
+    /// Runs `work` with a client of the store, beside the apiserver.
     pub(crate) fn in_store<T>(&self, work: impl AsyncFnOnce(etcd_api::Client) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build().unwrap();
@@ -39,7 +39,7 @@ impl Cluster {
         Cluster::on(launch.start().unwrap_or_else(|error| panic!("{error}")))
     }
 
-    /// On a store that runs already.
+    /// An apiserver on a store that runs already.
     pub(crate) fn on(store: testkit::Server) -> Cluster {
         let (apiserver, address) = apiserver(&store.url(), &[]);
         let home = tempfile::tempdir().unwrap();
@@ -51,21 +51,21 @@ impl Cluster {
         }
     }
 
-    /// Ends the apiserver and starts another on the same store.
+    /// Kills the apiserver and starts another on the same store.
     pub(crate) fn restart_apiserver(&mut self) {
         self.apiserver.kill().unwrap();
         self.apiserver.wait().unwrap();
         (self.apiserver, self.address) = apiserver(&self.store.url(), &[]);
     }
 
-    /// The same, at the same address: clients find it again by themselves.
+    /// The same at the same address, so that clients reconnect by themselves.
     pub(crate) fn restart_apiserver_in_place(&mut self) {
         self.apiserver.kill().unwrap();
         self.apiserver.wait().unwrap();
         (self.apiserver, self.address) = apiserver_at(&self.address, &self.store.url(), &[]);
     }
 
-    /// The most memory the apiserver ever held, in bytes.
+    /// The peak resident memory of the apiserver, in bytes.
     pub(crate) fn memory_peak_bytes(&self) -> u64 {
         let usage = testkit::Usage::of(self.apiserver.id()).unwrap();
         usage.resident_peak_bytes
@@ -95,7 +95,7 @@ impl Cluster {
         command
     }
 
-    /// Runs kubectl, which must succeed; what it printed.
+    /// Runs kubectl, which must succeed; returns its output.
     pub(crate) fn run(&self, args: &[&str]) -> String {
         let output = self.kubectl(args).output().unwrap();
         assert!(
@@ -106,7 +106,7 @@ impl Cluster {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs kubectl, which must fail; what it complained of.
+    /// Runs kubectl, which must fail; returns its error output.
     pub(crate) fn refused(&self, args: &[&str]) -> String {
         let output = self.kubectl(args).output().unwrap();
         assert!(
@@ -117,7 +117,7 @@ impl Cluster {
         String::from_utf8(output.stderr).unwrap()
     }
 
-    /// A file for `-f`.
+    /// Writes a file for `-f`; returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path: PathBuf = self.home.path().join(name);
         std::fs::write(&path, text).unwrap();
@@ -125,7 +125,7 @@ impl Cluster {
     }
 }
 
-/// Starts an apiserver with these further flags; where it is reached.
+/// Starts an apiserver with these additional flags; returns its address too.
 pub(crate) fn apiserver(store: &str, flags: &[&str]) -> (Child, String) {
     apiserver_at("127.0.0.1:0", store, flags)
 }
@@ -139,7 +139,7 @@ fn apiserver_at(bind: &str, store: &str, flags: &[&str]) -> (Child, String) {
         .unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let (found, address) = mpsc::channel();
-    // Reads to the end, so that the server never waits for its log.
+    // Reads the log to the end, so that the server never blocks on it.
     std::thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
             match line.split_once(READY_LINE) {
@@ -154,7 +154,7 @@ fn apiserver_at(bind: &str, store: &str, flags: &[&str]) -> (Child, String) {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Fails only when it is gone already.
+        // Fails only if the process is gone already.
         let _ = self.apiserver.kill();
         let _ = self.apiserver.wait();
     }
@@ -165,7 +165,7 @@ pub(crate) fn told(output: &Output) -> String {
     format!("{}{}", text(&output.stdout), text(&output.stderr))
 }
 
-/// Whether there is a kubectl; without one the test says that it is skipped, but not in CI.
+/// True if kubectl is installed; otherwise the test reports that it is skipped, or fails in CI.
 pub(crate) fn kubectl_or_skip(test: &str) -> bool {
     testkit::has_or_skip("kubectl", &["version", "--client"], test)
 }

@@ -1,4 +1,4 @@
-//! Kubernetes' own scheduler in place of ours: unmodified, with the owner's kubeconfig.
+//! Kubernetes' own scheduler instead of ours: unmodified, with the owner's kubeconfig.
 
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use crate::cluster::kubectl_or_skip;
 use crate::swap::world::go_scheduler;
 use crate::up::Up;
 
-/// How long anything may take: the machine may be busy building.
+/// The timeout of each wait. It is long because the machine may be busy with builds.
 const PATIENCE: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(100);
 const COMPONENTS: &str = "--components=store,apiserver,controller-manager,node";
@@ -21,7 +21,7 @@ struct Scheduler(Child);
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        // Fails only when it is gone already.
+        // Fails only if the process is gone already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -73,7 +73,7 @@ fn the_scheduler_of_kubernetes_gives_our_pods_their_nodes() {
     let path = "jsonpath={range .items[*]}{.spec.nodeName} {end}";
     let nodes = up.kubectl(&["get", "pods", "-l", "app=web", "-o", path]);
     let count = |node: &str| nodes.split(' ').filter(|one| *one == node).count();
-    // It spreads the pods of a replica set.
+    // The scheduler spreads the pods of a replica set.
     assert_eq!([2; 3], ["node-0", "node-1", "node-2"].map(count), "{nodes}");
 
     let events = |reason: &str| {
@@ -91,7 +91,7 @@ fn the_scheduler_of_kubernetes_gives_our_pods_their_nodes() {
     until("the pod says why it waits", &|| {
         up.kubectl(&["get", "pod", "lonely", "-o", path]) == "Unschedulable"
     });
-    // A node that fits it now.
+    // Now a node fits the pod.
     up.kubectl(&["label", "node", "node-1", "colour=blue"]);
     up.kubectl(&[
         "wait",

@@ -1,4 +1,4 @@
-//! Requests byte by byte: what clients' libraries would never send can be sent, too.
+//! Requests byte by byte, including requests that client libraries would never send.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
 }
 
-/// An answer that is read as it comes.
+/// A response read line by line as it arrives.
 pub(crate) struct Lines(BufReader<TcpStream>);
 
 impl Call {
@@ -51,7 +51,7 @@ impl Call {
         stream.set_read_timeout(Some(WITHIN)).unwrap();
         let head = format!("{}Content-Length: {}\r\n\r\n", self.head, self.body.len());
         stream.write_all(head.as_bytes()).unwrap();
-        // A server that refuses a body may close before it has read all of it.
+        // A server that refuses a body may close the connection before it has read all of it.
         let _ = stream.write_all(&self.body);
         BufReader::new(stream)
     }
@@ -75,7 +75,7 @@ impl Call {
         Answer { code, head, body }
     }
 
-    /// For watches.
+    /// Sends the request and returns the response as a stream, for watches.
     pub(crate) fn stream(self) -> Lines {
         let mut stream = self.open();
         let head = read_head(&mut stream);
@@ -115,14 +115,14 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// The body of an answer that must have this code.
+    /// The body of a response that must have this code.
     pub(crate) fn expect(&self, code: u16) -> Value {
         let text = String::from_utf8_lossy(&self.body);
         assert_eq!(self.code, code, "{text}");
         self.object()
     }
 
-    /// An error that must have this code, reason and message.
+    /// Checks an error response: code, reason and part of the message.
     pub(crate) fn refuses(&self, code: u16, reason: &str, message: &str) {
         let status = self.expect(code);
         assert_eq!(status["kind"], "Status");
@@ -139,7 +139,7 @@ impl Answer {
 }
 
 impl Lines {
-    /// The next event; `None` when the answer is over.
+    /// The next event; `None` at the end of the response.
     pub(crate) fn next(&mut self) -> Option<Value> {
         let mut line = String::new();
         loop {
@@ -147,7 +147,7 @@ impl Lines {
             if self.0.read_line(&mut line).unwrap() == 0 {
                 return None;
             }
-            // The sizes of chunks stand on lines of their own.
+            // Chunk sizes are on separate lines.
             if line.starts_with('{') {
                 return Some(serde_json::from_str(&line).unwrap());
             }

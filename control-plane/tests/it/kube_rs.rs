@@ -1,8 +1,8 @@
-//! kube-rs, with the client, the watcher and the reflector it brings: not a line of ours between.
+//! kube-rs, with its own client, watcher and reflector; none of our client code is involved.
 
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures_util::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, WITHIN};
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// One that tries again what was refused for now, as it does by default, or one that does not.
+/// A client with or without kube-rs' default retries of refused requests.
 fn client(cluster: &Cluster, patient: bool) -> Client {
     let address = format!("http://{}", cluster.address);
     let mut config = Config::new(address.parse().unwrap());
@@ -43,12 +43,12 @@ fn follow(client: &Client, config: watcher::Config) -> (Store<Deployment>, JoinH
     let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
     let stream = watcher(deployments, config).default_backoff();
     let stream = reflector::reflector(writer, stream);
-    // An error is told and tried again, which is what this is about.
+    // Errors are ignored here: the watcher retries, which is what the test is about.
     let task = tokio::spawn(stream.for_each(|_| std::future::ready(())));
     (store, task)
 }
 
-/// Waits until every store shows a deployment of which something holds.
+/// Waits until `holds` is true for the deployment in every store.
 async fn until(stores: &[Store<Deployment>], holds: impl Fn(Option<&Deployment>) -> bool) {
     let reached = async {
         let key = ObjectRef::new("web").within("default");
@@ -125,7 +125,7 @@ async fn kube_rs_makes_follows_changes_evicts_and_outlives_a_restart() {
     second.abort();
 }
 
-/// A budget keeps a pod from being evicted as long as it is there.
+/// Evicts a pod; a disruption budget prevents it while it exists.
 async fn evict(client: &Client) {
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let budgets: Api<PodDisruptionBudget> = Api::default_namespaced(client.clone());

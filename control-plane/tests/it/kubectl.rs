@@ -145,7 +145,7 @@ fn kubectl_walks_a_deployment_from_creation_to_its_end() {
     );
 }
 
-/// What the deployment controller would write when all pods are there.
+/// Writes the status that the deployment controller would write when all pods are ready.
 fn finish_rollout(cluster: &Cluster, object: &Value) {
     let status = serde_json::json!({"status": {
         "observedGeneration": object["metadata"]["generation"], "replicas": 4,
@@ -251,7 +251,7 @@ fn kubectl_watches_what_happens() {
     changes_only(&cluster);
 }
 
-/// What was there before is not told, only what changes.
+/// Checks that the watch reports only changes, not existing objects.
 fn changes_only(cluster: &Cluster) {
     let mut watch = cluster
         .kubectl(&["get", "cm", "--watch-only", "-l", "seen", "-o", "name"])
@@ -266,7 +266,7 @@ fn changes_only(cluster: &Cluster) {
             .map_while(Result::ok)
             .try_for_each(|line| say.send(line))
     });
-    // It is not told when the watch begins, so it changes until one change is told.
+    // kubectl does not report the start of its watch, so change the object until a change shows.
     let line = (0..600).find_map(|at| {
         let label = format!("seen=n{at}");
         cluster.run(&["label", "--overwrite", "configmap", "third", &label]);

@@ -1,5 +1,5 @@
-//! What no good client does, and much of it: memory stays bounded, nothing is left behind, and
-//! what is malformed is told from what has merely expired.
+//! Load that no correct client causes: memory stays bounded, nothing leaks, and malformed tokens
+//! get another error than expired ones.
 
 use etcd_api::etcdserverpb::CompactionRequest;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
 }
 
-/// How many watches the server says there are.
+/// The number of watchers, from the server's metrics.
 fn watchers(cluster: &Cluster) -> usize {
     let answer = cluster.get("/metrics");
     let text = String::from_utf8(answer.body).unwrap();
@@ -37,7 +37,7 @@ fn until(what: &str, holds: impl Fn() -> bool) {
 #[test]
 fn watchers_that_vanish_leave_nothing() {
     const WATCHES: usize = 50;
-    /// The server watches some kinds itself, and may have begun with few of them.
+    /// The server's own watches; it may have begun with only some of them.
     const OWN: usize = 10;
     let cluster = Cluster::start();
     let are_gone = || watchers(&cluster) <= OWN;
@@ -51,7 +51,7 @@ fn watchers_that_vanish_leave_nothing() {
         drop(watches);
         until("the watches are gone", are_gone);
     }
-    // Those that end by themselves go too.
+    // Watches that end by timeout are removed too.
     let path = format!("{MAPS}?watch=1&timeoutSeconds=1&resourceVersion=0");
     let mut watches: Vec<_> = (0..WATCHES)
         .map(|_| cluster.call("GET", &path).stream())
@@ -64,7 +64,7 @@ fn watchers_that_vanish_leave_nothing() {
 
 #[test]
 fn bodies_of_any_shape_and_size_take_bounded_memory() {
-    /// Four at a time, each of which may hold its body, what was read from it, and the answer.
+    /// Four requests at a time; each may hold its body, the decoded object and the response.
     const MEMORY_BYTES_MAX: u64 = 1 << 30;
     let cluster = Cluster::start();
     let many = |unit: &dyn Fn(usize) -> String, begin: &str, end: &str| {
@@ -94,7 +94,7 @@ fn bodies_of_any_shape_and_size_take_bounded_memory() {
     let slices = format!("/apis/discovery.k8s.io/v1/{namespaced}/endpointslices");
     let slice = r#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"x"},"addressType":"IPv4","endpoints":["#;
     let revision = r#"{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"x"},"revision":1,"data":{"x":["#;
-    // Empty messages, and numbers of a byte each: fields 2.2 and 2.14.7 of a pod.
+    // Empty messages, and one-byte numbers: fields 2.2 and 2.14.7 of a pod.
     let wide = sized(&[0x12], &[0x12, 0].repeat(BODY_BYTES_MAX / 2 - 64));
     let packed = sized(&[0x72], &sized(&[0x22], &vec![1; BODY_BYTES_MAX - 64]));
     let wire = |raw: &[u8]| (pods.clone(), PROTOBUF, envelope("v1", "Pod", raw));
@@ -112,7 +112,7 @@ fn bodies_of_any_shape_and_size_take_bounded_memory() {
             &format!("{head},\"data\":{{"),
             "}}",
         )),
-        // Each of them breaks four rules.
+        // Each of them violates four rules.
         maps(many(
             &empty,
             &format!("{head},\"metadata\":{{\"ownerReferences\":["),
@@ -176,7 +176,7 @@ fn nesting_has_an_end_in_every_encoding() {
             let call = cluster.call("POST", path);
             call.body(PROTOBUF, body).send()
         };
-        // A schema may hold what it must not be, which is a schema again: field 28.
+        // A schema may hold a schema for what it must not be: field 28.
         let mut schema: Vec<u8> = Vec::new();
         for _ in 0..levels.min(2_000) {
             schema = sized(&[0xe2, 0x01], &schema);
@@ -195,7 +195,7 @@ fn nesting_has_an_end_in_every_encoding() {
         let code = post(&path, body).code;
         assert!((400..500).contains(&code), "{code}");
     }
-    // An operation that doubles the object cannot be said often.
+    // The number of operations that double the object is limited.
     let mut operations = vec![json!({"op": "add", "path": "/data", "value": {"k": "x"}})];
     operations.extend(
         (0..60).map(|at| json!({"op": "copy", "from": "/data", "path": format!("/data/x{at}")})),
@@ -220,7 +220,7 @@ fn sized(tag: &[u8], body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What Kubernetes puts around a protobuf message.
+/// The envelope of Kubernetes' protobuf encoding.
 fn envelope(version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let meta = [
         sized(&[0x0a], version.as_bytes()),
@@ -265,7 +265,7 @@ fn what_a_selector_or_a_token_cannot_mean_is_refused() {
         let path = format!("{MAPS}?fieldSelector={selector}");
         cluster.get(&path).refuses(400, "BadRequest", "");
     }
-    // {}; another version; a revision of 0; no start; no JSON; no base64.
+    // `{}`; an unknown version; a revision of 0; no start key; invalid JSON; invalid base64.
     for token in [
         "e30",
         "eyJ2IjoidjAiLCJydiI6MSwic3RhcnQiOiJhIn0",
@@ -294,7 +294,7 @@ fn what_a_selector_or_a_token_cannot_mean_is_refused() {
     let send = |path: &str, body: Vec<u8>| cluster.call("POST", path).body(PROTOBUF, body).send();
     send(MAPS, pod.clone()).refuses(400, "BadRequest", "cannot be handled as a ConfigMap");
     let pods = "/api/v1/namespaces/default/pods";
-    // Behind the pod itself stand two empty fields, without which it is whole all the same.
+    // The pod is followed by two empty fields; without them it is still complete.
     for cut in 1..pod.len() - 4 {
         let code = send(&format!("{pods}?dryRun=All"), pod[..cut].to_vec()).code;
         assert!((400..500).contains(&code), "{cut}: {code}");

@@ -1,8 +1,12 @@
-//! Stele and the API on top of it as processes, asked over plain HTTP and by the real `kubectl`.
+//! Stele and the apiserver as processes, tested over plain HTTP and with the real `kubectl`.
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
     reason = "runs processes, and waits for what they do"
+)]
+#![allow(
+    clippy::too_many_lines,
+    reason = "a story and its table of cases are read in one piece"
 )]
 
 mod admission;

@@ -1,4 +1,4 @@
-//! What people meet first: how answers look, what is warned of, and bodies that are sent again.
+//! What users see first: the format of responses, warnings, and repeated requests.
 
 use etcd_api::etcdserverpb::{DeleteRangeRequest, PutRequest};
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ fn json_is_for_people_where_people_ask() {
     let not = cluster.call("GET", &format!("{one}?pretty=0"));
     let not = not.header("User-Agent", "curl/8.5.0").send();
     assert_eq!(text(not.body), plain);
-    // A watch is a line for each event, whoever reads it.
+    // A watch sends one line per event, even with `pretty=true`.
     let path = format!("{MAPS}?watch=1&resourceVersion=0&pretty=true");
     let mut watch = cluster.call("GET", &path).stream();
     assert_eq!(watch.next().unwrap()["type"], "ADDED");

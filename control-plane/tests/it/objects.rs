@@ -1,4 +1,4 @@
-//! What happens to objects between creation and end, asked over plain HTTP.
+//! The life of objects from creation to deletion, over plain HTTP.
 
 use serde_json::{Value, json};
 
@@ -169,8 +169,8 @@ fn status_and_the_rest_are_written_apart() {
         (&3.into(), &2.into())
     );
     assert_eq!(put["metadata"]["generation"], 2);
-    // Its replica sets inherit a deployment's annotations: only a loop's own, by the status, are
-    // no new state of it.
+    // A changed annotation raises a deployment's generation, because its replica sets inherit it,
+    // except when a controller writes it with the status.
     let mut annotated = put;
     annotated["metadata"]["annotations"]["revision"] = "1".into();
     let annotated = cluster
@@ -434,7 +434,7 @@ fn objects_outlive_the_store_and_the_server() {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
     let made = cluster.post(MAPS, &object).expect(201);
     cluster.store.kill_and_restart();
-    // The server finds its store again by itself; until then it says that it cannot.
+    // The server reconnects to its store by itself; until then it reports that it cannot answer.
     let found = (0..600).any(|_| {
         let answer = cluster.get(&format!("{MAPS}/m"));
         if answer.code == 200 {

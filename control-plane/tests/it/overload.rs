@@ -1,4 +1,4 @@
-//! Those who ask for too much are refused, and nobody else is.
+//! A client that requests too much is refused, and no other client is.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use crate::security::Guarded;
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// More than the server works on at once.
+/// More requests than the server works on at once.
 const MANY: usize = 600;
 
-/// Sends the head of a request of jane's, and as much of a body as there is.
+/// Sends the head of a request from user jane, and the given part of its body.
 fn begin(cluster: &Guarded, head: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(&cluster.address).unwrap();
     let head = format!("{head} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer jane-token\r\n");
@@ -54,7 +54,7 @@ fn waiting_reads_keep_nobody_from_asking_for_health() {
         let masters = cluster.ask("root", "GET", MAPS, None);
         assert_eq!(masters.code, 200, "{path}");
     }
-    // They were too many: some of them were told so.
+    // They were too many, so some of them were refused.
     let mut refused = 0;
     for stream in &mut waiting {
         let mut told = [0; 12];

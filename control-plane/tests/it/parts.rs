@@ -1,4 +1,4 @@
-//! Further parts of the control plane beside a cluster: processes of their own, gone when dropped.
+//! More parts of the control plane beside a cluster: separate processes, stopped when dropped.
 
 use std::ops::Deref;
 use std::process::{Child, Command, Stdio};
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::Cluster;
 
-/// How long anything that a test waits for may take: the machine may be busy building.
+/// The timeout of each wait. It is long because the machine may be busy with builds.
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
 
 /// A cluster and the parts that run for it.
 pub(crate) struct Parts {
     cluster: Cluster,
-    /// By their command, in the order they were started.
+    /// By command, in the order of their start.
     children: Vec<(String, Child)>,
 }
 
 impl Parts {
-    /// The scheduler and so many hollow nodes, all of them ready.
+    /// The scheduler and `count` hollow nodes, all of them ready.
     pub(crate) fn with_nodes(count: usize) -> Parts {
         let mut parts = Parts {
             cluster: Cluster::start(),
@@ -31,7 +31,7 @@ impl Parts {
             parts.run(&["get", "nodes", "-o", "name"]).lines().count() == count
         });
         parts.wait("nodes", &["--all", "--for=condition=Ready"]);
-        // As the loops would, where they run.
+        // The control loops would do this.
         let taint = "node.kubernetes.io/not-ready:NoSchedule-";
         parts.run(&["taint", "nodes", "--all", taint]);
         parts
@@ -48,7 +48,7 @@ impl Parts {
         self.children.push((arguments[0].to_owned(), child));
     }
 
-    /// Ends a part as a power cut would.
+    /// Kills a part without a chance to clean up.
     pub(crate) fn kill(&mut self, part: &str) {
         let at = self.children.iter().position(|(name, _)| name == part);
         let (_, mut child) = self.children.remove(at.unwrap());
@@ -62,19 +62,19 @@ impl Parts {
         self.run(&[&["wait", object, &limit], what].concat());
     }
 
-    /// What `kubectl` shows at a path of an object.
+    /// The value at a path of an object, from `kubectl`.
     pub(crate) fn field(&self, object: &str, path: &str) -> String {
         self.run(&["get", object, "-o", &format!("jsonpath={{{path}}}")])
     }
 
-    /// What the events of a reason say.
+    /// The messages of all Events with a reason.
     pub(crate) fn notes(&self, reason: &str) -> String {
         let selector = format!("reason={reason}");
         let path = "jsonpath={.items[*].message}";
         self.run(&["get", "events", "--field-selector", &selector, "-o", path])
     }
 
-    /// Waits until something holds.
+    /// Waits until `holds` is true.
     pub(crate) fn until(&self, what: &str, holds: impl Fn(&Parts) -> bool) {
         let begun = Instant::now();
         while !holds(self) {
@@ -95,7 +95,7 @@ impl Deref for Parts {
 impl Drop for Parts {
     fn drop(&mut self) {
         for (_, child) in self.children.iter_mut().rev() {
-            // Fails only when it is gone already.
+            // Fails only if the process is gone already.
             let _ = child.kill();
             let _ = child.wait();
         }

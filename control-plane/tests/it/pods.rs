@@ -1,4 +1,4 @@
-//! Pods on hollow nodes, by way of our scheduler: they run, end, wait and go as `kubectl` expects.
+//! Pods on hollow nodes, with our scheduler: they run, end, wait and go as `kubectl` expects.
 
 use crate::cluster::kubectl_or_skip;
 use crate::parts::Parts;
@@ -61,7 +61,7 @@ fn pods_from_kubectl_get_a_node_run_end_and_go() {
     ]);
     parts.wait("pod/bad", &["--for=jsonpath={.status.phase}=Failed"]);
 
-    // It waits until the pods are gone, which only a node that stops them brings about.
+    // kubectl waits until the pods are gone, which happens only if a node stops them.
     parts.run(&["delete", "pod", "x", "once", "bad", "--timeout=120s"]);
     assert_eq!(parts.run(&["get", "pods", "-o", "name"]), "");
 }
@@ -85,8 +85,8 @@ fn a_pod_that_fits_nowhere_says_why_and_goes_where_it_can_once_it_can() {
     parts.wait("pod/picky", &["--for=condition=Ready"]);
     assert_eq!(parts.field("pod/picky", ".spec.nodeName"), "node-1");
 
-    // That node has 8 processors, of which 6 are taken; the scheduler has seen it with its label,
-    // and so the other one with its taint.
+    // That node has 8 processors, 6 of them in use. The scheduler has seen its label, and so also
+    // the earlier taint of the other node.
     parts.run(&["create", "-f", &parts.file("big.yaml", BIG)]);
     parts.wait("pod/big", &[unschedulable]);
     let why = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). \
@@ -98,7 +98,7 @@ fn a_pod_that_fits_nowhere_says_why_and_goes_where_it_can_once_it_can() {
         parts.notes("FailedScheduling").contains(why)
     });
 
-    // Everything they know is in the store: killed and started anew they go on.
+    // All their state is in the store: killed and restarted, they continue.
     parts.kill("scheduler");
     parts.kill("node");
     parts.run(&["delete", "pod", "picky", "--wait=false"]);

@@ -1,14 +1,14 @@
-//! Each row of what `kubectl` can do, with the real one, as scripts in `kubectl/*.txt`.
+//! Each row of the table of kubectl commands, with the real kubectl, as scripts in `kubectl/*.txt`.
 //!
 //! | a line | means |
 //! |---|---|
 //! | `$ command` | runs in a shell and must succeed |
 //! | `! command` | must fail |
 //! | `= text` | that is all of the output |
-//! | any other | a line of the output, after those named before it, has this in it; `…` is anything |
+//! | any other | contained in an output line after the previous match; `…` matches anything |
 //!
-//! White space counts as one blank. `# ` begins what is only told to readers. Commands run in
-//! `kubectl/`, where the files they name are, and with the cluster's directory as `$HOME`.
+//! A sequence of white space counts as one blank. `# ` begins a comment. Commands run in
+//! `kubectl/`, where their files are, and with the cluster's directory as `$HOME`.
 
 use std::path::Path;
 use std::process::Command;
@@ -29,7 +29,7 @@ const SCRIPTS: [&str; 9] = [
     LOOK, GET, DESCRIBE, CREATE, CHANGE, WORK, DELETE, NODES, AUTH,
 ];
 
-/// Every command there is a row for; what needs containers, and server-side apply, is left out.
+/// All commands with a row, except those that need containers or server-side apply.
 const ROWS: &str = "version|api-resources|api-versions|cluster-info|explain|get|describe|\
     create namespace|create deployment|create configmap|create secret generic|create secret tls|\
     create secret docker-registry|create serviceaccount|create token|create role|\
@@ -80,7 +80,7 @@ fn kubectl_takes_nodes_out_of_service() {
     play(&[("nodes", NODES)]);
 }
 
-/// Plays scripts on a cluster of their own.
+/// Runs scripts on a separate cluster.
 fn play(scripts: &[(&str, &str)]) {
     if !kubectl_or_skip(scripts[0].0) {
         return;
@@ -88,7 +88,7 @@ fn play(scripts: &[(&str, &str)]) {
     let home = tempfile::tempdir().unwrap();
     let up = Up::start(home.path());
     for (name, script) in scripts {
-        // A script may choose a namespace, which is its own affair.
+        // A script may choose a namespace, so each has its own kubeconfig.
         let kubeconfig = home.path().join(format!("{name}.kubeconfig"));
         std::fs::copy(home.path().join("admin.kubeconfig"), &kubeconfig).unwrap();
         let mut steps = steps(script).into_iter().peekable();
@@ -155,7 +155,7 @@ fn blanks(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether the parts of a pattern stand in a line one after the other.
+/// True if the parts of a pattern occur in a line in this order.
 fn has(line: &str, pattern: &str) -> bool {
     let mut rest = Some(line);
     for part in pattern.split('…') {

@@ -1,4 +1,4 @@
-//! What a user with few rights must not reach, asked byte by byte.
+//! What a user with few rights must not be able to do, with requests byte by byte.
 
 use std::process::Child;
 
@@ -15,7 +15,7 @@ const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-/// A store and an apiserver that lets in by tokens, gone when dropped.
+/// A store and an apiserver with token authentication; stopped when dropped.
 pub(crate) struct Guarded {
     _store: testkit::Server,
     apiserver: Child,
@@ -63,7 +63,7 @@ impl Guarded {
         self.ask("jane", method, path, Some(object))
     }
 
-    /// Gives jane a role of these rules.
+    /// Gives jane a role with these rules.
     pub(crate) fn allow(&self, name: &str, rules: Value) {
         let group = "rbac.authorization.k8s.io";
         let version = format!("{group}/v1");
@@ -80,7 +80,7 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // Fails only when it is gone already.
+        // Fails only if the process is gone already.
         let _ = self.apiserver.kill();
         let _ = self.apiserver.wait();
     }
@@ -112,7 +112,7 @@ fn a_name_in_a_selector_opens_lists_and_nothing_else() {
     );
     let all = cluster.ask("root", "GET", SECRETS, None).expect(200);
     assert_eq!(all["items"].as_array().unwrap().len(), 1);
-    // A namespace before another one does not open it.
+    // Access to one namespace does not give access to another through the path.
     let other = "/api/v1/namespaces/default/namespaces/kube-system";
     assert_eq!(cluster.ask("root", "GET", other, None).code, 404);
 }
@@ -162,7 +162,7 @@ fn requests_for_certificates_are_approved_by_approvers_alone() {
         format!("{REQUESTS}/one/approval"),
     );
     let approved = with("Approved");
-    // The status says nothing of approval, whoever writes it.
+    // The status subresource cannot approve, for any user.
     for who in ["jane", "root"] {
         let told = cluster.ask(who, "PUT", &status, Some(&approved));
         told.refuses(
@@ -183,7 +183,7 @@ fn requests_for_certificates_are_approved_by_approvers_alone() {
         .body("application/merge-patch+json", patch);
     call.send()
         .refuses(403, "Forbidden", "not permitted to approve");
-    // The plain object has no word on either.
+    // A write of the object itself changes neither status nor approval.
     let same = cluster
         .jane("PUT", &format!("{REQUESTS}/one"), &approved)
         .expect(200);
@@ -202,7 +202,7 @@ fn requests_for_certificates_are_approved_by_approvers_alone() {
         .unwrap()
         .remove("resourceVersion");
     signed["status"] = certificate;
-    // An approver does not sign.
+    // The approval subresource cannot set a certificate.
     let told = cluster.jane("PUT", &approval, &signed).expect(200);
     assert_eq!(told["status"]["certificate"], Value::Null);
     let told = cluster.root("PUT", &status, &signed);
@@ -211,7 +211,7 @@ fn requests_for_certificates_are_approved_by_approvers_alone() {
         "Invalid",
         "must contain at least one CERTIFICATE PEM block",
     );
-    // What was approved stays so.
+    // An approval cannot be removed.
     let mut emptied = done.clone();
     emptied["metadata"]
         .as_object_mut()
@@ -235,7 +235,7 @@ fn nobody_asks_for_a_certificate_that_may_do_everything() {
     cluster
         .root("POST", REQUESTS, &asked)
         .refuses(403, "Forbidden", why);
-    // Another signer decides for itself.
+    // Another signer has its own rules.
     let asked = signing_request("root", "system:masters", "example.com/signer");
     cluster.root("POST", REQUESTS, &asked).expect(201);
     let mut garbled = signing_request("garbled", "devs", client);

@@ -1,9 +1,9 @@
-//! Requests and what Kubernetes' own apiserver answers to them, to the letter: codes, errors,
-//! defaults, tables. `surface/*.txt` holds both; lines that begin with `=` are the answer of
-//! Kubernetes, and lines with `~` ours where it is another.
+//! Exact comparison with Kubernetes' own apiserver: codes, errors, defaults, tables.
+//! `surface/*.txt` holds requests and responses; lines that begin with `=` are Kubernetes'
+//! response, and lines with `~` are ours where it differs.
 //!
-//! `STELE_SURFACE=go UPDATE=1` asks Kubernetes again and writes its answers; `UPDATE=1` alone
-//! writes down where ours differ, so that a review shows each difference that comes or goes.
+//! `STELE_SURFACE=go UPDATE=1` runs Kubernetes again and writes its responses; `UPDATE=1` alone
+//! writes where ours differ, so that a review shows each difference that appears or disappears.
 
 mod script;
 

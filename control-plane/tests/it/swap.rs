@@ -1,11 +1,11 @@
-//! The same scenario on our parts and on Kubernetes' own, over our store: every moment has to
-//! leave the same objects. Kubernetes' own apiserver reaches the store over TLS, by a certificate;
-//! with all parts Kubernetes' own it goes on over a unix socket in the end.
+//! Runs the same scenario on our parts and on Kubernetes' own, over our store: each step must leave
+//! the same objects. Kubernetes' own apiserver reaches the store over TLS with a client
+//! certificate; if all parts are Kubernetes' own, it finally continues over a unix socket.
 //!
-//! What Kubernetes leaves is kept in `swap/golden.txt`, so that our parts are compared without
-//! compiling Kubernetes. `STELE_SWAP=all` compares every mix of parts with it, or else the one mix
-//! in which the named programs are Kubernetes' own, such as `STELE_SWAP=kube-scheduler`. `UPDATE=1`
-//! makes it anew first: from Kubernetes' own parts alone, when all are asked for.
+//! Kubernetes' result is kept in `swap/golden.txt`, so our parts are compared without compiling
+//! Kubernetes. `STELE_SWAP=all` compares every mix of parts with it; otherwise one mix is compared,
+//! in which the named programs are Kubernetes' own, such as `STELE_SWAP=kube-scheduler`. With
+//! `all`, `UPDATE=1` first rewrites the file, from Kubernetes' own parts alone.
 
 mod normal;
 mod scenario;
@@ -22,10 +22,10 @@ use world::{Mix, World};
 
 use crate::cluster::kubectl_or_skip;
 
-/// How long a step may take to settle: the machine may be busy building.
+/// The timeout of a step. It is long because the machine may be busy with builds.
 const PATIENCE: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(250);
-/// For so long nothing changes when a moment is recorded.
+/// The cluster has settled if nothing changes for this time.
 const SETTLED: Duration = Duration::from_secs(8);
 
 const OURS: Mix = Mix {
@@ -80,7 +80,7 @@ fn every_mix_of_our_parts_and_those_of_kubernetes_leaves_the_same() {
     }
 }
 
-/// Those asked for.
+/// The mixes to run.
 fn mixes(asked: &str) -> Vec<Mix> {
     let is = |program: Kubernetes| asked.contains(program.name());
     match asked {
@@ -100,7 +100,7 @@ fn golden_file() -> PathBuf {
     ))
 }
 
-/// Goes through the scenario; each step has to come to what the golden file says.
+/// Plays the scenario; each step must lead to the result in the golden file.
 fn play(mix: Mix, golden: &str) {
     let mut world = World::start(mix);
     let mut normal = Normal::default();
@@ -129,7 +129,7 @@ fn play(mix: Mix, golden: &str) {
     }
 }
 
-/// Goes through the scenario and writes down what each step comes to.
+/// Plays the scenario and records the result of each step.
 fn record(mix: Mix) -> String {
     let world = World::start(mix);
     let mut normal = Normal::default();
@@ -152,7 +152,7 @@ fn record(mix: Mix) -> String {
     out
 }
 
-/// What is new in a moment, and what is no longer.
+/// The objects that are new in a moment, and those that are gone.
 fn since(before: &BTreeSet<String>, moment: &BTreeSet<String>) -> String {
     let gone = before.difference(moment).map(|gone| {
         let head = gone.lines().next().unwrap_or_default();
@@ -168,7 +168,7 @@ fn section<'a>(golden: &'a str, title: &str) -> &'a str {
     rest.split("=== ").next().unwrap_or_default()
 }
 
-/// The lines that are in one text alone, by the object they are in.
+/// The lines that are in only one text, grouped by object.
 fn difference(wanted: &str, is: &str) -> String {
     let (wanted, is): (Vec<&str>, Vec<&str>) = (objects(wanted), objects(is));
     let mut out = String::new();
@@ -186,7 +186,7 @@ fn objects(text: &str) -> Vec<&str> {
     objects.collect()
 }
 
-/// Of an object, the lines that no object of its name on the other side has.
+/// The lines of an object that no object with its name on the other side has.
 fn trimmed(object: &str, others: &[&str]) -> String {
     let head = object.lines().next().unwrap_or_default();
     let name = head.rsplit(' ').next();

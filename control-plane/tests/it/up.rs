@@ -11,12 +11,12 @@ use crate::cluster::{BINARY, WITHIN, kubectl_or_skip, told};
 
 const NAME: &str = "nginx-deployment";
 
-/// A whole cluster in a process, gone when dropped.
+/// A whole cluster in one process; stopped when dropped.
 pub(crate) struct Up {
     child: Child,
-    /// Where the store is reached.
+    /// The address of the store.
     store: String,
-    /// The first line of what it says to do next.
+    /// The first line that it prints about the next steps.
     greeting: String,
     directory: std::path::PathBuf,
 }
@@ -26,7 +26,7 @@ impl Up {
         Up::with(directory, &[])
     }
 
-    /// With further flags.
+    /// Starts it with additional flags.
     pub(crate) fn with(directory: &Path, flags: &[&str]) -> Up {
         let mut child = Command::new(BINARY)
             .args(["up", "--bind=127.0.0.1:0", "--store-bind=127.0.0.1:0"])
@@ -79,7 +79,7 @@ impl Up {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// A line of a shell script, with the cluster's kubeconfig.
+    /// Runs a line of shell script with the cluster's kubeconfig.
     fn shell(&self, line: &str) -> String {
         let output = Command::new("sh")
             .args(["-c", line])
@@ -106,13 +106,13 @@ impl Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
-        // Fails only when it is gone already.
+        // Fails only if the process is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The bytes under which the store keeps the deployment.
+/// The bytes of the deployment in the store.
 fn stored(address: &str) -> Option<Vec<u8>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

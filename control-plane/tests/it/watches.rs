@@ -1,4 +1,4 @@
-//! Lists and watches: what informers build on.
+//! Lists and watches, which informers rely on.
 
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ fn a_watch_ends_when_it_said_it_would() {
     let cluster = Cluster::start();
     let path = format!("{MAPS}?watch=1&timeoutSeconds=3&allowWatchBookmarks=true");
     let mut watch = cluster.call("GET", &path).stream();
-    // Two seconds before its end.
+    // The bookmark comes two seconds before the end.
     assert_eq!(watch.next().unwrap()["type"], "BOOKMARK");
     assert!(watch.next().is_none());
 }
@@ -124,7 +124,7 @@ fn lists_are_told_in_parts_of_one_state() {
             break;
         };
         path = format!("{MAPS}?limit=3&continue={token}");
-        // Not part of the state that is being told.
+        // This object is not part of the state that the list returns.
         cluster
             .post(MAPS, &map(&format!("z{}", names.len()), "x"))
             .expect(201);
@@ -234,7 +234,7 @@ fn two_versions_of_a_kind_are_one_object() {
 
 #[test]
 fn a_watcher_that_does_not_read_holds_nobody_up() {
-    /// Together far more than sockets take in, so the one that does not read is stuck.
+    /// Together far more than socket buffers hold, so the watcher that does not read is stuck.
     const CHANGES: usize = 200;
     const VALUE_BYTES: usize = 100_000;
     let cluster = Cluster::start();

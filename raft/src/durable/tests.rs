@@ -52,7 +52,7 @@ fn write(entries: Vec<Entry>, term: Term, commit: Index) -> Write {
     }
 }
 
-/// The positions recovered, the base first.
+/// The recovered positions, the base first.
 fn positions(opened: &Opened) -> Vec<(Term, Index)> {
     let base = [opened.recovered.base];
     let rest = opened.recovered.entries.iter().map(Entry::position);
@@ -103,7 +103,7 @@ fn a_later_entry_replaces_all_from_its_index_on() {
     log.sync().unwrap();
     let (mut log, opened) = open(&vfs, 0, 0);
     assert_eq!(positions(&opened), [(0, 0), (1, 1), (1, 2), (3, 3), (3, 4)]);
-    // And it goes on from there.
+    // The log continues after it.
     log.append(&write(entries(3, 5..=5), 3, 4)).unwrap();
     log.sync().unwrap();
     assert_eq!(positions(&open(&vfs, 3, 4).1).last(), Some(&(3, 5)));
@@ -178,7 +178,7 @@ fn case_c_a_store_ahead_of_the_log_voids_it() {
     let (mut log, _) = open(&vfs, 0, 0);
     log.append(&write(entries(1, 1..=50), 1, 20)).unwrap();
     log.sync().unwrap();
-    // Too short; and long enough, but another log.
+    // Too short; then long enough, but another log.
     for index in [60, 40] {
         let vfs = vfs.process_killed();
         let (mut log, opened) = open(&vfs, 3, index);
@@ -276,7 +276,7 @@ fn dropped_segments_take_no_state_with_them() {
     assert!(open_with(&vfs, 1, 10, options()).is_err());
 }
 
-/// Opens as a server does; the positions applied on the way, and the rest.
+/// Opens like a server; returns the positions applied on the way, and the rest.
 fn open_and_apply(vfs: &SimVfs, applied: Position) -> (Vec<(Term, Index)>, Opened) {
     let mut seen = Vec::new();
     let vfs = Arc::new(vfs.clone());
@@ -301,7 +301,7 @@ fn committed_entries_are_applied_as_they_are_read_and_only_in_the_version_commit
     assert_eq!(applied, [(1, 3), (1, 4), (2, 5), (2, 6), (2, 7)]);
     assert_eq!(opened.recovered.applied, 7);
     assert_eq!(positions(&opened)[7..], [(2, 7), (2, 8), (2, 9)]);
-    // A store that is ahead of the log, or of another one, takes nothing from it.
+    // A store that is ahead of the log, or of another log, takes nothing from it.
     for position in [(2, 7), (1, 6), (3, 20)] {
         let (term, index) = position;
         let (applied, opened) = open_and_apply(&vfs.process_killed(), Position { term, index });
@@ -340,8 +340,8 @@ fn applying_on_the_way_finds_what_opening_alone_finds() {
     }
 }
 
-/// Writes, truncations, resets and syncs by chance; power cut at every call. The log found is a
-/// state the log was in at or after the last sync that succeeded.
+/// Random writes, truncations, resets and syncs, with a power cut at every call. The log found is a
+/// state that the log had at or after the last successful sync.
 #[test]
 fn any_power_cut_keeps_all_that_was_synced() {
     for seed in 0..6 {
@@ -368,7 +368,7 @@ fn any_power_cut_keeps_all_that_was_synced() {
     }
 }
 
-/// `states`: what the log may be found to hold, beginning with what is known to be durable: the
+/// `states`: what the log may hold afterwards, beginning with what is known to be durable: the
 /// entries, and the term of the hard state, which comes after its entries and may be torn off.
 fn scribble(
     vfs: &SimVfs,
@@ -382,7 +382,7 @@ fn scribble(
         let keep = (model.len() as u64).saturating_sub(rng.below(4));
         let added = entries(term, keep + 1..=keep + 1 + rng.below(12));
         model.truncate(keep as usize);
-        // Any prefix of a write may be all that reaches the disk.
+        // Any prefix of a write may reach the disk.
         for entry in &added {
             model.push(entry.clone());
             states.push((model.clone(), term - 1));

@@ -12,7 +12,7 @@ fn at(term: Term, index: Index) -> Position {
     Position { term, index }
 }
 
-/// Terms of entries 1.., all durable, nothing committed.
+/// A log of entries 1.. with these terms, all durable, none committed.
 fn log(terms: &[Term]) -> Log {
     let entries = terms
         .iter()
@@ -21,7 +21,7 @@ fn log(terms: &[Term]) -> Log {
     Log::new(Position::default(), entries.collect(), 0, 0)
 }
 
-/// Hands the writer what is new under this ticket.
+/// Hands the new entries to the writer under this ticket.
 fn issue(log: &mut Log, ticket: Ticket) -> Vec<Entry> {
     let mut write = Write::default();
     log.fill(&mut write);
@@ -69,8 +69,8 @@ fn an_answer_for_replaced_entries_vouches_for_none() {
 
 #[test]
 fn hints_skip_terms_that_cannot_match() {
-    // The example of the follower that has a long tail of old terms, and of the leader that has
-    // one: each names the last place where the other might agree.
+    // The example of a follower with a long tail of old terms, and of a leader with one: each names
+    // the last position where the other might agree.
     let follower = log(&[1, 1, 1, 2, 2, 2]);
     assert_eq!(follower.newest_possible_match(6, 1), at(1, 3));
     assert_eq!(follower.newest_possible_match(9, 5), at(2, 6));

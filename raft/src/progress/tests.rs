@@ -31,9 +31,9 @@ fn a_refused_probe_steps_back_to_the_hint() {
         (progress.flow, progress.next),
         (Flow::Probe { paused: false }, 21)
     );
-    // The same refusal again answers nothing that was asked.
+    // A repeated refusal answers nothing that was asked.
     assert_eq!(progress.refused(49, 20), Refusal::Old);
-    // A hint that is no step back is one all the same.
+    // A hint that is no step back still counts as one.
     assert_eq!(progress.refused(20, 90), Refusal::SteppedBack);
     assert_eq!(progress.next, 20);
 }

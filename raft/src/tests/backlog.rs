@@ -1,4 +1,4 @@
-//! State machines that are slower than the log: what waits for them is bounded, and nothing is lost.
+//! State machines slower than the log: entries that wait for them are bounded; none is lost.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn a_follower_that_applies_slowly_takes_no_more_than_it_may_hold() {
         held <= LIMITS.unapplied_bytes + LIMITS.append_bytes,
         "{held}"
     );
-    // The others went on without it, and it is still one of them.
+    // The others continued without it, and it is still a member.
     assert_eq!(cluster.leader(), Some(1));
     assert_eq!(
         cluster.raft(1).status().commit,

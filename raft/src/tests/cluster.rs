@@ -1,5 +1,5 @@
-//! Members with simulated disks, state machines and a network that does nothing by itself, and the
-//! promises of Raft checked after every step.
+//! Members with simulated disks, state machines and a network that delivers nothing by itself.
+//! Raft's promises are checked after every step.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::{
     Write, wire,
 };
 
-/// The id of a change that the server refuses when it is applied.
+/// The id of a change that the server refuses at apply.
 pub(super) const REFUSED: u64 = u64::MAX;
-/// A log begins with at most so many members.
+/// Upper bound of members at the start of a log.
 const FOUNDERS_MAX: Index = 5;
 
 /// The log on disk: what is durable, and the writes a power cut would lose.
@@ -59,7 +59,7 @@ impl Disk {
     }
 }
 
-/// A state machine that remembers everything in a hash.
+/// A state machine that reduces everything it applied to a hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Machine {
     pub(super) applied: Position,
@@ -84,16 +84,16 @@ pub(super) struct Node {
     pub(super) raft: Option<Raft>,
     pub(super) disk: Disk,
     pub(super) machine: Machine,
-    /// What a crash leaves of the machine.
+    /// The machine as a crash leaves it.
     pub(super) checkpoint: Machine,
     pub(super) reads: Vec<Read>,
     pub(super) wanted: Vec<NodeId>,
     pub(super) install: Option<Snapshot>,
     pub(super) proposed: Option<Proposed>,
     pub(super) complaints: Vec<Complaint>,
-    /// Sync at once, without being told.
+    /// Syncs at once, without a command.
     pub(super) fast_disk: bool,
-    /// Apply at once.
+    /// Applies at once.
     pub(super) fast_apply: bool,
     pub(super) to_apply: VecDeque<Entry>,
     out: Output,
@@ -110,19 +110,19 @@ pub(super) struct Cluster {
     pub(super) now: Now,
     pub(super) nodes: BTreeMap<NodeId, Node>,
     pub(super) network: Vec<Message>,
-    /// What happened, for scripts.
+    /// Events, for scripts.
     pub(super) trace: Vec<String>,
     /// Everything ever applied anywhere, with the machine's hash after it.
     chosen: BTreeMap<Index, (Position, u64)>,
-    /// The term in which whoever applied it first was: leaders of later terms have it.
+    /// The term of the member that applied it first: leaders of later terms must have it.
     chosen_in: BTreeMap<Index, Term>,
     leaders: BTreeMap<Term, NodeId>,
-    /// The members after each change, as whoever applied it first had them.
+    /// The members after each change, as seen by the member that applied it first.
     confs: BTreeMap<Index, ConfState>,
     pub(super) installs: usize,
-    /// Snapshots are made and installed only when told.
+    /// Snapshots are made and installed only on command.
     pub(super) snapshots_by_hand: bool,
-    /// Somebody sends what no member does, or a disk has lost what was durable.
+    /// A message comes that no correct member sends, or a disk has lost durable data.
     pub(super) is_unsound: bool,
 }
 
@@ -136,7 +136,7 @@ impl Cluster {
         cluster
     }
 
-    /// As servers start a cluster: the members are the first entries of every log.
+    /// Like a real start of a cluster: the members are the first entries of every log.
     pub(super) fn bootstrapped(voters: &[NodeId]) -> Cluster {
         let members: Vec<_> = voters.iter().map(|id| (*id, Bytes::new())).collect();
         let mut cluster = Cluster::default();
@@ -193,7 +193,7 @@ impl Cluster {
         let applied = node.machine.applied;
         let disk = &mut node.disk;
         if disk.term_at(applied.index) != Some(applied.term) {
-            // The machine took a snapshot and the write that says so was lost.
+            // The machine took a snapshot, but the write that records it was lost.
             disk.base = applied;
             disk.entries.clear();
             disk.hard_state.commit = disk.hard_state.commit.min(applied.index);
@@ -243,7 +243,7 @@ impl Cluster {
         leaders.max_by_key(|id| self.raft(*id).status().term)
     }
 
-    /// One input and all that follows from it inside the member.
+    /// One input, and everything that follows from it inside the member.
     pub(super) fn step(&mut self, id: NodeId, input: Input) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
@@ -260,7 +260,7 @@ impl Cluster {
         }
     }
 
-    /// Several inputs of one turn, as servers give them: what may be is fed together.
+    /// Several inputs of one turn, as servers give them: those that may join are fed together.
     pub(super) fn step_together(&mut self, id: NodeId, inputs: Vec<Input>) {
         for input in inputs {
             let now = self.now;
@@ -377,7 +377,7 @@ impl Cluster {
         inputs
     }
 
-    /// Gives the messages that `pick` chooses to their receivers; those sent meanwhile wait.
+    /// Delivers the messages that `pick` chooses; those sent meanwhile wait.
     pub(super) fn deliver(&mut self, mut pick: impl FnMut(&Message) -> bool) -> usize {
         let (now, later) = std::mem::take(&mut self.network)
             .into_iter()
@@ -398,7 +398,7 @@ impl Cluster {
         self.settle_among(&self.up());
     }
 
-    /// As `settle`, between these only; what others would get is lost.
+    /// Like `settle`, but among these members only; messages to others are lost.
     pub(super) fn settle_among(&mut self, ids: &[NodeId]) {
         for round in 0.. {
             assert!(round < 10_000, "the cluster never rests");
@@ -419,7 +419,7 @@ impl Cluster {
         !self.snapshots_by_hand && (self.take_snapshot(id) || self.make_snapshot(id))
     }
 
-    /// Puts the snapshot that came in the machine's place.
+    /// Installs the received snapshot as the machine.
     pub(super) fn take_snapshot(&mut self, id: NodeId) -> bool {
         let Some(snapshot) = self.node(id).install.take() else {
             return false;
@@ -428,7 +428,7 @@ impl Cluster {
         true
     }
 
-    /// Makes one snapshot that is wanted.
+    /// Makes one of the wanted snapshots.
     pub(super) fn make_snapshot(&mut self, id: NodeId) -> bool {
         let node = self.node(id);
         let Some(to) = node.wanted.pop() else {
@@ -469,7 +469,7 @@ impl Cluster {
         node.checkpoint = node.machine.clone();
     }
 
-    /// Time passes; whoever has something due does it.
+    /// Time passes; every member handles what is due.
     pub(super) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         let due = |cluster: &Cluster, id: NodeId| {
@@ -486,7 +486,7 @@ impl Cluster {
         self.now = end;
     }
 
-    /// Makes `id` the leader, all others following.
+    /// Makes `id` the leader; all others follow.
     pub(super) fn elect(&mut self, id: NodeId) {
         self.pass(self.nodes[&id].config.election_timeout / 4);
         self.step(id, Input::Campaign);
@@ -530,7 +530,7 @@ impl Cluster {
         if status.role != RoleKind::Leader {
             return;
         }
-        // Election safety: one leader a term.
+        // Election safety: one leader per term.
         let known = self.leaders.insert(status.term, id);
         assert!(
             known.is_none_or(|known| known == id),
@@ -538,8 +538,8 @@ impl Cluster {
             status.term
         );
         if known.is_none() {
-            // Leader completeness: it has everything that was committed in earlier terms. One that
-            // gets its votes late may find a later term over its head.
+            // Leader completeness: it has everything committed in earlier terms. A leader that gets
+            // its votes late may already be behind a later term.
             let earlier = self.chosen_in.iter().filter(|(_, at)| **at < status.term);
             for (position, _) in earlier.map(|(index, _)| &self.chosen[index]) {
                 let held = raft.term_at(position.index);
@@ -573,7 +573,7 @@ impl Cluster {
         }
     }
 
-    /// Changes of the members in each leader's log that nobody applied yet: one at most.
+    /// Membership changes in each leader's log that nobody applied yet: at most one.
     pub(super) fn check_changes(&self) {
         let applied = self.chosen.keys().next_back().copied().unwrap_or(0);
         for id in self.up() {
@@ -597,7 +597,7 @@ impl Cluster {
     }
 }
 
-/// All members take the same change for the same, and majorities before and after it meet.
+/// All members see the same change, and majorities before and after it overlap.
 fn check_conf(confs: &mut BTreeMap<Index, ConfState>, index: Index, conf: &ConfState) {
     let known = confs.entry(index).or_insert_with(|| conf.clone());
     assert_eq!(known, conf, "members differ after the change at {index}");

@@ -1,5 +1,5 @@
-//! What no sound member sends, and disks that lost what was durable: nothing of it enters a log, ends
-//! a member or elects anybody.
+//! Messages that no correct member sends, and disks that lost durable data: nothing of it enters a
+//! log, stops a member or elects anybody.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{Complaint, Input, RoleKind};
 
 const STEP: Duration = Duration::from_millis(100);
 
-/// Member 1 leads and has something committed.
+/// Member 1 leads and has committed something.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::new(&[1, 2, 3]);
     cluster.is_unsound = true;
@@ -42,7 +42,7 @@ fn entry(term: Term, index: Index) -> Entry {
     }
 }
 
-/// Entries of these terms behind the log of `to`, committed at once.
+/// Appends entries of these terms to the log of `to`, committed at once.
 fn append(cluster: &mut Cluster, from: NodeId, to: NodeId, term: Term, terms: &[Term]) {
     let last = cluster.raft(to).status().last;
     let prev = Position {
@@ -63,7 +63,7 @@ fn appends_whose_terms_cannot_be_change_nothing() {
     let mut cluster = cluster();
     let term = cluster.raft(2).status().term;
     let before = cluster.raft(2).status();
-    // Later than their leader's; later than their leader's, after one that is not; going back.
+    // Later than the leader's term; later after one that is not; going back.
     for terms in [&[term + 1][..], &[term, term + 9], &[term, term - 1]] {
         append(&mut cluster, 1, 2, term, terms);
         assert_eq!(cluster.raft(2).status(), before, "{terms:?}");
@@ -158,7 +158,7 @@ fn hints_of_any_size_are_survived() {
     assert_eq!(cluster.raft(2).status().last, cluster.raft(1).status().last);
 }
 
-/// The member starts again with the log as far as `through`.
+/// Restarts the member with its log up to `through`.
 fn roll_back(cluster: &mut Cluster, id: NodeId, through: Index) {
     cluster.crash(id);
     let node = cluster.node(id);
@@ -179,11 +179,11 @@ fn a_lost_log_is_told_once_on_both_sides_and_fed_no_more() {
         let acknowledged = cluster.raft(1).status().last;
         roll_back(&mut cluster, 2, through);
         let mut messages = 0;
-        // The others go on without it.
+        // The others continue without it.
         cluster.propose(1, "more");
         for _ in 0..50 {
             cluster.pass(STEP);
-            // It says so and rests: `settle` gives up on a cluster that does not.
+            // It reports the loss and falls quiet: `settle` gives up on a cluster that does not.
             messages += cluster.network.len();
             cluster.settle();
         }
@@ -205,7 +205,7 @@ fn a_lost_log_is_told_once_on_both_sides_and_fed_no_more() {
 #[test]
 fn a_log_that_lost_its_promise_elects_nobody() {
     let mut cluster = cluster();
-    // What 1 and 2 committed, 3 never had.
+    // 1 and 2 commit what 3 never had.
     cluster.propose(1, "d");
     cluster.settle_among(&[1, 2]);
     let committed = cluster.raft(1).status().commit;
@@ -222,7 +222,7 @@ fn a_log_that_lost_its_promise_elects_nobody() {
             "it would overwrite what was committed"
         );
     }
-    // With the leader's log back, all is well again, and nobody lost anything.
+    // With the leader's log back everything works again, and nothing is lost.
     cluster.start(1);
     for _ in 0..100 {
         cluster.pass(STEP);

@@ -50,7 +50,7 @@ fn with_log(terms: &[u64], term: u64) -> Cluster {
     cluster
 }
 
-/// What member 1 sent since the last call.
+/// The messages that member 1 sent since the last call.
 fn sent(cluster: &mut Cluster) -> Vec<Message> {
     std::mem::take(&mut cluster.network)
 }
@@ -203,7 +203,7 @@ fn sec_5_3_an_acknowledgement_leaves_only_when_the_entries_are_durable() {
     let mut cluster = with_log(&[1], 1);
     cluster.node(1).fast_disk = false;
     cluster.step(1, message(2, 1, 1, append(at(1, 1), vec![entry(1, 2)], 0)));
-    // A copy of it, which brings nothing to write, promises as much.
+    // A copy of it brings nothing to write, but promises as much.
     cluster.step(1, message(2, 1, 1, append(at(1, 1), vec![entry(1, 2)], 0)));
     assert_eq!(sent(&mut cluster), []);
     cluster.sync(1);
@@ -213,7 +213,7 @@ fn sec_5_3_an_acknowledgement_leaves_only_when_the_entries_are_durable() {
 
 #[test]
 fn sec_5_3_a_follower_commits_no_further_than_what_it_was_shown_to_match() {
-    // Entries 2 and 3 are an old leader's; the append speaks of entry 1 only.
+    // Entries 2 and 3 come from an old leader; the append speaks of entry 1 only.
     let mut cluster = with_log(&[1, 1, 1], 2);
     cluster.step(1, message(2, 1, 2, append(at(1, 1), vec![], 3)));
     assert_eq!(cluster.raft(1).status().commit, 1);
@@ -235,7 +235,7 @@ fn sec_5_4_1_no_vote_for_a_log_that_is_behind() {
 
 #[test]
 fn sec_5_4_2_old_term_entries_commit_only_by_counting_current_term() {
-    // Figure 8: an entry of term 2 on a majority, the leader of term 4 must not count it.
+    // Figure 8: a majority holds an entry of term 2; the leader of term 4 must not count it.
     let mut cluster = with_log(&[1, 2], 3);
     cluster.step(1, Input::Campaign);
     cluster.step(1, message(2, 1, 4, Body::PreVoteReply { granted: true }));
@@ -346,7 +346,7 @@ fn thesis_4_1_a_new_voter_counts_once_it_is_applied_and_not_before() {
     let mut cluster = Cluster::bootstrapped(&[1]);
     cluster.pass(Duration::ZERO);
     cluster.propose_change(1, &change(ConfChangeKind::AddNode, 2));
-    // The old majority is enough for the change itself, and for nothing after it.
+    // The old majority is enough for the change itself, but for nothing after it.
     assert_eq!(cluster.raft(1).conf().voters, [1, 2]);
     let before = cluster.raft(1).status().commit;
     cluster.propose(1, "waits for 2");
@@ -446,7 +446,7 @@ fn thesis_4_2_2_a_removed_leader_steps_down_once_that_is_committed() {
     cluster.settle();
     assert_eq!(cluster.raft(2).conf().voters, [2, 3]);
     assert!(matches!(cluster.leader(), Some(2 | 3)));
-    // It hears of its successor when it next says that it leads.
+    // It learns of its successor when it next says that it leads.
     cluster.pass(Duration::from_millis(100));
     cluster.settle();
     assert_eq!(cluster.raft(1).status().role, RoleKind::Follower);
@@ -460,7 +460,7 @@ fn thesis_4_2_2_a_removed_leader_leads_until_somebody_else_can() {
     cluster.deliver(|m| m.to == 2);
     cluster.deliver(|m| m.to == 1);
     assert_eq!(cluster.raft(1).conf().voters, [2]);
-    // Nobody told 2, which cannot be elected without 1, whose log is longer now.
+    // Nobody told 2, which cannot win without 1, whose log is longer now.
     cluster.network.clear();
     cluster.step(1, Input::Unreachable { peer: 2 });
     for _ in 0..40 {
@@ -483,7 +483,7 @@ fn a_change_of_the_members_survives_a_crash_right_after_it() {
     cluster.propose_change(1, &change(ConfChangeKind::RemoveNode, 2));
     cluster.settle();
     cluster.crash(2);
-    // It has nothing but its log, and must not wait for the vote of 2.
+    // It has only its log, and must not wait for the vote of 2.
     cluster.crash(1);
     cluster.start(1);
     cluster.pass(Duration::from_secs(3));
@@ -492,8 +492,8 @@ fn a_change_of_the_members_survives_a_crash_right_after_it() {
 
 #[test]
 fn thesis_4_1_a_change_known_to_be_committed_stays_so_with_the_entries_after_it() {
-    // Were the next change durable without that, its holder could campaign with the majorities of
-    // two changes ago, and those need not meet the newest.
+    // If the next change became durable without that, its holder could campaign with the majority
+    // of two changes ago, which need not overlap the newest.
     let mut cluster = with_log(&[1, 1], 1);
     cluster.step(1, message(2, 1, 1, append(at(1, 2), vec![entry(1, 3)], 2)));
     assert_eq!(cluster.nodes[&1].disk.hard_state.commit, 2);
@@ -509,7 +509,7 @@ fn thesis_4_2_3_nobody_deposes_a_leader_who_is_heard() {
     cluster.step(2, message(3, 2, 9, vote(at(9, 99))));
     assert_eq!(cluster.raft(2).status().term, 1);
     assert_eq!(sent(&mut cluster), []);
-    // Unless the leader wants it, or its process is known to be gone.
+    // Unless the leader asks for it, or its process is known to be gone.
     cluster.step(2, Input::Disconnected { peer: 1 });
     cluster.step(2, message(3, 2, 9, vote(at(9, 99))));
     assert_eq!(cluster.raft(2).status().vote, 3);
@@ -593,7 +593,7 @@ fn thesis_6_4_a_read_waits_for_an_entry_of_the_leaders_own_term() {
 fn thesis_6_4_a_read_needs_a_heartbeat_answered_after_it_was_asked() {
     let mut cluster = Cluster::new(&[1, 2, 3]);
     cluster.elect(1);
-    // A round for an earlier read; its answers are still under way when the next one comes.
+    // A round for an earlier read; its answers are still in flight when the next read comes.
     cluster.step(1, Input::ReadIndex { context: 1 });
     cluster.deliver(|m| matches!(m.body, Body::Heartbeat { .. }));
     cluster.step(1, Input::ReadIndex { context: 2 });
@@ -671,7 +671,7 @@ fn sec_7_a_follower_too_far_behind_gets_the_state_and_then_the_log() {
     cluster.start(1);
     cluster.elect(1);
     cluster.crash(3);
-    // Until it counts as silent, everything is kept for it.
+    // Everything is kept for it until it counts as silent.
     for _ in 0..20 {
         cluster.pass(Duration::from_millis(100));
         cluster.settle();
@@ -689,7 +689,7 @@ fn sec_7_a_follower_too_far_behind_gets_the_state_and_then_the_log() {
     cluster.propose(1, "after");
     cluster.settle();
     assert_eq!(cluster.nodes[&3].machine, cluster.nodes[&1].machine);
-    // What came with the log after the snapshot survives a restart.
+    // Entries that came after the snapshot survive a restart.
     cluster.crash(3);
     cluster.start(3);
     cluster.pass(Duration::from_millis(200));
@@ -721,7 +721,7 @@ fn sec_5_2_a_split_vote_is_followed_by_another_election() {
     }
     cluster.step(1, Input::Campaign);
     cluster.step(2, Input::Campaign);
-    // Two votes each, their own among them; three make a majority.
+    // Two votes each, including their own; three make a majority.
     cluster.deliver(|m| (m.from, m.to) == (1, 3) || (m.from, m.to) == (2, 4));
     cluster.settle();
     assert_eq!(cluster.leader(), None);

@@ -1,7 +1,7 @@
-//! Clusters under chance: messages lost, repeated and out of order, disks that lag, crashes that
-//! lose what was not synced, members that come and go. `Cluster` checks election safety, leader
-//! completeness and state-machine agreement at every step; here reads, log matching and, after
-//! all is well again, that the cluster serves.
+//! Clusters under random faults: messages lost, repeated and reordered, slow disks, crashes that
+//! lose unsynced data, members that come and go. `Cluster` checks election safety, leader
+//! completeness and state-machine agreement at every step. This module checks reads and log
+//! matching and, after the faults end, that the cluster serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,9 +18,9 @@ const MEMBERS_EVER_MAX: NodeId = 12;
 struct Run {
     cluster: Cluster,
     rng: Rng,
-    /// Links that carry nothing now.
+    /// Links that are cut now.
     cut: BTreeSet<(NodeId, NodeId)>,
-    /// By context: the newest index applied anywhere when the read was asked.
+    /// By context: the newest index applied anywhere when the read began.
     reads: BTreeMap<u64, Index>,
     contexts: u64,
     answered: usize,
@@ -130,20 +130,20 @@ impl Run {
     }
 
     fn crash(&mut self, id: NodeId) {
-        // One that was removed is needed until the others know, and does not start again.
+        // A removed member is needed until the others know of it, and does not start again.
         let node = &self.cluster.nodes[&id];
         let conf = &node.machine.conf;
         if !conf.voters.is_empty() && !conf.voters.contains(&id) && !conf.learners.contains(&id) {
             return;
         }
-        // Some of what was written survives though it was never synced, in order.
+        // A prefix of the unsynced writes survives.
         if self.rng.below(2) == 0 {
             let node = self.cluster.node(id);
             let kept = self.rng.below(node.disk.unsynced.len() as u64 + 1) as usize;
             node.disk.unsynced.truncate(kept);
             self.cluster.sync(id);
         }
-        // A snapshot may be in place before anybody was told.
+        // A snapshot may be installed before anybody was told.
         if let Some(snapshot) = self.cluster.node(id).install.take()
             && self.rng.below(2) == 0
         {
@@ -157,7 +157,7 @@ impl Run {
         if waiting == 0 {
             return;
         }
-        // Mostly the oldest: a network that only shuffles lets nothing be built up.
+        // Mostly the oldest: on a network that only shuffles nothing gets done.
         let at = match self.rng.below(4) {
             0 => self.rng.below(waiting) as usize,
             _ => 0,
@@ -205,7 +205,7 @@ impl Run {
         );
     }
 
-    /// Whatever was applied anywhere when a read was asked, the answer is not older.
+    /// An answer is not older than anything applied anywhere when the read began.
     fn check_reads(&mut self) {
         for node in self.cluster.nodes.values_mut() {
             for read in node.reads.drain(..) {
@@ -222,8 +222,8 @@ impl Run {
         }
     }
 
-    /// Members come, learn, are promoted, are told new addresses and go, one after the other and
-    /// sometimes in one breath; some changes are refused when they are applied.
+    /// Members join, learn, are promoted, change their address and leave, one after the other and
+    /// sometimes several at once. Some changes are refused at apply.
     fn change(&mut self) {
         let Some(leader) = self.cluster.leader().filter(|_| self.changes) else {
             return;
@@ -264,7 +264,7 @@ impl Run {
         self.cluster.check_changes();
     }
 
-    /// A process that knows nobody, to be taken in.
+    /// A process that knows no members, to be added.
     fn newcomer(&mut self, leader: NodeId) -> NodeId {
         let id = self.next_id;
         self.next_id += 1;
@@ -275,7 +275,7 @@ impl Run {
         id
     }
 
-    /// Everything works again: the cluster must elect, commit, answer, and agree.
+    /// All faults end: the cluster must elect, commit, answer, and agree.
     fn heal(&mut self) {
         self.cut.clear();
         let ids: Vec<NodeId> = self.cluster.nodes.keys().copied().collect();
@@ -288,7 +288,7 @@ impl Run {
             self.cluster.node(*id).fast_apply = true;
             self.cluster.apply_all(*id);
         }
-        // Without pre-votes those who cannot win may for long disturb those who can.
+        // Without pre-votes, members that cannot win may disturb those that can for long.
         for _ in 0..2_000 {
             self.cluster.pass(Duration::from_millis(20));
             self.cluster.settle();
@@ -378,7 +378,7 @@ fn one_seed_makes_one_run() {
     assert_eq!(a.cluster.now, b.cluster.now);
 }
 
-/// Breaks one rule on purpose: the checkers must notice.
+/// Breaks one rule on purpose; the checkers must notice.
 #[test]
 fn a_vote_forgotten_in_a_crash_is_noticed() {
     let noticed = std::panic::catch_unwind(|| {
@@ -389,7 +389,7 @@ fn a_vote_forgotten_in_a_crash_is_noticed() {
             cluster.deliver(|m| with_3(m) && matches!(m.body, Body::PreVote { .. }));
             cluster.deliver(|m| with_3(m) && matches!(m.body, Body::PreVoteReply { .. }));
             cluster.deliver(|m| with_3(m) && m.from == candidate);
-            // Member 3 grants its vote, and loses all memory of it.
+            // Member 3 grants its vote, then forgets it.
             let node = cluster.node(3);
             node.disk.hard_state = Default::default();
             cluster.crash(3);
@@ -412,7 +412,7 @@ fn a_read_that_is_late_is_noticed() {
         run.cluster.elect(1);
         run.read(1);
         run.cluster.settle();
-        // As if more had been applied when it was asked.
+        // As if more had been applied when the read began.
         run.reads.insert(1, 2);
         run.check_reads();
     });

@@ -1,10 +1,9 @@
-//! Text scripts: commands in, what members say and do out, kept as golden files in `testdata/`.
-//! `UPDATE=1 cargo test -p raft script` writes the answers anew; read the difference before you
-//! commit it.
+//! Text scripts: commands in, what members send and do out, kept as golden files in `testdata/`.
+//! `UPDATE=1 cargo test -p raft script` rewrites the answers; read the diff before you commit it.
 //!
-//! A line beginning with `> ` is a command, `#` a comment; what follows a command is its answer.
-//! See [`Script::command`] for the commands. Time stands still but for `pass`, and nothing travels
-//! but by `deliver` and `settle`.
+//! A line that begins with `> ` is a command, with `#` a comment; a command's answer follows it.
+//! See [`Script::command`] for the commands. Time passes only by `pass`, and messages travel only
+//! by `deliver` and `settle`.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test reads and writes its golden files"
@@ -58,7 +57,7 @@ fn members_answer_scripts_as_written_down() {
     );
 }
 
-/// The script with the answers it gets now.
+/// The script with its present answers.
 fn play(script: &str) -> String {
     let mut state = Script::default();
     let mut played = String::new();
@@ -88,7 +87,7 @@ fn play(script: &str) -> String {
 struct Script {
     cluster: Cluster,
     answer: Vec<String>,
-    /// How much of the cluster's trace was told.
+    /// Length of the cluster's trace that is already printed.
     told: usize,
 }
 
@@ -117,7 +116,7 @@ impl Script {
                 cluster.node(id(0)).config.limits.kept_entries = words[1].parse().unwrap();
                 cluster.start(id(0));
             }
-            // join ID: a process without members or log, to be told of both
+            // join ID: a process without members or log, which gets both from others
             "join" => cluster.add(crate::Config::new(id(0), vec![], 1)),
             "campaign" => cluster.step(id(0), Input::Campaign),
             "propose" => {
@@ -135,21 +134,21 @@ impl Script {
                 let context = words[1].parse().unwrap();
                 cluster.step(id(0), Input::ReadIndex { context });
             }
-            // deliver [FROM>TO]: what is on its way now, once
+            // deliver [FROM>TO]: the messages in flight now, each once
             "deliver" => self.deliver(words.first().copied()),
             // drop [FROM>TO]
             "drop" => {
                 let picked = words.first().copied();
                 cluster.network.retain(|message| !matches(picked, message));
             }
-            // settle [ID..]: until nobody has anything to say; messages to others are lost
+            // settle [ID..]: until no member has anything to send; messages to others are lost
             "settle" => self.settle(&ids(words)),
             // pass MILLISECONDS
             "pass" => cluster.pass(Duration::from_millis(words[0].parse().unwrap())),
-            // slow-disk ID: syncs only when told
+            // slow-disk ID: syncs only on command
             "slow-disk" => cluster.node(id(0)).fast_disk = false,
             "sync" => cluster.sync(id(0)),
-            // by-hand: from now on snapshots are made and installed only when told
+            // by-hand: from now on snapshots are made and installed only on command
             "by-hand" => cluster.snapshots_by_hand = true,
             // make ID: the snapshot it wants to send
             "make" => {
@@ -163,7 +162,7 @@ impl Script {
                 self.answer
                     .push(if done { "done" } else { "nothing" }.to_owned());
             }
-            // sent ID TO ok|lost: what the transport says of the transfer
+            // sent ID TO ok|lost: the transport reports how the transfer ended
             "sent" => {
                 let (to, ok) = (id(1), words[2] == "ok");
                 cluster.step(id(0), Input::SnapshotSent { to, ok });
@@ -223,7 +222,7 @@ impl Script {
         }
     }
 
-    /// Roles that changed and reads that were answered since this was last called.
+    /// Role changes and answered reads since the last call.
     fn tell_events(&mut self) {
         let new = &self.cluster.trace[self.told.min(self.cluster.trace.len())..];
         self.answer
@@ -241,7 +240,7 @@ impl Script {
         }
     }
 
-    /// What is on its way, each message once.
+    /// The messages in flight, each text once.
     fn tell_sent(&mut self) {
         let mut sent: Vec<(String, usize)> = Vec::new();
         for message in &self.cluster.network {
@@ -286,7 +285,7 @@ fn ids(words: &[&str]) -> Vec<NodeId> {
     words.iter().map(|word| word.parse().unwrap()).collect()
 }
 
-/// Whether `FROM>TO` names this message; either side may be left out.
+/// True if `FROM>TO` names this message; either side may be left out.
 fn matches(picked: Option<&str>, message: &Message) -> bool {
     let Some((from, to)) = picked.map(|picked| picked.split_once('>').expect("FROM>TO")) else {
         return true;

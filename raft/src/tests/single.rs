@@ -1,4 +1,4 @@
-//! A cluster of one: the path every server takes first.
+//! A cluster of one member: the path every server takes first.
 
 use std::time::Duration;
 
@@ -108,8 +108,8 @@ fn a_single_member_restarts_with_everything_it_synced() {
 
 #[test]
 fn the_only_voter_waits_for_the_changes_it_knows_to_be_committed() {
-    // Three members bootstrapped, one of them restarted before it applied anything: after the
-    // first of the three changes it seems to be alone, and must not lead.
+    // Three members are bootstrapped and one restarts before it applied anything. After the first
+    // of the three changes it seems to be alone, but must not lead.
     let members = [1, 2, 3].map(|id| (id, Bytes::new()));
     let Recovered {
         hard_state,

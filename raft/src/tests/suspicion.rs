@@ -1,4 +1,4 @@
-//! A leader who falls silent is missed before the election timeout; one who lives stays.
+//! A silent leader is replaced before the election timeout; a live one stays.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn cluster(members: &[u64]) -> Cluster {
     cluster
 }
 
-/// How long the others need for a new leader; `gone` says nothing any more.
+/// Time that the others need for a new leader while `gone` is silent.
 fn take_over(cluster: &mut Cluster, gone: u64) -> Duration {
     let began = cluster.now;
     let others: Vec<u64> = cluster.up().into_iter().filter(|id| *id != gone).collect();
@@ -54,7 +54,7 @@ fn one_who_misses_the_leader_alone_is_refused_and_reassured() {
     let term = cluster.raft(1).status().term;
     for _ in 0..400 {
         cluster.pass(STEP);
-        // Nothing of what the leader says by itself comes to member 3.
+        // Nothing that the leader sends by itself reaches member 3.
         let reaches = |m: &crate::Message| {
             m.to != 3
                 || m.from != 1
@@ -79,7 +79,7 @@ fn one_who_misses_the_leader_alone_is_refused_and_reassured() {
 fn votes_that_were_split_are_cast_again_soon_and_then_later() {
     let mut cluster = cluster(&[1, 2, 3]);
     cluster.crash(1);
-    // Nothing gets through for long: the wait between attempts grows to election timeouts.
+    // No message arrives for long: the wait between attempts grows to election timeouts.
     let mut attempts = Vec::new();
     let began = cluster.now;
     while cluster.now < began + Duration::from_secs(8) {
@@ -101,7 +101,7 @@ fn votes_that_were_split_are_cast_again_soon_and_then_later() {
             .all(|wait| *wait >= Duration::from_millis(1000)),
         "{waits:?}"
     );
-    // Once it does, nobody waits for longer than the last attempt takes.
+    // Once messages arrive, nobody waits for longer than the last attempt takes.
     assert!(take_over(&mut cluster, 1) <= Duration::from_millis(2050));
 }
 

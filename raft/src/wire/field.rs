@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-/// Why bytes are no message.
+/// Why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -27,7 +27,7 @@ const FIXED32: u64 = 5;
 pub(super) enum Value {
     Number(u64),
     Bytes(Bytes),
-    /// Of a type no message here uses.
+    /// Of a wire type that no message here uses.
     Other,
 }
 
@@ -151,7 +151,7 @@ pub(super) fn put_message(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// As `put_message`, for contents of a known length that `fill` writes in place.
+/// Like `put_message`, for contents of a known length that `fill` writes in place.
 pub(super) fn put_sized(
     out: &mut Vec<u8>,
     field: u64,

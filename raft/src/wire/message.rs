@@ -1,4 +1,4 @@
-//! The one flat message of `raftpb`, and our typed ones.
+//! Conversion between the one flat message of `raftpb` and our typed ones.
 //!
 //! | no | field | | no | field |
 //! |---|---|---|---|---|
@@ -15,11 +15,11 @@ use super::field::{Fields, Malformed, put_bytes, put_message, put_number, put_si
 use super::parts::{decode_entry, decode_snapshot, encode_entry, encode_snapshot, entry_len};
 use crate::message::{Body, Entry, Message, Position, Snapshot};
 
-/// Far more than a message's bytes allow in practice: an entry costs two bytes on the wire and
-/// more than fifty here.
+/// Far more entries than a real message holds. An entry can cost only two bytes on the wire but
+/// more than fifty in memory.
 const ENTRIES_MAX: usize = 1 << 18;
 
-/// What etcd writes into the context of a vote it asks for on behalf of the leader.
+/// etcd writes this into the context of a vote request if the leader asked for the election.
 const TRANSFER: &[u8] = b"CampaignTransfer";
 
 const PROPOSE: u64 = 2;
@@ -37,7 +37,7 @@ const READ_INDEX_REPLY: u64 = 16;
 const PRE_VOTE: u64 = 17;
 const PRE_VOTE_REPLY: u64 = 18;
 
-/// The union of what all types use.
+/// The fields of all types together.
 #[derive(Default)]
 struct Flat {
     kind: u64,
@@ -50,7 +50,7 @@ struct Flat {
     context: Bytes,
 }
 
-/// About how long the bytes will be.
+/// Estimated length of the encoded message, in bytes.
 pub fn message_size_hint(message: &Message) -> usize {
     let entries = match &message.body {
         Body::Append { entries, .. } | Body::Propose { entries } => entries.as_slice(),
@@ -85,7 +85,7 @@ pub fn encode_message(message: &Message, out: &mut Vec<u8>) {
     put_bytes(out, 12, &flat.context);
 }
 
-/// Everything but the entries of `Append` and `Propose` and the snapshot, which are large.
+/// All fields except the large ones: the entries of `Append` and `Propose`, and the snapshot.
 fn flatten(body: &Body) -> Flat {
     let flat = |kind: u64| Flat {
         kind,

@@ -1,4 +1,4 @@
-//! The messages inside messages, and what is stored beside or inside entries.
+//! Nested messages, and what is stored beside or inside entries.
 //!
 //! | message | fields |
 //! |---|---|
@@ -19,7 +19,7 @@ use crate::message::{
     Snapshot, Transition,
 };
 
-/// More members than any cluster has; a damaged length must not make us allocate.
+/// More members than any cluster has; bounds what a damaged length makes us allocate.
 const MEMBERS_MAX: usize = 4096;
 
 pub fn encode_entry(entry: &Entry, out: &mut Vec<u8>) {
@@ -129,7 +129,7 @@ pub fn decode_conf_state(bytes: &Bytes) -> Result<ConfState, Malformed> {
     Ok(conf)
 }
 
-/// One id, or several packed: a reader has to take both forms.
+/// One id, or several packed ones: a reader must take both forms.
 fn push_ids(list: &mut Vec<NodeId>, value: Value) -> Result<(), Malformed> {
     let mut push = |id| {
         if list.len() >= MEMBERS_MAX {

@@ -186,7 +186,7 @@ fn every_truncation_is_refused_or_another_message() {
 
 #[test]
 fn older_members_zero_fields_and_empty_snapshot_read_the_same() {
-    // As written by 3.5 and 3.6: a heartbeat with every field, and a snapshot of nothing.
+    // As 3.5 and 3.6 write them: a heartbeat with every field, and an empty snapshot.
     let written = "0808 1002 1803 20ac02 2800 3000 4004 4a08 1206 0a00 1000 1800 5000 5800 6a00";
     let bytes: Vec<u8> = written
         .split(' ')
@@ -297,7 +297,7 @@ fn members_are_bounded_however_many_the_bytes_name() {
     );
 }
 
-/// Field soup: keys that exist here with values of chance, so that decoding gets somewhere.
+/// Random fields: keys that exist here with random values, so that decoding gets far enough.
 fn soup(u: &mut Unstructured<'_>, depth: usize) -> arbitrary::Result<Vec<u8>> {
     let mut out = Vec::new();
     for _ in 0..u.int_in_range(0..=8)? {
@@ -326,9 +326,10 @@ fn soup(u: &mut Unstructured<'_>, depth: usize) -> arbitrary::Result<Vec<u8>> {
 #[test]
 fn no_bytes_make_decoding_panic_and_what_is_read_is_written_back() {
     arbtest(|u| {
-        let bytes = match u.ratio(1, 4)? {
-            true => Vec::arbitrary(u)?,
-            false => soup(u, 3)?,
+        let bytes = if u.ratio(1, 4)? {
+            Vec::arbitrary(u)?
+        } else {
+            soup(u, 3)?
         };
         fuzzing::wire_decode(&bytes);
         Ok(())

@@ -17,7 +17,12 @@ pub use client::Client;
 macro_rules! generated {
     ($(#[$doc:meta])* $name:ident, $file:literal) => {
         $(#[$doc])*
-        #[allow(clippy::all, clippy::unwrap_used, unreachable_pub)]
+        #[allow(
+            clippy::all,
+            clippy::too_many_lines,
+            clippy::unwrap_used,
+            unreachable_pub
+        )]
         pub mod $name {
             include!(concat!("generated/", $file, ".rs"));
         }

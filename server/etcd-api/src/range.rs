@@ -94,9 +94,10 @@ impl Message for RangeResponse {
         header.map_or(0, |header| {
             encoding::message::encoded_len(HEADER_TAG, header)
         }) + self.kvs.bytes
-            + match self.more {
-                true => encoding::bool::encoded_len(MORE_TAG, &self.more),
-                false => 0,
+            + if self.more {
+                encoding::bool::encoded_len(MORE_TAG, &self.more)
+            } else {
+                0
             }
             + match self.count {
                 0 => 0,

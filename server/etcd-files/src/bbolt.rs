@@ -1,4 +1,4 @@
-//! bbolt files, the database of etcd: reading any, writing fresh ones.
+//! bbolt files, etcd's database: reading any file, writing fresh ones.
 //!
 //! ```text
 //! file     pages of one size (4096 where etcd usually runs); 0 and 1 are the metas
@@ -9,7 +9,7 @@
 //! bucket   root page u64 (0: a leaf page's image follows) | sequence u64
 //! ```
 //! All numbers are little endian; a position counts from its own entry. etcd has one level of
-//! buckets: the root tree holds bucket names alone.
+//! buckets: the root tree holds only bucket names.
 
 pub mod read;
 pub mod write;
@@ -17,7 +17,7 @@ pub mod write;
 #[cfg(test)]
 mod tests;
 
-/// The page size of every file written here, and of etcd's wherever pages of memory are this size.
+/// The page size of every file written here, and of etcd's where memory pages have this size.
 pub const PAGE_BYTES: usize = 4096;
 
 const HEADER_BYTES: usize = 16;
@@ -36,7 +36,7 @@ const ENTRY_BUCKET: u32 = 1;
 
 const MAGIC: u32 = 0xED0C_DAED;
 const VERSION: u32 = 2;
-/// What a meta page says where no free list is stored: bbolt then finds free pages by walking.
+/// Stored in a meta page if the file has no free list: bbolt then finds free pages by walking.
 const NO_FREE_LIST: u64 = u64::MAX;
 
 /// Pages 0 and 1.
@@ -48,7 +48,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Makes the checksums of both metas right, for the sake of what lies behind them.
+/// Makes the checksums of both metas right, so that readers get past them.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn seal_metas(file: &mut [u8]) {
     for page in file.chunks_mut(PAGE_BYTES).take(META_PAGES as usize) {

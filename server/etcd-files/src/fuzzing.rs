@@ -1,4 +1,4 @@
-//! Bodies of the fuzz targets: each takes any bytes and may never panic.
+//! Bodies of the fuzz targets: each takes any bytes and must never panic.
 
 use std::io;
 
@@ -7,11 +7,11 @@ use crate::bbolt::seal_metas;
 use crate::bbolt::write::{Content, Layout, RowSink};
 use crate::schema::{Alarm, Lease, RevisionKey, Row};
 
-/// How often a position in a program of damage is multiplied, so that two bytes reach every page.
+/// Factor for positions in a program of damage, so that two bytes reach every page.
 const STRIDE: usize = 3;
 
-/// Bytes as a database file; and as damage to a good one, in threes: a position (2 bytes) and what
-/// to turn over there.
+/// Takes bytes as a database file; then as damage to a good one, in threes: a position (2 bytes)
+/// and the bits to flip there.
 pub fn bbolt_read(data: &[u8]) {
     read_anything(data.to_vec());
     let mut file = small_file();
@@ -22,8 +22,8 @@ pub fn bbolt_read(data: &[u8]) {
     read_anything(file);
 }
 
-/// Reading ends in rows or in an error. The metas' checksums are put right first, so that what is
-/// behind them is reached.
+/// Reading ends in rows or in an error. The metas' checksums are corrected first, so that the rest
+/// of the file is reached.
 fn read_anything(mut file: Vec<u8>) {
     seal_metas(&mut file);
     let Ok(database) = Database::open(&file[..]) else {
@@ -45,7 +45,7 @@ fn read_anything(mut file: Vec<u8>) {
     }
 }
 
-/// A bucket within the root's leaf, and one of a branch, leaves and a value of several pages.
+/// One bucket inside the root's leaf, and one with a branch, leaves and a value of several pages.
 struct Small;
 
 impl Content for Small {

@@ -1,10 +1,10 @@
 //! The HashKV digest: one CRC32C over a history, equal on every member that holds the same rows.
 //!
-//! etcd hashes the raw rows of its `key` bucket, so an engine with another layout has to re-create
-//! those bytes: a revision key and a record per row, as [`crate::schema`] lays them out.
+//! etcd hashes the raw rows of its `key` bucket. An engine with another layout must re-create those
+//! bytes: a revision key and a record per row, as [`crate::schema`] lays them out.
 //!
-//! Which rows belong to a digest (the compaction rules) is the caller's knowledge. The rows must
-//! come in revision order.
+//! The caller knows which rows belong to a digest (the compaction rules). The rows must come in
+//! revision order.
 
 use crate::schema::RevisionKey;
 pub use crate::schema::Row;
@@ -12,11 +12,11 @@ pub use crate::schema::Row;
 /// The three bytes every digest starts with: the name of etcd's bucket.
 const BUCKET: &[u8] = b"key";
 
-/// A digest under way. Feed rows in revision order, then ask for [`HashKv::finish`].
+/// A digest in progress. Feed rows in revision order, then call [`HashKv::finish`].
 #[derive(Clone, Debug)]
 pub struct HashKv {
     crc: u32,
-    /// Everything of a row before its value; kept to spare an allocation per row.
+    /// Everything of a row before its value; kept to avoid an allocation per row.
     head: Vec<u8>,
     tail: Vec<u8>,
 }
@@ -42,7 +42,7 @@ impl HashKv {
         self.begin(main, sub, false);
         row.encode_head(&mut self.head);
         row.encode_tail(&mut self.tail);
-        // The value may be a megabyte: it is hashed where it lies, never copied.
+        // The value may be a megabyte: it is hashed in place, never copied.
         self.crc = crc32c::crc32c_append(self.crc, &self.head);
         self.crc = crc32c::crc32c_append(self.crc, row.value);
         self.crc = crc32c::crc32c_append(self.crc, &self.tail);
@@ -100,8 +100,8 @@ mod tests {
         hash.put(revision.0, revision.1, &row);
     }
 
-    /// The history behind the golden numbers, played to a real etcd 3.7.3: puts, an empty value,
-    /// a second version, a lease, a transaction over three sub-revisions, two deletes.
+    /// The history of the golden numbers, which a real etcd 3.7.3 produced: puts, an empty value, a
+    /// second version, a lease, a transaction over three sub-revisions, two deletes.
     fn history(through: i64) -> u32 {
         let mut hash = HashKv::new();
         put(&mut hash, (2, 0), "a", "1", 2, 1, 0);
@@ -138,7 +138,8 @@ mod tests {
     #[test]
     fn digest_after_a_compaction_equals_etcds() {
         // Compacted at 6, where `b` was deleted: that tombstone is on disk but not in the digest.
-        // Nor is `c` of revision 5: it is behind the compaction, and one at 7 would drop it.
+        // Neither is `c` of revision 5: it is below the compaction, and a compaction at 7 would
+        // drop it.
         let mut hash = HashKv::new();
         put(&mut hash, (4, 0), "a", "22", 2, 2, 0);
         put(&mut hash, (6, 0), "x", "1", 6, 1, 0);

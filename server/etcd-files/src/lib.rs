@@ -1,7 +1,7 @@
-//! etcd's own byte formats, for talking about data in etcd's terms.
+//! etcd's own byte formats.
 //!
-//! Knows etcd's layouts only: nothing here knows how Stele keeps its data, and nothing here
-//! touches a file but through a seam of the caller.
+//! Knows only etcd's layouts. Nothing here knows how Stele stores its data, and files are accessed
+//! only through an interface of the caller.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The little of protobuf that etcd's files need: writing varints and bytes, taking a message apart
-//! into its fields. Reading never panics.
+//! The small part of protobuf that etcd's files need: writing varints and bytes, splitting a
+//! message into its fields. Reading never panics.
 
 /// One field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +26,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Calls `f` with each field's number and value, in order; `None` when the bytes are no message or
-/// `f` says so.
+/// Calls `f` with each field's number and value, in order; `None` if the bytes are not a message or
+/// `f` returns `None`.
 pub fn fields<'a>(
     mut bytes: &'a [u8],
     mut f: impl FnMut(u64, Value<'a>) -> Option<()>,
@@ -79,7 +79,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// An integer field; nothing at all when it is zero, as proto3 has it.
+/// An integer field; omitted if it is zero, as in proto3.
 pub fn put_int(out: &mut Vec<u8>, field: u8, value: i64) {
     if value != 0 {
         out.push(field << 3);
@@ -88,7 +88,7 @@ pub fn put_int(out: &mut Vec<u8>, field: u8, value: i64) {
     }
 }
 
-/// Tag and length of a bytes field; nothing at all when it is empty.
+/// Tag and length of a bytes field; omitted if it is empty.
 pub fn put_bytes_head(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     if !bytes.is_empty() {
         out.push(field << 3 | 2);

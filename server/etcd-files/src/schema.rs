@@ -1,4 +1,4 @@
-//! What etcd keeps in its database, row by row.
+//! The content of etcd's database, row by row.
 //!
 //! | bucket | key | value |
 //! |---|---|---|
@@ -102,7 +102,7 @@ impl RevisionKey {
         })
     }
 
-    /// The form of `scheduledCompactRev` and `finishedCompactRev`.
+    /// The encoding of `scheduledCompactRev` and `finishedCompactRev`.
     pub fn of_compaction(main: i64) -> RevisionKey {
         RevisionKey {
             main,
@@ -113,7 +113,7 @@ impl RevisionKey {
 }
 
 impl<'a> Row<'a> {
-    /// All of a `KeyValue` before the value's own bytes.
+    /// Everything of a `KeyValue` before the value's own bytes.
     pub fn encode_head(&self, out: &mut Vec<u8>) {
         put_bytes_head(out, 1, self.key);
         out.extend_from_slice(self.key);
@@ -123,7 +123,7 @@ impl<'a> Row<'a> {
         put_bytes_head(out, 5, self.value);
     }
 
-    /// What follows the value's bytes.
+    /// Everything after the value's bytes.
     pub fn encode_tail(&self, out: &mut Vec<u8>) {
         put_int(out, 6, self.lease);
     }
@@ -151,7 +151,7 @@ impl<'a> Row<'a> {
 pub struct Lease {
     pub id: i64,
     pub ttl: i64,
-    /// 0: all of it.
+    /// 0 means the full TTL.
     pub remaining_ttl: i64,
 }
 

@@ -13,9 +13,9 @@
 //! | 4 crc | none: its crc is the running sum so far, with which a segment begins |
 //! | 5 snapshot | index, term |
 //!
-//! The crc of a record is CRC32C over the data of all records up to and with it, through all
-//! segments. Lengths are little endian. A record that was torn off (in the last segment alone) ends
-//! the log; any other that does not verify is damage.
+//! The crc of a record is CRC32C over the data of all records up to and including it, through all
+//! segments. Lengths are little endian. A torn record (only possible in the last segment) ends the
+//! log; any other record that does not verify is damage.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ mod tests;
 
 const FRAME_HEAD_BYTES: usize = 8;
 const LENGTH_MASK: u64 = (1 << 56) - 1;
-/// What a disk writes as a whole: a torn record has one of these in zeros.
+/// The unit that a disk writes as a whole: a torn record has one of these in zeros.
 const SECTOR_BYTES: usize = 512;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a log says once it is read to its end.
+/// The content of a log that was read to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
     pub node_id: u64,
@@ -54,9 +54,9 @@ pub struct Log {
     pub commit: u64,
     /// Index and term of each snapshot recorded, in order.
     pub snapshots: Vec<(u64, u64)>,
-    /// Those after the index asked for, one after the other.
+    /// The entries after the requested index, consecutive.
     pub entries: Vec<Entry>,
-    /// The last record was torn off and left out.
+    /// The last record was torn and left out.
     pub torn: bool,
 }
 
@@ -73,25 +73,25 @@ impl Entry {
     pub const CONF_CHANGE: u64 = 1;
 }
 
-/// Sequence and first index that a segment's name tells; `None` for any other file.
+/// Sequence and first index in a segment's name; `None` for any other file.
 pub fn segment_name(name: &str) -> Option<(u64, u64)> {
     let (sequence, index) = name.strip_suffix(".wal")?.split_once('-')?;
     let hex = |word: &str| u64::from_str_radix(word, 16).ok();
     Some((hex(sequence)?, hex(index)?))
 }
 
-/// Which of the segments, sorted by name, are needed for the entries after `index`.
+/// The segments, of those sorted by name, that hold the entries after `index`.
 pub fn needed(names: &[String], index: u64) -> &[String] {
     let begins = |name: &String| segment_name(name).is_some_and(|(_, first)| first <= index);
     let first = names.iter().rposition(begins).unwrap_or(0);
     &names[first..]
 }
 
-/// Takes segments one by one.
+/// Reads segments one by one.
 #[derive(Debug)]
 pub struct Reader {
     log: Log,
-    /// Entries up to here are not kept.
+    /// Entries up to this index are not kept.
     after: u64,
     /// `None` before the first record.
     crc: Option<u32>,
@@ -107,7 +107,7 @@ impl Reader {
         }
     }
 
-    /// Reads one segment whole; `is_last` when none comes after it.
+    /// Reads one whole segment; `is_last` if none comes after it.
     pub fn segment(&mut self, name: &str, bytes: &[u8], is_last: bool) -> Result<(), Error> {
         let mut at = 0;
         while let Some(head) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -190,7 +190,7 @@ impl Reader {
         Some(())
     }
 
-    /// An entry replaces all at its index and after; behind a snapshot indexes may jump ahead.
+    /// An entry replaces all at its index and after. After a snapshot, indexes may jump ahead.
     fn entry(&mut self, entry: Entry) {
         let entries = &mut self.log.entries;
         while entries.last().is_some_and(|last| last.index >= entry.index) {
@@ -214,7 +214,7 @@ const HARD_STATE: u64 = 3;
 const CRC: u64 = 4;
 const SNAPSHOT: u64 = 5;
 
-/// The first `N` fields of a message as numbers; absent ones are zero, others are passed over.
+/// The first `N` fields of a message as numbers; absent ones are zero, others are skipped.
 fn numbers<const N: usize>(data: &[u8]) -> Option<[u64; N]> {
     let mut found = [0; N];
     proto::fields(data, |field, value| {
@@ -244,7 +244,7 @@ fn parse_entry(data: &[u8]) -> Option<Entry> {
     Some(entry)
 }
 
-/// `start` is where the bytes lie in the file.
+/// `start` is the offset of the bytes in the file.
 fn has_empty_sector(mut bytes: &[u8], start: usize) -> bool {
     let mut left = SECTOR_BYTES - start % SECTOR_BYTES;
     while !bytes.is_empty() {

@@ -23,6 +23,8 @@ pub enum Canary {
     HastyLeases,
     /// Expired leases are not revoked.
     EternalLeases,
+    /// A space alarm is never taken back.
+    StuckAlarm,
     /// One member's raft is never told of a change of the members.
     DeafMember,
     /// A link stays cut after healing.
@@ -31,7 +33,7 @@ pub enum Canary {
     Nondeterminism,
 }
 
-pub const ALL: [Canary; 13] = [
+pub const ALL: [Canary; 14] = [
     Canary::BoughtVotes,
     Canary::FlippedEntry,
     Canary::LeaderWithGap,
@@ -42,6 +44,7 @@ pub const ALL: [Canary; 13] = [
     Canary::LateResume,
     Canary::HastyLeases,
     Canary::EternalLeases,
+    Canary::StuckAlarm,
     Canary::DeafMember,
     Canary::UnhealedLinks,
     Canary::Nondeterminism,
@@ -63,6 +66,7 @@ impl Canary {
             Canary::LocalRead => &["linearizability"],
             Canary::LostEvents | Canary::LateResume => &["watches"],
             Canary::HastyLeases | Canary::EternalLeases => &["leases"],
+            Canary::StuckAlarm => &["space"],
             Canary::DeafMember => &["membership"],
             Canary::UnhealedLinks => &["liveness"],
             Canary::Nondeterminism => &["determinism"],

@@ -6,10 +6,10 @@ mod request;
 
 use std::collections::BTreeMap;
 
-use server::api::admission::{Admission, Limits, Permit};
 use server::error::Error;
-use server::runtime::event::ReplySlot;
-use server::runtime::event::{Applied, ApplyEvent, LeaseCall, MemberEvent, Outcome, Reply};
+use server::event::ReplySlot;
+use server::event::admission::{Admission, Limits, Permit};
+use server::event::{Applied, ApplyEvent, LeaseCall, MemberEvent, Outcome, Reply};
 use server::state::request::Request;
 use storage::mvcc::View;
 use tokio::sync::oneshot::Receiver;
@@ -17,9 +17,10 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::canary::Canary;
 use crate::history::{self, Operation, Record, Step, Value};
+use crate::host::Host;
 use crate::process::Process;
 use crate::rng::Rng;
-use crate::world::{Event, Failed, MICRO, MILLI, Named, SECOND, World};
+use crate::world::{Event, Failed, MICRO, MILLI, Named, SECOND, SMALL_QUOTA, World};
 
 /// etcd's: five seconds and two election timeouts.
 const PATIENCE: u64 = 7 * SECOND;
@@ -55,6 +56,7 @@ enum Ask {
     Compact {
         revision: i64,
     },
+    Defragment,
 }
 
 #[derive(Debug)]
@@ -239,6 +241,7 @@ impl Clients {
                 let revision = revision - kept;
                 Ask::Compact { revision }
             }
+            20 => Ask::Defragment,
             _ => self.choose_operation(client),
         }
     }
@@ -337,7 +340,7 @@ impl World {
         }
         let host = clients.clients[client].host;
         let process = self.hosts[host].process.as_ref();
-        let Some(process) = process.filter(|process| !process.learner) else {
+        let Some(process) = process.filter(|process| !process.learns()) else {
             // Connection refused, or one that only learns: another member, then.
             clients.clients[client].host = clients.rng.below(clients.hosts as u64) as usize;
             return self.later(client, 20 * MILLI);
@@ -377,13 +380,13 @@ impl World {
         };
         let request = match &waiting.ask {
             Ask::Operation { operation, .. } if operation.is_read() => {
-                if process.decides_alone() || self.canary == Some(Canary::LocalRead) {
+                if process.shared.decides_alone() || self.canary == Some(Canary::LocalRead) {
                     slot.send(Ok(Applied {
                         outcome: Outcome::Done,
                         revision: 0,
                     }));
                 } else {
-                    process.to_member.push(MemberEvent::Read(slot));
+                    process.ports.to_member.push(MemberEvent::Read(slot));
                 }
                 waiting.stage = Stage::Asked { receiver, at: host };
                 return self.schedule(host);
@@ -398,6 +401,11 @@ impl World {
                 drop((slot, receiver));
                 return self.renew(waiting, host);
             }
+            Ask::Defragment => {
+                process.ports.to_apply.push(ApplyEvent::Defragment(slot));
+                waiting.stage = Stage::Asked { receiver, at: host };
+                return self.schedule(host);
+            }
             Ask::Operation {
                 partition,
                 operation,
@@ -410,16 +418,22 @@ impl World {
         if let Ask::Revoke { lease } = waiting.ask {
             self.checks.leases.revokes(lease);
         }
+        if let Some(needed) = process.turns_away(&request) {
+            let refused = ApplyEvent::Refused { needed, slot };
+            process.ports.to_apply.push(refused);
+            waiting.stage = Stage::Asked { receiver, at: host };
+            return self.schedule(host);
+        }
         let proposal = process.encode(request, Some(slot));
         waiting.request_id = Request::id_of(&proposal.data);
-        process.to_member.push(MemberEvent::Propose(proposal));
+        process.ports.to_member.push(MemberEvent::Propose(proposal));
         waiting.stage = Stage::Asked { receiver, at: host };
         self.schedule(host);
     }
 
     fn leader_known_to(&self, host: usize) -> u64 {
         let process = self.hosts[host].process.as_ref();
-        process.map_or(0, |process| process.leader)
+        process.map_or(0, |process| process.shared.leadership.leader())
     }
 
     fn look(&mut self, client: usize) -> Result<(), Failed> {
@@ -495,13 +509,13 @@ impl World {
         };
         let (slot, receiver) = ReplySlot::new(permit);
         let confirmed =
-            matches!(waiting.stage, Stage::Confirming { .. }) || process.decides_alone();
+            matches!(waiting.stage, Stage::Confirming { .. }) || process.shared.decides_alone();
         if confirmed {
             let call = LeaseCall::KeepAlive { id: lease };
-            process.to_apply.push(ApplyEvent::Lease(call, slot));
+            process.ports.to_apply.push(ApplyEvent::Lease(call, slot));
             waiting.stage = Stage::Asked { receiver, at };
         } else {
-            process.to_member.push(MemberEvent::Read(slot));
+            process.ports.to_member.push(MemberEvent::Read(slot));
             waiting.stage = Stage::Confirming { receiver, at };
         }
         self.schedule(at);
@@ -619,6 +633,10 @@ impl World {
                     .leases
                     .retain(|id| *id != lease);
             }
+            Ask::Defragment => {
+                self.figures.defragmented += 1;
+                self.note(&format!("c{client} has h{host} defragmented"));
+            }
             Ask::Compact { revision } => {
                 self.note(&format!("c{client} compacts through {revision}"));
             }
@@ -628,10 +646,23 @@ impl World {
         Ok(())
     }
 
+    fn may_lack_space(&self) -> bool {
+        let has_quota = |host: &Host| {
+            let quota = host.settings.config.quota_backend_bytes;
+            quota == Some(SMALL_QUOTA)
+        };
+        self.figures.tight > 0 || self.hosts.iter().any(has_quota)
+    }
+
     fn is_refused(&mut self, client: usize, waiting: Waiting, error: &Error) -> Result<(), Failed> {
         match error {
             // Never entered the log, or was applied without effect.
             Error::NoLeader | Error::TooManyRequests | Error::Compacted => {
+                self.note(&format!("c{client} is refused: {error}"));
+            }
+            // As little: no room was left somewhere, or the quota is used up.
+            Error::NoSpace if self.may_lack_space() => {
+                self.figures.refused += 1;
                 self.note(&format!("c{client} is refused: {error}"));
             }
             Error::LeaseNotFound => {

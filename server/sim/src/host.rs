@@ -45,6 +45,11 @@ pub(crate) struct Host {
     pub paused: bool,
     /// What the disk does next when its countdown ends.
     pub crash_to_come: Option<Crash>,
+    /// Little room is left, for some time.
+    pub is_tight: bool,
+    /// A process ended while that was so: an alarm of its may come when it is gone, and nobody
+    /// knows whose it is.
+    pub died_tight: bool,
     /// Nanoseconds that a sync takes at least.
     pub sync_takes: u64,
     /// ..until this time, and longer.
@@ -73,6 +78,8 @@ impl Host {
             published: false,
             paused: false,
             crash_to_come: None,
+            is_tight: false,
+            died_tight: false,
             stalled_until: 0,
             restart_at: None,
         }
@@ -95,6 +102,7 @@ impl Host {
         self.leaves = false;
         self.published = false;
         self.crash_to_come = None;
+        self.died_tight |= std::mem::take(&mut self.is_tight);
         self.disk = match how {
             Crash::Killed => self.disk.process_killed(),
             Crash::PowerCut => self.disk.power_cut(self.rng.next()),

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use raft::{ConfChange, ConfChangeKind, NodeId};
-use server::runtime::event::{MemberEvent, Reply, ReplySlot};
+use server::event::{MemberEvent, Reply, ReplySlot};
 use server::state::{ChangeContext, MemberInfo};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -154,7 +154,7 @@ impl World {
                 self.hosts[*host]
                     .process
                     .as_ref()
-                    .is_some_and(|p| !p.learner)
+                    .is_some_and(|p| !p.learns())
             })
             .collect();
         if up.is_empty() {
@@ -180,7 +180,7 @@ impl World {
             node,
             context: context.into(),
         };
-        process.to_member.push(MemberEvent::Configure {
+        process.ports.to_member.push(MemberEvent::Configure {
             change: change.clone(),
             reply: slot,
         });
@@ -216,7 +216,7 @@ impl World {
         };
         let (index, life) = (process.view().applied().index, self.hosts[host].life);
         let own = process.member_id;
-        let removed = process.removed.clone();
+        let removed = process.ports.removed.clone();
         let members = process.members();
         let members = members.map_err(|fatal| ("agreement", fatal.0))?;
         let has_no_name = members.iter().any(|m| m.id == own && m.name.is_empty());
@@ -260,7 +260,7 @@ impl World {
         let id = self.hosts[host].id;
         let knows = |other: &Host| {
             let process = other.process.as_ref().filter(|_| !other.paused);
-            process.is_some_and(|process| process.removed.contains(&id))
+            process.is_some_and(|process| process.ports.removed.contains(&id))
         };
         let knowing = (0..self.hosts.len()).filter(|other| knows(&self.hosts[*other]));
         for other in knowing.collect::<Vec<usize>>() {

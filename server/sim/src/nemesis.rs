@@ -1,6 +1,9 @@
 //! What goes wrong, and when. Each run has its own mix: some bugs need one kind of trouble alone.
 
-use server::runtime::event::MemberEvent;
+use std::path::Path;
+
+use server::event::MemberEvent;
+use storage::vfs::Vfs;
 
 use crate::host::Crash;
 use crate::members::Wish;
@@ -15,8 +18,12 @@ enum Fault {
     CrashAtCall,
     /// No room is left.
     DiskFull,
+    /// So little room is left that the space alarm is due.
+    DiskLow,
     /// Syncs take long.
     Stall,
+    /// New data is encrypted with another key.
+    ChangeKeys,
     Isolate,
     Split,
     CutOneWay,
@@ -34,12 +41,14 @@ enum Fault {
     Members(Wish),
 }
 
-const FAULTS: [Fault; 21] = [
+const FAULTS: [Fault; 23] = [
     Fault::Kill,
     Fault::PowerCut,
     Fault::CrashAtCall,
     Fault::DiskFull,
+    Fault::DiskLow,
     Fault::Stall,
+    Fault::ChangeKeys,
     Fault::Isolate,
     Fault::Split,
     Fault::CutOneWay,
@@ -57,6 +66,9 @@ const FAULTS: [Fault; 21] = [
     Fault::Members(Wish::Replace),
     Fault::Members(Wish::Update),
 ];
+
+/// An operator waits for the old keys to be of no use before there are more of them.
+const KEYS_MAX: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Nemesis {
@@ -136,7 +148,10 @@ impl World {
                     }
                 }
             }
-            Fault::CrashAtCall | Fault::DiskFull | Fault::Stall => self.hurt_disk(fault, victim),
+            Fault::CrashAtCall | Fault::DiskFull | Fault::DiskLow | Fault::Stall => {
+                self.hurt_disk(fault, victim);
+            }
+            Fault::ChangeKeys => self.change_keys(victim),
             Fault::Pause | Fault::Suspend => self.stop(fault == Fault::Suspend, victim),
             Fault::SetTimeOfDay => {
                 let hour = 3600 * SECOND;
@@ -151,7 +166,7 @@ impl World {
                 if let Some(from) = from
                     && let Some(process) = &mut self.hosts[from].process
                 {
-                    process.to_member.push(MemberEvent::Transfer { to });
+                    process.ports.to_member.push(MemberEvent::Transfer { to });
                     self.note(&format!("h{from} is to hand over to h{victim}"));
                     self.schedule(from);
                 }
@@ -181,14 +196,64 @@ impl World {
             }
             Fault::DiskFull => {
                 host.crash_to_come = Some(how);
+                host.is_tight = true;
                 host.disk.set_capacity(0);
+                self.figures.tight += 1;
                 self.note(&format!("h{victim} has no room left"));
+            }
+            Fault::DiskLow => {
+                let Ok(space) = host.disk.space(Path::new("/")) else {
+                    return;
+                };
+                let used = space.total - space.available;
+                host.crash_to_come = Some(how);
+                host.is_tight = true;
+                host.disk.set_capacity(used + used / 20);
+                let life = host.life;
+                let lasts = rng.between(SECOND, 5 * SECOND);
+                self.figures.tight += 1;
+                self.note(&format!("h{victim} has little room left"));
+                let host = victim;
+                self.at(self.now + lasts, Event::Room { host, life });
             }
             _ => {
                 host.stalled_until = self.now + rng.between(100 * MILLI, 3 * SECOND);
                 self.note(&format!("h{victim} has a disk that stalls"));
             }
         }
+    }
+
+    /// There is room again.
+    pub(crate) fn make_room(&mut self, host: usize, life: u64) {
+        let this = &mut self.hosts[host];
+        if this.life == life && std::mem::take(&mut this.is_tight) {
+            this.crash_to_come = None;
+            this.disk.set_capacity(u64::MAX);
+            self.note(&format!("h{host} has room again"));
+        }
+    }
+
+    /// The operator puts a new key in front of the others. Only one that runs, or starts, takes it.
+    fn change_keys(&mut self, victim: usize) {
+        let host = &mut self.hosts[victim];
+        let keys = &mut host.settings.keys;
+        let Some(newest) = keys.iter().max().copied() else {
+            return;
+        };
+        if keys.len() >= KEYS_MAX {
+            return;
+        }
+        keys.insert(0, newest + 1);
+        let file = host.settings.key_file();
+        let mut what = format!("h{victim} is to encrypt with key {}", newest + 1);
+        if let (Some(process), Some(file)) = (&mut host.process, file)
+            && let Err(error) = process.change_keys(&file)
+        {
+            // As the server does, which looks again and again: with the next start.
+            what = format!("{what}, and cannot: {error}");
+        }
+        self.note(&what);
+        self.schedule(victim);
     }
 
     fn stop(&mut self, clock_too: bool, victim: usize) {

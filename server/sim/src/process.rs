@@ -1,27 +1,33 @@
-//! One run of a member: the actors that `server::runtime` puts on threads, with their inboxes, and
-//! when each is to be turned next. What a turn says to the rest of the world comes back as values.
+//! One run of a member: the actors and the driver that `server::runtime` puts on threads, with
+//! inboxes, and when each is to be turned next. What a turn says to the rest of the world comes back
+//! as values.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_api::membershippb;
-use raft::durable::{LogWriter, Options};
-use raft::{Complaint, Message, Raft, Recovered, RoleKind, Status, Ticket, Write};
-use server::cluster::member::{Member, MemberEffects};
+use parking_lot::Mutex;
+use raft::durable::Options;
+use raft::{Complaint, ConfState, Message, Recovered, RoleChange, Status, Ticket, Write};
+use server::applier::{Pace, SpaceNews};
 use server::config::Config;
 use server::data_dir::{DataDir, Found, Unusable};
-use server::runtime::event::{ApplyEvent, LogEvent, MemberEvent, Proposal, Reply, ReplySlot};
-use server::runtime::node::{self, RequestIds};
-use server::state::applier::{Applier, ApplyEffects, Pace};
-use server::state::hashes::{Hashes, KvHash};
-use server::state::lessor::Lessor;
+use server::driver::apply::ApplyDriver;
+use server::driver::log::Log;
+use server::driver::member::MemberDriver;
+use server::driver::space::{Disks, LOOK_EVERY};
+use server::driver::watch::Watch;
+use server::driver::{self, Actors, Done, Job, Note, Ports, Replies, RequestIds, Shared};
+use server::event::{ApplyEvent, LogEvent, MemberEvent, Proposal, ReplySlot};
+use server::state::hashes::{Compacted, HashJob, Hashes, KvHash};
 use server::state::request::Request;
-use server::state::snapshot::{self, Form, Received, Receiver};
-use server::state::watch::{Hub, HubHandle, Stream, StreamOptions};
+use server::state::snapshot::{Form, Receiver};
+use server::state::watch::{Stream, StreamOptions};
 use server::state::{self, MemberInfo};
-use storage::mvcc::{Applied, CheckpointJob, Reader, SyncJob, View};
+use storage::mvcc::{Applied, Next, Reader, View};
+use storage::seal::{KeyFile, Seal};
 use storage::vfs::Lock;
 use storage::vfs::sim::SimVfs;
 
@@ -35,17 +41,20 @@ pub(crate) enum Actor {
     LogSync,
     Apply,
     Hub,
-    /// A helper thread writes a checkpoint, or syncs the store's file.
+    /// A helper thread does one of the jobs.
     Helper,
+    /// Looks how full the disk is.
+    Space,
 }
 
-pub(crate) const ACTORS: [Actor; 6] = [
+pub(crate) const ACTORS: [Actor; 7] = [
     Actor::Member,
     Actor::LogWrite,
     Actor::LogSync,
     Actor::Apply,
     Actor::Hub,
     Actor::Helper,
+    Actor::Space,
 ];
 
 /// What a member is told when it starts; the same for all of its runs.
@@ -55,6 +64,8 @@ pub(crate) struct Settings {
     pub limits: raft::Limits,
     pub log: Options,
     pub pace: Pace,
+    /// Ids of keys, the one for new data in front; none: nothing is encrypted.
+    pub keys: Vec<u32>,
 }
 
 impl Settings {
@@ -85,7 +96,21 @@ impl Settings {
             },
             config,
             pace: Pace::default(),
+            keys: Vec::new(),
         }
+    }
+}
+
+impl Settings {
+    /// As an operator would write it.
+    pub(crate) fn key_file(&self) -> Option<KeyFile> {
+        if self.keys.is_empty() {
+            return None;
+        }
+        let line = |id: &u32| format!("{id} {}\n", format!("{id:02x}").repeat(32));
+        let text: String = self.keys.iter().map(line).collect();
+        let keys = KeyFile::parse("keys", &text);
+        Some(keys.unwrap_or_else(|error| panic!("the keys are refused: {error}")))
     }
 }
 
@@ -100,81 +125,155 @@ pub(crate) struct Place {
 pub(crate) struct Process {
     pub member_id: u64,
     pub cluster_id: u64,
-    member: Member,
-    pub to_member: Vec<MemberEvent>,
-    /// The newest write that the log's thread has and has not said to be durable.
-    handed_over: Option<Ticket>,
-    log: LogWriter,
-    pub to_log: Vec<LogEvent>,
-    /// Written, and being synced.
-    syncing: Option<Ticket>,
-    applier: Applier,
-    pub to_apply: Vec<ApplyEvent>,
-    jobs: VecDeque<Job>,
-    hub: Hub,
-    hub_inbox: HubHandle,
-    hashes: Hashes,
+    member: MemberDriver,
+    log: Arc<Mutex<Log>>,
+    /// The canary: the log was said to be durable through here.
+    lied_through: Option<Ticket>,
+    apply: ApplyDriver,
+    watch: Watch,
+    disks: Disks,
+    /// When the disks are looked at next.
+    next_look: Duration,
+    pub shared: Arc<Shared>,
+    /// 0: none.
+    quota: u64,
+    request_ids: Arc<RequestIds>,
     reader: Reader,
     receiver: Receiver,
-    request_ids: RequestIds,
-    /// As request handlers see it.
-    pub leader: u64,
-    term: u64,
-    pub sole_voter: bool,
-    pub learner: bool,
-    /// Members once: nothing that they send is heard.
-    pub removed: BTreeSet<u64>,
+    seal: Option<Arc<Seal>>,
+    pub ports: SimPorts,
     /// The world's time of each actor's next turn, in the order of [`ACTORS`].
     pub turns: [Option<u64>; ACTORS.len()],
     _lock: Box<dyn Lock>,
 }
 
-enum Job {
-    Checkpoint(Box<CheckpointJob>),
-    Sync(SyncJob),
-    /// A view for this member, and what to say of it.
-    Describe(u64),
-    Discard(Box<Received>),
+/// What the driver is given in place of threads, sockets and a clock: inboxes, a list of work for
+/// helper threads, and a record of what a turn says to the rest of the world.
+pub(crate) struct SimPorts {
+    now: Duration,
+    pub to_member: Vec<MemberEvent>,
+    pub to_log: Vec<LogEvent>,
+    pub to_apply: Vec<ApplyEvent>,
+    jobs: Vec<Job>,
+    hashes: Hashes,
+    /// Members once: nothing that they send is heard.
+    pub removed: BTreeSet<u64>,
+    said: Turn,
 }
 
-/// What a turn of the member says.
+/// What a turn says.
 #[derive(Default)]
-pub(crate) struct MemberTurn {
+pub(crate) struct Turn {
     pub writes: Vec<Write>,
-    /// Written and synced at once, by the member's thread itself.
-    pub durable: Vec<Ticket>,
-    /// ..which did not work: nothing of the turn but `writes` has happened.
+    /// What is durable by now.
+    pub durable: Option<Ticket>,
+    /// The actor could not go on: what the turn says beside this is what was said until then.
     pub failed: Option<Fatal>,
     pub committed: Vec<raft::Entry>,
     pub messages: Vec<Message>,
     /// These travel with a state.
     pub transfers: Vec<(Message, View)>,
-    pub replies: Vec<(ReplySlot, Reply)>,
-    pub became: Option<raft::RoleChange>,
+    pub replies: Replies,
+    pub became: Option<RoleChange>,
     /// Who votes and learns has changed, or may have.
-    pub conf: Option<raft::ConfState>,
-}
-
-/// What a turn of the applier says.
-#[derive(Default)]
-pub(crate) struct ApplyTurn {
+    pub conf: Option<ConfState>,
     /// The state was replaced by that of another member.
     pub installed: bool,
-    pub replies: Vec<(ReplySlot, Reply)>,
     /// Of histories about to be compacted.
     pub hashes: Vec<KvHash>,
-    /// What was asked of the log's thread: nothing before this index is needed here.
-    pub drop_log_before: Option<u64>,
     pub cluster_changed: bool,
+    pub ran_checkpoint: bool,
+    /// Only this key is needed from now on.
+    pub resealed: Option<u32>,
+    pub space_news: Vec<SpaceNews>,
+}
+
+impl Ports for SimPorts {
+    fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn to_member(&mut self, event: MemberEvent) {
+        self.said.installed |= matches!(event, MemberEvent::SnapshotInstalled);
+        self.to_member.push(event);
+    }
+
+    fn to_member_quietly(&mut self, event: MemberEvent) {
+        self.to_member(event);
+    }
+
+    fn to_log(&mut self, event: LogEvent) {
+        self.to_log.push(event);
+    }
+
+    fn to_apply(&mut self, event: ApplyEvent) {
+        if let ApplyEvent::Committed(entries) = &event {
+            let entries = entries.iter().map(|committed| committed.entry.clone());
+            self.said.committed.extend(entries);
+        }
+        self.to_apply.push(event);
+    }
+
+    fn answer(&mut self, replies: &mut Replies) {
+        self.said.replies.append(replies);
+    }
+
+    fn send(&mut self, messages: &mut Vec<Message>) {
+        self.said.messages.append(messages);
+    }
+
+    fn send_snapshot(&mut self, message: Message, view: View) {
+        self.said.transfers.push((message, view));
+    }
+
+    fn set_members(&mut self, _: &[MemberInfo], removed: &[u64]) {
+        self.removed = removed.iter().copied().collect();
+        self.said.cluster_changed = true;
+    }
+
+    fn start(&mut self, job: Job) {
+        self.jobs.push(job);
+    }
+
+    fn digest(&mut self, job: HashJob) {
+        let (view, revision) = (job.view.clone(), job.revision);
+        self.hashes.announce(job);
+        self.hashes.run_one();
+        match self.hashes.at(&view, revision) {
+            Ok(hash) => self.said.hashes.push(hash),
+            Err(error) => self.said.failed = Some(error.into()),
+        }
+    }
+
+    fn compaction_ended(&mut self, compacted: Compacted) {
+        self.hashes.ended(compacted);
+    }
+
+    fn note(&mut self, note: Note<'_>) {
+        match note {
+            Note::Write(write) => self.said.writes.push(write.clone()),
+            Note::Synced { through, .. } => self.said.durable = Some(through),
+            Note::RoleChanged { change, .. } => self.said.became = Some(*change),
+            Note::Complaint(complaint) => {
+                let is_loss = !matches!(complaint, Complaint::Refused { .. });
+                assert!(!is_loss, "no disk lost what was durable: {complaint:?}");
+            }
+            Note::Resealing(progress) if progress.next == Next::Done => {
+                self.said.resealed = Some(progress.active);
+            }
+            Note::Space(news) => self.said.space_news.push(news),
+            _ => {}
+        }
+    }
 }
 
 /// The disk, or what is on it, does not let the process go on.
 #[derive(Debug)]
 pub(crate) struct Fatal(pub String);
 
-impl From<storage::Error> for Fatal {
-    fn from(error: storage::Error) -> Fatal {
-        Fatal(error.to_string())
+impl From<driver::Fatal> for Fatal {
+    fn from(fatal: driver::Fatal) -> Fatal {
+        Fatal(fatal.to_string())
     }
 }
 
@@ -191,9 +290,9 @@ impl From<Unusable> for Fatal {
 }
 
 impl Process {
-    /// As `server::lifecycle` and `server::runtime` do it. `time_of_day` in nanoseconds. What the
-    /// log held comes back too, for those who judge it. An empty disk becomes that of a new
-    /// cluster, or takes its `place` in a running one. `None`: this member was removed.
+    /// As `server::lifecycle` does it. `time_of_day` in nanoseconds. What the log held comes back
+    /// too, for those who judge it. An empty disk becomes that of a new cluster, or takes its
+    /// `place` in a running one. `None`: this member was removed.
     pub(crate) fn start(
         disk: &SimVfs,
         settings: &Settings,
@@ -204,9 +303,9 @@ impl Process {
             seed: time_of_day,
             ..settings.log.clone()
         };
-        let config = &settings.config;
+        let (config, vfs) = (&settings.config, Arc::new(disk.clone()));
         let data = match (
-            DataDir::find_alone(Arc::new(disk.clone()), config, options)?,
+            DataDir::find_alone(vfs, config, settings.key_file().as_ref(), options)?,
             place,
         ) {
             (Found::Used(data), _) => *data,
@@ -220,79 +319,58 @@ impl Process {
         }
         let removed = state::removed(data.state.store.root())?;
         let found = data.recovered.clone();
-        let receiver = Receiver::new(
-            Arc::clone(&data.vfs),
-            data.store_dir.clone(),
-            data.state.store.options(),
-        )?;
-        let (voters, learners) = data.voters_and_learners()?;
-        let sole_voter = voters == [data.member_id];
-        let learner = learners.contains(&data.member_id);
-        let raft_config = raft::Config {
+        let run = driver::Settings {
             limits: settings.limits,
-            heartbeat: config.heartbeat_interval,
-            election_timeout: config.election_timeout,
-            suspicion: config.suspicion(),
-            pre_vote: config.pre_vote,
-            learners,
-            ..raft::Config::new(data.member_id, voters, time_of_day)
+            pace: settings.pace,
+            stopwatch: None,
+            time_of_day: Duration::from_nanos(time_of_day),
+            now: Duration::ZERO,
         };
-        let last_in_log = data.recovered.entries.last().map_or(0, |entry| entry.index);
-        let raft = Raft::new(raft_config, data.recovered, Duration::ZERO);
-        let state = data.state;
-        let reader = state.store.reader();
-        let (hub, hub_inbox) = Hub::new(reader.clone());
-        let mut applier = Applier::new(
-            state,
-            Lessor::new(config.election_timeout),
-            hub_inbox.clone(),
-            last_in_log,
-            config.election_timeout,
-            Duration::ZERO,
-        )?;
-        applier.go_on_from(data.replayed);
-        applier.set_pace(settings.pace);
+        let actors = Actors::new(data, config, run)?;
         let process = Process {
-            member_id: data.member_id,
-            cluster_id: data.cluster_id,
-            member: Member::new(raft, time_of_day),
-            to_member: Vec::new(),
-            handed_over: None,
-            log: data.log,
-            to_log: Vec::new(),
-            syncing: None,
-            applier,
-            // No member of a simulated cluster is of another make.
-            to_apply: vec![ApplyEvent::LeaseCheckpoints { allowed: true }],
-            jobs: VecDeque::new(),
-            hub,
-            hub_inbox,
-            hashes: Hashes::default(),
-            reader,
-            receiver,
-            request_ids: RequestIds::new(data.member_id, time_of_day / 1_000_000),
-            leader: 0,
-            term: 0,
-            sole_voter,
-            learner,
-            removed: removed.into_iter().collect(),
+            member_id: actors.member_id,
+            cluster_id: actors.cluster_id,
+            member: actors.member,
+            log: actors.log,
+            lied_through: None,
+            apply: actors.apply,
+            watch: actors.watch,
+            disks: actors.disks,
+            next_look: Duration::ZERO,
+            shared: actors.shared,
+            quota: config.quota_backend_bytes.unwrap_or(0),
+            request_ids: actors.request_ids,
+            reader: actors.reader,
+            receiver: actors.receiver,
+            seal: actors.seal,
+            ports: SimPorts {
+                now: Duration::ZERO,
+                to_member: Vec::new(),
+                to_log: Vec::new(),
+                // No member of a simulated cluster is of another make.
+                to_apply: vec![ApplyEvent::LeaseCheckpoints { allowed: true }],
+                jobs: Vec::new(),
+                hashes: Hashes::default(),
+                removed: removed.into_iter().collect(),
+                said: Turn::default(),
+            },
             turns: [None; ACTORS.len()],
-            _lock: data.lock,
+            _lock: actors.lock,
         };
         Ok(Some((process, found)))
     }
 
     pub(crate) fn status(&self) -> Status {
-        self.member.status()
+        self.member.member().status()
     }
 
     pub(crate) fn leads(&self) -> bool {
-        self.leader == self.member_id
+        self.shared.leads()
     }
 
-    pub(crate) fn decides_alone(&self) -> bool {
-        let applied_term = self.applier.applied_term();
-        node::decides_alone(self.sole_voter, self.leads(), applied_term, self.term)
+    /// As request handlers see it.
+    pub(crate) fn learns(&self) -> bool {
+        self.shared.progress.is_learner()
     }
 
     /// Everybody, as this member has them.
@@ -308,7 +386,7 @@ impl Process {
         let options = StreamOptions {
             fragment_bytes: 2 << 20,
         };
-        Stream::new(self.hub_inbox.clone(), self.reader.clone(), options)
+        Stream::new(self.watch.inbox().clone(), self.reader.clone(), options)
     }
 
     /// Asks the cluster to note the member's name.
@@ -321,7 +399,7 @@ impl Process {
             }),
         });
         let proposal = self.encode(request, None);
-        self.to_member.push(MemberEvent::Propose(proposal));
+        self.ports.to_member.push(MemberEvent::Propose(proposal));
     }
 
     pub(crate) fn encode(&self, request: Request, reply: Option<ReplySlot>) -> Proposal {
@@ -334,95 +412,80 @@ impl Process {
         }
     }
 
+    /// The space that a change takes for which there is none: request handlers turn it away.
+    pub(crate) fn turns_away(&self, request: &Request) -> Option<u64> {
+        let needed = state::space_needed(request);
+        // Here, what is under way weighs nothing.
+        let fits = self.shared.admits(needed, 0, self.quota);
+        (!fits).then_some(needed)
+    }
+
+    /// New writes are encrypted with the first of these keys, and the rest is to follow.
+    pub(crate) fn change_keys(&mut self, keys: &KeyFile) -> storage::Result<()> {
+        if let Some(seal) = &self.seal
+            && seal.change(keys)?
+        {
+            self.ports.to_apply.push(ApplyEvent::KeysChanged);
+        }
+        Ok(())
+    }
+
     /// When an actor has to be turned though nothing arrives, by the member's own clock.
     pub(crate) fn wakes_at(&self, actor: Actor, now: Duration) -> Option<Duration> {
         match actor {
-            Actor::Member if !self.to_member.is_empty() => Some(now),
-            Actor::Member => self.member.wake_at(),
-            Actor::Apply => self.applier.wake_at(now),
+            Actor::Member if !self.ports.to_member.is_empty() => Some(now),
+            Actor::Member => self.member.member().wake_at(),
+            Actor::Apply => self.apply.wake_at(now),
+            Actor::Space => Some(self.next_look),
             _ => None,
         }
     }
 
     /// Whether something waits for this actor.
     pub(crate) fn is_busy(&self, actor: Actor) -> bool {
+        let is_synced = || {
+            let unsynced = self.log.lock().unsynced();
+            unsynced <= self.lied_through
+        };
         match actor {
-            Actor::Member => !self.to_member.is_empty(),
-            Actor::LogWrite => !self.to_log.is_empty() && self.syncing.is_none(),
-            Actor::LogSync => self.syncing.is_some(),
-            Actor::Apply => !self.to_apply.is_empty(),
-            Actor::Helper => !self.jobs.is_empty(),
-            Actor::Hub => false,
+            Actor::Member => !self.ports.to_member.is_empty(),
+            Actor::LogWrite => !self.ports.to_log.is_empty() && is_synced(),
+            Actor::LogSync => !is_synced(),
+            Actor::Apply => !self.ports.to_apply.is_empty(),
+            Actor::Helper => !self.ports.jobs.is_empty(),
+            Actor::Hub | Actor::Space => false,
         }
     }
 
-    pub(crate) fn turn_member(&mut self, now: Duration) -> MemberTurn {
-        let (mut turn, mut effects) = (MemberTurn::default(), MemberEffects::default());
-        let mut conf_changes = false;
-        for event in &self.to_member {
-            match event {
-                MemberEvent::Durable { ticket } if Some(*ticket) >= self.handed_over => {
-                    self.handed_over = None;
-                }
-                MemberEvent::ConfChanged { .. } | MemberEvent::SnapshotInstalled => {
-                    conf_changes = true;
-                }
-                _ => {}
-            }
+    /// What was said since the last turn, and why the turn ended, if it did so early.
+    fn said<T>(&mut self, turned: Result<T, driver::Fatal>) -> Turn {
+        let mut turn = std::mem::take(&mut self.ports.said);
+        if let Err(fatal) = turned {
+            turn.failed = Some(fatal.into());
         }
-        self.member.turn(now, &mut self.to_member, &mut effects);
-        turn.conf = conf_changes.then(|| self.member.conf());
-        for write in effects.writes.drain(..) {
-            let ticket = write.ticket;
-            turn.writes.push(write.clone());
-            let free = self.handed_over.is_none() && self.syncing.is_none();
-            if free && self.member.is_lone(&write) {
-                let written = self.log.append(&write).and_then(|()| self.log.sync());
-                if let Err(error) = written {
-                    turn.failed = Some(error.into());
-                    return turn;
-                }
-                turn.durable.push(ticket);
-                self.to_member.push(MemberEvent::Durable { ticket });
-            } else {
-                self.handed_over = Some(ticket);
-                self.to_log.push(LogEvent::Write(write));
-            }
-        }
-        let is_loss = |c: &&Complaint| !matches!(c, Complaint::Refused { .. });
-        let loss = effects.complaints.iter().find(is_loss);
-        assert!(loss.is_none(), "no disk lost what was durable: {loss:?}");
-        turn.messages = effects.messages;
-        if let Some(change) = effects.role_change {
-            let leads = (change.role == RoleKind::Leader).then_some(change.term);
-            self.to_apply.push(ApplyEvent::Leading(leads));
-            self.leader = change.leader;
-            self.term = change.term;
-            turn.became = Some(change);
-        }
-        if !effects.committed.is_empty() {
-            let entries = effects.committed.iter().map(|c| c.entry.clone());
-            turn.committed = entries.collect();
-            self.to_apply.push(ApplyEvent::Committed(effects.committed));
-        }
-        for (index, slots) in effects.reads.drain(..) {
-            self.to_apply.push(ApplyEvent::Reads { index, slots });
-        }
-        let wanted = effects.snapshots_wanted.drain(..).map(Job::Describe);
-        self.jobs.extend(wanted);
-        turn.transfers = effects.transfers;
-        if let Some(received) = effects.install.take() {
-            self.to_apply.push(ApplyEvent::Install(received));
-        }
-        self.jobs
-            .extend(effects.unwanted.drain(..).map(Job::Discard));
-        turn.replies = effects.replies;
+        turn
+    }
+
+    pub(crate) fn turn_member(&mut self, now: Duration) -> Turn {
+        self.ports.now = now;
+        let mut events = std::mem::take(&mut self.ports.to_member);
+        let changes_conf = |event: &MemberEvent| {
+            matches!(
+                event,
+                MemberEvent::ConfChanged { .. } | MemberEvent::SnapshotInstalled
+            )
+        };
+        let conf_changes = events.iter().any(changes_conf);
+        let turned = self.member.turn(now, &mut events, &mut self.ports);
+        self.ports.to_member.splice(0..0, events);
+        let mut turn = self.said(turned);
+        turn.conf = conf_changes.then(|| self.member.member().conf());
         turn
     }
 
     /// The state that the applier is about to put in place of its own.
     pub(crate) fn to_install(&self) -> Option<Applied> {
-        self.to_apply.iter().find_map(|event| match event {
+        self.ports.to_apply.iter().find_map(|event| match event {
             ApplyEvent::Install(received) => Some(received.applied()),
             _ => None,
         })
@@ -437,118 +500,69 @@ impl Process {
             .read(form, &mut &*bytes)
             .map_err(|error| error.to_string())?;
         let received = Box::new(received);
-        self.to_member
+        self.ports
+            .to_member
             .push(MemberEvent::SnapshotReceived { message, received });
         Ok(())
     }
 
-    /// Takes all there is and writes it. True when there is something to sync.
-    pub(crate) fn write_log(&mut self) -> Result<bool, Fatal> {
-        for event in std::mem::take(&mut self.to_log) {
-            match event {
-                LogEvent::Write(write) => {
-                    self.log.append(&write)?;
-                    self.syncing = Some(write.ticket);
-                }
-                LogEvent::DropBefore { index } => {
-                    self.log.drop_before(index)?;
-                    self.log
-                        .finish_drop()
-                        .map_or(Ok(()), |job| job.run(|| ()))?;
-                }
-                LogEvent::Stop => {}
-            }
-        }
-        Ok(self.syncing.is_some())
+    /// Takes all there is and writes it.
+    pub(crate) fn write_log(&mut self) -> Turn {
+        let mut events = std::mem::take(&mut self.ports.to_log);
+        let written = self.log.lock().write(&mut events, &mut self.ports);
+        self.said(written)
     }
 
-    /// Syncs what was written; the newest ticket that is durable now. `lie`: only says so.
-    pub(crate) fn sync_log(&mut self, lie: bool) -> Result<Option<Ticket>, Fatal> {
-        let Some(ticket) = self.syncing.take() else {
-            return Ok(None);
-        };
-        if let Some(job) = self.log.prepare_next() {
-            job.run()?;
-        }
-        if !lie {
-            self.log.sync()?;
-        }
-        self.to_member.push(MemberEvent::Durable { ticket });
-        Ok(Some(ticket))
+    pub(crate) fn sync_log(&mut self) -> Turn {
+        let synced = self.log.lock().sync(&mut self.ports);
+        self.said(synced)
     }
 
-    pub(crate) fn turn_applier(&mut self, now: Duration) -> Result<ApplyTurn, Fatal> {
-        let mut effects = ApplyEffects::default();
-        self.applier.turn(now, &mut self.to_apply, &mut effects)?;
-        let mut turn = ApplyTurn::default();
-        for job in effects.hash.drain(..) {
-            let (view, revision) = (job.view.clone(), job.revision);
-            self.hashes.announce(job);
-            self.hashes.run_one();
-            turn.hashes.push(self.hashes.at(&view, revision)?);
+    /// The canary: says that what was written is durable.
+    pub(crate) fn lie_of_log(&mut self) -> Turn {
+        self.lied_through = self.log.lock().unsynced();
+        if let Some(ticket) = self.lied_through {
+            self.ports.to_member.push(MemberEvent::Durable { ticket });
         }
-        if let Some(revision) = effects.advanced
-            && !self.hub.advance_if_brief(revision)?
-        {
-            self.hub_inbox.advanced(revision);
+        Turn {
+            durable: self.lied_through,
+            ..Turn::default()
         }
-        if effects.cluster_changed {
-            let members = self.applier.members()?;
-            let own = members.iter().find(|member| member.id == self.member_id);
-            self.learner = own.is_some_and(|own| own.is_learner);
-            let voters = members.iter().filter(|member| !member.is_learner);
-            self.sole_voter = voters.map(|member| member.id).eq([self.member_id]);
-            self.removed = self.applier.removed_members()?.into_iter().collect();
-            turn.cluster_changed = true;
-        }
-        for (index, change) in effects.conf_changes.drain(..) {
-            self.to_member
-                .push(MemberEvent::ConfChanged { index, change });
-        }
-        turn.installed = effects.installed;
-        if effects.installed {
-            self.to_member.push(MemberEvent::SnapshotInstalled);
-        }
-        if let Some(index) = effects.applied {
-            self.to_member.push(MemberEvent::Applied { index });
-        }
-        turn.replies = effects.replies;
-        for request in effects.proposals.drain(..) {
-            let mut proposal = self.encode(request, None);
-            proposal.term = Some(effects.term);
-            self.to_member.push(MemberEvent::Propose(proposal));
-        }
-        turn.drop_log_before = effects.drop_log_before;
-        self.jobs.extend(effects.sync.map(Job::Sync));
-        self.jobs
-            .extend(effects.checkpoint.map(Box::new).map(Job::Checkpoint));
-        Ok(turn)
+    }
+
+    pub(crate) fn turn_applier(&mut self, now: Duration) -> Turn {
+        self.ports.now = now;
+        let mut events = std::mem::take(&mut self.ports.to_apply);
+        let turned = self.apply.turn(now, &mut events, &mut self.ports);
+        self.said(turned)
     }
 
     /// False when there was nothing to do.
     pub(crate) fn turn_hub(&mut self) -> Result<bool, Fatal> {
-        Ok(self.hub.turn()?)
+        Ok(self.watch.turn(|_, was_busy| was_busy)?)
     }
 
-    /// Runs the oldest job of the helper threads. True when it was a checkpoint.
-    pub(crate) fn run_job(&mut self) -> Result<bool, Fatal> {
-        match self.jobs.pop_front() {
-            Some(Job::Checkpoint(job)) => {
-                let ran = Box::new(job.attempt());
-                self.to_apply.push(ApplyEvent::CheckpointRan(ran));
-                return Ok(true);
-            }
-            Some(Job::Sync(job)) => job.run()?,
-            Some(Job::Describe(to)) => {
-                let view = self.reader.view();
-                let snapshot = snapshot::describe(&view)?;
-                self.to_member
-                    .push(MemberEvent::SnapshotReady { to, snapshot, view });
-            }
-            // The next one clears what cannot be cleared now.
-            Some(Job::Discard(received)) => drop(received.discard()),
-            None => {}
+    pub(crate) fn look_at_disks(&mut self, now: Duration) {
+        self.disks.look(&mut self.ports);
+        self.next_look = now + LOOK_EVERY;
+    }
+
+    pub(crate) fn jobs(&self) -> usize {
+        self.ports.jobs.len()
+    }
+
+    /// Runs one of the jobs: helper threads may end in any order.
+    pub(crate) fn run_job(&mut self, place: usize) -> Turn {
+        let job = self.ports.jobs.remove(place);
+        let ran_checkpoint = matches!(job, Job::Checkpoint(..));
+        let done = job.run(&self.reader, || ()).map(|done| match done {
+            Done::Nothing => {}
+            Done::Member(event) => self.ports.to_member.push(event),
+            Done::Apply(event) => self.ports.to_apply.push(event),
+        });
+        Turn {
+            ran_checkpoint,
+            ..self.said(done)
         }
-        Ok(false)
     }
 }

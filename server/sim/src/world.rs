@@ -5,7 +5,7 @@ mod ending;
 mod transfers;
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use raft::Message;
@@ -35,6 +35,9 @@ use crate::{DRIFT, Options};
 pub(crate) const MICRO: u64 = 1_000;
 pub(crate) const MILLI: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1_000_000_000;
+
+/// In some runs clients reach it.
+pub(crate) const SMALL_QUOTA: u64 = 256 << 10;
 
 /// The name of the check that failed, and what it says.
 pub(crate) type Failed = (&'static str, String);
@@ -80,6 +83,11 @@ pub(crate) enum Event {
     Start(usize),
     /// Its pause ends.
     Resume(usize),
+    /// The disk has room again, unless the host's `life`th process has ended.
+    Room {
+        host: usize,
+        life: u64,
+    },
     /// A process that was told that it is a member no more ends.
     Leave {
         host: usize,
@@ -143,6 +151,12 @@ pub struct Figures {
     pub crashes: usize,
     pub partitions: usize,
     pub pauses: usize,
+    /// Disks with little room or none, and changes refused for it.
+    pub tight: usize,
+    pub refused: usize,
+    pub defragmented: usize,
+    /// Changes of keys that were carried through.
+    pub resealed: usize,
     pub watch_events: u64,
     pub leases_expired: u64,
     pub checkpoints: usize,
@@ -170,6 +184,10 @@ impl std::ops::AddAssign for Figures {
         self.crashes += other.crashes;
         self.partitions += other.partitions;
         self.pauses += other.pauses;
+        self.tight += other.tight;
+        self.refused += other.refused;
+        self.defragmented += other.defragmented;
+        self.resealed += other.resealed;
         self.watch_events += other.watch_events;
         self.leases_expired += other.leases_expired;
         self.checkpoints += other.checkpoints;
@@ -185,7 +203,7 @@ impl std::fmt::Display for Figures {
         write!(
             f,
             "{} members, {} simulated seconds, {} operations ({} unheard of, {} searches undecided), \
-             {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} checkpoints, \
+             {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} full disks ({} changes refused), {} defragmentations, {} changes of keys, {} checkpoints, \
              {} compactions, {} snapshots ({} installed), {} leases expired, {} watch events, {} states compared",
             self.members,
             self.time / SECOND,
@@ -201,6 +219,10 @@ impl std::fmt::Display for Figures {
             self.crashes,
             self.partitions,
             self.pauses,
+            self.tight,
+            self.refused,
+            self.defragmented,
+            self.resealed,
             self.checkpoints,
             self.compactions,
             self.snapshots,
@@ -241,6 +263,8 @@ pub(crate) struct World {
     pub canary: Option<Canary>,
     /// The newest entry that anybody knows to be committed.
     newest_commit: u64,
+    /// Whose space alarms are raised, as the log has it.
+    alarms: BTreeSet<u64>,
     /// Nothing goes wrong any more.
     pub healed_at: Option<u64>,
     /// Clients and watchers do nothing new.
@@ -291,6 +315,7 @@ impl World {
             },
             canary: options.canary,
             newest_commit: 0,
+            alarms: BTreeSet::new(),
             healed_at: None,
             quiet: false,
         }
@@ -360,6 +385,10 @@ impl World {
             Event::Start(host) => self.start(host),
             Event::Resume(host) => {
                 self.resume(host);
+                Ok(())
+            }
+            Event::Room { host, life } => {
+                self.make_room(host, life);
                 Ok(())
             }
             Event::Leave { host, life } => {
@@ -457,5 +486,11 @@ pub(crate) fn settings(name: &str, names: &[String], joins: bool, rng: &mut Rng)
     settings.pace.dirty_bytes_to_checkpoint = *rng.pick(&[64 << 10, 1 << 20, 96 << 20]);
     settings.pace.dirty_bytes_max = 2 * settings.pace.dirty_bytes_to_checkpoint;
     settings.pace.compact_step_rows = *rng.pick(&[1, 10, 256]);
+    if rng.chance(500) {
+        settings.keys = vec![1];
+    }
+    if rng.chance(150) {
+        settings.config.quota_backend_bytes = Some(SMALL_QUOTA);
+    }
     settings
 }

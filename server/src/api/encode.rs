@@ -1,5 +1,5 @@
 //! `mvccpb.KeyValue` on the wire, written straight from the store's pages. Canonical protobuf:
-//! fields in order, zeros left out.
+//! fields in order, zero values omitted.
 
 use bytes::BufMut;
 use storage::mvcc::Item;
@@ -31,7 +31,7 @@ pub fn encode_key_value(item: &Item<'_>, out: &mut impl BufMut) {
     put_int(LEASE, item.lease, out);
 }
 
-/// A field of bytes, or nothing when it is empty.
+/// A bytes field; omitted if empty.
 pub fn put_bytes(tag: u8, bytes: &[u8], out: &mut impl BufMut) {
     if !bytes.is_empty() {
         out.put_u8(tag);
@@ -40,7 +40,7 @@ pub fn put_bytes(tag: u8, bytes: &[u8], out: &mut impl BufMut) {
     }
 }
 
-/// An int64 field, or nothing when it is zero.
+/// An int64 field; omitted if zero.
 pub fn put_int(tag: u8, value: i64, out: &mut impl BufMut) {
     if value != 0 {
         out.put_u8(tag);

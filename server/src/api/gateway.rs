@@ -1,8 +1,9 @@
-//! The JSON gateway under `/v3/`: etcd's API for those who have no gRPC.
+//! The JSON gateway under `/v3/`: etcd's API for clients without gRPC.
 //!
-//! A request's JSON becomes the bytes of a message, and these go to the router that answers gRPC, as
-//! the body of a call like any other: what holds for gRPC holds here. The bytes it answers become
-//! JSON again. Both ways go by the tables of `etcd_api::descriptor`; no method is known by name.
+//! A request's JSON is encoded as a protobuf message and sent to the router that serves gRPC, as
+//! the body of an ordinary call. So the rules for gRPC hold here too. The response is converted
+//! back to JSON. Both conversions use the tables of `etcd_api::descriptor`; no method is
+//! special-cased.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,27 +43,28 @@ use values::{Calls, Values, framed};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What a form is sent as; its fields would come before the body's.
+/// Content type of a form, the only kind of request that may override its method.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Ready when the client waits no longer, if it has said how long it does.
+/// Completes at the client's deadline, if it set one.
 type Late = Option<Pin<Box<Sleep>>>;
 
-/// What becomes of a body after the one value of which a call is made.
+/// What to do with the rest of a body after the one value that makes the call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
-    /// It is read, so that the connection is of further use.
+    /// Read it to its end, so that the connection can be reused.
     Read,
-    /// It ends with the connection, and nobody waits for that.
+    /// Leave it; it ends with the connection, and nothing waits for that.
     Left,
 }
 
-/// Cheap to clone: every request gets its own.
+/// Cheap to clone: every request gets a clone.
 #[derive(Clone)]
 pub(crate) struct Translator {
     router: Router,
     paths: Arc<Paths>,
-    /// Calls at a time. etcd's gateway has one connection to its own server, and that has a limit.
+    /// Limits concurrent calls. etcd's gateway uses one connection to its own server, whose streams
+    /// are limited.
     streams: Arc<Semaphore>,
     max_message_bytes: usize,
     stopping: watch::Receiver<bool>,
@@ -97,7 +99,7 @@ impl Translator {
         answered.unwrap_or_else(|status| refusal(&status))
     }
 
-    /// Answers what came over a WebSocket.
+    /// Answers the call of a WebSocket.
     async fn answer_socket(&self, request: Request<socket::Incoming>) -> Response<body::Body> {
         let answered = self.call(request, Rest::Left).await;
         answered.unwrap_or_else(|status| refusal(&status))
@@ -122,8 +124,8 @@ impl Translator {
         *call.method_mut() = Verb::POST;
         *call.uri_mut() = http::Uri::from_static(method.path);
         *call.headers_mut() = headers::metadata(request.headers())?;
-        // etcd's gateway calls over a connection of its own: whose certificate its client has says
-        // nothing there.
+        // etcd's gateway makes calls over its own connection, so the client's certificate does not
+        // identify a user there.
         if let Some(caller) = request.extensions().get::<Caller>() {
             call.extensions_mut().insert(Caller {
                 common_name: None,
@@ -131,35 +133,33 @@ impl Translator {
             });
         }
         let trailers = headers::wants_trailers(request.headers());
-        // Go reads the form first, and leaves nothing of the body.
+        // Go parses the form first, which consumes the body.
         let body = overridden.is_none().then(|| request.into_body());
         let mut values = Values::new(body, self.max_message_bytes, self.router.receiving());
-        match method.client_streaming {
-            true => {
-                let permit = self.permit(&mut late).await?;
-                let call = call.map(|()| Calls::new(values, method.input));
-                self.stream(call, method, late, permit).await
+        if method.client_streaming {
+            let permit = self.permit(&mut late).await?;
+            let call = call.map(|()| Calls::new(values, method.input));
+            self.stream(call, method, late, permit).await
+        } else {
+            let value = values.first().await;
+            if rest == Rest::Read {
+                values.discard().await;
             }
-            false => {
-                let value = values.first().await;
-                if rest == Rest::Read {
-                    values.discard().await;
-                }
-                drop(values);
-                let value = value?.unwrap_or_else(|| b"{}".to_vec());
-                let message = decode(&value, method.input).map_err(Status::invalid_argument)?;
-                drop(value);
-                let permit = self.permit(&mut late).await?;
-                let call = call.map(|()| Full::new(framed(&message)));
-                match method.server_streaming {
-                    true => self.stream(call, method, late, permit).await,
-                    false => self.unary(call, method, late, permit, trailers).await,
-                }
+            drop(values);
+            let value = value?.unwrap_or_else(|| b"{}".to_vec());
+            let message = decode(&value, method.input).map_err(Status::invalid_argument)?;
+            drop(value);
+            let permit = self.permit(&mut late).await?;
+            let call = call.map(|()| Full::new(framed(&message)));
+            if method.server_streaming {
+                self.stream(call, method, late, permit).await
+            } else {
+                self.unary(call, method, late, permit, trailers).await
             }
         }
     }
 
-    /// Waits until there is room for one more call.
+    /// Waits for a free slot for one more call.
     async fn permit(&self, late: &mut Late) -> Result<OwnedSemaphorePermit, Status> {
         let permit = in_time(late, Arc::clone(&self.streams).acquire_owned()).await?;
         permit.map_err(|_| Status::unavailable("the gateway is closed"))
@@ -208,7 +208,7 @@ impl Translator {
     {
         let Ok(response) = self.router.clone().call(call).await;
         let mut lines = Lines::new(response, method, late, permit);
-        // Whether it begins with an error decides on the head of the answer.
+        // The first line decides the HTTP status: it may be an error.
         let first = lines.peek().await;
         let code = first.map(|first| first.as_ref().err().map(Status::code));
         let mut response = Response::new(body::Body::new(lines));
@@ -224,7 +224,7 @@ impl Translator {
     }
 }
 
-/// The verb a form asks for in a header.
+/// The method that a form requests in the header `X-HTTP-Method-Override`.
 fn overridden<B>(request: &Request<B>) -> Option<Verb> {
     let headers = request.headers();
     let wish = headers.get("x-http-method-override")?.to_str().ok()?;
@@ -241,7 +241,7 @@ fn answered_headers(headers: &mut HeaderMap) {
     );
 }
 
-/// An error as the whole answer.
+/// A response that consists of one error.
 fn refusal(status: &Status) -> Response<body::Body> {
     let mut json = Vec::new();
     put_status(status, Escape::Json, &mut json);
@@ -256,8 +256,8 @@ fn refusal(status: &Status) -> Response<body::Body> {
     response
 }
 
-/// The error of a call. etcd's has no head of its own: the only header is one of its trailers, and
-/// is told to those who want them.
+/// The error of a call. etcd's gateway sets no headers of its own here, except that it announces
+/// one of its trailers to clients that want trailers.
 fn refusal_with_trailers(status: &Status) -> Response<body::Body> {
     let mut response = refusal(status);
     let names = HeaderValue::from_static("Grpc-Trailer-Content-Type");
@@ -280,12 +280,12 @@ fn put_status(status: &Status, escape: Escape, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Waits no longer than the client does.
+/// Waits for `answer`, up to the client's deadline.
 async fn in_time<T>(late: &mut Late, answer: impl Future<Output = T>) -> Result<T, Status> {
     let Some(late) = late else {
         return Ok(answer.await);
     };
-    // Timers are not as fine as clients may be.
+    // Timers are coarser than a client's timeout may be.
     if late.deadline() <= Instant::now() {
         return Err(out_of_time());
     }
@@ -303,7 +303,7 @@ fn out_of_time() -> Status {
 fn http_status(code: Code) -> StatusCode {
     match code {
         Code::Ok => StatusCode::OK,
-        // The client closed the request; no name is registered for it.
+        // The client closed the request. 499 has no registered name.
         Code::Cancelled => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
         Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
             StatusCode::BAD_REQUEST

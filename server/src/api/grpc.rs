@@ -1,4 +1,4 @@
-//! The services, one file each: check the request, hand it on, give the answer its header.
+//! The gRPC services, one file each: check the request, pass it on, add the response header.
 
 pub mod auth;
 pub mod budget;
@@ -21,7 +21,7 @@ pub mod watch;
 
 use crate::auth::Credentials;
 
-/// What a call says about who makes it.
+/// The caller's credentials that the router attached to the call.
 fn caller_of<T>(call: &tonic::Request<T>) -> Credentials {
     let said = call.extensions().get::<Credentials>();
     said.cloned().unwrap_or_default()

@@ -1,5 +1,5 @@
-//! What a server has besides gRPC: pages for health, version and metrics, and the gateway. Bodies,
-//! codes and headers are etcd's.
+//! The HTTP pages that a server has besides gRPC: health, version, metrics, and the gateway.
+//! Bodies, codes and headers are etcd's.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -29,16 +29,16 @@ const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// What a listener serves.
+/// The kind of a listener: what it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
     /// gRPC and HTTP.
     Client,
-    /// gRPC alone.
+    /// gRPC only.
     Grpc,
-    /// HTTP alone.
+    /// HTTP only.
     Http,
-    /// Metrics and health alone.
+    /// Metrics and health only.
     Metrics,
     Peer,
 }
@@ -49,7 +49,7 @@ pub struct Site {
     node: Node,
     config: Arc<Config>,
     metrics: Arc<Metrics>,
-    /// `None`: switched off.
+    /// `None` if the gateway is switched off.
     gateway: Option<Translator>,
 }
 
@@ -68,7 +68,7 @@ impl Site {
         }
     }
 
-    /// Answers one request that is not gRPC, on a listener of the given kind, over HTTP/1 or 2.
+    /// Answers one non-gRPC request, over HTTP/1 or HTTP/2, on a listener of kind `port`.
     pub(crate) async fn answer<B>(
         self: Arc<Self>,
         port: Port,
@@ -87,7 +87,7 @@ impl Site {
         }
         let origin = access::origin(&self.config, request.headers());
         let mut response = self.client(port, request).await;
-        // A WebSocket is no page; etcd's answer to one has no such headers.
+        // A WebSocket upgrade is not a page; etcd adds no CORS headers to it.
         let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if let Some(origin) = origin.filter(|_| !switched) {
             access::allow(origin, response.headers_mut());
@@ -178,7 +178,7 @@ fn page(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Page 
     response
 }
 
-/// A page as Go's error helper writes it: text, a newline, no sniffing.
+/// A page as Go's `http.Error` writes it: text, a newline, `nosniff`.
 pub(crate) fn text(status: StatusCode, body: impl std::fmt::Display) -> Page {
     let mut response = page(status, TEXT, format!("{body}\n"));
     response.headers_mut().insert(

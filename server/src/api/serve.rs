@@ -1,7 +1,7 @@
-//! The listeners: binding them, and serving clients on them.
+//! The listeners: binds them and serves clients on them.
 //!
-//! What a connection carries is told by its first bytes: TLS where a listener speaks it, then
-//! HTTP/2 or HTTP/1. Knows nothing of what requests mean.
+//! The first bytes of a connection show its protocol: TLS if the listener has it, then HTTP/2 or
+//! HTTP/1. This module does not know what requests mean.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,28 +44,28 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans::Tracer;
 use connection::Server;
 
-/// Bound sockets, not yet served.
+/// Sockets that are bound and not served yet.
 pub struct Listeners {
     clients: Vec<Door>,
     peers: Vec<Door>,
-    /// Connections from within the program.
+    /// Connections from within this process.
     local: Option<mpsc::Receiver<DuplexStream>>,
 }
 
-/// A bound socket and what is spoken there.
+/// A bound socket and the protocols it accepts.
 pub(crate) struct Door {
     pub(crate) bound: Bound,
     pub(crate) port: Port,
-    /// Clear text is welcome.
+    /// Clear text is accepted.
     pub(crate) is_plain: bool,
     pub(crate) tls: Option<Acceptor>,
     pub(crate) quota: Quota,
-    /// For the log.
+    /// The URL, for log lines.
     url: String,
 }
 
 impl Listeners {
-    /// Binds every URL to listen on. Runs inside the runtime.
+    /// Binds every listen URL. Must be called inside the runtime.
     pub(crate) fn bind(config: &Config, security: &Security) -> Result<Listeners, BindError> {
         let urls = |urls: &[Url]| urls.iter().map(Url::to_string).collect::<Vec<_>>();
         let mut binder = Binder {
@@ -103,18 +103,18 @@ impl Listeners {
         })
     }
 
-    /// The addresses bound, in the order of the flags: peers, clients, HTTP, metrics.
+    /// The bound addresses, in the order of the flags: peers, clients, HTTP, metrics.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let doors = self.peers.iter().chain(&self.clients);
         doors.filter_map(|door| door.bound.address()).collect()
     }
 
-    /// Serves these as well, as clients.
+    /// Serves these connections too, as client connections.
     pub fn add_local(&mut self, connections: mpsc::Receiver<DuplexStream>) {
         self.local = Some(connections);
     }
 
-    /// The sockets for peers, which are served apart and before all others.
+    /// Takes the peer sockets, which are served separately and before all others.
     pub(crate) fn take_peers(&mut self) -> Vec<Door> {
         let peers = std::mem::take(&mut self.peers);
         for door in &peers {
@@ -123,7 +123,8 @@ impl Listeners {
         peers
     }
 
-    /// Serves until `stopping` turns true, then until connections are done or out of time.
+    /// Serves until `stopping` turns true, then until all connections have ended or the grace
+    /// period is over.
     pub(crate) async fn serve(
         self,
         node: Node,
@@ -138,7 +139,7 @@ impl Listeners {
             .enable_grpc_gateway
             .then(|| Translator::new(router.clone(), &config, stopping.clone()));
         let site = Arc::new(Site::new(node, Arc::clone(&config), metrics, gateway));
-        // Every connection holds a sender; when all are gone, so are the connections.
+        // Every connection holds a sender; the channel closes when the last connection ends.
         let (open, mut closed) = mpsc::channel::<()>(1);
         let server = |port| Server {
             router: router.clone(),
@@ -184,7 +185,7 @@ impl Door {
     }
 }
 
-/// Opens one door after the other.
+/// Opens the listeners one after the other.
 struct Binder<'a> {
     config: &'a Config,
     security: &'a Security,
@@ -194,15 +195,16 @@ struct Binder<'a> {
 }
 
 impl Binder<'_> {
-    /// The URLs have one address.
+    /// All `urls` have the same address.
     fn open(&mut self, urls: &[&Url], port: Port) -> Result<Door, BindError> {
         let is_secure = urls.iter().any(|url| url.is_secure());
         for url in urls {
             self.warn_of_unused(url, port);
         }
-        let tls = match is_secure {
-            true => Some(self.acceptor(urls[0], port)?),
-            false => None,
+        let tls = if is_secure {
+            Some(self.acceptor(urls[0], port)?)
+        } else {
+            None
         };
         let bound = Bound::bind(urls[0], self.config.reuse_port)?;
         Ok(Door {
@@ -236,7 +238,8 @@ impl Binder<'_> {
                 ),
             }));
         }
-        // As in etcd, who reads metrics must come from a host that its certificate names.
+        // As in etcd, a client of the metrics listener must connect from a host that its
+        // certificate names.
         let checks_host = match port {
             Port::Peer => !files.skip_client_san_verification,
             port => port == Port::Metrics,
@@ -244,7 +247,7 @@ impl Binder<'_> {
         Acceptor::new(self.security, end, checks_host).map_err(BindError)
     }
 
-    /// Files that were given, and a URL that does without.
+    /// Warns if TLS files are configured and the URL does not use TLS.
     fn warn_of_unused(&self, url: &Url, port: Port) {
         let files = &self.security.identity(end_of(port)).files;
         if url.is_secure() || port == Port::Metrics {
@@ -288,12 +291,12 @@ fn end_of(port: Port) -> End {
     }
 }
 
-/// As etcd, listens once where several URLs have one address.
+/// Groups URLs by address: like etcd, the server listens once per address.
 fn by_address(urls: &[Url]) -> Vec<Vec<&Url>> {
     let mut groups: Vec<Vec<&Url>> = Vec::new();
     for url in urls {
         let address = url.address();
-        // Each gets a port of its own.
+        // Port 0 requests a new port for each URL.
         let is_any = url.port() == "0";
         let known = groups
             .iter_mut()

@@ -1,4 +1,4 @@
-//! The decision about one request of the log, over all that it would do.
+//! The authorization of one log request, for all operations in it.
 
 use etcd_api::etcdserverpb as pb;
 use pb::request_op::Request as Op;
@@ -7,13 +7,13 @@ use super::{AuthInfo, Image, Kind};
 use crate::error::Error;
 use crate::state::request::Request;
 
-/// Keys attached to a lease, for those who decide about the lease; empty when there is no such.
+/// The keys attached to a lease; empty if the lease does not exist.
 type LeaseKeys<'a> = dyn Fn(i64) -> Result<Vec<bytes::Bytes>, Error> + 'a;
 
 pub type Denied = Error;
 
-/// Whether `by` may do what the request asks for, in etcd's order of questions: of two faults it
-/// is the first that is answered. Of a transaction both branches are asked about.
+/// Checks that `by` may do everything the request asks for, in etcd's order, so that a request with
+/// two faults gets the same error. For a transaction both branches are checked.
 pub fn authorize(
     image: &Image,
     by: &AuthInfo,
@@ -32,15 +32,16 @@ pub fn authorize(
         Request::Put(put) => decision.put(put),
         Request::DeleteRange(delete) => {
             decision.may(Kind::Write, &delete.key, &delete.range_end)?;
-            match delete.prev_kv {
-                true => decision.may(Kind::Read, &delete.key, &delete.range_end),
-                false => Ok(()),
+            if delete.prev_kv {
+                decision.may(Kind::Read, &delete.key, &delete.range_end)
+            } else {
+                Ok(())
             }
         }
         Request::Txn(txn) => decision.txn(txn),
         Request::LeaseRevoke(revoke) => decision.lease_puts(revoke.id),
         Request::Auth(_) => image.check_admin(Some(by)),
-        // Who may ask for these is asked where the call comes in: etcd does not ask here.
+        // The service checks who may call these; etcd does not check them when it applies.
         Request::Compaction(_)
         | Request::LeaseGrant(_)
         | Request::LeaseCheckpoint(_)
@@ -53,7 +54,7 @@ pub fn authorize(
     }
 }
 
-/// The same about a transaction that only reads, and never becomes an entry.
+/// The same check for a read-only transaction, which never becomes a log entry.
 pub fn check_txn(image: &Image, by: &AuthInfo, txn: &pb::TxnRequest) -> Result<(), Denied> {
     let decision = Decision {
         image,
@@ -63,8 +64,8 @@ pub fn check_txn(image: &Image, by: &AuthInfo, txn: &pb::TxnRequest) -> Result<(
     decision.txn(txn)
 }
 
-/// Whether `by` may do this with all keys of a lease. Whoever may do everything need not be asked
-/// about each.
+/// Checks that `by` may do `kind` with all keys of a lease. For root the keys are not checked one
+/// by one.
 pub fn check_lease_keys(
     image: &Image,
     by: &AuthInfo,
@@ -91,11 +92,12 @@ impl Decision<'_> {
 
     fn put(&self, put: &pb::PutRequest) -> Result<(), Denied> {
         self.may(Kind::Write, &put.key, b"")?;
-        // Who may not revoke the lease must not bind a key to it either.
+        // A user who may not revoke the lease must not attach a key to it either.
         self.lease_puts(put.lease)?;
-        match put.prev_kv {
-            true => self.may(Kind::Read, &put.key, b""),
-            false => Ok(()),
+        if put.prev_kv {
+            self.may(Kind::Read, &put.key, b"")
+        } else {
+            Ok(())
         }
     }
 
@@ -118,7 +120,7 @@ impl Decision<'_> {
                 }
                 Some(Op::RequestPut(put)) => self.put(put)?,
                 Some(Op::RequestDeleteRange(delete)) => {
-                    // The other way round than for a delete by itself.
+                    // In the opposite order of a delete outside a transaction.
                     if delete.prev_kv {
                         self.may(Kind::Read, &delete.key, &delete.range_end)?;
                     }

@@ -1,25 +1,25 @@
-//! What a call says about who makes it, before anybody has looked whether it is true.
+//! What a call claims about its caller, not verified yet.
 
 use std::sync::Arc;
 
-/// Travels in the extensions of a call that has any. The token counts even if there is a certificate,
-/// and even if it is not valid.
+/// Attached to a call's extensions if it has any. The token takes precedence over a certificate,
+/// even if the token is not valid.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     pub token: Option<Arc<str>>,
-    /// The common name of a certificate that was verified, where certificates name users.
+    /// The common name of a verified certificate, if certificates name users.
     pub common_name: Option<Arc<str>>,
 }
 
 impl Credentials {
-    /// The text of a header, without the scheme that some clients put in front of a token.
+    /// The token in a header, without the scheme that some clients put before it.
     pub fn token_of(header: &[u8]) -> Arc<str> {
         let text = String::from_utf8_lossy(header);
         text.strip_prefix("Bearer ").unwrap_or(&text).into()
     }
 }
 
-/// A token is as good as a password: logs do not show it.
+/// A token is as secret as a password, so `Debug` does not show it.
 impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Credentials")

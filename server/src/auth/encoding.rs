@@ -1,7 +1,7 @@
-//! Password hashes travel through the log in base64, read as Go reads it.
+//! Decodes the password hashes in the log: base64, with the rules of Go's decoder.
 
-/// `None`: not base64. Line breaks do not count, padding has to be there, and the bits behind the
-/// last byte may be anything.
+/// `None`: not base64. Line breaks are ignored, padding is required, and the unused bits after the
+/// last byte may have any value.
 pub(crate) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     use base64::Engine;
     use base64::alphabet::STANDARD;

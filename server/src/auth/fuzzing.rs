@@ -1,4 +1,4 @@
-//! What comes as a token, and what `--auth-token` says of tokens, for the fuzzer.
+//! For the fuzzer: received tokens, and the options of `--auth-token`.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -16,7 +16,7 @@ static SIGNED: LazyLock<Tokens> = LazyLock::new(|| {
     opened.expect("a key that signs")
 });
 
-/// Bytes as a header, as what a token claims, and as an option with the file that it names.
+/// Uses the bytes as a header, as the claims of a token, and as an option with the file it names.
 pub(crate) fn any_token(data: &[u8]) {
     let Tokens::Signed(signed) = &*SIGNED else {
         unreachable!("it was opened so");
@@ -28,7 +28,7 @@ pub(crate) fn any_token(data: &[u8]) {
             "{index}"
         );
     }
-    // Nobody guesses a signature.
+    // No input can guess a signature.
     assert_eq!(signed.verify(&token, NOW), None);
     any_claims(signed, data);
     let half = data.iter().position(|byte| *byte == b'\n');
@@ -42,12 +42,12 @@ pub(crate) fn any_token(data: &[u8]) {
     }
 }
 
-/// A token of ours that claims something else than ours do.
+/// A correctly signed token with arbitrary claims.
 fn any_claims(signed: &Signed, data: &[u8]) {
     let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","typ":"JWT"}"#);
     let text = format!("{header}.{}", URL_SAFE_NO_PAD.encode(data));
     let signature = signed.signature(text.as_bytes()).expect("it has a secret");
     let token = format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature));
-    // Whether it is good is not the question here.
+    // Only the absence of panics is tested, not the result.
     let _ = signed.verify(&token, NOW);
 }

@@ -1,5 +1,5 @@
-//! Users, roles and permissions in memory: what is asked before each request. An image is whole and
-//! never changes; a change makes the next one.
+//! Users, roles and permissions in memory, for the check before each request. An image is complete
+//! and immutable; a change makes a new image.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::AuthInfo;
 use super::intervals::{Interval, Intervals};
 use crate::error::Error;
 
-/// The name of the user that has to be there, and of the role that may do everything.
+/// The name of the user that must exist, and of the role that permits everything.
 pub const ROOT: &str = "root";
 
-/// What a permission is for.
+/// The kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Read,
@@ -50,7 +50,7 @@ impl User {
                     reads.insert(interval.clone());
                     writes.insert(interval);
                 }
-                // Of a kind that nobody knows: it permits nothing.
+                // An unknown kind of permission permits nothing.
                 Err(_) => {}
             }
         }
@@ -63,14 +63,15 @@ impl User {
             Kind::Write => &self.writes,
         };
         let asked = Interval::of(key, range_end);
-        match range_end.is_empty() {
-            true => intervals.intersects(&asked),
-            false => intervals.contains(&asked),
+        if range_end.is_empty() {
+            intervals.intersects(&asked)
+        } else {
+            intervals.contains(&asked)
         }
     }
 }
 
-/// All that decides, at one auth revision.
+/// Everything that authorization needs, at one auth revision.
 #[derive(Clone, Debug)]
 pub struct Image {
     pub enabled: bool,
@@ -92,7 +93,7 @@ impl Default for Image {
 }
 
 impl Image {
-    /// From rows as they are stored.
+    /// Builds an image from the stored rows.
     pub fn new(
         enabled: bool,
         revision: u64,
@@ -115,7 +116,7 @@ impl Image {
         self.users.get(name)
     }
 
-    /// In order of their names, like the rows.
+    /// Sorted by name, like the rows.
     pub fn users(&self) -> impl Iterator<Item = &Arc<User>> {
         self.users.values()
     }
@@ -141,7 +142,7 @@ impl Image {
         self.users.remove(name);
     }
 
-    /// Changes what those who hold it may do, at once.
+    /// Takes effect at once for all users with this role.
     pub fn set_role(&mut self, role: authpb::Role) {
         let name = text(&role.name);
         self.roles.insert(name.clone(), role);
@@ -150,12 +151,12 @@ impl Image {
         }
     }
 
-    /// Those who hold it are to be told by [`Image::set_user`].
+    /// The caller must update users with this role by [`Image::set_user`].
     pub fn remove_role(&mut self, name: &str) {
         self.roles.remove(name);
     }
 
-    /// May they do with these keys what they ask for? Nothing is asked when auth is off.
+    /// Checks that `by` may access these keys. Always succeeds while auth is disabled.
     pub fn check(
         &self,
         by: &AuthInfo,
@@ -178,7 +179,7 @@ impl Image {
         }
     }
 
-    /// Do they have the role that may do everything?
+    /// Checks that `by` has the root role.
     pub fn check_admin(&self, by: Option<&AuthInfo>) -> Result<(), Error> {
         if !self.enabled {
             return Ok(());
@@ -194,21 +195,22 @@ impl Image {
         }
     }
 
-    /// Is there a user at all?
+    /// Checks that there is a user at all.
     pub fn check_any(&self, by: Option<&AuthInfo>) -> Result<(), Error> {
-        match self.enabled && by.is_none() {
-            true => Err(Error::UserEmpty),
-            false => Ok(()),
+        if self.enabled && by.is_none() {
+            Err(Error::UserEmpty)
+        } else {
+            Ok(())
         }
     }
 }
 
-/// Names come from texts, also where rows keep them as bytes.
+/// Names are UTF-8 text, even where rows keep them as bytes.
 fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// A stored user or role; `None`: the row is damaged.
+/// A stored user or role; `None` if the row is damaged.
 pub(crate) fn decode_row<M: Message + Default>(value: &[u8]) -> Option<M> {
     M::decode(value).ok()
 }

@@ -1,16 +1,16 @@
 //! The permissions of a user as a set of key intervals.
 //!
-//! A red-black tree with the largest end of each subtree, by the textbook (Cormen et al., chapters
-//! 13 and 14), because etcd has that one. For a range of which the end comes before its begin the
-//! search depends on the shape of the tree, and clients may send such ranges: members that answer
-//! differently would drift apart.
+//! A red-black tree in which each node has the largest end of its subtree, as in the textbook
+//! (Cormen et al., chapters 13 and 14), because etcd uses the same. Clients may send a range that
+//! ends before it begins; the result of such a search depends on the shape of the tree. Members
+//! with different trees would diverge.
 
 use std::cmp::Ordering;
 
-/// Nodes by number; `NIL` stands for none.
+/// Nodes are indices; `NIL` is no node.
 const NIL: usize = usize::MAX;
 
-/// Keys from `begin` up to, and without, `end`.
+/// Keys from `begin` (included) to `end` (excluded).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     begin: Vec<u8>,
@@ -18,12 +18,12 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// As permissions and requests name keys: no end is the one key, an end of one zero byte has no
-    /// bound.
+    /// From a permission's or request's range: an empty end means the single key, an end of one
+    /// zero byte means no upper bound.
     pub(super) fn of(key: &[u8], range_end: &[u8]) -> Interval {
         let end = match range_end {
             [] => [key, &[0]].concat(),
-            // The empty end comes after all others.
+            // The empty end sorts after all others.
             [0] => Vec::new(),
             end => end.to_vec(),
         };
@@ -31,7 +31,7 @@ impl Interval {
         Interval { begin, end }
     }
 
-    /// Left of, right of, or overlapping the other one.
+    /// Whether this interval is left of, right of, or overlapping the other.
     fn side_of(&self, begin: &[u8], end: &[u8]) -> Ordering {
         if order(&self.begin, begin).is_lt() && order(&self.end, begin).is_le() {
             return Ordering::Less;
@@ -43,7 +43,7 @@ impl Interval {
     }
 }
 
-/// The empty key is the largest: it is what ends an interval without a bound.
+/// The empty key sorts last: as an end it means no bound.
 fn order(a: &[u8], b: &[u8]) -> Ordering {
     match (a.is_empty(), b.is_empty()) {
         (true, true) => Ordering::Equal,
@@ -112,7 +112,7 @@ impl Intervals {
         self.balance(new);
     }
 
-    /// Whether some interval has a key in common with this one.
+    /// True if some interval shares a key with this one.
     pub(super) fn intersects(&self, interval: &Interval) -> bool {
         let mut at = self.root;
         while at != NIL {
@@ -130,7 +130,7 @@ impl Intervals {
         false
     }
 
-    /// Whether the intervals together cover all of this one.
+    /// True if the intervals together cover this one.
     pub(super) fn contains(&self, interval: &Interval) -> bool {
         let mut covered: Option<(&[u8], &[u8])> = None;
         let mut has_gap = false;
@@ -154,7 +154,8 @@ impl Intervals {
         !has_gap && order(end, &interval.end).is_ge() && order(begin, &interval.begin).is_le()
     }
 
-    /// Calls `f` with each interval that overlaps, in order of their begins, until it says no.
+    /// Calls `f` for each overlapping interval, in the order of their begins, until `f` returns
+    /// false.
     fn visit<'a>(
         &'a self,
         at: usize,
@@ -173,8 +174,8 @@ impl Intervals {
                     begin: own.begin.clone(),
                     end: node.max.clone(),
                 };
-                // Asked from the subtree's side, which for a range that ends before it begins is
-                // not the same.
+                // Compare from the subtree's side, as etcd does. For a range that ends before it
+                // begins the two sides give different results.
                 if subtree.side_of(&interval.begin, &interval.end).is_ne() {
                     return true;
                 }
@@ -187,16 +188,18 @@ impl Intervals {
     }
 
     fn child(&self, at: usize, left: bool) -> usize {
-        match left {
-            true => self.nodes[at].left,
-            false => self.nodes[at].right,
+        if left {
+            self.nodes[at].left
+        } else {
+            self.nodes[at].right
         }
     }
 
     fn child_mut(&mut self, at: usize, left: bool) -> &mut usize {
-        match left {
-            true => &mut self.nodes[at].left,
-            false => &mut self.nodes[at].right,
+        if left {
+            &mut self.nodes[at].left
+        } else {
+            &mut self.nodes[at].right
         }
     }
 
@@ -215,14 +218,15 @@ impl Intervals {
         self.nodes[at].max = max.clone();
     }
 
-    /// No red node has a red parent, and every path has as many black ones.
+    /// Restores the invariants: no red node has a red parent, and every path has the same number of
+    /// black nodes.
     fn balance(&mut self, mut at: usize) {
         loop {
             let parent = self.nodes[at].parent;
             if !self.is_red(parent) {
                 break;
             }
-            // A red node is not the root.
+            // The parent is red, so it is not the root.
             let above = self.nodes[parent].parent;
             let on_left = parent == self.nodes[above].left;
             let uncle = self.child(above, !on_left);
@@ -247,7 +251,7 @@ impl Intervals {
         self.nodes[root].is_red = false;
     }
 
-    /// Moves a node down to its left, or to its right, and the child of the other side up.
+    /// Rotates: `down` moves down to the given side, and its child of the other side moves up.
     fn rotate(&mut self, down: usize, to_left: bool) {
         let up = self.child(down, !to_left);
         let inner = self.child(up, to_left);
@@ -275,7 +279,7 @@ impl Intervals {
 mod tests {
     use super::*;
 
-    /// Keys are short, so that every one of them can be asked for.
+    /// Keys in this test are short, so that each of them can be tried.
     fn covers_by_key(intervals: &[(Vec<u8>, Vec<u8>)], key: &[u8]) -> bool {
         intervals.iter().any(|(begin, end)| match &end[..] {
             [] => key == begin,
@@ -315,8 +319,8 @@ mod tests {
             let point = Interval::of(&begin, b"");
             assert_eq!(tree.intersects(&point), covers_by_key(&all, &begin));
             if begin < end {
-                // Borders of intervals are the only places where the answer changes, and each has a
-                // key right at it and one right behind.
+                // The result can change only at an interval's border; there is a key exactly at
+                // each border and one directly after it.
                 let mut keys: Vec<Vec<u8>> = vec![begin.clone(), [&begin[..], &[0]].concat()];
                 for (from, to) in &all {
                     for key in [from, to] {
@@ -348,7 +352,7 @@ mod tests {
         assert!(!tree.contains(&Interval::of(b"q5", b"\0")));
     }
 
-    /// What etcd's own tree answers, of two shapes.
+    /// The results of etcd's own tree, for two shapes.
     #[test]
     fn a_range_that_ends_before_it_begins_depends_on_the_shape() {
         let mut tree = Intervals::default();

@@ -1,4 +1,4 @@
-//! Kinds of tokens: what a login is answered with, and what a token then says.
+//! The kinds of tokens: what a login returns, and what a token proves.
 
 use aws_lc_rs::rand;
 
@@ -10,17 +10,17 @@ const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 
 #[derive(Debug)]
 pub enum Tokens {
-    /// Letters that mean something to the members of this cluster alone; see
+    /// Random letters that only the members of this cluster can resolve; see
     /// [`super::SimpleTokens`].
     Simple,
-    /// Such as say by themselves what they mean.
+    /// Tokens that contain their user and expiry (JWT).
     Signed(Box<Signed>),
-    /// None are given out: users come by certificates.
+    /// No tokens are issued: users authenticate by certificates.
     Off,
 }
 
 impl Tokens {
-    /// What `--auth-token` asks for; `read` reads the files that it names. The error is etcd's.
+    /// Parses `--auth-token`; `read` reads the files it names. The errors are etcd's.
     pub fn open(
         options: &str,
         read: impl Fn(&str) -> std::io::Result<Vec<u8>>,
@@ -65,12 +65,13 @@ impl Tokens {
         }
     }
 
-    /// The beginning of a simple token, which no one can guess.
+    /// The random first part of a simple token.
     pub fn prefix(&self) -> Result<String, Error> {
         if !matches!(self, Tokens::Simple) {
             return Ok(String::new());
         }
-        // The largest multiple of the letters' number: bytes beyond would favour some of them.
+        // The largest multiple of the number of letters. Higher bytes are rejected; they would make
+        // some letters more likely.
         const FAIR: u8 = (256 / LETTERS.len() * LETTERS.len()) as u8;
         let mut prefix = String::with_capacity(PREFIX_LETTERS);
         let mut bytes = [0; 2 * PREFIX_LETTERS];
@@ -84,12 +85,14 @@ impl Tokens {
         Ok(prefix)
     }
 
-    /// The entry before the one that handed a simple token out; `None`: it is no such token.
+    /// The index of the log entry before the one that issued a simple token. `None`: not a simple
+    /// token.
     pub fn index_of(token: &str) -> Option<u64> {
         let (_, index) = token.split_once('.')?;
-        match index.bytes().all(|b| b.is_ascii_digit()) {
-            true => index.parse().ok(),
-            false => None,
+        if index.bytes().all(|b| b.is_ascii_digit()) {
+            index.parse().ok()
+        } else {
+            None
         }
     }
 }

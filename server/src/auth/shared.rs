@@ -1,4 +1,4 @@
-//! What is in force, for those who answer calls while the state goes on.
+//! The image in force, shared with the threads that answer calls while the state applies entries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +8,12 @@ use parking_lot::{Mutex, RwLock};
 use super::tokens::DEFAULT_TIME_TO_LIVE;
 use super::{Image, SimpleTokens};
 
-/// Changed by the state as it applies entries, before what they wrote can be read: whoever takes a
-/// view first and asks here then is never judged by what was in force before that view.
+/// The state updates this as it applies an entry, before the entry's writes can be read. So a
+/// caller that first takes a view and then checks here never uses permissions older than its view.
 #[derive(Debug)]
 pub struct Shared {
-    /// That of the image: asked before each request, and most stores have no users.
+    /// The image's `enabled`, kept separately: it is read before each request, and most clusters do
+    /// not use auth.
     enabled: AtomicBool,
     image: RwLock<Arc<Image>>,
     pub tokens: Mutex<SimpleTokens>,
@@ -37,7 +38,7 @@ impl Shared {
 
     pub(crate) fn publish(&self, image: Arc<Image>) {
         let enabled = image.enabled;
-        // On before it is needed, off after it was.
+        // Set before the new image is visible, cleared after it.
         if enabled {
             self.enabled.store(true, Ordering::Release);
         }

@@ -1,6 +1,6 @@
-//! Signed tokens (JWT): they say by themselves whose they are, since when and until when. Every
-//! signature that etcd's flag can name, as one table over the workspace's cryptography: what
-//! libraries for tokens offer leaves the largest curve out.
+//! Signed tokens (JWT), which contain their user and expiry. Supports every signature method of
+//! etcd's flag, as one table over the workspace's cryptography library: JWT libraries lack the
+//! largest curve.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use super::AuthInfo;
 use crate::error::Error;
 use crate::state::Authenticated;
 
-/// How long a token is good when the flag does not say.
+/// Lifetime of a token if the flag gives none.
 const DEFAULT_TTL_NANOS: i64 = 300_000_000_000;
 
 pub struct Signed {
     method: Method,
     key: Key,
-    /// May be negative: then no token is ever good.
+    /// May be negative: then no token is ever valid.
     ttl_nanos: i64,
 }
 
-/// A way of signing, by its name in a token's header.
+/// A signing method, by its name in a token's header.
 struct Method {
     name: &'static str,
     kind: Kind,
@@ -103,7 +103,7 @@ impl Method {
     }
 }
 
-/// What signs, if it is here, and what verifies.
+/// The private key, if present, and the public key.
 enum Key {
     Secret(Box<hmac::Key>),
     Pair(Option<Private>, Vec<u8>),
@@ -115,7 +115,7 @@ enum Private {
     Ed(sig::Ed25519KeyPair),
 }
 
-/// The part of `--auth-token` behind `jwt`; files are read already.
+/// The part of `--auth-token` after `jwt`, with files already read.
 #[derive(Default)]
 pub(super) struct Options<'a> {
     pub(super) method: &'a str,
@@ -125,7 +125,7 @@ pub(super) struct Options<'a> {
 }
 
 impl Signed {
-    /// `None`: there is no such method. The error is etcd's, where it has one of its own.
+    /// `None`: no such method. The error is etcd's where etcd has one.
     pub(super) fn new(options: &Options<'_>) -> Option<Result<Signed, String>> {
         let method = METHODS.into_iter().find(|m| m.name == options.method)?;
         let key = Key::new(method.kind, &options.public, &options.private);
@@ -141,7 +141,7 @@ impl Signed {
         }))
     }
 
-    /// A token that says who logged in, at which auth revision, and until when it is good.
+    /// A token with the user who logged in, the auth revision, and the expiry.
     pub fn sign(&self, who: &Authenticated, unix_time: Duration) -> Result<String, Error> {
         let now = unix_time.as_nanos() as i64;
         let exp = now.saturating_add(self.ttl_nanos) / 1_000_000_000;
@@ -153,13 +153,13 @@ impl Signed {
         Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
-    /// What a token says, when it is one of ours and still good.
+    /// The user of a token that is correctly signed and still valid.
     pub fn verify(&self, token: &str, unix_time: Duration) -> Option<AuthInfo> {
         let (text, signature) = token.rsplit_once('.')?;
         let (header, claims) = text.split_once('.')?;
         let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
         let header: Value = serde_json::from_slice(&decode(header)?).ok()?;
-        // A token does not choose how it is judged.
+        // The token must not choose its own verification method.
         if header.get("alg")?.as_str()? != self.method.name {
             return None;
         }
@@ -168,7 +168,7 @@ impl Signed {
         }
         let claims: Value = serde_json::from_slice(&decode(claims)?).ok()?;
         let now = unix_time.as_secs_f64();
-        // Zero is as good as none, to etcd's library.
+        // etcd's library treats zero as absent.
         let bound = |name: &str| match claims.get(name) {
             None => Some(None),
             Some(value) => value
@@ -229,16 +229,17 @@ impl Signed {
         public.verify(text, signature).is_ok()
     }
 
-    /// What one key signs the other has to verify.
+    /// Verifies that the public key matches the private key.
     fn check_match(&self, was_given: bool) -> Result<(), String> {
         const PROBE: &[u8] = b"probe";
         if !was_given || matches!(self.key, Key::Secret(_) | Key::Pair(None, _)) {
             return Ok(());
         }
         let signature = self.signature(PROBE).map_err(|error| error.to_string())?;
-        match self.is_signature(PROBE, &signature) {
-            true => Ok(()),
-            false => Err("auth: public and private keys don't match".to_owned()),
+        if self.is_signature(PROBE, &signature) {
+            Ok(())
+        } else {
+            Err("auth: public and private keys don't match".to_owned())
         }
     }
 }
@@ -247,14 +248,16 @@ impl Key {
     fn new(kind: Kind, public: &[u8], private: &[u8]) -> Result<Key, String> {
         let missing = || Err("auth: missing key data".to_owned());
         if let Kind::Hmac(algorithm) = kind {
-            return match private.is_empty() {
-                true => missing(),
-                false => Ok(Key::Secret(Box::new(hmac::Key::new(algorithm, private)))),
+            return if private.is_empty() {
+                missing()
+            } else {
+                Ok(Key::Secret(Box::new(hmac::Key::new(algorithm, private))))
             };
         }
-        let private = match private.is_empty() {
-            true => None,
-            false => Some(Private::read(kind, private)?),
+        let private = if private.is_empty() {
+            None
+        } else {
+            Some(Private::read(kind, private)?)
         };
         let public = match (public.is_empty(), &private) {
             (false, _) => read_public(public)?,
@@ -296,7 +299,7 @@ impl Private {
 
 const NOT_PEM: &str = "invalid key: Key must be a PEM encoded PKCS1 or PKCS8 key";
 
-/// A key by itself, or the one that a certificate is about.
+/// A public key, or the key of a certificate.
 fn read_public(text: &[u8]) -> Result<Vec<u8>, String> {
     let block = pem::parse(text).map_err(|_| NOT_PEM.to_owned())?;
     match x509_parser::parse_x509_certificate(block.contents()) {

@@ -1,5 +1,5 @@
-//! Simple tokens: who holds one is its user, on every member, because the log hands them out. They
-//! live in memory for as long as they are used.
+//! Simple tokens: on every member a token identifies its user, because the log issues tokens. They
+//! are kept in memory and expire when unused.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use raft::Now;
 
-/// Tokens in memory at one time; the ones that expire first go when there are more.
+/// Tokens kept at one time; beyond this, those that expire first are dropped.
 const TOKENS_MAX: usize = 1 << 20;
-/// etcd's.
+/// etcd's default.
 pub(super) const DEFAULT_TIME_TO_LIVE: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub struct SimpleTokens {
     tokens: HashMap<Arc<str>, Held>,
-    /// Every token, with the time at which to look whether it was used meanwhile.
+    /// Every token, with the time at which to check whether it was used meanwhile.
     by_age: VecDeque<(Now, Arc<str>)>,
     time_to_live: Duration,
 }
@@ -48,7 +48,7 @@ impl SimpleTokens {
         self.by_age.push_back((ends, token));
     }
 
-    /// Whose token it is. To be asked is to be used.
+    /// The user of a token. Counts as use, which extends its life.
     pub fn user(&mut self, token: &str, now: Now) -> Option<Arc<str>> {
         let held = self.tokens.get_mut(token)?;
         if now > held.ends {
@@ -59,7 +59,7 @@ impl SimpleTokens {
         Some(Arc::clone(&held.user))
     }
 
-    /// Of this user none holds any more.
+    /// Drops all tokens of this user.
     pub fn invalidate(&mut self, user: &str) {
         self.tokens.retain(|_, held| &*held.user != user);
     }
@@ -123,7 +123,7 @@ mod tests {
             tokens.assign(&format!("a.{n}"), "alice", at(n));
             tokens.user("a.0", at(n));
         }
-        // Those of the last 300 seconds, and the one in use.
+        // The tokens of the last 300 seconds, and the one in use.
         assert!((301..=303).contains(&tokens.tokens.len()));
         assert_eq!(tokens.by_age.len(), tokens.tokens.len());
         assert_eq!(tokens.user("a.0", at(1000)).as_deref(), Some("alice"));

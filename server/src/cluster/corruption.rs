@@ -1,8 +1,9 @@
-//! Whether members hold the same data: what etcd's three checks conclude from members' digests,
-//! with its log lines. Which check is made when, and how others are asked, is not known here.
+//! Checks that members hold the same data: the conclusions that etcd's three checks draw from the
+//! members' hashes, with etcd's log lines. When to check, and how to ask peers, is decided
+//! elsewhere.
 //!
-//! Digests can be compared only if both were taken at the same revision and with the same history
-//! behind them, that is with the same compacted revision. Everything else is no finding.
+//! Two hashes are comparable only if they have the same revision and the same compacted revision.
+//! Otherwise the check finds nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +11,7 @@ use std::fmt;
 use crate::error::Error;
 use crate::state::hashes::KvHash;
 
-/// How a member that was asked for its digest answered.
+/// A peer's answer to a request for its hash.
 #[derive(Clone, Debug)]
 pub struct PeerHash {
     pub member_id: u64,
@@ -18,15 +19,15 @@ pub struct PeerHash {
     pub answer: Result<KvHash, Refusal>,
 }
 
-/// Why a member gave no digest.
+/// Why a peer returned no hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It has compacted the revision.
+    /// The peer has compacted the revision.
     Compacted,
-    /// It has not come to the revision yet.
+    /// The peer has not reached the revision yet.
     Future,
     OtherCluster,
-    /// It could not be asked, or said something else.
+    /// The peer could not be reached, or gave another error.
     Failed(String),
 }
 
@@ -41,18 +42,18 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What a check of compactions found out about one revision.
+/// The result of comparing one compaction's hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// All members have the same.
+    /// All members have the same hash.
     Same,
-    /// Not all could be compared: an older revision may tell.
+    /// Some members could not be compared; try an older revision.
     Incomplete,
-    /// These members' data is corrupt; 0 stands for the whole cluster.
+    /// The data of these members is corrupt; 0 means the whole cluster.
     Corrupt(Vec<u64>),
 }
 
-/// The check before a member serves anybody. The error ends its start.
+/// The check before a member starts to serve. An error stops the start.
 pub fn initial(own_id: u64, own: &KvHash, peers: &[PeerHash]) -> Result<(), String> {
     let mut mismatches = 0;
     for peer in peers {
@@ -86,7 +87,7 @@ pub fn initial(own_id: u64, own: &KvHash, peers: &[PeerHash]) -> Result<(), Stri
                 None,
             ),
             Err(Refusal::OtherCluster) => warn("cluster ID mismatch", None),
-            // Logged where it was asked.
+            // Logged where the peer was asked.
             Err(Refusal::Failed(_)) => {}
         }
     }
@@ -96,9 +97,9 @@ pub fn initial(own_id: u64, own: &KvHash, peers: &[PeerHash]) -> Result<(), Stri
     }
 }
 
-/// The leader's check now and then. `first` was taken before the peers were asked for their digests
-/// at its revision, `second` after a read that everybody's changes until then precede. Returns the
-/// first member whose data is corrupt.
+/// The leader's periodic check. `first` was taken before the peers were asked for their hashes at
+/// its revision; `second` was taken after a linearizable read that followed. Returns the first
+/// member whose data is corrupt.
 pub fn periodic(own_id: u64, first: &KvHash, second: &KvHash, peers: &[PeerHash]) -> Option<u64> {
     let mut corrupt = None;
     if second.hash != first.hash
@@ -162,8 +163,8 @@ pub fn periodic(own_id: u64, first: &KvHash, second: &KvHash, peers: &[PeerHash]
     corrupt
 }
 
-/// The leader's check of one of its last compactions: all members compact at the same revisions, so
-/// each has a digest of the same history. Most members are right about what it should be.
+/// The leader's check of one recent compaction. All members compact at the same revisions, so each
+/// has a hash of the same history. The hash of a majority is correct.
 pub fn at_compaction(own_id: u64, own: &KvHash, peers: &[PeerHash]) -> Compared {
     let mut by_hash = BTreeMap::from([(own.hash, vec![own_id])]);
     for peer in peers {

@@ -16,7 +16,7 @@ use raft::{
 use storage::mvcc::View;
 
 use crate::error::Error;
-use crate::runtime::event::{
+use crate::event::{
     Applied, Committed, MemberEvent, Outcome, Proposal, RaftView, Reply, ReplySlot,
 };
 use crate::state::request::Request;
@@ -52,12 +52,8 @@ pub struct Member {
     next_read: u64,
     /// There is another leader: what was asked of the former one may be lost.
     has_new_leader: bool,
-    /// A state ready for another member, while raft looks at what is to be said of it.
-    prepared: Option<(u64, View)>,
     /// Members to whom raft sent a snapshot that is not there any more.
     not_sent: Vec<u64>,
-    /// A state that came, while raft looks at its message.
-    received: Option<Box<Received>>,
     output: Output,
     /// Raft was fed what it has not yet said the consequences of.
     is_fed: bool,
@@ -75,6 +71,25 @@ struct Reading {
     slots: Vec<ReplySlot>,
     asked_at: Now,
     began_at: Now,
+}
+
+/// What came in one turn and enters raft together.
+#[derive(Default)]
+struct Gathered {
+    proposals: Vec<Proposal>,
+    reads: Vec<ReplySlot>,
+}
+
+/// A state that goes with an input: raft sees only what is said of it, and decides.
+enum Carried {
+    Nothing,
+    /// Ready for the member `to`.
+    Out {
+        to: u64,
+        view: View,
+    },
+    /// Came from the leader.
+    In(Box<Received>),
 }
 
 /// What a turn asks of the world.
@@ -125,9 +140,7 @@ impl Member {
             reads: BTreeMap::new(),
             next_read: first_read,
             has_new_leader: false,
-            prepared: None,
             not_sent: Vec::new(),
-            received: None,
             output: Output::default(),
             is_fed: false,
         }
@@ -165,91 +178,111 @@ impl Member {
 
     /// Takes all of `events`. Proposals that arrived together enter the log together.
     pub fn turn(&mut self, now: Now, events: &mut Vec<MemberEvent>, effects: &mut MemberEffects) {
-        let (mut proposals, mut reads) = (Vec::new(), Vec::new());
+        let mut gathered = Gathered::default();
         for event in events.drain(..) {
-            let input = match event {
-                MemberEvent::Propose(proposal) => {
-                    proposals.push(proposal);
-                    continue;
-                }
-                MemberEvent::Read(slot) => {
-                    reads.push(slot);
-                    continue;
-                }
-                MemberEvent::Receive(mut message) => {
-                    self.drop_replays(&mut message, effects);
-                    if message.from == self.suspect {
-                        self.suspect = NOBODY;
-                    }
-                    if let Body::Snapshot(_) = message.body {
-                        continue; // Without the state it announces.
-                    }
-                    if self.is_to_wait(&message) {
-                        self.held_messages.push((now + PATIENCE, message));
-                        continue;
-                    }
-                    Input::Receive(message)
-                }
-                MemberEvent::Disconnected { peer } => {
-                    if peer == self.raft.status().leader {
-                        self.suspect = peer;
-                    }
-                    Input::Disconnected { peer }
-                }
-                MemberEvent::Unreachable { peer } => Input::Unreachable { peer },
-                MemberEvent::Transfer { to } => Input::Transfer { to },
-                MemberEvent::SnapshotReady { to, snapshot, view } => {
-                    self.finish(now, effects);
-                    self.prepared = Some((to, view));
-                    Input::SnapshotReady { to, snapshot }
-                }
-                MemberEvent::SnapshotSent { to, ok } => Input::SnapshotSent { to, ok },
-                MemberEvent::SnapshotReceived { message, received } => {
-                    self.finish(now, effects);
-                    self.received = Some(received);
-                    Input::Receive(message)
-                }
-                MemberEvent::SnapshotInstalled => {
-                    // It may be part of the snapshot, and then its entry is never seen here.
-                    self.forwarded.lose_all(effects);
-                    Input::SnapshotInstalled { ok: true }
-                }
-                MemberEvent::Durable { ticket } => {
-                    self.stall.durable(ticket);
-                    Input::Durable { ticket }
-                }
-                MemberEvent::Applied { index } => Input::Applied { index },
-                MemberEvent::ConfChanged { index, change } => Input::ConfChanged { index, change },
-                MemberEvent::Configure { change, reply } => {
-                    if let Err(reply) = self.changes.push(now, change, reply) {
-                        effects.replies.push((reply, Err(Error::TooManyRequests)));
-                    }
-                    continue;
-                }
-                MemberEvent::Progress { id, reply } => {
-                    effects.replies.push((reply, self.progress(id)));
-                    continue;
-                }
-                MemberEvent::Describe(reply) => {
-                    let view = RaftView {
-                        status: self.raft.status(),
-                        peers: self.raft.peers(),
-                    };
-                    let applied = Applied {
-                        outcome: Outcome::Raft(Box::new(view)),
-                        revision: 0,
-                    };
-                    effects.replies.push((reply, Ok(applied)));
-                    continue;
-                }
-                MemberEvent::Stop => {
-                    effects.stop = true;
-                    continue;
-                }
-            };
-            self.step(now, input, effects);
+            self.hear(now, event, &mut gathered, effects);
         }
         self.let_go(now, effects);
+        self.hold_or_propose(now, gathered.proposals, effects);
+        self.configure(now, effects);
+        if !gathered.reads.is_empty() {
+            self.read(now, now, gathered.reads, effects);
+        }
+        self.finish(now, effects);
+        if self.raft.wake_at().is_some_and(|at| at <= now) {
+            self.step(now, Input::Tick, effects);
+        }
+        for to in std::mem::take(&mut self.not_sent) {
+            self.step(now, Input::SnapshotSent { to, ok: false }, effects);
+        }
+        self.watch_disk(now, effects);
+        self.give_up(now, effects);
+        self.finish(now, effects);
+    }
+
+    /// What clients and operators ask for; the rest is raft's.
+    fn hear(
+        &mut self,
+        now: Now,
+        event: MemberEvent,
+        gathered: &mut Gathered,
+        effects: &mut MemberEffects,
+    ) {
+        match event {
+            MemberEvent::Propose(proposal) => gathered.proposals.push(proposal),
+            MemberEvent::Read(slot) => gathered.reads.push(slot),
+            MemberEvent::Configure { change, reply } => {
+                if let Err(reply) = self.changes.push(now, change, reply) {
+                    effects.replies.push((reply, Err(Error::TooManyRequests)));
+                }
+            }
+            MemberEvent::Progress { id, reply } => {
+                effects.replies.push((reply, self.progress(id)));
+            }
+            MemberEvent::Describe(reply) => effects.replies.push((reply, Ok(self.describe()))),
+            MemberEvent::Stop => effects.stop = true,
+            MemberEvent::Receive(message) => self.receive(now, message, effects),
+            event => self.tell_raft(now, event, effects),
+        }
+    }
+
+    fn tell_raft(&mut self, now: Now, event: MemberEvent, effects: &mut MemberEffects) {
+        let input = match event {
+            MemberEvent::Disconnected { peer } => {
+                if peer == self.raft.status().leader {
+                    self.suspect = peer;
+                }
+                Input::Disconnected { peer }
+            }
+            MemberEvent::Unreachable { peer } => Input::Unreachable { peer },
+            MemberEvent::Transfer { to } => Input::Transfer { to },
+            MemberEvent::SnapshotReady { to, snapshot, view } => {
+                let input = Input::SnapshotReady { to, snapshot };
+                return self.step_with(now, input, Carried::Out { to, view }, effects);
+            }
+            MemberEvent::SnapshotReceived { message, received } => {
+                let input = Input::Receive(message);
+                return self.step_with(now, input, Carried::In(received), effects);
+            }
+            MemberEvent::SnapshotSent { to, ok } => Input::SnapshotSent { to, ok },
+            MemberEvent::SnapshotInstalled => {
+                // It may be part of the snapshot, and then its entry is never seen here.
+                self.forwarded.lose_all(effects);
+                Input::SnapshotInstalled { ok: true }
+            }
+            MemberEvent::Durable { ticket } => {
+                self.stall.durable(ticket);
+                Input::Durable { ticket }
+            }
+            MemberEvent::Applied { index } => Input::Applied { index },
+            MemberEvent::ConfChanged { index, change } => Input::ConfChanged { index, change },
+            other => unreachable!("{other:?} is not for raft"),
+        };
+        self.step(now, input, effects);
+    }
+
+    fn receive(&mut self, now: Now, mut message: Message, effects: &mut MemberEffects) {
+        self.drop_replays(&mut message, effects);
+        if message.from == self.suspect {
+            self.suspect = NOBODY;
+        }
+        if let Body::Snapshot(_) = message.body {
+            return; // Without the state it announces.
+        }
+        if self.is_to_wait(&message) {
+            self.held_messages.push((now + PATIENCE, message));
+            return;
+        }
+        self.step(now, Input::Receive(message), effects);
+    }
+
+    /// What is sent to a leader that seems gone would be lost; it waits for the next one.
+    fn hold_or_propose(
+        &mut self,
+        now: Now,
+        mut proposals: Vec<Proposal>,
+        effects: &mut MemberEffects,
+    ) {
         let leader = self.raft.status().leader;
         if leader != NOBODY && leader == self.suspect {
             let until = now + PATIENCE;
@@ -262,20 +295,17 @@ impl Member {
         if !proposals.is_empty() {
             self.propose(now, proposals, effects);
         }
-        self.configure(now, effects);
-        if !reads.is_empty() {
-            self.read(now, now, reads, effects);
+    }
+
+    fn describe(&self) -> Applied {
+        let view = RaftView {
+            status: self.raft.status(),
+            peers: self.raft.peers(),
+        };
+        Applied {
+            outcome: Outcome::Raft(Box::new(view)),
+            revision: 0,
         }
-        self.finish(now, effects);
-        if self.raft.wake_at().is_some_and(|at| at <= now) {
-            self.step(now, Input::Tick, effects);
-        }
-        for to in std::mem::take(&mut self.not_sent) {
-            self.step(now, Input::SnapshotSent { to, ok: false }, effects);
-        }
-        self.watch_disk(now, effects);
-        self.give_up(now, effects);
-        self.finish(now, effects);
     }
 
     fn leads_others(&self) -> bool {
@@ -503,25 +533,30 @@ impl Member {
             self.is_fed = true;
             return;
         }
+        self.step_with(now, input, Carried::Nothing, effects);
+    }
+
+    /// By itself: what was fed before is not to find the state that is carried along.
+    fn step_with(&mut self, now: Now, input: Input, carried: Carried, effects: &mut MemberEffects) {
         self.finish(now, effects);
         self.raft.step(now, input, &mut self.output);
-        self.collect(effects);
+        self.collect(carried, effects);
     }
 
     fn finish(&mut self, now: Now, effects: &mut MemberEffects) {
         if std::mem::take(&mut self.is_fed) {
             self.raft.finish(now, &mut self.output);
-            self.collect(effects);
+            self.collect(Carried::Nothing, effects);
         }
     }
 
-    fn collect(&mut self, effects: &mut MemberEffects) {
+    fn collect(&mut self, carried: Carried, effects: &mut MemberEffects) {
         effects.writes.extend(self.output.write.take());
         if let Some(change) = self.output.role_change.take() {
             self.has_new_leader |= change.leader != NOBODY;
             effects.role_change = Some(change);
         }
-        self.collect_snapshots(effects);
+        self.collect_snapshots(carried, effects);
         effects.complaints.append(&mut self.output.complaints);
         effects.messages.append(&mut self.output.messages);
         for read in self.output.reads.drain(..) {
@@ -562,24 +597,29 @@ impl Member {
 }
 
 impl Member {
-    fn collect_snapshots(&mut self, effects: &mut MemberEffects) {
+    /// A view that is not wanted any more is dropped here: it would keep pages from being used again.
+    fn collect_snapshots(&mut self, carried: Carried, effects: &mut MemberEffects) {
         effects
             .snapshots_wanted
             .append(&mut self.output.snapshots_wanted);
+        let (mut ready, came) = match carried {
+            Carried::Nothing => (None, None),
+            Carried::Out { to, view } => (Some((to, view)), None),
+            Carried::In(received) => (None, Some(received)),
+        };
         if self.output.install.take().is_some() {
-            effects.install = self.received.take();
+            effects.install = came;
+        } else {
+            effects.unwanted.extend(came);
         }
-        effects.unwanted.extend(self.received.take());
         let is_snapshot = |message: &mut Message| matches!(message.body, Body::Snapshot(_));
         for message in self.output.messages.extract_if(.., is_snapshot) {
-            match self.prepared.take_if(|(to, _)| *to == message.to) {
+            match ready.take_if(|(to, _)| *to == message.to) {
                 Some((_, view)) => effects.transfers.push((message, view)),
                 // It had to wait for the disk first.
                 None => self.not_sent.push(message.to),
             }
         }
-        // A view that is not wanted any more would keep pages from being used again.
-        self.prepared = None;
     }
 }
 

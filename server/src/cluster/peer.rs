@@ -1,9 +1,9 @@
-//! The way to the other members: etcd's peer protocol, HTTP/1.1 on the peer URLs.
+//! Connections to the other members: etcd's peer protocol, HTTP/1.1 on the peer URLs.
 //!
-//! The receiver dials: of each pair, either side holds two streams open to the other and reads
-//! what that one has to say. Sending never waits: what finds no room is dropped, and raft is told
-//! that the peer cannot be reached. All of it lives on a thread of its own, so that heartbeats
-//! wait for nobody. Only `guard` knows what messages mean.
+//! The receiver dials: each member of a pair opens two streams to the other and reads its messages
+//! from them. Sending never waits: a message that does not fit in the queue is dropped, and Raft is
+//! told that the peer is unreachable. All connections run on a dedicated thread, so that heartbeats
+//! are never delayed by other work. Only `guard` interprets messages.
 
 mod codec;
 mod dial;
@@ -32,14 +32,14 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 
 use crate::api::serve::Door;
+use crate::clock::Clock;
 use crate::cluster::corruption::PeerHash;
-use crate::cluster::inbox::Sender;
 use crate::config::Url;
-use crate::runtime::Clock;
-use crate::runtime::event::{ApplyEvent, MemberEvent};
+use crate::event::inbox::Sender;
+use crate::event::{ApplyEvent, MemberEvent};
 use crate::runtime::node::Node;
 use crate::state::MemberInfo;
-use crate::state::snapshot::{self, Received, Receiver};
+use crate::state::snapshot::{Received, Receiver};
 use crate::telemetry::metrics::{Metrics, Traffic};
 use codec::Kind;
 use guard::{Refusal, Standing, Told};
@@ -50,18 +50,18 @@ pub(crate) use dialer::Dialer;
 pub(crate) use hash::hashes;
 pub(crate) use lease::{keep_alive, lease_answer, time_to_live};
 
-/// What members of ours say in all that they answer, and others do not.
+/// A header in all answers of Stele members; etcd members do not send it.
 const MAKE_HEADER: &str = "X-Stele-Version";
-/// Messages that wait for one stream: etcd's.
+/// Messages queued for one stream, as in etcd.
 const STREAM_MESSAGES_MAX: usize = 4096;
-/// Messages that wait for a POST of their own while there is no stream: etcd's.
+/// Messages queued for the pipeline (one POST each) while there is no stream, as in etcd.
 const PIPELINE_MESSAGES_MAX: usize = 64;
-/// Messages that come by requests of their own and are read at one time.
+/// Messages received by POST that are read at the same time.
 const POSTS_MAX: usize = 16;
-/// Peers that our log knows nothing of, at one time.
+/// Peers that are not in our log, at one time.
 const REMOTES_MAX: usize = 64;
 
-/// What members say of themselves in every request to each other.
+/// How members identify themselves in every request to each other.
 #[derive(Clone, Debug)]
 pub struct Introduction {
     pub member_id: u64,
@@ -77,21 +77,21 @@ struct Inner {
     me: Introduction,
     member: Sender<MemberEvent>,
     apply: Sender<ApplyEvent>,
-    /// As last told: every other member is known to be one of ours.
+    /// The value last sent to the applier: all other members are known to be Stele members.
     all_are_ours: AtomicBool,
     runtime: Handle,
     clock: Clock,
     metrics: Arc<Metrics>,
     dialer: Dialer,
     peers: RwLock<HashMap<u64, Peer>>,
-    /// What states for other members are read from.
+    /// Source of the snapshots for other members.
     reader: Reader,
-    /// Where states of other members go.
+    /// Destination of snapshots from other members.
     receiver: Receiver,
-    /// Members once, and never again.
+    /// Ids of removed members; they are never reused.
     removed: RwLock<HashSet<u64>>,
     told: Told,
-    /// Requests with messages whose bodies are being read.
+    /// Limits the POSTed messages whose bodies are being read.
     posts: Semaphore,
     /// Turns true when this member was removed.
     gone: watch::Sender<bool>,
@@ -99,27 +99,27 @@ struct Inner {
 
 struct Peer {
     target: dial::Target,
-    /// By kind; closed while the peer does not read.
+    /// Indexed by kind; closed while the peer does not read the stream.
     streams: [mpsc::Sender<Message>; 2],
     pipeline: mpsc::Sender<Message>,
     link: Arc<Link>,
-    /// Known from itself or from others; as far as our log goes it is no member.
+    /// Known from itself or from other members, but not a member according to our log.
     is_remote: bool,
-    /// We read its streams.
+    /// This member reads its streams.
     is_read: bool,
-    /// It said that it is one of ours.
+    /// It has identified itself as a Stele member.
     is_ours: AtomicBool,
     tasks: Vec<AbortHandle>,
 }
 
-/// Where what other members say goes.
+/// Where messages of other members are delivered.
 pub(crate) struct Inboxes {
     pub(crate) member: Sender<MemberEvent>,
     pub(crate) apply: Sender<ApplyEvent>,
 }
 
 impl Peers {
-    /// Starts the thread that all connections between members live on.
+    /// Starts the thread that runs all connections between members.
     pub(crate) fn start(
         me: Introduction,
         to: Inboxes,
@@ -133,7 +133,7 @@ impl Peers {
             .enable_all()
             .build()?;
         let handle = runtime.handle().clone();
-        // It ends with the process: the last messages of a stop still have to leave.
+        // The thread ends with the process: at a stop, the last messages must still be sent.
         Builder::new()
             .name("peers".to_owned())
             .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
@@ -156,7 +156,7 @@ impl Peers {
         })))
     }
 
-    /// Serves the other members on `doors`, for as long as the process lives.
+    /// Serves the other members on `doors` until the process ends.
     pub(crate) fn serve(&self, doors: Vec<Door>, node: &Node) {
         for door in doors {
             let (peers, node) = (self.clone(), node.clone());
@@ -164,7 +164,7 @@ impl Peers {
         }
     }
 
-    /// Who the others are now, and who was removed.
+    /// Sets the current members and the removed ones.
     pub fn set_members(&self, members: &[MemberInfo], removed: &[u64]) {
         *self.0.removed.write() = removed.iter().copied().collect();
         if removed.contains(&self.0.me.member_id) {
@@ -195,7 +195,7 @@ impl Peers {
         self.tell_make(&peers);
     }
 
-    /// What the peer `id` is: one of ours says so in all that it answers.
+    /// Records whether the peer `id` is a Stele member; its answers show this.
     fn note_make(&self, id: u64, is_ours: bool) {
         let peers = self.0.peers.read();
         if let Some(peer) = peers.get(&id) {
@@ -204,18 +204,19 @@ impl Peers {
         self.tell_make(&peers);
     }
 
-    /// Members of etcd never take back what is written down of a lease. One that has not been heard
-    /// of yet may be such a member.
+    /// Tells the applier whether lease checkpoints are allowed: only if all other members are known
+    /// to be Stele members, because etcd members never undo a lease checkpoint. A peer not heard of
+    /// yet counts as etcd.
     fn tell_make(&self, peers: &HashMap<u64, Peer>) {
         let mut members = peers.values().filter(|peer| !peer.is_remote);
         let allowed = members.all(|peer| peer.is_ours.load(Ordering::Relaxed));
         if self.0.all_are_ours.swap(allowed, Ordering::Relaxed) != allowed {
-            // Nobody to tell once the member has stopped.
+            // Fails only if the member has stopped.
             let _ = self.0.apply.send(ApplyEvent::LeaseCheckpoints { allowed });
         }
     }
 
-    /// Members as others know them, before our own log tells of them.
+    /// Adds members named by other members, before our own log contains them.
     pub fn add_remotes(&self, members: &[MemberInfo]) {
         let mut peers = self.0.peers.write();
         for member in members.iter().filter(|m| m.id != self.0.me.member_id) {
@@ -225,7 +226,7 @@ impl Peers {
         }
     }
 
-    /// Whoever asks says where it can be answered, should our log not know it yet.
+    /// A peer that asks gives its URLs, in case our log does not contain it yet.
     fn add_remote(&self, id: u64, urls: &str) {
         let mut peers = self.0.peers.write();
         let remotes = peers.values().filter(|peer| peer.is_remote).count();
@@ -276,18 +277,18 @@ impl Peers {
         }
     }
 
-    /// This member was removed: nobody wants to hear from it again.
+    /// This member was removed; peers no longer accept its messages.
     pub fn leave(&self) {
         self.0.gone.send_replace(true);
     }
 
     /// Returns when this member has been removed.
     pub async fn gone(&self) {
-        // The sender lives as long as we do.
+        // The sender lives as long as `self`.
         let _ = self.0.gone.subscribe().wait_for(|gone| *gone).await;
     }
 
-    /// Whether it is a member whose streams are read here, and who may read ours.
+    /// True for a peer whose streams this member reads, and which may read ours.
     fn reads(&self, id: u64) -> bool {
         self.0
             .peers
@@ -300,12 +301,12 @@ impl Peers {
         self.0.removed.read().contains(&id)
     }
 
-    /// For how long this peer has been reachable without a break.
+    /// Time since which this peer has been reachable without interruption.
     pub(crate) fn connected_for(&self, id: u64) -> Option<Duration> {
         self.0.peers.read().get(&id)?.link.age()
     }
 
-    /// Leaves `messages` empty.
+    /// Sends and drains `messages`.
     pub fn send(&self, messages: &mut Vec<Message>) {
         if messages.is_empty() {
             return;
@@ -318,30 +319,13 @@ impl Peers {
             };
             if peer.send(message).is_err() {
                 peer.link.traffic.sent_failures.inc();
-                // The inbox closes when the member stops, and then nothing is lost any more.
+                // The inbox closes when the member stops; then the event no longer matters.
                 let _ = self.0.member.send(MemberEvent::Unreachable { peer: to });
             }
         }
     }
 
-    /// Takes a view for the member `to`; what there is to say of it goes to our member.
-    pub fn prepare_snapshot(&self, to: u64) {
-        let (reader, member) = (self.0.reader.clone(), self.0.member.clone());
-        self.0.runtime.spawn_blocking(move || {
-            let view = reader.view();
-            let event = match snapshot::describe(&view) {
-                Ok(snapshot) => MemberEvent::SnapshotReady { to, snapshot, view },
-                Err(error) => {
-                    tracing::error!(%error, "failed to read a snapshot's members");
-                    MemberEvent::SnapshotSent { to, ok: false }
-                }
-            };
-            // Nobody to tell once the member has stopped.
-            let _ = member.send(event);
-        });
-    }
-
-    /// Sends a message and the state that goes with it.
+    /// Sends a snapshot: the message and the state that it describes.
     pub fn send_snapshot(&self, message: Message, view: View) {
         let to = message.to;
         let peers = self.0.peers.read();
@@ -363,21 +347,12 @@ impl Peers {
         let _ = self.0.member.send(event);
     }
 
-    /// A state that came and is of no use: its space is given back.
-    pub fn discard(&self, received: Box<Received>) {
-        self.0.runtime.spawn_blocking(move || {
-            if let Err(error) = received.discard() {
-                tracing::warn!(%error, "failed to remove a snapshot of no use");
-            }
-        });
-    }
-
     pub(crate) fn urls_of(&self, id: u64) -> Option<Vec<String>> {
         let peers = self.0.peers.read();
         peers.get(&id).map(|peer| peer.target.urls.clone())
     }
 
-    /// The peer `id` began to read; what was for its former connection ends.
+    /// Opens a stream for the peer `id`, which has begun to read; ends its former stream.
     fn attach(&self, id: u64, kind: Kind) -> Option<(mpsc::Receiver<Message>, Arc<Traffic>)> {
         let (sender, receiver) = mpsc::channel(STREAM_MESSAGES_MAX);
         let mut peers = self.0.peers.write();
@@ -387,7 +362,7 @@ impl Peers {
         Some((receiver, Arc::clone(&peer.link.traffic)))
     }
 
-    /// Asks the member with these URLs, one after the other until one answers.
+    /// Sends a request to the member with these URLs; tries them in turn until one answers.
     pub(crate) async fn post(
         &self,
         urls: &[String],
@@ -415,8 +390,8 @@ impl Peers {
         &self.0.me
     }
 
-    /// Hands over what came from another member, over the connection of `speaker`, unless it is
-    /// refused. Whether anybody was there to take it: not once the member has stopped.
+    /// Delivers a message that came over the connection of `speaker`, unless it is refused. Returns
+    /// false if the member has stopped and nobody receives it.
     fn receive(&self, message: Message, speaker: Option<u64>) -> Result<bool, Refusal> {
         self.check(&message, speaker)?;
         Ok(self.0.member.send(MemberEvent::Receive(message)).is_ok())
@@ -436,10 +411,10 @@ impl Peers {
         Err(refusal)
     }
 
-    /// Told once: whoever is broken repeats itself.
+    /// Logs each refusal once: a broken peer repeats itself.
     fn note_refusal(&self, from: u64, why: &str) {
         let id = format!("{from:x}");
-        // Whoever makes up ids must not make up as many rows of figures.
+        // Only for known peers: made-up ids must not create metrics rows.
         if let Some(peer) = self.0.peers.read().get(&from) {
             peer.link.traffic.received_failures.inc();
         }
@@ -485,16 +460,16 @@ fn closed() -> mpsc::Sender<Message> {
     mpsc::channel(1).0
 }
 
-/// A member's answer to a question that is no raft message.
+/// A member's answer to a request that is not a Raft message.
 pub(crate) struct Answer {
     pub status: u16,
-    /// As in its header; empty without one.
+    /// From its header; empty if missing.
     pub cluster_id: String,
     pub body: Bytes,
 }
 
-/// Bytes as one of the streams from another member: whatever they are, there is an end and no
-/// panic; what gets past the guard is written as a stream that reads the same.
+/// Uses the bytes as a stream of another member: reading must end without a panic, and every
+/// message that passes the guard must survive encoding and decoding.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn any_stream(data: &[u8]) {
     let Some((first, bytes)) = data.split_first() else {

@@ -1,7 +1,7 @@
-//! From a command line, the environment or a configuration file to flag values.
+//! Parses a command line, the environment or a configuration file into flag values.
 //!
-//! Go's rules: one dash or two, `=` or a space, booleans bare or with `=`, the last of several
-//! wins, parsing stops at the first word that is no flag. Knows nothing of what flags mean.
+//! Go's rules: one dash or two, `=` or a space, booleans without a value or with `=`, the last of
+//! several wins, parsing stops at the first word that is not a flag. Does not know what flags mean.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,20 @@ use serde_json::Value as Json;
 
 use super::flags::{self, Flag, Kind, Value};
 
-/// Prefix of environment variables that stand for flags.
+/// Prefix of environment variables that set flags.
 const PREFIX: &str = "ETCD_";
 
-/// Variables with the prefix that are no flags.
+/// Variables with the prefix that are not flags.
 const OTHER_VARIABLES: &[&str] = &["ETCD_VERIFY", "ETCD_VERSION", "ETCD_UNSUPPORTED_ARCH"];
 
-/// Every flag's value, and which were given.
+/// Every flag's value, and which flags were given.
 #[derive(Clone, Debug)]
 pub(super) struct Values {
     values: BTreeMap<&'static str, Value>,
     given: BTreeSet<&'static str>,
 }
 
-/// Why a command line stops the program.
+/// Why parsing a command line ended the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     Help,
@@ -33,7 +33,7 @@ pub(super) enum Stop {
 pub(super) struct CommandLine {
     pub(super) version: bool,
     pub(super) config_file: Option<String>,
-    /// The first word that is no flag.
+    /// The first word that is not a flag.
     pub(super) stray: Option<String>,
 }
 
@@ -87,7 +87,7 @@ impl Values {
         }
     }
 
-    /// Nanoseconds.
+    /// In nanoseconds.
     pub(super) fn duration(&self, name: &str) -> i64 {
         match self.value(name) {
             Value::Duration(nanos) => *nanos,
@@ -103,7 +103,7 @@ impl Values {
     }
 }
 
-/// Reads the words after the program's name into `values`.
+/// Parses the command line, without the program's name, into `values`.
 pub(super) fn command_line(args: &[String], values: &mut Values) -> Result<CommandLine, Stop> {
     let mut line = CommandLine::default();
     let mut words = args.iter();
@@ -139,9 +139,10 @@ pub(super) fn command_line(args: &[String], values: &mut Values) -> Result<Comma
             return Err(Stop::Usage(format!("flag needs an argument: -{name}")));
         };
         let invalid = |reason| {
-            Stop::Usage(match boolean {
-                true => format!("invalid boolean value {text:?} for -{name}: {reason}"),
-                false => format!("invalid value {text:?} for flag -{name}: {reason}"),
+            Stop::Usage(if boolean {
+                format!("invalid boolean value {text:?} for -{name}: {reason}")
+            } else {
+                format!("invalid value {text:?} for flag -{name}: {reason}")
             })
         };
         match flags::find(name) {
@@ -151,7 +152,7 @@ pub(super) fn command_line(args: &[String], values: &mut Values) -> Result<Comma
             }
             None if name == "config-file" => line.config_file = Some(text),
             None => {
-                let on = super::go::parse_bool(&text).ok_or("parse error".to_string());
+                let on = go_text::parse_bool(&text).ok_or("parse error".to_string());
                 line.version = on.map_err(invalid)?;
             }
         }
@@ -159,7 +160,7 @@ pub(super) fn command_line(args: &[String], values: &mut Values) -> Result<Comma
     Ok(line)
 }
 
-/// What the environment said wrongly.
+/// An error in the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BadVariable {
     /// Both the flag and its variable are set.
@@ -167,7 +168,7 @@ pub(super) enum BadVariable {
     Invalid(String),
 }
 
-/// Takes flags from `ETCD_*` variables. Returns variables with the prefix that mean nothing.
+/// Sets flags from `ETCD_*` variables. Returns the unknown variables with this prefix.
 pub(super) fn environment(
     variables: &[(String, String)],
     values: &mut Values,
@@ -199,8 +200,8 @@ pub(super) fn environment(
     Ok(unknown)
 }
 
-/// Takes flags from a configuration file in YAML or JSON. Unknown keys are ignored, as in etcd:
-/// its own sample file has dead ones.
+/// Sets flags from a configuration file in YAML or JSON. As in etcd, unknown keys are ignored:
+/// etcd's own sample file contains obsolete ones.
 pub(super) fn file(text: &str, values: &mut Values) -> Result<(), String> {
     // An empty document is an empty configuration.
     if text
@@ -259,7 +260,7 @@ fn file_entry(key: &str, name: &str, json: &Json, values: &mut Values) -> Result
         (_, Json::Null) => return Ok(()),
         (Kind::Bool, Json::Bool(on)) => Value::Bool(*on),
         (Kind::Bool, _) => return mismatch("a boolean"),
-        // As in etcd: durations are nanoseconds here, and only here.
+        // As in etcd, only in this file durations are plain nanoseconds.
         (Kind::Duration, Json::Number(number)) => match number.as_i64() {
             Some(nanos) => Value::Duration(nanos),
             None => return mismatch("nanoseconds"),

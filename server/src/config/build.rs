@@ -1,4 +1,4 @@
-//! From flag values to a [`Config`]: everything that must hold between flags.
+//! Builds a [`Config`] from flag values, and checks the rules between flags.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,43 +7,48 @@ use super::args::Values;
 use super::flags::{self, Effect, GATES, MISSING_GATES};
 use super::url::Url;
 use super::{
-    AutoCompaction, ClusterState, Config, Gate, Invalid, Keepalive, Member, TracingConfig, go,
-    host, log, tls,
+    AutoCompaction, ClusterState, Config, Gate, Invalid, Keepalive, Member, TracingConfig, host,
+    log, tls,
 };
 use crate::config::keys::KeySource;
 
-/// What etcd says an advertised client URL must be.
+/// etcd's description of a valid advertised client URL.
 const CLIENT_URL_FORM: &str =
     "in the format \"host:port\", \"unix:/path/to/socket\" or \"unixs:/path/to/socket\"";
 
 /// Longest election timeout.
 const ELECTION_TIMEOUT_MS_MAX: u64 = 50_000;
 
-/// An election timeout must leave room for that many heartbeats.
+/// An election timeout must be at least this many heartbeats.
 const HEARTBEATS_PER_ELECTION: u64 = 5;
 
-/// Quota that `--quota-backend-bytes=0` stands for.
+/// The quota for `--quota-backend-bytes=0`.
 const QUOTA_BYTES_DEFAULT: u64 = 2 << 30;
 
-/// grpc-go's keep-alive of a server that sets none.
+/// grpc-go's keep-alive settings when a server sets none.
 const GRPC_INTERVAL_DEFAULT: Duration = Duration::from_secs(2 * 3600);
 const GRPC_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
 const GRPC_MIN_TIME_DEFAULT: Duration = Duration::from_secs(5 * 60);
 
-/// What `--warning-unary-request-duration=0` stands for.
+/// The limit for `--warning-unary-request-duration=0`.
 const SLOW_CALL_DEFAULT: Duration = Duration::from_millis(300);
 const TOKEN_TTL_DEFAULT: Duration = Duration::from_secs(300);
 const BCRYPT_COSTS: std::ops::RangeInclusive<u32> = 4..=31;
 const BCRYPT_COST_DEFAULT: u32 = 10;
 const PROGRESS_INTERVAL_DEFAULT: Duration = Duration::from_secs(600);
 
-/// `--distributed-tracing-sampling-rate` counts traces of so many.
+/// `--distributed-tracing-sampling-rate` is the number of traces out of this many.
 const SAMPLING_RATE_MAX: i128 = 1_000_000;
 
 /// Shortest interval of progress notifications.
 const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// What `values` ask for. `flagged` is false when they come from a configuration file.
+/// Builds the configuration from `values`. `flagged` is false if they come from a configuration
+/// file.
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table: one entry for each field of the configuration"
+)]
 pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
     verify(values, flagged)?;
     let name = values.text("name").to_string();
@@ -106,13 +111,12 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
         max_concurrent_streams: whole(values, "max-concurrent-streams") as u32,
         keepalive: keepalive(values),
         reuse_port: values.bool("socket-reuse-port"),
-        reuse_address: values.bool("socket-reuse-address"),
         client_tls: tls::client(values),
         peer_tls: tls::peer(values),
         auto_tls: values.bool("auto-tls"),
         peer_auto_tls: values.bool("peer-auto-tls"),
         self_signed_cert_validity: match whole(values, "self-signed-cert-validity") {
-            // The file leaves it out; the flag refuses it, once a certificate is to be made.
+            // A file may omit it; the flag refuses 0 when a certificate is to be made.
             0 if !flagged => 1,
             years => years,
         },
@@ -155,7 +159,7 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
     Ok(config)
 }
 
-/// The flags that were given and that change nothing in Stele.
+/// The flags that were set but have no effect in Stele.
 fn without_effect(values: &Values) -> Vec<&'static str> {
     let moot = flags::all().filter(|flag| flag.effect == Effect::Moot);
     let changed = moot.filter(|flag| {
@@ -165,7 +169,7 @@ fn without_effect(values: &Values) -> Vec<&'static str> {
     changed.map(|flag| flag.name).collect()
 }
 
-/// gRPC's own values take the place of zeros, as in etcd.
+/// As in etcd, zeros are replaced by gRPC's own values.
 fn keepalive(values: &Values) -> Keepalive {
     let interval = nonzero(nanos(values, "grpc-keepalive-interval"));
     let timeout = nonzero(nanos(values, "grpc-keepalive-timeout"));
@@ -180,7 +184,7 @@ fn keepalive(values: &Values) -> Keepalive {
     }
 }
 
-/// Checks that need no more than the values themselves.
+/// Checks that need only the values themselves.
 fn verify(values: &Values, flagged: bool) -> Result<(), Invalid> {
     for flag in flags::all() {
         let Effect::Missing(feature) = flag.effect else {
@@ -200,7 +204,7 @@ fn verify(values: &Values, flagged: bool) -> Result<(), Invalid> {
             "--advertise-client-urls is required when --listen-client-urls is set explicitly",
         ));
     }
-    // etcd's sample file has this value, and etcd does not look at it there.
+    // etcd's sample file has this value, and etcd does not check it in files.
     if flagged && values.text("discovery-fallback") == "proxy" {
         return Err(Invalid::flags(
             "v2 proxy is deprecated, and --discovery-fallback can't be configured as \"proxy\"",
@@ -235,7 +239,7 @@ fn tracing(values: &Values) -> Option<TracingConfig> {
         address: text("distributed-tracing-address"),
         service_name: text("distributed-tracing-service-name"),
         instance_id: text("distributed-tracing-instance-id"),
-        // Verified by now.
+        // `verify` has checked the range.
         sampling_rate: u32::try_from(rate).unwrap_or_default(),
     })
 }
@@ -309,8 +313,8 @@ fn advertise_urls(values: &Values, name: &str, form: &str) -> Result<Vec<Url>, I
     }
 }
 
-/// etcd's rule: with a name of its own and no --initial-cluster, a member founds a cluster of one
-/// at its advertised URLs.
+/// etcd's rule: a member with a name of its own and without --initial-cluster bootstraps a cluster
+/// of one at its advertised URLs.
 fn cluster_is_implied(values: &Values, name: &str) -> bool {
     name != "default" && !values.given("initial-cluster")
 }
@@ -354,7 +358,7 @@ fn members(values: &Values, name: &str) -> Result<Vec<Member>, Invalid> {
 fn auto_compaction(values: &Values) -> Result<AutoCompaction, Invalid> {
     let text = values.text("auto-compaction-retention");
     let bad = |error: String| Invalid::start(format!("error parsing CompactionRetention: {error}"));
-    // A bare number counts hours in one mode and revisions in the other.
+    // A plain number means hours in one mode and revisions in the other.
     let number = text.parse::<u32>().ok();
     let periodic = match values.text("auto-compaction-mode") {
         "periodic" => true,
@@ -371,11 +375,11 @@ fn auto_compaction(values: &Values) -> Result<AutoCompaction, Invalid> {
         (Some(hours), true) => i64::from(hours) * 3_600_000_000_000,
         (Some(revisions), false) => i64::from(revisions),
         (None, _) if text.is_empty() => 0,
-        (None, _) => go::parse_duration(text).map_err(bad)?,
+        (None, _) => go_text::parse_duration(text).map_err(bad)?,
     };
     Ok(match nanos {
         ..=0 => AutoCompaction::Off,
-        // etcd reads a duration in revision mode as its nanoseconds; so be it.
+        // As in etcd, a duration in revision mode counts as its number of nanoseconds.
         revisions if !periodic => AutoCompaction::Revision(revisions),
         nanos => AutoCompaction::Periodic(Duration::from_nanos(nanos as u64)),
     })
@@ -422,16 +426,16 @@ fn gates(values: &Values) -> Result<Vec<Gate>, Invalid> {
     Ok(gates)
 }
 
-/// Etcd's default stands in for none.
+/// 0 means etcd's default.
 fn token_ttl(seconds: u64) -> Duration {
     match seconds {
         0 => TOKEN_TTL_DEFAULT,
-        // What does not fit in a duration of Go's is longer than anybody lives.
+        // Longer values would overflow a duration in Go.
         seconds => Duration::from_secs(seconds.min(i64::MAX as u64 / 1_000_000_000)),
     }
 }
 
-/// A cost that bcrypt does not have is replaced by the default.
+/// An invalid bcrypt cost is replaced by the default.
 fn bcrypt_cost(cost: u64) -> u32 {
     match u32::try_from(cost) {
         Ok(cost) if BCRYPT_COSTS.contains(&cost) => cost,
@@ -450,7 +454,7 @@ fn whole(values: &Values, name: &str) -> u64 {
     u64::try_from(values.int(name)).unwrap_or(0)
 }
 
-/// Negative durations mean none, as a timer that long past would fire at once.
+/// Negative durations become zero: as a timer they would fire at once.
 fn nanos(values: &Values, name: &str) -> Duration {
     Duration::from_nanos(u64::try_from(values.duration(name)).unwrap_or(0))
 }

@@ -1,12 +1,12 @@
-//! The table of etcd's flags: name, kind, default, and what Stele does with it.
+//! The table of etcd's flags: name, kind, default, and their effect in Stele.
 //!
-//! Every flag etcd 3.7 knows stands here, so an etcd command line always parses. A flag whose
-//! feature is missing is refused when it is set to anything but its default: a server that starts
-//! without the TLS it was told to use would be worse than one that does not start.
+//! Every flag of etcd 3.7 is listed, so every etcd command line can be parsed. A flag of a missing
+//! feature is refused unless it has its default: a server without the TLS it was told to use would
+//! be worse than one that does not start.
 
-use super::{go, url::Url};
+use super::url::Url;
 
-/// What a flag's text must be.
+/// The type of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -15,9 +15,9 @@ pub(super) enum Kind {
     Uint,
     Uint32,
     Duration,
-    /// One URL or more.
+    /// One or more URLs.
     Urls,
-    /// No, one or more URLs.
+    /// Zero or more URLs.
     OptionalUrls,
     /// `*`, nothing, or URLs.
     Origins,
@@ -26,16 +26,16 @@ pub(super) enum Kind {
     Gates,
 }
 
-/// What Stele does with a flag.
+/// The effect of a flag in Stele.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// It does what it does in etcd.
+    /// Has the same effect as in etcd.
     Used,
-    /// It tunes a part of etcd that Stele does without; any value is taken.
+    /// Tunes a part of etcd that Stele does not have; any value is accepted.
     Moot,
-    /// The feature named here is missing: only the default is taken.
+    /// This feature is missing: only the default is accepted.
     Missing(&'static str),
-    /// etcd itself takes it and ignores it.
+    /// etcd itself accepts and ignores it.
     Ignored,
 }
 
@@ -93,10 +93,10 @@ pub(super) const GATES: &[(&str, &str, bool)] = &[
     ("TxnModeWriteWithSharedBuffer", "BETA", true),
 ];
 
-/// Gates whose feature is missing, and what it is: they are refused when they are on. Four of the
-/// others change nothing here. `FastLeaseKeepAlive` and `TxnModeWriteWithSharedBuffer` choose between
-/// two inner workings of etcd, of which there is one here. `LeaseCheckpoint` and
-/// `LeaseCheckpointPersist` turn on what always happens here while every member is Stele.
+/// Gates of missing features, with the feature: turning them on is refused. Four other gates have
+/// no effect. `FastLeaseKeepAlive` and `TxnModeWriteWithSharedBuffer` select between two
+/// implementations in etcd; there is only one here. `LeaseCheckpoint` and `LeaseCheckpointPersist`
+/// turn on what Stele always does while every member is Stele.
 pub(super) const MISSING_GATES: &[(&str, &str)] = &[(
     "SetMemberLocalAddr",
     "choosing the local address of connections to peers",
@@ -107,7 +107,7 @@ use Kind::{
     Bool, Choice, Duration, Gates, Int, Level, OptionalUrls, Origins, Text, Uint, Uint32, Urls,
 };
 
-/// Sections as `--help` prints them.
+/// Sections in the order of `--help`.
 #[rustfmt::skip]
 pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
     ("Member", &[
@@ -247,7 +247,7 @@ pub(super) const SECTIONS: &[(&str, &[Flag])] = &[
     ]),
 ];
 
-/// Taken and ignored by etcd whatever the value. The flag says whether it is a boolean.
+/// Flags that etcd accepts and ignores with any value. The second field: true if boolean.
 #[rustfmt::skip]
 const IGNORED: &[(&str, bool)] = &[
     ("cluster-active-size", false), ("cluster-remove-delay", false), ("cluster-sync-interval", false),
@@ -260,7 +260,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Flag> {
     SECTIONS.iter().flat_map(|(_, flags)| flags.iter())
 }
 
-/// A flag of the table, or one of those etcd ignores.
+/// Finds a flag in the table, or among those that etcd ignores.
 pub(super) fn find(name: &str) -> Option<Flag> {
     if let Some(found) = all().find(|flag| flag.name == name) {
         return Some(*found);
@@ -276,12 +276,12 @@ pub(super) fn find(name: &str) -> Option<Flag> {
 }
 
 impl Flag {
-    /// Reads a value as the flag's kind; the error is the reason etcd would print.
+    /// Parses a value of the flag's kind; the error is the reason that etcd prints.
     pub(super) fn parse(&self, text: &str) -> Result<Value, String> {
         let bad = || "parse error".to_string();
         match self.kind {
             Kind::Text => Ok(Value::Text(text.into())),
-            Kind::Bool => go::parse_bool(text).map(Value::Bool).ok_or_else(bad),
+            Kind::Bool => go_text::parse_bool(text).map(Value::Bool).ok_or_else(bad),
             Kind::Int => integer(text, i64::MIN.into(), i64::MAX.into()),
             Kind::Uint => integer(text, 0, u64::MAX.into()),
             Kind::Uint32 => match text.parse::<u32>() {
@@ -290,11 +290,11 @@ impl Flag {
                     "strconv.ParseUint: parsing {text:?}: invalid syntax"
                 )),
             },
-            Kind::Duration => go::parse_duration(text)
+            Kind::Duration => go_text::parse_duration(text)
                 .map(Value::Duration)
                 .map_err(|_| bad()),
             Kind::Urls => match text {
-                // Setting a list to nothing is how etcd's own tests leave it unset.
+                // etcd's own tests leave a list unset by setting it to nothing.
                 "" => Ok(Value::Urls(Vec::new())),
                 _ => Url::parse_list(text).map(Value::Urls),
             },
@@ -319,7 +319,7 @@ impl Flag {
 }
 
 fn integer(text: &str, min: i128, max: i128) -> Result<Value, String> {
-    let number = go::parse_int(text).ok_or("parse error")?;
+    let number = go_text::parse_int(text).ok_or("parse error")?;
     if number < min && min == 0 {
         return Err("parse error".into());
     }
@@ -329,7 +329,7 @@ fn integer(text: &str, min: i128, max: i128) -> Result<Value, String> {
     Ok(Value::Int(number))
 }
 
-/// The gates named in a `--feature-gates` value.
+/// The gates in a `--feature-gates` value.
 pub(super) fn parse_gates(text: &str) -> Result<Vec<(&'static str, bool)>, String> {
     let mut gates = Vec::new();
     for pair in text
@@ -345,7 +345,7 @@ pub(super) fn parse_gates(text: &str) -> Result<Vec<(&'static str, bool)>, Strin
             .iter()
             .find(|gate| gate.0 == name)
             .ok_or_else(|| format!("unrecognized feature gate: {name}"))?;
-        let on = go::parse_bool(value).ok_or_else(|| {
+        let on = go_text::parse_bool(value).ok_or_else(|| {
             format!("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")
         })?;
         gates.push((gate.0, on));

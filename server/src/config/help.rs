@@ -1,4 +1,4 @@
-//! What `--help`, `--version` and a wrong flag print.
+//! The output of `--help`, `--version` and wrong flags.
 
 use std::env::consts::{ARCH, OS};
 use std::fmt::Write as _;
@@ -43,8 +43,8 @@ pub(super) fn flags() -> String {
     out
 }
 
-/// etcd's four lines, which tools read, and one of our own. There is no Go here, and the build
-/// does not know its commit: the lines say so.
+/// etcd's four lines, which tools parse, and one of our own. Go is not used and the commit is not
+/// known at build time; the lines say so.
 pub(super) fn version() -> String {
     let arch = match ARCH {
         "x86_64" => "amd64",

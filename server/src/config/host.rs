@@ -1,20 +1,21 @@
-//! The addresses a member is known by: etcd's rule for a member that listens everywhere, and
-//! whether the initial cluster names it.
+//! The addresses by which a member is known: etcd's rule for a member that listens on all
+//! interfaces, and the check that the initial cluster contains the member.
 
 use std::net::IpAddr;
 
 use super::url::{Scheme, Url};
 use super::{ClusterState, Config};
 
-/// Listening here, a member is reached at the machine's own address.
+/// A member that listens here is reached at the machine's address.
 const EVERYWHERE: &str = "0.0.0.0";
 
 const DEFAULT_PEER_URL: &str = "http://localhost:2380";
 const DEFAULT_CLIENT_URL: &str = "http://localhost:2379";
 
 impl Config {
-    /// Puts the machine's address in place of a default advertised URL where the member listens on
-    /// 0.0.0.0. `host` finds the address of the default route. Returns the address if it was used.
+    /// Replaces the host of a default advertised URL by the machine's address if the member listens
+    /// on 0.0.0.0. `host` returns the address of the default route. Returns the address if it was
+    /// used.
     pub fn advertise_host(&mut self, host: &dyn Fn() -> Option<IpAddr>) -> Option<IpAddr> {
         let peer = open_port(
             &self.listen_peer_urls,
@@ -46,7 +47,7 @@ impl Config {
     }
 }
 
-/// The member itself must be one of the founders, at the URLs that it advertises.
+/// The member must be one of the founding members, at the URLs that it advertises.
 pub(super) fn founding_error(config: &Config) -> Option<String> {
     let name = &config.name;
     let members = &config.initial_cluster;
@@ -55,7 +56,7 @@ pub(super) fn founding_error(config: &Config) -> Option<String> {
             "couldn't find local name {name:?} in the initial cluster configuration"
         ));
     };
-    // A member that joins told the cluster its URLs before it started.
+    // A joining member's URLs were given to the cluster before it started.
     let joins = config.initial_cluster_state == ClusterState::Existing;
     let advertised = &config.initial_advertise_peer_urls;
     if joins || own.peer_urls == *advertised {
@@ -68,8 +69,8 @@ pub(super) fn founding_error(config: &Config) -> Option<String> {
     ))
 }
 
-/// The scheme to advertise and the port of the first listener, if it listens everywhere while the
-/// default is advertised.
+/// Scheme and port for the advertised URL, if the first listener listens on all interfaces and the
+/// default URL is advertised.
 fn open_port(listen: &[Url], advertise: &[Url], default: &str) -> Option<(Scheme, String)> {
     let [advertised] = advertise else { return None };
     let first = listen.first()?;

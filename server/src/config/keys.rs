@@ -1,6 +1,6 @@
-//! Where the keys of encryption at rest come from: a file, or a command that prints what would be
-//! in one. A command is how a key management service stands behind them. What a key file looks like
-//! stands in `storage::seal`'s documentation and in `--help`.
+//! The source of the keys for encryption at rest: a file, or a command that prints such a file, for
+//! example from a key management service. The format is described in `storage::seal` and in
+//! `--help`.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use storage::seal::{KeyFile, Seal};
 
-/// A key file of `KEYS_MAX` keys with a comment to each is far below.
+/// Far above the size of a file with `KEYS_MAX` keys and a comment for each.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
 const FILE_INTERVAL: Duration = Duration::from_secs(2);
@@ -18,21 +18,21 @@ const COMMAND_INTERVAL: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
     File(PathBuf),
-    /// Given to `sh -c`.
+    /// Run by `sh -c`.
     Command(String),
 }
 
-/// What came of looking for changed keys.
+/// The result of checking for changed keys.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Look {
     Same,
-    /// New writes are sealed otherwise from now on.
+    /// New writes use the new keys from now on.
     Changed,
-    /// They cannot be used, and nothing has changed.
+    /// The new keys cannot be used; nothing has changed.
     Refused(String),
 }
 
-/// Looks at the source again and again for its running server.
+/// Checks the source repeatedly while the server runs.
 #[derive(Debug)]
 pub struct Follower {
     source: KeySource,
@@ -49,7 +49,7 @@ impl Follower {
         }
     }
 
-    /// Between two looks. A file is cheap to read, a command may be somebody's service.
+    /// Time between two checks. Reading a file is cheap; a command may call a service.
     pub fn interval(&self) -> Duration {
         match self.source {
             KeySource::File(_) => FILE_INTERVAL,
@@ -57,7 +57,7 @@ impl Follower {
         }
     }
 
-    /// Blocks for the source and the disk. What was refused once is told once.
+    /// Blocks on the source and the disk. The same refusal is reported once.
     pub fn look(&mut self) -> Look {
         let found = self.source.read();
         if self.last.as_ref() == Some(&found) {
@@ -77,7 +77,7 @@ impl Follower {
 }
 
 impl KeySource {
-    /// Reads the keys as they are now. Blocks for as long as the command runs.
+    /// Reads the current keys. Blocks while the command runs.
     pub fn read(&self) -> Result<KeyFile, String> {
         let (name, text) = match self {
             KeySource::File(path) => {
@@ -99,7 +99,7 @@ impl KeySource {
     }
 }
 
-/// What it prints; its complaints go where ours go.
+/// The command's standard output; its standard error is ours.
 fn run(command: &str) -> Result<String, String> {
     let output = Command::new("sh")
         .args(["-c", command])

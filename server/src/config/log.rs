@@ -1,4 +1,4 @@
-//! The flags of the log: where lines go, in which form, and how their files are rotated.
+//! The flags of the log: outputs, format, and rotation of files.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::{Invalid, LogConfig, LogFormat, LogOutput, Rotation};
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const MIB: u64 = 1 << 20;
 
-/// lumberjack's, for `"maxsize": 0`.
+/// lumberjack's default, for `"maxsize": 0`.
 const FILE_BYTES_DEFAULT: u64 = 100 * MIB;
 
-/// Logs that one file may be rotated for.
+/// Rotation allows only one log file.
 const ROTATED_FILES_MAX: usize = 1;
 
 pub(super) fn config(values: &Values) -> Result<LogConfig, Invalid> {
@@ -23,14 +23,15 @@ pub(super) fn config(values: &Values) -> Result<LogConfig, Invalid> {
         other => return Err(Invalid::flags(format!("unknown logger option {other:?}"))),
     }
     let names = outputs(values)?;
-    let rotation = match values.bool("enable-log-rotation") {
-        true => Some(rotation(values.text("log-rotation-config-json"), &names)?),
-        false => None,
+    let rotation = if values.bool("enable-log-rotation") {
+        Some(rotation(values.text("log-rotation-config-json"), &names)?)
+    } else {
+        None
     };
     let outputs: Vec<LogOutput> = names.iter().map(|name| output(name)).collect();
     let to_journal = outputs.contains(&LogOutput::Journal);
     if to_journal && outputs.len() > 1 {
-        // etcd's words for any second output.
+        // etcd's text for any second output.
         let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
         return Err(Invalid::flags(format!(
             "running with systemd/journal but other '--log-outputs' values ([{}]) are configured with 'default'; override 'default' value with something else",
@@ -54,7 +55,7 @@ pub(super) fn config(values: &Values) -> Result<LogConfig, Invalid> {
     })
 }
 
-/// The outputs' names, each once.
+/// The names of the outputs, without duplicates.
 fn outputs(values: &Values) -> Result<Vec<String>, Invalid> {
     let mut names: Vec<String> = values
         .text("log-outputs")
@@ -89,9 +90,10 @@ fn rotation(text: &str, names: &[String]) -> Result<Rotation, Invalid> {
         ));
     }
     let json: Json = serde_json::from_str(text).map_err(|error| {
-        let reason = match error.is_eof() {
-            true => "unexpected end of JSON input".to_owned(),
-            false => error.to_string(),
+        let reason = if error.is_eof() {
+            "unexpected end of JSON input".to_owned()
+        } else {
+            error.to_string()
         };
         Invalid::flags(format!(
             "improperly formatted log rotation config: {reason}"
@@ -114,7 +116,7 @@ fn rotation(text: &str, names: &[String]) -> Result<Rotation, Invalid> {
     })
 }
 
-/// Negative numbers mean none.
+/// Negative numbers count as 0.
 fn number(keys: &Map<String, Json>, key: &str) -> Result<u64, Invalid> {
     match keys.get(key) {
         None | Some(Json::Null) => Ok(0),
@@ -133,7 +135,7 @@ fn switch(keys: &Map<String, Json>, key: &str) -> Result<bool, Invalid> {
     }
 }
 
-/// Go's words.
+/// Go's text.
 fn unfit(json: &Json, key: &str, wanted: &str) -> Invalid {
     let found = match json {
         Json::Null => "null".to_owned(),

@@ -23,7 +23,7 @@ fn flags(line: &[&str]) -> Config {
     run(line, &[], "").unwrap_or_else(|exit| panic!("{line:?}: {exit:?}"))
 }
 
-/// Exit code and first line of what is printed or logged.
+/// Exit code and first line of the output or log.
 fn outcome(exit: Exit) -> (u8, String) {
     match exit {
         Exit::Print {
@@ -100,12 +100,12 @@ fn gos_flag_syntax_is_taken() {
         ("b", 16, false)
     );
     assert_eq!(config.data_dir.to_str(), Some("b.etcd"));
-    // A bare boolean takes no word after it.
+    // A boolean flag without `=` does not take the next word as its value.
     assert_eq!(
         refused(&["--pre-vote", "false"]),
         (1, "\"false\" is not a valid flag".into())
     );
-    // A flag with an argument takes any word, dashes or not.
+    // Other flags take the next word as value, even with dashes.
     assert_eq!(
         flags(&["--initial-cluster-token", "--x"]).initial_cluster_token,
         "--x"
@@ -361,7 +361,7 @@ fn missing_features_are_refused_by_name() {
     for (word, text) in cases {
         assert_eq!(refused(&[word]), (1, text.to_string()));
     }
-    // Their defaults are fine.
+    // Their defaults are accepted.
     flags(&[
         "--cert-file=",
         "--auto-tls=false",
@@ -384,7 +384,7 @@ fn tokens_and_passwords_are_as_told() {
     assert_eq!(config.auth_token, "jwt,a=b");
     assert_eq!(config.auth_token_ttl, Duration::from_secs(7));
     assert_eq!(config.bcrypt_cost, 4);
-    // etcd's own defaults stand in.
+    // Replaced by etcd's defaults.
     let config = flags(&["--auth-token-ttl=0", "--bcrypt-cost=3"]);
     assert_eq!(config.auth_token_ttl, Duration::from_secs(300));
     assert_eq!(config.bcrypt_cost, 10);
@@ -417,7 +417,7 @@ fn variables_stand_in_for_flags() {
     .unwrap();
     assert_eq!((config.name.as_str(), config.max_txn_ops), ("a", 7));
     assert_eq!(config.notes, [Note::UnknownVariable("ETCD_FOO=1".into())]);
-    // An empty variable is none, so there is nothing to clash with.
+    // An empty variable counts as unset, so it does not conflict.
     assert_eq!(
         run(&["--name=b"], &[("ETCD_NAME", "")], "").unwrap().name,
         "b"
@@ -613,7 +613,7 @@ fn a_member_that_listens_everywhere_advertises_the_machines_address() {
     assert_eq!(config.initial_cluster[0].peer_urls[0].as_str(), url);
     assert_eq!(config.founding_error, None);
 
-    // etcd finds the cluster of a nameless member at odds with that, too.
+    // etcd, too, finds that the cluster of a member without a name does not match.
     let mut config = flags(&["--listen-peer-urls=http://0.0.0.0:7000"]);
     config.advertise_host(&host);
     assert_eq!(
@@ -702,8 +702,8 @@ fn what_changes_nothing_is_named() {
     assert_eq!(flags(&line).without_effect, ["max-wals", "unsafe-no-fsync"]);
 }
 
-/// The keys of the sample file that etcd ships, with its values: dead keys, empty values and a
-/// fall-back that the command line refuses.
+/// The keys of etcd's sample file with its values: obsolete keys, empty values, and a fallback that
+/// the command line refuses.
 #[test]
 fn etcds_sample_file_loads() {
     let sample = include_str!("tests/sample.yml");

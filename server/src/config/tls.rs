@@ -1,29 +1,29 @@
-//! What the flags say of TLS.
+//! The TLS settings from flags.
 
 use std::fmt;
 
 use super::Invalid;
 use super::args::Values;
 
-/// The files of one end, and what they are used for.
+/// The TLS files and settings of one end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Empty, as the others: not given.
+    /// In all of these, empty means not given.
     pub cert_file: String,
     pub key_file: String,
-    /// Shown where this server is the client; the one above without it.
+    /// Shown when this server is the client; if not given, `cert_file` is shown.
     pub client_cert_file: String,
     pub client_key_file: String,
-    /// Given, it makes every client show a certificate that it has signed.
+    /// If given, every client must show a certificate signed by this authority.
     pub trusted_ca_file: String,
     pub client_cert_auth: bool,
-    /// In DER.
+    /// In DER format.
     pub crl_file: String,
     /// Empty: all are allowed.
     pub allowed_cns: Vec<String>,
     /// Empty: all are allowed.
     pub allowed_hostnames: Vec<String>,
-    /// A member may show a certificate of another host.
+    /// Do not check that a member's certificate names its host.
     pub skip_client_san_verification: bool,
 }
 
@@ -34,13 +34,13 @@ pub enum TlsVersion {
 }
 
 impl TlsFiles {
-    /// True if there is nothing to serve with.
+    /// True if there is neither certificate nor key.
     pub fn is_empty(&self) -> bool {
         self.cert_file.is_empty() && self.key_file.is_empty()
     }
 }
 
-/// As etcd logs it.
+/// In etcd's log format.
 impl fmt::Display for TlsFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -70,7 +70,7 @@ pub(super) fn client(values: &Values) -> TlsFiles {
         crl_file: text("client-crl-file"),
         allowed_cns: list(values.text("client-cert-allowed-cn")),
         allowed_hostnames: list(values.text("client-cert-allowed-hostname")),
-        // Clients may be anywhere.
+        // Clients may connect from any host.
         skip_client_san_verification: true,
     }
 }
@@ -92,7 +92,7 @@ pub(super) fn peer(values: &Values) -> TlsFiles {
     }
 }
 
-/// The oldest version and the newest, if there is to be one.
+/// The oldest version, and the newest if limited.
 pub(super) fn versions(values: &Values) -> Result<(TlsVersion, Option<TlsVersion>), Invalid> {
     let (min, max) = (
         values.text("tls-min-version"),

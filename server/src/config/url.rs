@@ -1,4 +1,4 @@
-//! The URLs of flags: where to listen, what to advertise.
+//! The URLs in flags: listen URLs and advertised URLs.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub enum Scheme {
     Unixs,
 }
 
-/// A URL of the narrow kind etcd's flags take: scheme, host and port, no path.
+/// A URL as etcd's flags accept it: scheme, host and port, no path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     text: String,
@@ -20,7 +20,7 @@ pub struct Url {
 }
 
 impl Url {
-    /// The errors are etcd's texts.
+    /// The errors have etcd's texts.
     pub fn parse(text: &str) -> Result<Url, String> {
         let text = text.trim();
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
@@ -68,8 +68,8 @@ impl Url {
         })
     }
 
-    /// A comma-separated list, each URL once, sorted as etcd sorts it (member ids are computed from
-    /// it).
+    /// A comma-separated list without duplicates, sorted as in etcd, because member ids are
+    /// computed from it.
     pub fn parse_list(text: &str) -> Result<Vec<Url>, String> {
         let mut urls: Vec<Url> = text.split(',').map(Url::parse).collect::<Result<_, _>>()?;
         urls.sort_by(|a, b| a.text.cmp(&b.text));
@@ -85,7 +85,7 @@ impl Url {
         self.scheme
     }
 
-    /// Host without brackets; may be empty (every interface), a name or an address.
+    /// Host without brackets: a name, an address, or empty (all interfaces).
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -98,24 +98,25 @@ impl Url {
         matches!(self.scheme, Scheme::Unix | Scheme::Unixs)
     }
 
-    /// TLS is spoken there.
+    /// True if the URL uses TLS.
     pub fn is_secure(&self) -> bool {
         matches!(self.scheme, Scheme::Https | Scheme::Unixs)
     }
 
-    /// The file of a unix socket. What looks like a host is the first part of a relative path.
+    /// The path of a unix socket. The part that looks like a host is the start of a relative path.
     pub fn socket_path(&self) -> &str {
         &self.host
     }
 
-    /// `host:port`, as needed to bind, or the path of a unix socket.
+    /// `host:port` for binding, or the path of a unix socket.
     pub fn address(&self) -> String {
         if self.is_unix() {
             return self.host.clone();
         }
-        match self.host.contains(':') {
-            true => format!("[{}]:{}", self.host, self.port),
-            false => format!("{}:{}", self.host, self.port),
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
         }
     }
 }

@@ -9,10 +9,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use etcd_files::bbolt::read::Database;
 use raft::Position;
 use raft::durable::LogWriter;
-use sha2::{Digest, Sha256};
 use storage::mvcc::Applied;
 use storage::seal::{KeyFile, Seal};
 use storage::vfs::os::OsVfs;
@@ -108,7 +108,7 @@ fn restored(plan: &Restore, config: &Config, founding: &data_dir::Founding) -> V
     });
     let first = std::iter::once(("restoring snapshot", files.clone()));
     let last = std::iter::once(("restored snapshot", files));
-    let time = logging::timestamp(crate::runtime::unix_time());
+    let time = logging::timestamp(crate::clock::unix_time());
     let lines = first.chain(added).chain(last);
     lines
         .map(|(message, fields)| format!("{time}\tinfo\toffline.rs\t{message}\t{fields}"))
@@ -183,25 +183,25 @@ fn verify(file: &dyn File, path: &Path, skip: bool) -> Result<(), String> {
     if len % SECTOR_BYTES != DIGEST_BYTES {
         return Err("snapshot missing hash but --skip-hash-check=false".into());
     }
-    let mut digest = Sha256::new();
+    let mut digest = digest::Context::new(&digest::SHA256);
     let mut buffer = vec![0; READ_BYTES];
     let (mut at, end) = (0, len - DIGEST_BYTES);
     while at < end {
         let part = &mut buffer[..READ_BYTES.min((end - at) as usize)];
         file.read_at(part, at).map_err(|error| named(path, error))?;
-        digest.update(&*part);
+        digest.update(part);
         at += part.len() as u64;
     }
     let mut expected = [0; DIGEST_BYTES as usize];
     file.read_at(&mut expected, end)
         .map_err(|error| named(path, error))?;
-    let found: [u8; DIGEST_BYTES as usize] = digest.finalize().into();
-    if found != expected {
+    let found = digest.finish();
+    if found.as_ref() != expected {
         let list = |bytes: &[u8]| {
             let bytes: Vec<String> = bytes.iter().map(u8::to_string).collect();
             bytes.join(" ")
         };
-        let (expected, found) = (list(&expected), list(&found));
+        let (expected, found) = (list(&expected), list(found.as_ref()));
         return Err(format!("expected sha256 [{expected}], got [{found}]"));
     }
     Ok(())

@@ -11,9 +11,9 @@ use raft::{Entry, EntryKind, Position};
 use storage::mvcc::{Applied, LonePut, SyncJob};
 use storage::vfs::Vfs;
 
+use crate::applier::DIRTY_BYTES_TO_CHECKPOINT;
 use crate::data_dir::Unusable;
 use crate::error::Error;
-use crate::state::applier::DIRTY_BYTES_TO_CHECKPOINT;
 use crate::state::entry;
 use crate::state::request::{self, PutBy, Request};
 use crate::state::{Effects, State};

@@ -1,5 +1,5 @@
-//! When members are compared: before one serves (`InitialCorruptCheck`), by the leader every
-//! `--corrupt-check-time`, and by the leader after compactions (`CompactHashCheck`).
+//! Schedules the corruption checks: before a member serves (`InitialCorruptCheck`), periodically by
+//! the leader (`--corrupt-check-time`), and by the leader after compactions (`CompactHashCheck`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::runtime::node::{Node, REQUEST_TIMEOUT};
 use crate::state::hashes;
 use crate::state::request::Request;
 
-/// Compares this member's data with that of its peers before it takes part in anything. An empty
-/// directory has nothing to compare.
+/// Compares this member's data with its peers' before it serves or votes. Skipped if the directory
+/// is empty.
 pub(super) async fn check_initially(
     config: &Config,
     data: &DataDir,
@@ -57,7 +57,7 @@ pub(super) async fn check_initially(
     Ok(())
 }
 
-/// Runs for as long as the server does.
+/// Runs until the server stops.
 pub(super) async fn keep(node: Node, config: Arc<Config>) {
     let patience = patience(&config);
     let by_time = periodically(&node, config.corrupt_check_time, patience);
@@ -102,7 +102,7 @@ async fn after_compactions(node: &Node, every: Option<Duration>, patience: Durat
     let Some(every) = every else {
         return;
     };
-    // Older ones have been compared on all members.
+    // Newest revision that was compared on all members.
     let mut checked = 0;
     loop {
         tokio::time::sleep(every).await;
@@ -119,8 +119,8 @@ async fn after_compactions(node: &Node, every: Option<Duration>, patience: Durat
     }
 }
 
-/// How many compactions were looked at: from the newest to the first that all members could be
-/// compared at.
+/// Compares compactions, from the newest to the first that all members could compare. Returns how
+/// many were compared.
 async fn check_compactions(
     node: &Node,
     checked: &mut i64,
@@ -159,7 +159,7 @@ async fn check_compactions(
     Ok(count)
 }
 
-/// Raises the alarm that stops all changes, if it is not raised yet.
+/// Raises the CORRUPT alarm, which stops all changes, unless it is raised already.
 async fn raise(node: &Node, member_id: u64) -> Result<(), Error> {
     let alarm = pb::AlarmType::Corrupt as i32;
     let raised = pb::AlarmMember { member_id, alarm };
@@ -174,7 +174,7 @@ async fn raise(node: &Node, member_id: u64) -> Result<(), Error> {
     node.propose(request).await.map(drop)
 }
 
-/// Of one question to one member.
+/// Timeout of one request to one member.
 fn patience(config: &Config) -> Duration {
     REQUEST_TIMEOUT + 2 * config.election_timeout
 }

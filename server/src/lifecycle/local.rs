@@ -1,5 +1,5 @@
-//! A server inside another program: on a thread of its own, reached by its listeners like any
-//! other, and by channels that need no socket.
+//! A server embedded in another program, on a thread of its own. It is reached through its
+//! listeners as usual, or through in-memory channels without a socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,12 +15,12 @@ use tonic::transport::{Channel, Endpoint};
 use crate::config::Config;
 use crate::lifecycle::{self, Host, StartError};
 
-/// Bytes on their way in either direction of a channel.
+/// Bytes buffered in each direction of a channel.
 const PIPE_BYTES: usize = 256 << 10;
-/// Channels that wait to be taken on.
+/// Channels waiting to be accepted.
 const WAITING_MAX: usize = 16;
 
-/// Dropping it asks the server to stop; [`Local::stop`] also waits for that.
+/// Dropping this asks the server to stop; [`Local::stop`] also waits until it has.
 pub struct Local {
     addresses: Vec<SocketAddr>,
     connect: mpsc::Sender<DuplexStream>,
@@ -29,7 +29,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// Returns once the server is ready to serve.
+    /// Returns when the server is ready to serve.
     pub fn start(config: Config, vfs: Arc<dyn Vfs>) -> Result<Local, StartError> {
         let (connect, connections) = mpsc::channel(WAITING_MAX);
         let (stop, stopped) = oneshot::channel();
@@ -38,7 +38,7 @@ impl Local {
             stopped,
             connections,
             ready: Box::new(move |addresses| {
-                // Nobody listens when the program has gone on without the server.
+                // The receiver may be gone if the program no longer waits for the server.
                 let _ = say_ready.send(addresses);
             }),
         };
@@ -61,12 +61,12 @@ impl Local {
         }
     }
 
-    /// Where it listens: for clients, HTTP, metrics, in the order of the flags.
+    /// The listen addresses for clients, HTTP and metrics, in the order of the flags.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// A channel through memory.
+    /// An in-memory channel.
     pub fn channel(&self) -> Channel {
         let connect = self.connect.clone();
         Endpoint::from_static("http://stele.local").connect_with_connector_lazy(tower::service_fn(
@@ -82,7 +82,7 @@ impl Local {
         ))
     }
 
-    /// Ends it in order. Blocks until its files are closed.
+    /// Stops the server gracefully. Blocks until its files are closed.
     pub fn stop(mut self) -> Result<(), StartError> {
         drop(self.stop.take());
         match self.thread.take().map(JoinHandle::join) {

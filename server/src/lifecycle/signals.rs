@@ -1,12 +1,12 @@
-//! What the process owes its parent: ending by the signal that stopped it, and a word when it is
-//! ready.
+//! The process's duties to its parent: it ends by the signal that stopped it, and reports when it
+//! is ready.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Ends the process by the signal that stopped it, so that its parent sees 130 or 143. As the
-/// first process of a container there is no default action to fall back on: it ends with 0.
+/// Ends the process by the signal that stopped it, so that its parent sees exit code 130 or 143.
+/// For process 1 of a container signals have no default action, so it exits with 0.
 pub fn exit_by(signal: i32) -> ! {
     if std::process::id() != 1 {
         let _ = signal_hook::low_level::emulate_default_handler(signal);
@@ -14,7 +14,7 @@ pub fn exit_by(signal: i32) -> ! {
     std::process::exit(0)
 }
 
-/// Tells systemd that the server serves, if it waits for that.
+/// Tells systemd that the server is ready, if systemd expects it.
 pub fn notify_ready() {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else {
         return;

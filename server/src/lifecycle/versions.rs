@@ -1,5 +1,5 @@
-//! The version that a cluster speaks: the oldest minor version among its members. The leader asks
-//! them and decides.
+//! The cluster version: the oldest minor version among the members. The leader asks the members and
+//! decides.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use crate::error::Error;
 use crate::runtime::node::Node;
 use crate::state::request::Request;
 
-/// How often a leader asks: etcd's.
+/// How often a leader asks the members, as in etcd.
 const INTERVAL: Duration = Duration::from_secs(4);
-/// How soon a new leader notices that it is one.
+/// How soon a new leader notices that it is the leader.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Runs for as long as the server does.
+/// Runs until the server stops.
 pub(super) async fn keep(node: Node) {
     let looks = (INTERVAL.as_millis() / LOOK.as_millis()) as u32;
     let mut passed = 0;
     loop {
         tokio::time::sleep(LOOK).await;
         if !node.is_leader() {
-            passed = looks; // To ask at once when it leads.
+            passed = looks; // So that it asks at once when it becomes leader.
             continue;
         }
         passed += 1;
@@ -36,7 +36,7 @@ pub(super) async fn keep(node: Node) {
     }
 }
 
-/// Sets the cluster's version if it can be told and has changed.
+/// Sets the cluster version if it is known and has changed.
 pub(super) async fn decide(node: &Node) -> Result<(), Error> {
     let decided = node.cluster_version()?;
     let oldest = oldest(node).await?;
@@ -45,7 +45,7 @@ pub(super) async fn decide(node: &Node) -> Result<(), Error> {
     let chosen = match (decided.as_deref().and_then(minor), oldest) {
         (None, None) => minor(MIN_CLUSTER_VERSION),
         (None, oldest) => oldest,
-        // One version down at a time, and for all members.
+        // A downgrade goes one minor version down, and only if all members have that version.
         (Some(decided), Some(oldest)) if target.is_some() => target.filter(|(major, minor)| {
             let next = Some((*major, minor + 1));
             Some(decided) == next && Some(oldest) == next
@@ -63,7 +63,7 @@ pub(super) async fn decide(node: &Node) -> Result<(), Error> {
     Ok(())
 }
 
-/// `None` when not all members can be asked.
+/// The oldest version among the members; `None` if a member cannot be asked.
 async fn oldest(node: &Node) -> Result<Option<(u64, u64)>, Error> {
     let mut oldest = minor(CLUSTER_VERSION);
     for member in node.members()? {

@@ -1,5 +1,5 @@
-//! File descriptors are shared by clients, the store and the other members: how many connections
-//! each kind of listener may hold, so that no client can take what the log needs.
+//! File descriptors are shared by clients, the store and the other members. This module limits the
+//! connections of each kind of listener, so that clients cannot use up the descriptors of the log.
 
 use std::io;
 use std::sync::Arc;
@@ -10,18 +10,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::net::socket::BindError;
 
-/// Descriptors that clients never get: etcd's number. The store and its log use up to about 30,
-/// the event loops 10, and the two limits below come out of it, too.
+/// Descriptors that clients never get: etcd's number. The store and its log use up to about 30 of
+/// them, the event loops 10, and the two limits below are part of it too.
 const RESERVED: u64 = 150;
 
-/// Connections to the listeners for metrics and health, all together.
+/// Connections to all listeners for metrics and health together.
 const METRICS_CONNECTIONS_MAX: usize = 16;
 
 /// Connections from other members. Each opens about five; a cluster has at most seven members.
 const PEER_CONNECTIONS_MAX: usize = 64;
 
-/// Raises the number of files this process may have open to the most it may ask for, as Go's
-/// runtime does.
+/// Raises the limit on open files of this process to its hard limit, as Go's runtime does.
 pub fn raise_limit() -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -34,7 +33,7 @@ pub fn raise_limit() -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, raised)?)
 }
 
-/// How many connections of one kind may be open. Cheap to clone.
+/// Limits the open connections of one kind. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Quota {
     permits: Arc<Semaphore>,
@@ -53,7 +52,7 @@ impl Quota {
         }
     }
 
-    /// For all listeners for clients together. Fails when there is no room for a single client.
+    /// One quota for all client listeners together. Fails if not even one client would fit.
     pub(crate) fn for_clients() -> Result<Quota, BindError> {
         let limit = match getrlimit(Resource::Nofile).current {
             None => Semaphore::MAX_PERMITS as u64,
@@ -77,7 +76,8 @@ impl Quota {
         Quota::new("peer", PEER_CONNECTIONS_MAX)
     }
 
-    /// Waits for room for one more connection, which holds the permit for as long as it is open.
+    /// Waits until one more connection is allowed; the connection holds the permit while it is
+    /// open.
     pub(crate) async fn admit(&self) -> OwnedSemaphorePermit {
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             self.was_full.store(false, Ordering::Relaxed);

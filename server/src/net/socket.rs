@@ -1,7 +1,7 @@
 //! Sockets of both kinds, TCP and unix: binding a URL, accepting from it, connecting to it.
 //!
-//! A socket belongs to the event loop that first polled it. Parking takes it off its loop, so that
-//! another loop can take it up, with whatever protocol state is wrapped around it.
+//! A socket belongs to the event loop that first polled it. Parking removes it from its loop, so
+//! that another loop can adopt it, together with any protocol state wrapped around it.
 
 use std::fmt;
 use std::io;
@@ -16,13 +16,13 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 use crate::config::{Scheme, Url};
 
-/// Connections the system may hold ready before they are accepted.
+/// Connections that the kernel queues until they are accepted.
 const BACKLOG: u32 = 4096;
 
-/// TCP keep-alive, as Go sets it: finds clients that vanished without a word.
+/// TCP keep-alive interval, as in Go: detects clients that vanished.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// An address that cannot be listened on; the text names it.
+/// An address that cannot be bound; the text names it.
 #[derive(Debug)]
 pub struct BindError(pub(crate) String);
 
@@ -34,13 +34,13 @@ impl fmt::Display for BindError {
 
 impl std::error::Error for BindError {}
 
-/// A socket that listens and belongs to no event loop yet.
+/// A listening socket that does not belong to an event loop yet.
 pub(crate) enum Bound {
     Tcp(std::net::TcpListener),
     Unix(std::os::unix::net::UnixListener, SocketFile),
 }
 
-/// A socket that listens, on the event loop where it was made.
+/// A listening socket on the event loop where it was created.
 pub(crate) enum Listener {
     Tcp(TcpListener),
     Unix(
@@ -49,7 +49,7 @@ pub(crate) enum Listener {
     ),
 }
 
-/// The name of a unix socket in the file system. Dropping it removes the name.
+/// The path of a unix socket. Dropping this removes the path.
 pub(crate) struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
@@ -59,7 +59,7 @@ impl Drop for SocketFile {
 }
 
 impl Bound {
-    /// Must be called inside an event loop. The errors have Go's words.
+    /// Must be called inside an event loop. The errors have Go's texts.
     pub(crate) fn bind(url: &Url, reuse_port: bool) -> Result<Bound, BindError> {
         match url.scheme() {
             Scheme::Unix | Scheme::Unixs => bind_unix(url),
@@ -67,7 +67,7 @@ impl Bound {
         }
     }
 
-    /// None: a unix socket.
+    /// `None` for a unix socket.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         match self {
             Bound::Tcp(listener) => listener.local_addr().ok(),
@@ -75,7 +75,7 @@ impl Bound {
         }
     }
 
-    /// For the log.
+    /// The address, for log lines.
     pub(crate) fn name(&self) -> String {
         match self {
             Bound::Tcp(listener) => listener
@@ -85,7 +85,7 @@ impl Bound {
         }
     }
 
-    /// Puts the socket on the event loop this is called in.
+    /// Registers the socket with the current event loop.
     pub(crate) fn listen(self) -> io::Result<Listener> {
         Ok(match self {
             Bound::Tcp(listener) => Listener::Tcp(TcpListener::from_std(listener)?),
@@ -99,10 +99,10 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, remote) = listener.accept().await?;
-                // Both only tune; a socket that refuses them still works.
+                // Optimizations only; a socket that refuses them still works.
                 let _ = stream.set_nodelay(true);
                 let _ = keep_alive(&stream);
-                // A listener for both families shows IPv4 in the form of IPv6.
+                // A dual-stack listener reports IPv4 addresses in IPv6 form.
                 let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
                 Ok(Socket(Inner::Tcp(stream), Some(remote)))
             }
@@ -123,14 +123,14 @@ fn bind_tcp(url: &Url, reuse_port: bool) -> Result<Bound, BindError> {
     };
     let any = || {
         bind_address(Ipv6Addr::UNSPECIFIED.into(), port, reuse_port)
-            // A machine without IPv6.
+            // The machine may have no IPv6.
             .or_else(|_| bind_address(Ipv4Addr::UNSPECIFIED.into(), port, reuse_port))
     };
     let bound = match url.host() {
         "" => any(),
         "localhost" => bind_address(Ipv4Addr::LOCALHOST.into(), port, reuse_port),
         host => match host.parse::<IpAddr>() {
-            // Go listens for both families on the unspecified address of either.
+            // Like Go, listens on both families if either unspecified address is given.
             Ok(ip) if ip.is_unspecified() => any(),
             Ok(ip) => bind_address(ip, port, reuse_port),
             Err(_) => {
@@ -155,7 +155,8 @@ fn bind_address(ip: IpAddr, port: u16, reuse_port: bool) -> io::Result<std::net:
     if ip.is_unspecified() && ip.is_ipv6() {
         rustix::net::sockopt::set_ipv6_v6only(&socket, false)?;
     }
-    // Go sets this on every listener; without it a restart would wait for old connections.
+    // Go sets this on every listener; without it, a restart would have to wait until the kernel
+    // forgets old connections.
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(reuse_port)?;
     socket.bind(SocketAddr::new(ip, port))?;
@@ -164,7 +165,7 @@ fn bind_address(ip: IpAddr, port: u16, reuse_port: bool) -> io::Result<std::net:
 
 fn bind_unix(url: &Url) -> Result<Bound, BindError> {
     let path = PathBuf::from(url.socket_path());
-    // A socket that a former process left behind is in the way.
+    // Removes a socket file left behind by a former process.
     remove_name(&path);
     let bound = std::os::unix::net::UnixListener::bind(&path).and_then(|listener| {
         listener.set_nonblocking(true)?;
@@ -184,7 +185,7 @@ fn bind_unix(url: &Url) -> Result<Bound, BindError> {
     reason = "the name of a socket is no file of the store"
 )]
 fn remove_name(path: &std::path::Path) {
-    // Whatever is in the way otherwise is told when the name is bound.
+    // If the path cannot be removed, binding reports the error.
     let _ = std::fs::remove_file(path);
 }
 
@@ -205,7 +206,7 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// One end of a connection, and who is at the other.
+/// One end of a connection, and the remote address.
 pub(crate) struct Socket(Inner, Option<SocketAddr>);
 
 enum Inner {
@@ -213,7 +214,7 @@ enum Inner {
     Unix(UnixStream),
     ParkedTcp(std::net::TcpStream),
     ParkedUnix(std::os::unix::net::UnixStream),
-    /// It could not be moved; reads and writes fail.
+    /// Moving to another event loop failed; reads and writes fail.
     Lost,
 }
 
@@ -224,18 +225,18 @@ impl Socket {
             return Ok(Socket(Inner::Unix(stream), None));
         }
         let stream = TcpStream::connect(url.address()).await?;
-        // It only tunes.
+        // Optimization only.
         let _ = stream.set_nodelay(true);
         let remote = stream.peer_addr().ok();
         Ok(Socket(Inner::Tcp(stream), remote))
     }
 
-    /// None: a unix socket.
+    /// `None` for a unix socket.
     pub(crate) fn remote(&self) -> Option<SocketAddr> {
         self.1
     }
 
-    /// Where the connection ends here. None: a unix socket, or one off its event loop.
+    /// The local address. `None` for a unix socket, and while parked.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         match &self.0 {
             Inner::Tcp(stream) => stream.local_addr().ok(),
@@ -243,7 +244,7 @@ impl Socket {
         }
     }
 
-    /// Takes the socket off its event loop.
+    /// Removes the socket from its event loop.
     pub(crate) fn park(&mut self) -> io::Result<()> {
         self.0 = match std::mem::replace(&mut self.0, Inner::Lost) {
             Inner::Tcp(stream) => Inner::ParkedTcp(stream.into_std()?),
@@ -253,7 +254,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Puts the socket on the event loop this is called in.
+    /// Adds the socket to the current event loop.
     pub(crate) fn unpark(&mut self) -> io::Result<()> {
         self.0 = match std::mem::replace(&mut self.0, Inner::Lost) {
             Inner::ParkedTcp(stream) => Inner::Tcp(TcpStream::from_std(stream)?),

@@ -1,7 +1,8 @@
-//! TLS for clients and members: which certificate is shown, whose is believed, and for how long.
+//! TLS for clients and members: the certificate shown, the authorities trusted, and when files are
+//! read again.
 //!
-//! Certificates, keys, authorities and revocation lists are looked at again for each handshake, so
-//! that every one of them can be replaced while the server runs. What flags say is fixed.
+//! Certificates, keys, authorities and revocation lists are checked for changes at each handshake,
+//! so all of them can be replaced while the server runs. Settings from flags are fixed.
 
 mod check;
 mod client;
@@ -36,14 +37,14 @@ const OLD: Versions = &[&TLS12];
 const NEW: Versions = &[&TLS13];
 const BOTH: Versions = &[&TLS13, &TLS12];
 
-/// Who is at the other end of a listener.
+/// The kind of peer on a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Client,
     Peer,
 }
 
-/// How this server speaks TLS to clients and to members, made-up certificates included.
+/// TLS settings for clients and for members, including self-signed certificates.
 #[derive(Clone)]
 pub(crate) struct Security {
     pub(crate) client: Identity,
@@ -52,15 +53,15 @@ pub(crate) struct Security {
     handshakes: Handshakes,
 }
 
-/// The files of one end. The made-up certificate counts as given.
+/// The files of one end. A self-signed certificate counts as given.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) files: TlsFiles,
-    /// The certificate signs itself: nobody can check it, and nobody does.
+    /// The certificate is self-signed by the server: others cannot verify it, so nobody does.
     pub(crate) is_made_up: bool,
 }
 
-/// Versions and cipher suites.
+/// TLS versions and cipher suites.
 #[derive(Clone)]
 pub(crate) struct Protocol {
     provider: Arc<CryptoProvider>,
@@ -68,7 +69,8 @@ pub(crate) struct Protocol {
 }
 
 impl Security {
-    /// Makes the certificates that are to be made, and tells of the others. The errors are etcd's.
+    /// Creates the requested self-signed certificates, and logs which files are used. The errors
+    /// are etcd's.
     pub(crate) fn prepare(config: &Config) -> Result<Security, BindError> {
         let protocol = Protocol::new(config)?;
         let peer = identity(config, End::Peer)?;
@@ -149,7 +151,7 @@ fn identity(config: &Config, end: End) -> Result<Identity, BindError> {
     let years = config.self_signed_cert_validity;
     let made = self_signed::make(&dir, &urls, years)
         .map_err(|error| BindError(format!("failed to get {name} self-signed certs: {error}")))?;
-    // As in etcd, a made-up certificate takes the place of all that was said of others.
+    // As in etcd, a self-signed certificate replaces all other files that were given.
     let files = TlsFiles {
         cert_file: made.cert.clone(),
         key_file: made.key.clone(),

@@ -1,9 +1,9 @@
 //! The threads that carry connections.
 //!
-//! Each is an event loop of its own, and a connection stays with the one it was given to: its
-//! calls become ready in turn, the connection itself runs after them, and their answers leave in
-//! one write. (A runtime that steals work runs the connection after each single call: a write for
-//! every answer, and about twice the CPU for each.)
+//! Each thread runs one event loop, and a connection stays on the loop it was given to. First its
+//! ready calls run, then the connection itself, so their answers leave in one write. (A
+//! work-stealing runtime runs the connection after each call: one write per answer, and about twice
+//! the CPU per call.)
 
 use std::cell::Cell;
 use std::future::Future;
@@ -18,27 +18,27 @@ thread_local! {
     static HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The first is the thread that called [`Workers::start`]. Dropping this ends the others.
+/// The first worker is the thread that called [`Workers::start`]. Dropping this ends the others.
 pub struct Workers {
-    /// By number.
+    /// By worker number.
     loops: Vec<Handle>,
     next: AtomicUsize,
     _others: Vec<oneshot::Sender<()>>,
 }
 
 impl Workers {
-    /// An event loop, for the first worker.
+    /// Creates an event loop, for the first worker.
     pub fn event_loop() -> io::Result<Runtime> {
         runtime::Builder::new_current_thread().enable_all().build()
     }
 
-    /// As many as the machine has use for. On a small one, a second thread for connections takes
-    /// from the actors more than it gives.
+    /// Half the cores. On a small machine a second connection thread takes more CPU from the actors
+    /// than it gains.
     pub fn suitable_count() -> usize {
         std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
     }
 
-    /// Must be called inside the first event loop.
+    /// Starts the other workers. Must be called inside the first event loop.
     pub fn start(count: usize) -> io::Result<Workers> {
         let (mut loops, mut others) = (vec![Handle::current()], Vec::new());
         for number in 1..count {
@@ -50,7 +50,7 @@ impl Workers {
                 .name(format!("clients-{number}"))
                 .spawn(move || {
                     HERE.set(number);
-                    // Ends when the other side is dropped, which is the only thing it is for.
+                    // Ends when the sender is dropped; nothing is ever sent.
                     let _ = event_loop.block_on(stopped);
                 })?;
         }
@@ -65,7 +65,7 @@ impl Workers {
         self.loops.len()
     }
 
-    /// The worker whose turn it is to get a connection.
+    /// The worker for the next connection, round robin.
     pub fn next(&self) -> usize {
         self.next.fetch_add(1, Ordering::Relaxed) % self.loops.len()
     }
@@ -75,7 +75,7 @@ impl Workers {
     }
 }
 
-/// The number of the worker this runs on; 0 on threads that are none.
+/// The number of the current worker; 0 on other threads.
 pub fn here() -> usize {
     HERE.get()
 }

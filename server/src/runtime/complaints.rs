@@ -8,7 +8,7 @@ use raft::Complaint;
 /// More than this is not told apart any more.
 const TOLD_MAX: usize = 256;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Complaints {
     refused: HashSet<Complaint>,
 }

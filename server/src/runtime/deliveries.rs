@@ -2,8 +2,8 @@
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::event::{Reply, ReplySlot};
 use crate::net::workers::Workers;
-use crate::runtime::event::{Reply, ReplySlot};
 
 /// Answers of one batch.
 type Replies = Vec<(ReplySlot, Reply)>;

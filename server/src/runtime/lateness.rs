@@ -9,6 +9,7 @@ use raft::{Body, Message, NodeId, Now};
 const INTERVALS: u32 = 2;
 
 /// When each follower was last sent a heartbeat.
+#[derive(Clone)]
 pub(super) struct Lateness {
     interval: Duration,
     sent: BTreeMap<NodeId, Now>,

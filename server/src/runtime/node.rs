@@ -9,7 +9,6 @@ pub(crate) mod members;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
@@ -17,14 +16,15 @@ use storage::mvcc::{Reader, View};
 use tokio::sync::Semaphore;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use crate::api::admission::{self, Admission};
 use crate::auth::{self, AuthInfo, Credentials, Tokens};
+use crate::clock::Clock;
 use crate::cluster::corruption::PeerHash;
-use crate::cluster::inbox::Sender;
 use crate::cluster::peer::{self, Peers};
+use crate::driver::{RequestIds, Shared};
 use crate::error::Error;
-use crate::runtime::Clock;
-use crate::runtime::event::{
+use crate::event::admission::{self, Admission};
+use crate::event::inbox::Sender;
+use crate::event::{
     Applied, ApplyEvent, LeaseAnswer, LeaseCall, MemberEvent, Outcome, Proposal, ReplySlot,
 };
 use crate::state::hashes::{Hashes, KvHash};
@@ -51,9 +51,6 @@ const LOOKS_WITHOUT_LEADER: u32 = 3;
 
 /// A question for the read index that took longer counts as slow: etcd's.
 const SLOW_READ: Duration = Duration::from_millis(500);
-
-/// Delay between two looks at whether the space alarm is committed.
-const ALARM_POLL: Duration = Duration::from_millis(2);
 
 /// Between two questions to the leader: etcd's.
 const LEADER_RETRY: Duration = Duration::from_millis(50);
@@ -88,49 +85,6 @@ pub struct Limits {
     pub slow_apply: Duration,
     /// Calls that take longer are logged.
     pub slow_call: Duration,
-}
-
-/// Figures that the actors keep up to date for everybody.
-#[derive(Debug, Default)]
-pub struct Shared {
-    pub term: AtomicU64,
-    /// Nobody else votes here.
-    pub sole_voter: AtomicBool,
-    /// This member only learns.
-    pub learner: AtomicBool,
-    /// 0: none known.
-    pub leader: AtomicU64,
-    pub committed: AtomicU64,
-    pub applied: AtomicU64,
-    /// Of the entry at `applied`; written after what it did is visible.
-    pub applied_term: AtomicU64,
-    pub leader_changes: AtomicU64,
-    /// When this member last became the leader, in nanoseconds of its clock.
-    pub led_since: AtomicU64,
-    /// Of the file, free pages included.
-    pub db_file_bytes: AtomicU64,
-    /// In use: what the quota counts, and so what clients and alerts are told as the size of the
-    /// database and as what is in use of it. etcd's quota counts its file, free pages too, because
-    /// only a defragmentation makes them room again; here they are room at once and go back to the
-    /// disk by themselves. With the file's size beside this quota etcd's alerts would ask for
-    /// defragmentations that free nothing, and warn of a quota that is far away.
-    pub db_bytes: AtomicU64,
-    /// This member's space alarm is raised.
-    pub nospace: AtomicBool,
-    /// It was asked for, and may be on its way.
-    pub nospace_asked: AtomicBool,
-    /// It is this member's, and not a client's who is to take it back.
-    pub nospace_own: AtomicBool,
-    /// The store could not set space aside on the disk, or a checkpoint waits for some.
-    pub store_is_short: AtomicBool,
-    /// The one under way, if any, is not to rest.
-    pub checkpoint_hurries: AtomicBool,
-    /// There was no space for another file of the log.
-    pub log_is_short: AtomicBool,
-    /// What takes space is to be refused.
-    pub disk_is_low: AtomicBool,
-    /// What the largest request refused since then would have taken.
-    pub refused_bytes: AtomicU64,
 }
 
 #[derive(Clone, Debug)]
@@ -168,13 +122,6 @@ pub(crate) struct Inner {
     pub peers: Peers,
     /// Told when no leader has been known for long.
     pub leader_lost: tokio::sync::watch::Sender<()>,
-}
-
-/// Whether a read asks nobody. A leader without fellow voters need not: what it acknowledged has
-/// been applied, and what is applied has been published. What an earlier leader acknowledged is, too,
-/// once an entry of this term is.
-pub fn decides_alone(is_sole_voter: bool, leads: bool, applied_term: u64, term: u64) -> bool {
-    is_sole_voter && leads && applied_term == term
 }
 
 impl Node {
@@ -264,7 +211,7 @@ impl Node {
     /// After this, `view` shows every change that was acknowledged before the call.
     ///
     pub async fn linearizable(&self) -> Result<(), Error> {
-        if self.decides_alone() {
+        if self.0.shared.decides_alone() {
             return Ok(());
         }
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
@@ -280,16 +227,6 @@ impl Node {
         read
     }
 
-    fn decides_alone(&self) -> bool {
-        let shared = &self.0.shared;
-        decides_alone(
-            shared.sole_voter.load(Ordering::Acquire),
-            self.is_leader(),
-            shared.applied_term.load(Ordering::Acquire),
-            shared.term.load(Ordering::Acquire),
-        )
-    }
-
     /// Hands leadership to the voter `to`; returns when someone else leads.
     pub async fn transfer(&self, to: u64) -> Result<(), Error> {
         self.0
@@ -298,7 +235,7 @@ impl Node {
             .map_err(|_| Error::Stopped)?;
         let patience = REQUEST_TIMEOUT + 2 * self.0.limits.election_timeout;
         let moved = async {
-            while self.0.shared.leader.load(Ordering::Relaxed) != to {
+            while self.0.shared.leadership.leader() != to {
                 tokio::time::sleep(TRANSFER_POLL).await;
             }
         };
@@ -321,7 +258,7 @@ impl Node {
                 if self.is_leader() {
                     return Ok(None);
                 }
-                let leader = self.0.shared.leader.load(Ordering::Relaxed);
+                let leader = self.0.shared.leadership.leader();
                 if let Some(urls) = self.0.peers.urls_of(leader)
                     && let Ok(answer) = self.0.peers.post(&urls, path, body.clone()).await
                     && let Some(found) = self.told_by_leader(call, answer)
@@ -334,7 +271,7 @@ impl Node {
         let patience = REQUEST_TIMEOUT + 2 * self.0.limits.election_timeout;
         match tokio::time::timeout(patience, asked).await {
             Ok(outcome) => outcome,
-            Err(_) if self.0.shared.leader.load(Ordering::Relaxed) == 0 => Err(Error::NoLeader),
+            Err(_) if self.0.shared.leadership.leader() == 0 => Err(Error::NoLeader),
             Err(_) => Err(Error::Timeout),
         }
     }
@@ -358,7 +295,7 @@ impl Node {
     /// As [`Self::wait`], and says so when it takes long.
     async fn wait_for_read(
         &self,
-        mut reply: tokio::sync::oneshot::Receiver<crate::runtime::event::Reply>,
+        mut reply: tokio::sync::oneshot::Receiver<crate::event::Reply>,
     ) -> Result<(), Error> {
         if let Ok(answer) = tokio::time::timeout(SLOW_READ, &mut reply).await {
             return answer.unwrap_or(Err(Error::Stopped)).map(drop);
@@ -424,7 +361,7 @@ impl Node {
             cluster_id: self.0.identity.cluster_id,
             member_id: self.0.identity.member_id,
             revision,
-            raft_term: self.0.shared.term.load(Ordering::Relaxed),
+            raft_term: self.0.shared.leadership.term(),
         }
     }
 
@@ -452,11 +389,11 @@ impl Node {
     }
 
     pub fn is_leader(&self) -> bool {
-        self.0.shared.leader.load(Ordering::Relaxed) == self.0.identity.member_id
+        self.0.shared.leads()
     }
 
     pub fn has_leader(&self) -> bool {
-        self.0.shared.leader.load(Ordering::Relaxed) != 0
+        self.0.shared.leadership.has_leader()
     }
 
     /// Watches over the leader for as long as the server runs: streams that want one are told when
@@ -506,7 +443,7 @@ impl Node {
 
     pub fn status(&self) -> Result<NodeStatus, Error> {
         let shared = &self.0.shared;
-        let leader = shared.leader.load(Ordering::Relaxed);
+        let leader = shared.leadership.leader();
         let mut errors = Vec::new();
         if leader == 0 {
             errors.push(Error::NoLeader.to_string());
@@ -517,11 +454,11 @@ impl Node {
         }
         Ok(NodeStatus {
             leader,
-            term: shared.term.load(Ordering::Relaxed),
-            raft_index: shared.committed.load(Ordering::Relaxed),
-            applied_index: shared.applied.load(Ordering::Relaxed),
-            db_size: shared.db_bytes.load(Ordering::Relaxed) as i64,
-            db_size_in_use: shared.db_bytes.load(Ordering::Relaxed) as i64,
+            term: shared.leadership.term(),
+            raft_index: shared.leadership.committed(),
+            applied_index: shared.progress.applied(),
+            db_size: shared.space.in_use_bytes() as i64,
+            db_size_in_use: shared.space.in_use_bytes() as i64,
             quota: self.0.limits.quota_bytes as i64,
             errors,
         })
@@ -590,50 +527,22 @@ impl Node {
 
     /// By etcd's reckoning of what a change takes. The first one that would not fit raises the
     /// alarm, which from then on refuses them all where they are applied. A client that reads the
-    /// refusal finds the alarm in place: the answer waits until it is committed. The quota is for what is
-    /// in use: what compactions have freed in the file is room, and needs no defragmentation.
+    /// refusal finds the alarm in place: the answer waits until it is committed. The quota is for
+    /// what is in use: what compactions have freed in the file is room, and needs no
+    /// defragmentation.
     async fn check_space(&self, request: &Request) -> Result<(), Error> {
-        let (quota, shared) = (self.0.limits.quota_bytes, &self.0.shared);
         let needed = state::space_needed(request);
-        if needed == 0 {
+        let quota = self.0.limits.quota_bytes;
+        let in_flight = self.0.admission.held_bytes() as u64;
+        if self.0.shared.admits(needed, in_flight, quota) {
             return Ok(());
         }
-        let in_use = shared.db_bytes.load(Ordering::Relaxed);
-        let fits = quota == 0 || in_use + needed < quota;
-        let is_low = shared.disk_is_low.load(Ordering::Acquire)
-            || shared.store_is_short.load(Ordering::Relaxed);
-        if fits && !is_low {
-            return Ok(());
-        }
-        shared.refused_bytes.fetch_max(needed, Ordering::Relaxed);
-        // Once: each would take space in the log.
-        let is_raised = shared.nospace.load(Ordering::Acquire);
-        if is_raised {
-            return Err(Error::NoSpace);
-        }
-        if !shared.nospace_asked.swap(true, Ordering::AcqRel) {
-            shared.nospace_own.store(true, Ordering::Relaxed);
-            // On its own: the client may leave, and others wait for the same alarm.
-            tokio::spawn(self.clone().raise_space_alarm());
-        }
-        while shared.nospace_asked.load(Ordering::Acquire)
-            && !shared.nospace.load(Ordering::Acquire)
-        {
-            tokio::time::sleep(ALARM_POLL).await;
-        }
-        Err(Error::NoSpace)
-    }
-
-    async fn raise_space_alarm(self) {
-        let alarm = Request::Alarm(pb::AlarmRequest {
-            action: pb::alarm_request::AlarmAction::Activate as i32,
-            member_id: self.0.identity.member_id,
-            alarm: pb::AlarmType::Nospace as i32,
-        });
-        if let Err(error) = self.propose_unchecked(alarm, &AuthInfo::default()).await {
-            tracing::warn!(%error, "failed to raise the space alarm");
-            // The next change that does not fit tries again.
-            self.0.shared.nospace_asked.store(false, Ordering::Release);
+        let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
+        post(&self.0.apply, ApplyEvent::Refused { needed, slot })?;
+        match self.wait(reply).await {
+            // Nobody can be told of an alarm: the change is refused all the same.
+            Err(Error::Timeout) | Ok(_) => Err(Error::NoSpace),
+            Err(error) => Err(error),
         }
     }
 
@@ -644,7 +553,7 @@ impl Node {
             return error;
         }
         let shared = &self.0.shared;
-        let elected = Duration::from_nanos(shared.led_since.load(Ordering::Relaxed));
+        let elected = shared.leadership.led_since();
         let lost = elected.saturating_sub(2 * self.0.limits.election_timeout);
         if (lost..elected).contains(&began) {
             return Error::TimeoutByLeader;
@@ -654,7 +563,7 @@ impl Node {
             let connected = self.0.peers.connected_for(id);
             connected.is_some_and(|connected| connected >= waited)
         };
-        let leader = shared.leader.load(Ordering::Relaxed);
+        let leader = shared.leadership.leader();
         let is_connected = match leader {
             0 => true,
             leader if leader == self.0.identity.member_id => {
@@ -673,7 +582,7 @@ impl Node {
 
     async fn wait(
         &self,
-        reply: tokio::sync::oneshot::Receiver<crate::runtime::event::Reply>,
+        reply: tokio::sync::oneshot::Receiver<crate::event::Reply>,
     ) -> Result<Applied, Error> {
         let patience = REQUEST_TIMEOUT + 2 * self.0.limits.election_timeout;
         match tokio::time::timeout(patience, reply).await {
@@ -702,22 +611,5 @@ pub async fn run_blocking<T: Send + 'static>(
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(_) => Err(Error::Stopped),
-    }
-}
-
-/// Ids for requests in the log, unlike any other member's and any earlier run's: the member's low
-/// 16 bits, 40 bits of the start's milliseconds, 8 bits of counter that carry over.
-pub struct RequestIds(AtomicU64);
-
-impl RequestIds {
-    pub fn new(member_id: u64, unix_millis: u64) -> RequestIds {
-        const MILLIS: u64 = (1 << 40) - 1;
-        RequestIds(AtomicU64::new(
-            member_id << 48 | (unix_millis & MILLIS) << 8,
-        ))
-    }
-
-    pub fn next(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed) + 1
     }
 }

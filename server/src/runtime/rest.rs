@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::Clock;
+use crate::clock::Clock;
 
 /// A piece that took longer waited for others, most of the time.
 const REST_MAX: Duration = Duration::from_millis(20);

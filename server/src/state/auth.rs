@@ -1,16 +1,16 @@
-//! Users, roles and permissions in the store: etcd's own rows, and beside them the image that
-//! decides. All that is refused is refused before the first row changes.
+//! Users, roles and permissions in the store: etcd's own rows, and the image that authorizes. Every
+//! change is checked completely before the first row changes.
 
 mod order;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use bytes::Bytes;
 use etcd_api::authpb;
 use etcd_api::etcdserverpb as pb;
 use prost::Message;
-use sha2::{Digest, Sha256};
 use storage::mvcc::{Bucket, Root, Write};
 
 use crate::auth::{self, AuthInfo, Image, Kind, ROOT, Shared};
@@ -19,22 +19,22 @@ use crate::state::request::{self, AuthRequest, PutBy, Request};
 
 const ENABLED: &[u8] = b"authEnabled";
 const REVISION: &[u8] = b"authRevision";
-/// A store that has seen no user.
+/// Revision of a store that never had users.
 const FIRST_REVISION: u64 = 1;
-/// For passwords that only very old logs hold: etcd's default.
+/// bcrypt cost for passwords in very old logs: etcd's default.
 const OLD_LOG_COST: u32 = 10;
 
-/// A token that an entry handed out.
+/// A token issued by an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authenticated {
     pub user: String,
     /// The text of a simple token.
     pub token: String,
-    /// What a signed token is to say.
+    /// The auth revision to put into a signed token.
     pub auth_revision: u64,
 }
 
-/// The image in force, and who else is to see it.
+/// The image in force, and the copy shared with other threads.
 pub struct Auth {
     image: Arc<Image>,
     shared: Arc<Shared>,
@@ -47,12 +47,13 @@ impl Auth {
         Ok(Auth { image, shared })
     }
 
-    /// After another member's state took the place of ours.
+    /// Loads the image again after another member's state has replaced ours.
     pub(super) fn reload(&mut self, root: &Root) -> Result<(), Error> {
         let image = load(root)?;
         let before = Arc::clone(&self.image);
         self.put_in_force(image);
-        // What was changed in between has dropped the tokens of its users elsewhere.
+        // The other members dropped a user's tokens when its password changed; do the same for the
+        // changes in between.
         self.shared.tokens.lock().retain(|name| {
             let password = |image: &Image| image.user(name).map(|user| user.row.password.clone());
             password(&before) == password(&self.image)
@@ -68,15 +69,14 @@ impl Auth {
         &self.shared
     }
 
-    /// Whether an entry may do what it asks for. It is asked on every member, and every one has to
-    /// find the same.
+    /// Checks that an entry's user may make its request. All members must reach the same result.
     pub(super) fn check(&self, root: &Root, by: &AuthInfo, request: &Request) -> Result<(), Error> {
         auth::authorize(&self.image, by, request, &|lease| {
             super::lease_keys(root, lease)
         })
     }
 
-    /// The same question about a [lone put](Request::lone_put), which has no lease.
+    /// The same check for a [lone put](Request::lone_put), which has no lease.
     pub(super) fn may_put(&self, key: &[u8], put: &PutBy<'_>) -> bool {
         let by = request::auth_info(put.header);
         let may = |kind| self.image.check(&by, kind, key, b"").is_ok();
@@ -91,11 +91,11 @@ impl Auth {
         if !self.image.enabled {
             return Err(Error::AuthNotEnabled);
         }
-        // The password was found right before this became an entry.
+        // The password was verified just before this entry was proposed.
         match self.image.user(&request.name) {
             Some(user) if !user.has_no_password() => Ok(Authenticated {
                 user: request.name.clone(),
-                // Members of etcd look at what was applied before this entry.
+                // etcd members use the index applied before this entry.
                 token: format!("{}.{}", request.simple_token, index - 1),
                 auth_revision: self.image.revision,
             }),
@@ -137,15 +137,15 @@ impl Auth {
 /// Key and value.
 type RevisionRow = (&'static [u8], [u8; 8]);
 
-/// The row of the revision when a store has none yet. etcd writes it when it first opens a store,
-/// and a member without it would count its changes from another number.
+/// The row of the auth revision, if the store has none. etcd writes it when it first opens a store;
+/// a member without it would count changes from a different number.
 pub fn default_revision_row(root: &Root) -> Result<Option<RevisionRow>, Error> {
     let row = root.side_get(Bucket::Auth, REVISION)?;
     let missing = row.is_none();
     Ok(missing.then_some((REVISION, FIRST_REVISION.to_be_bytes())))
 }
 
-/// Whether a row says what holds without it.
+/// True for a revision row with the default value, which is equivalent to having no row.
 pub fn is_default_revision(key: &[u8], value: &[u8]) -> bool {
     key == REVISION && value == FIRST_REVISION.to_be_bytes()
 }
@@ -183,7 +183,7 @@ fn damaged(what: &str, key: &[u8]) -> Error {
     Error::Damaged(format!("{what} is damaged (row {})", key.escape_ascii()))
 }
 
-/// One entry's change: rows, and the image that they make.
+/// The change of one entry: its rows, and the resulting image.
 struct Change<'a, 'b> {
     image: Image,
     write: &'a mut Write<'b>,
@@ -240,9 +240,10 @@ impl Change<'_, '_> {
             return Err(Error::UserExists);
         }
         let options = request.options.unwrap_or_default();
-        let password = match options.no_password {
-            true => Bytes::new(),
-            false => self.password(&request.name, &request.password, &request.hashed_password)?,
+        let password = if options.no_password {
+            Bytes::new()
+        } else {
+            self.password(&request.name, &request.password, &request.hashed_password)?
         };
         self.set_user(authpb::User {
             name: Bytes::copy_from_slice(request.name.as_bytes()),
@@ -272,9 +273,10 @@ impl Change<'_, '_> {
     ) -> Result<(), Error> {
         let user = self.user(&request.name)?;
         let has_none = user.options.is_some_and(|options| options.no_password);
-        let password = match has_none {
-            true => Bytes::new(),
-            false => self.password(&request.name, &request.password, &request.hashed_password)?,
+        let password = if has_none {
+            Bytes::new()
+        } else {
+            self.password(&request.name, &request.password, &request.hashed_password)?
         };
         self.set_user(authpb::User { password, ..user })?;
         tracing::info!("user-name" = request.name, "changed a password of a user");
@@ -374,8 +376,8 @@ impl Change<'_, '_> {
         }
         let mut role = self.role(name)?;
         let held = &mut role.key_permission;
-        // Only the first one of its key is looked at: of two ranges that begin alike, the second
-        // one granted again stands there twice, on every member.
+        // As in etcd, only the first permission with this key is compared. So granting the second
+        // of two ranges with the same key again stores it twice, on every member.
         let place = held.partition_point(|held| held.key < *key);
         match held.get_mut(place) {
             Some(same) if same.key == *key && same.range_end == *end => {
@@ -444,19 +446,19 @@ impl Change<'_, '_> {
         Ok(())
     }
 
-    /// The hash that the proposer made. Logs from before etcd 3.5 hold the password itself: its salt
-    /// comes from the entry, so that a replay makes the same row.
+    /// The hash computed by the proposer. Logs from before etcd 3.5 hold the password itself; then
+    /// the salt is derived from the entry, so that every replay makes the same row.
     fn password(&self, name: &str, password: &str, hashed: &str) -> Result<Bytes, Error> {
         if password.is_empty() || !hashed.is_empty() {
             let hash = auth::decode_base64(hashed).ok_or_else(Error::no_password_user)?;
             return Ok(hash.into());
         }
-        let digest = Sha256::new()
-            .chain_update(self.index.to_be_bytes())
-            .chain_update(name)
-            .finalize();
-        let salt = std::array::from_fn(|place| digest[place]);
-        let hash = bcrypt::hash_with_salt(password, OLD_LOG_COST, salt);
+        let mut digest = digest::Context::new(&digest::SHA256);
+        digest.update(&self.index.to_be_bytes());
+        digest.update(name.as_bytes());
+        let digest = digest.finish();
+        let (salt, _) = digest.as_ref().split_first_chunk().expect("32 bytes");
+        let hash = bcrypt::hash_with_salt(password, OLD_LOG_COST, *salt);
         let hash = hash.map_err(|_| Error::no_password_user())?;
         Ok(hash.format_for_version(bcrypt::Version::TwoA).into())
     }

@@ -1,5 +1,5 @@
-//! Who belongs to the cluster, as far as the log has told: one row per member, and the cluster
-//! version. Rows are JSON in etcd's own form, so that an export is a copy.
+//! The members and the cluster version, as applied from the log; one row per member. Rows are JSON
+//! in etcd's format, so that an export copies them unchanged.
 
 use std::ops::ControlFlow;
 
@@ -12,16 +12,16 @@ use crate::error::Error;
 const CLUSTER_VERSION: &[u8] = b"clusterVersion";
 const DOWNGRADE: &[u8] = b"downgrade";
 
-/// Whether the cluster is to speak an older version than its members could.
+/// A downgrade: the cluster is to speak an older version than its members support.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Downgrade {
-    /// `major.minor.0`; empty without one.
+    /// `major.minor.0`; empty if no downgrade is enabled.
     #[serde(rename = "target-version")]
     pub target: String,
     pub enabled: bool,
 }
 
-/// A member. Name and client URLs stay empty until it has started and told them.
+/// A member. Name and client URLs are empty until it has started and published them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberInfo {
     pub id: u64,
@@ -44,7 +44,7 @@ pub struct MemberInfo {
     pub client_urls: Vec<String>,
 }
 
-/// What goes with a change that adds a member, or makes a learner a voter.
+/// The context of a change that adds a member or promotes a learner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeContext {
     #[serde(flatten)]
@@ -62,8 +62,7 @@ impl ChangeContext {
         serde_json::to_vec(self).expect("members are plain data")
     }
 
-    /// Of a change that adds or updates a member, or makes a learner a voter; those that remove one
-    /// carry nothing.
+    /// The context of a change that adds, updates or promotes a member. A removal has none.
     pub fn of(change: &raft::ConfChange) -> Result<ChangeContext, Error> {
         if change.kind == raft::ConfChangeKind::RemoveNode {
             return Ok(ChangeContext::default());
@@ -81,7 +80,7 @@ impl ChangeContext {
     }
 }
 
-/// Go writes a list that was never made as null.
+/// Go encodes a nil list as null.
 fn null_as_none<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     Ok(Option::<Vec<String>>::deserialize(from)?.unwrap_or_default())
 }
@@ -98,7 +97,7 @@ pub fn members(root: &Root) -> Result<Vec<MemberInfo>, Error> {
     Ok(rows)
 }
 
-/// `major.minor.0`, once the cluster has agreed on it.
+/// The cluster version as `major.minor.0`, once the cluster has agreed on one.
 pub fn cluster_version(root: &Root) -> Result<Option<String>, Error> {
     let version = root.side_get(Bucket::Cluster, CLUSTER_VERSION)?;
     Ok(version.map(|version| String::from_utf8_lossy(&version).into_owned()))
@@ -119,12 +118,13 @@ pub(super) fn set_downgrade(
     write: &mut Write<'_>,
     request: &membershippb::DowngradeInfoSetRequest,
 ) -> Result<(), Error> {
-    let downgrade = match request.enabled {
-        true => Downgrade {
+    let downgrade = if request.enabled {
+        Downgrade {
             target: request.ver.clone(),
             enabled: true,
-        },
-        false => Downgrade::default(),
+        }
+    } else {
+        Downgrade::default()
     };
     let row = serde_json::to_vec(&downgrade).expect("it is plain data");
     write.set(Bucket::Cluster, DOWNGRADE, &row)?;
@@ -136,7 +136,7 @@ pub(super) fn set_attributes(
     request: &membershippb::ClusterMemberAttrSetRequest,
 ) -> Result<(), Error> {
     let Some(mut member) = find(write, request.member_id)? else {
-        return Ok(()); // Removed meanwhile: what it says of itself matters no more.
+        return Ok(()); // Removed meanwhile, so its attributes no longer matter.
     };
     let attributes = request.member_attributes.clone().unwrap_or_default();
     member.name = attributes.name;
@@ -144,7 +144,7 @@ pub(super) fn set_attributes(
     store(write, &member)
 }
 
-/// Ids that were members once; they never are again.
+/// Ids of removed members; they are never used again.
 pub fn removed(root: &Root) -> Result<Vec<u64>, Error> {
     let mut ids = Vec::new();
     root.side_scan(Bucket::MembersRemoved, b"", &mut |key, _| {
@@ -155,8 +155,8 @@ pub fn removed(root: &Root) -> Result<Vec<u64>, Error> {
     Ok(ids)
 }
 
-/// An error other than `Damaged` says that the change is refused, here and on every member: it
-/// keeps its place in the log and has no effect.
+/// An error other than `Damaged` refuses the change on every member: the entry stays in the log and
+/// has no effect.
 pub(super) fn apply_conf_change(
     write: &mut Write<'_>,
     change: &raft::ConfChange,
@@ -187,7 +187,7 @@ pub(super) fn apply_conf_change(
     }
 }
 
-/// etcd's checks in etcd's order: all members have to agree on what is refused.
+/// etcd's checks in etcd's order: all members must refuse the same changes.
 fn check(root: &Root, change: &raft::ConfChange, max_learners: usize) -> Result<(), Error> {
     let id = change.node;
     let was_removed = root.side_get(Bucket::MembersRemoved, row_key(id).as_bytes())?;
@@ -225,7 +225,7 @@ fn check(root: &Root, change: &raft::ConfChange, max_learners: usize) -> Result<
             if known.is_none() {
                 return Err(Error::MemberNotFound);
             }
-            // etcd stops for ever on a cluster that nobody votes in.
+            // In a cluster without voters, etcd stops for ever.
             let mut stay = members.iter().filter(|member| member.id != id);
             if !stay.any(|member| !member.is_learner) {
                 return Err(Error::NotEnoughStarted);

@@ -1,8 +1,8 @@
-//! What stands in an entry of the log: read where it is applied, and checked before it comes there.
+//! Decoding of log entries when they are applied, and checks before they enter the log.
 //!
-//! The log is the same on every member, and none may leave an entry out. What one member cannot read
-//! therefore stops all of them, at each start anew; so nothing enters the log, from whoever it comes,
-//! that could not be applied.
+//! All members have the same log, and none may skip an entry. An entry that one member cannot
+//! decode therefore stops all members, at every start again. So no entry may enter the log, from
+//! any source, that cannot be applied.
 
 use raft::{Entry, EntryKind};
 
@@ -11,23 +11,23 @@ use crate::error::Error;
 use crate::state::ChangeContext;
 use crate::state::request::Request;
 
-/// What operators can do about an entry that cannot be applied.
+/// Advice for operators when an entry cannot be applied.
 const WAY_OUT: &str = "if a newer version wrote it, run that version; if the other members have \
     applied it, remove this member from the cluster and add it anew with an empty data directory; \
     if none has, restore the cluster from a snapshot";
 
-/// The change that a normal entry holds.
+/// The request in a normal entry.
 pub(crate) fn request(entry: &Entry) -> Result<Request, Error> {
     Request::decode(&entry.data).map_err(|why| inapplicable(entry, &why))
 }
 
-/// The change of the members that an entry holds.
+/// The membership change in an entry.
 pub(crate) fn conf_change(entry: &Entry) -> Result<raft::ConfChange, Error> {
     read_conf_change(entry).map_err(|why| inapplicable(entry, &why))
 }
 
-/// Whether another member's proposal can be applied, wherever in the log it comes to stand. Its
-/// client was asked the same: what fails here was made by nobody's client.
+/// Checks that a proposal forwarded by another member can be applied at any position in the log.
+/// The other member has made the same checks, so a failure here does not come from a client.
 pub(crate) fn check_proposal(entry: &Entry) -> Result<(), String> {
     match entry.kind {
         EntryKind::Normal if entry.data.is_empty() => Ok(()),
@@ -50,7 +50,7 @@ fn check_request(request: &Request) -> Result<(), Error> {
     match request {
         Request::Put(put) => check::put(put),
         Request::DeleteRange(delete) => check::delete_range(delete),
-        // How many operations are too many is for each member's flags to say.
+        // The limit on operations is a flag of each member, so it is not checked here.
         Request::Txn(txn) => check::txn(txn, usize::MAX),
         _ => Ok(()),
     }

@@ -1,8 +1,10 @@
-//! Data directories as earlier versions left them, kept in `server/testdata/frozen/`: each has to
-//! open, check, and hold what is written beside it in `seen.txt`, with the HashKV of `hashkv.txt`.
+//! Data directories written by earlier versions, in `server/testdata/frozen/`. Each must open, pass
+//! its checks, and match the files next to it: the content in `seen.txt` and the HashKV in
+//! `hashkv.txt`.
 //!
-//! A change of the format adds two (`FREEZE=NAME cargo test -p stele --lib frozen`, once with a name
-//! that ends in `-sealed`: of a server with keys) and leaves the others alone: from the first release on, a directory in use is opened by every later version.
+//! A change of the format adds two directories (`FREEZE=NAME cargo test -p stele --lib frozen`,
+//! once with a name that ends in `-sealed`, for a server with keys). The others stay unchanged:
+//! from the first release on, every version must open the directories of all earlier versions.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test reads and writes the samples it keeps"
@@ -18,7 +20,7 @@ use super::power::{KEYS, LOG, STORE, give_keys, open, seen, work};
 use crate::state::State;
 use crate::state::hashes::Hashes;
 
-/// Ends while a lease lives, with entries behind the newest checkpoint and two segments of the log.
+/// Ends while a lease is alive, with entries after the newest checkpoint and two log segments.
 const ENTRIES: u64 = 55;
 
 #[test]
@@ -94,7 +96,7 @@ fn hash_kv(state: &State) -> String {
     format!("revision {revision}: {}\n", hash.hash)
 }
 
-/// Where the sample keeps a directory of the server.
+/// The place of a server directory inside the sample.
 fn kept(sample: &Path, dir: &str) -> PathBuf {
     sample.join(dir.trim_start_matches("/member/"))
 }

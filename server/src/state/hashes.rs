@@ -1,11 +1,11 @@
-//! HashKV: digests of history that members and tools compare. etcd keeps the digests of its last
-//! compactions, taken just before each one removed anything, and answers with those for exactly
-//! their revisions; so does this.
+//! HashKV: hashes of the history that members and tools compare. Like etcd, this keeps the hashes
+//! of the last compactions, computed just before each compaction removes rows, and returns them for
+//! exactly those revisions.
 //!
-//! A digest reads every row of the store. Those of compactions are computed one at a time, with
-//! rests, on a thread that no client waits for; at most one more waits, the newest. So however
-//! often somebody compacts, two views at most are held and a fixed share of one core is used. Rests
-//! end while a digest is asked for.
+//! Computing a hash reads every row of the store. The hashes of compactions are computed one at a
+//! time, with rests, on a thread that no client waits for. At most one more job waits: the newest.
+//! So however often clients compact, at most two views are held, and a fixed share of one core is
+//! used. While a client waits for a hash, there are no rests.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -20,19 +20,19 @@ use crate::config;
 use crate::error::Error;
 use crate::state::snapshot::row_of;
 
-/// How many compactions' digests are kept.
+/// Number of compactions whose hashes are kept.
 const KEPT: usize = 10;
 
-/// Rows between two rests, or two looks whether to go on.
+/// Rows between two rests, or between two checks whether to continue.
 const PIECE_ROWS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvHash {
     pub hash: u32,
-    /// -1: never compacted.
+    /// -1 if never compacted.
     pub compact_revision: i64,
     pub hash_revision: i64,
-    /// The store's revision when asked.
+    /// The store's revision at the time of the request.
     pub current_revision: i64,
 }
 
@@ -42,11 +42,11 @@ pub struct Compacted {
     pub revision: i64,
     pub took: Duration,
     pub rows: u64,
-    /// What the store takes now.
+    /// Bytes that the store uses now.
     pub bytes: u64,
 }
 
-/// A compaction's digest to be computed: of the history up to its revision, as it was before.
+/// A hash to compute: of the history up to the compaction's revision, before the compaction.
 pub struct HashJob {
     pub view: View,
     pub revision: i64,
@@ -56,29 +56,29 @@ pub struct HashJob {
 pub struct Hashes {
     state: Mutex<State>,
     changed: Condvar,
-    /// Readers that wait for a digest that is being computed.
+    /// Readers that wait for a hash that is being computed.
     awaited: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
     kept: VecDeque<Kept>,
-    /// Not begun yet.
+    /// A job that has not begun.
     waiting: Option<HashJob>,
-    /// To be logged once their digests are known.
+    /// Compactions to log once their hashes are known.
     ended: Vec<Compacted>,
     stopped: bool,
 }
 
 struct Kept {
     revision: i64,
-    /// `None` while it waits or is being computed.
+    /// `None` while the job waits or runs.
     hash: Option<Result<KvHash, Error>>,
 }
 
 impl Hashes {
-    /// Takes a job, before its compaction is acknowledged. One that has not begun gives way: its
-    /// revision is from then on like one that was never compacted at.
+    /// Queues a job; must be called before its compaction is acknowledged. It replaces a waiting
+    /// job, whose revision then has no kept hash.
     pub fn announce(&self, job: HashJob) {
         let mut state = self.state.lock();
         if state.kept.len() == KEPT {
@@ -96,14 +96,14 @@ impl Hashes {
         self.changed.notify_all();
     }
 
-    /// Computes what is announced until [`Hashes::stop`]; calls `rest` after each piece of work.
+    /// Computes announced hashes until [`Hashes::stop`]; calls `rest` after each piece of work.
     pub fn run(&self, mut rest: impl FnMut()) {
         while let Some(job) = self.next() {
             self.compute(&job, &mut rest);
         }
     }
 
-    /// Computes the job that waits, if there is one.
+    /// Computes the waiting job, if there is one.
     pub fn run_one(&self) {
         let job = self.state.lock().waiting.take();
         if let Some(job) = job {
@@ -111,7 +111,7 @@ impl Hashes {
         }
     }
 
-    /// Ends [`Hashes::run`], in the middle of a digest too.
+    /// Ends [`Hashes::run`], also in the middle of a hash.
     pub fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
@@ -119,24 +119,24 @@ impl Hashes {
         self.changed.notify_all();
     }
 
-    /// Has a compaction logged, with its digest if there will be one.
+    /// Logs a finished compaction, with its hash if there will be one.
     pub fn ended(&self, compacted: Compacted) {
         let mut state = self.state.lock();
         state.ended.push(compacted);
         state.tell();
     }
 
-    /// Somebody waits for a digest of a compaction: it is not to rest.
+    /// True if a reader waits for a hash; its computation should then not rest.
     pub fn is_awaited(&self) -> bool {
         self.awaited.load(Ordering::Relaxed) > 0
     }
 
-    /// The digest at `revision` (0: the current one). Waits for one that is being computed.
+    /// The hash at `revision` (0: the current one). Waits if that hash is being computed.
     pub fn at(&self, root: &Root, revision: i64) -> Result<KvHash, Error> {
         self.at_while(root, revision, &mut || ControlFlow::Continue(()))
     }
 
-    /// The same; fails with `Stopped` when `go_on`, asked now and then, breaks off.
+    /// The same; fails with `Stopped` when `go_on` breaks off. `go_on` is called at intervals.
     pub fn at_while(
         &self,
         root: &Root,
@@ -173,7 +173,7 @@ impl Hashes {
         }
     }
 
-    /// Those of the last compactions that are known, the newest first.
+    /// The known hashes of the last compactions, newest first.
     pub fn finished(&self) -> Vec<KvHash> {
         let state = self.state.lock();
         let known = |entry: &Kept| entry.hash.clone().and_then(Result::ok);
@@ -195,14 +195,15 @@ impl Hashes {
         }
     }
 
-    /// A compaction at 0 has the digest of no rows, and from then on etcd answers with that when
-    /// asked for the current one.
+    /// A compaction at revision 0 has the hash of no rows. As in etcd, a request for the current
+    /// hash (0) then returns it.
     fn compute(&self, job: &HashJob, rest: &mut dyn FnMut()) {
         let mut go_on = || {
             rest();
-            match self.state.lock().stopped {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if self.state.lock().stopped {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         };
         let rows = Root::hash_rows_at_compaction;
@@ -218,7 +219,7 @@ impl Hashes {
 }
 
 impl State {
-    /// Logs what is over and has its digest, or will have none.
+    /// Logs finished compactions whose hashes are known, or will not be computed.
     fn tell(&mut self) {
         let State {
             kept,
@@ -241,7 +242,7 @@ impl State {
     }
 }
 
-/// In etcd's words.
+/// With etcd's text.
 fn log_end(compacted: &Compacted, hash: Option<u32>) {
     let size = utl::humanized(compacted.bytes);
     tracing::info!(
@@ -257,12 +258,12 @@ fn log_end(compacted: &Compacted, hash: Option<u32>) {
     );
 }
 
-/// The digest of all that `root` shows.
+/// The hash of everything that `root` shows.
 pub fn current(root: &Root, go_on: &mut dyn FnMut() -> ControlFlow<()>) -> Result<KvHash, Error> {
     compute(root, root.revision(), Root::hash_rows, go_on)
 }
 
-/// One of the two ways to ask a root for the rows to hash.
+/// One of the two functions of a root that visit the rows to hash.
 type Rows = fn(&Root, i64, &mut dyn FnMut(Change<'_>) -> ControlFlow<()>) -> storage::Result<()>;
 
 fn compute(

@@ -1,6 +1,6 @@
-//! A snapshot of another member in place of log and store: power is cut at every single call on
-//! the way. Whatever survives opens, and is what it was before or what the snapshot made it; and
-//! the next snapshot finds its way.
+//! Installs another member's snapshot in place of log and store, with a power cut at every single
+//! call. The remaining files must open, with the state from before or the snapshot's state, and the
+//! next snapshot must install.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use storage::vfs::sim::SimVfs;
 use super::power::{ENTRIES, STORE, SURVIVALS, TERM, entry, open, seen, work};
 use crate::state::snapshot::{Form, ReceiveError, Receiver, Snapshot, describe, rows};
 
-/// What the receiving member has of its own.
+/// Entries of the receiving member before the snapshot.
 const BEFORE: u64 = 50;
-/// What it gets behind the snapshot.
+/// Entries that it receives after the snapshot.
 const AFTER: u64 = 3;
 
 /// The body of the request: message and state.
@@ -50,8 +50,8 @@ fn failed(error: ReceiveError) -> storage::Error {
     }
 }
 
-/// The server's way: the state is loaded beside the store, replaces it, then the log is told, and
-/// goes on. `synced` is what the leader was told.
+/// Like the server: loads the state beside the store, replaces the store, then installs the
+/// snapshot in the log and continues. `synced` is what was acknowledged to the leader.
 fn install(vfs: &SimVfs, form: Form, body: &[u8], synced: &mut u64) -> storage::Result<bool> {
     let mut machine = open(vfs)?;
     let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());

@@ -1,5 +1,5 @@
-//! Single operations on keys: range, put, delete range, compact. The same functions serve a
-//! request of its own and an operation inside a transaction.
+//! Single operations on keys: range, put, delete range, compact. The same functions run a request
+//! and an operation inside a transaction.
 
 mod range;
 
@@ -13,7 +13,7 @@ use crate::error::Error;
 
 pub use range::{Part, Reading, Step, part, range};
 
-/// The revision a read runs at, or why it cannot.
+/// The revision at which a read runs, or the error if it is compacted or in the future.
 pub fn revision_to_read(root: &Root, requested: i64) -> Result<i64, Error> {
     let at = if requested <= 0 {
         root.revision()
@@ -54,7 +54,7 @@ pub fn put(write: &mut Write<'_>, request: &pb::PutRequest) -> Result<pb::PutRes
     })
 }
 
-/// What must hold before a put may start, alone or in a transaction.
+/// The preconditions of a put, alone or in a transaction.
 pub fn check_put(root: &Root, request: &pb::PutRequest) -> Result<(), Error> {
     if request.lease != 0 && !super::lease::exists(root, request.lease)? {
         return Err(Error::LeaseNotFound);
@@ -99,7 +99,7 @@ pub fn compact(write: &mut Write<'_>, request: &pb::CompactionRequest) -> Result
     Ok(())
 }
 
-/// A header that so far says only at which revision its answer was made.
+/// A header with only the revision set; the rest is filled in later.
 pub(super) fn revision_header(revision: i64) -> pb::ResponseHeader {
     pb::ResponseHeader {
         revision,

@@ -1,5 +1,5 @@
-//! The replicated half of leases: which exist, how long they were granted for, what is attached.
-//! When they end is the lessor's business.
+//! The replicated part of leases: which exist, their granted TTL, and the attached keys. The lessor
+//! decides when they expire.
 
 use std::ops::ControlFlow;
 
@@ -9,16 +9,16 @@ use storage::mvcc::{Bucket, KeyRange, Root, Write};
 
 use crate::error::Error;
 
-/// Nine billion seconds, etcd's own bound.
+/// Nine billion seconds: etcd's limit.
 const MAX_TTL: i64 = 9_000_000_000;
 
-/// A lease as it is stored. Row: id (8 bytes, big endian) → granted, remaining (8 bytes each).
+/// A stored lease. Row: id (8 bytes, big endian) → granted TTL, remaining TTL (8 bytes each).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseRow {
     pub id: i64,
     /// Seconds.
     pub granted_ttl: i64,
-    /// Seconds left at the last checkpoint; 0 when there was none.
+    /// Seconds left at the last checkpoint; 0 if there was none.
     pub remaining_ttl: i64,
 }
 
@@ -76,8 +76,8 @@ pub(super) fn grant(
     Ok(row)
 }
 
-/// Deletes what is attached, in key order and under one revision, and the lease with it. Returns how
-/// many keys there were.
+/// Deletes the attached keys, in key order and under one revision, and the lease. Returns the
+/// number of keys deleted.
 pub(super) fn revoke(write: &mut Write<'_>, id: i64) -> Result<u64, Error> {
     if !exists(write, id)? {
         return Err(Error::LeaseNotFound);
@@ -90,7 +90,7 @@ pub(super) fn revoke(write: &mut Write<'_>, id: i64) -> Result<u64, Error> {
     Ok(keys.len() as u64)
 }
 
-/// Notes how long leases have left, so that a restart need not begin their time anew.
+/// Stores the remaining TTLs, so that a restart does not renew leases in full.
 pub(super) fn checkpoint(
     write: &mut Write<'_>,
     request: &pb::LeaseCheckpointRequest,

@@ -1,31 +1,32 @@
-//! The leader's clock of leases: who expires when, and what of it to write down.
+//! The leader's clock of leases: which leases expire, and which remaining TTLs to store.
 //!
-//! A plain struct: `now` comes in, ids go out. It does not know keys, the log or threads. Its owner
-//! turns [`Lessor::expired`] into proposed revokes and [`Lessor::checkpoints`] into proposed
-//! checkpoints, and calls [`Lessor::revoke`] when a revoke was applied.
+//! A plain struct: time goes in, ids come out. It does not know keys, the log or threads. Its owner
+//! proposes a revoke for each id of [`Lessor::expired`] and a checkpoint for the rows of
+//! [`Lessor::checkpoints`], and calls [`Lessor::revoke`] when a revoke was applied.
 //!
-//! **Never early.** A lease lives at least its TTL from the last renewal that was answered, across
-//! restarts too. Late is allowed: a restart adds one election timeout, and gives back what passed
-//! since the last checkpoint.
+//! **Never early.** A lease lives at least its TTL from its last acknowledged renewal, across
+//! restarts too. Late expiry is allowed: a restart adds one election timeout, and the time since
+//! the last checkpoint.
 //!
 //! **Heaps with lazy renewal.** Each lease has exactly one entry in the heap of deadlines and one
-//! in the heap of checkpoints, and `entry.at <= what the lease says now`. Renewing only changes
-//! the lease; an entry that comes up too soon is put back where it belongs. So a renewal is one
-//! hash lookup, and a lease renewed a thousand times between two looks costs one move.
+//! in the heap of checkpoints, with `entry.at <=` the lease's current time. A renewal only changes
+//! the lease; an entry that comes up too early is pushed back with the current time. So a renewal
+//! is one hash lookup, and a thousand renewals of a lease between two checks cost one heap move.
 //!
-//! **When a checkpoint is written.** A restart must not renew what was not renewed, but writing a
-//! row per renewal would put keep-alives through the log. So:
-//! - a lease that was not renewed since it was granted or restored, or since its last checkpoint,
-//!   is written down every eighth of its TTL, at least [`CHECKPOINT_STEP_MIN`] apart: after a
-//!   crash it lives at most that much (and an election timeout) too long;
-//! - a lease that was renewed is left alone for half its TTL. Clients renew each third, so living
-//!   sessions are never written at all; a lease whose owner has gone joins the first kind;
-//! - a renewal of a lease whose remaining time stands in the store, or is on its way there, must
-//!   take that row back before the client hears of it, else a crash would end the lease early. The
-//!   next renewal waits for the same row to be taken back: until then the store has the short time
-//!   still ([`Renewal::waits_for`]);
-//! - at most [`CHECKPOINT_ROWS_PER_SECOND`] rows, the longest due first: with more than that the
-//!   error grows instead of the load.
+//! **When a checkpoint is written.** A restart must not renew leases that were not renewed, but one
+//! row per renewal would put all keep-alives through the log. So:
+//! - A lease not renewed since it was granted, restored or last checkpointed is written every
+//!   eighth of its TTL, at least [`CHECKPOINT_STEP_MIN`] apart. After a crash it lives too long by
+//!   at most that (plus an election timeout).
+//! - A lease that was renewed is not written for half its TTL. Clients renew every third, so the
+//!   leases of live sessions are never written. A lease whose owner has gone falls under the first
+//!   rule.
+//! - If a remaining TTL of the lease is stored or in flight, a renewal must reset that row before
+//!   the client is answered; otherwise a crash would expire the lease early. The next renewal waits
+//!   for the same reset, because until then the store still has the short time
+//!   ([`Renewal::waits_for`]).
+//! - At most [`CHECKPOINT_ROWS_PER_SECOND`] rows are written, the longest overdue first. With more
+//!   leases than that, the error grows instead of the load.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -35,42 +36,42 @@ use std::time::Duration;
 #[cfg(test)]
 mod tests;
 
-/// A lease handed out by [`Lessor::expired`] and still there after this is handed out again: its
-/// revoke was lost on the way.
+/// A lease returned by [`Lessor::expired`] that still exists after this time is returned again: its
+/// revoke was lost.
 pub const EXPIRED_RETRY: Duration = Duration::from_secs(3);
 
-/// A checkpointed lease is written again after this part of its TTL.
+/// A checkpointed lease is written again after this fraction of its TTL.
 const CHECKPOINTS_PER_TTL: u32 = 8;
 
-/// Shorter steps would say little: the store keeps whole seconds.
+/// Shorter steps would gain little: the store keeps whole seconds.
 pub const CHECKPOINT_STEP_MIN: Duration = Duration::from_secs(2);
 
-/// A million leases of an hour need 2,200 rows a second when none of them is ever renewed.
+/// A million leases of one hour that are never renewed need 2,200 rows a second.
 pub const CHECKPOINT_ROWS_PER_SECOND: u32 = 5_000;
 
-/// A lease that ends sooner than this is not worth a row.
+/// A lease that expires sooner than this is not checkpointed.
 const CHECKPOINT_REMAINING_MIN: Duration = Duration::from_secs(2);
 
-/// What a renewal means for its caller.
+/// The result of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewal {
-    /// The granted TTL in seconds, which the lease now has again.
+    /// The granted TTL in seconds, which now runs again in full.
     pub ttl: i64,
-    /// The store holds, or will hold, a remaining time from before. Log a checkpoint of zero, which
-    /// means the whole TTL.
+    /// The store holds, or will hold, an older remaining TTL. The caller must propose a checkpoint
+    /// of zero, which means the full TTL.
     pub takes_back: bool,
-    /// The client may hear of the renewal once so many of the lease's rows are settled; see
+    /// The renewal may be acknowledged when this many of the lease's rows are settled; see
     /// [`Lessor::applied`]. `None`: at once.
     pub waits_for: Option<u64>,
 }
 
-/// One lease as [`Lessor::list`] and [`Lessor::remaining`] tell it.
+/// One lease as returned by [`Lessor::list`] and [`Lessor::remaining`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseState {
     pub id: i64,
     /// Seconds.
     pub granted_ttl: i64,
-    /// Zero when it has expired and its revoke is on the way.
+    /// Zero if it has expired and its revoke is in flight.
     pub remaining: Duration,
 }
 
@@ -79,22 +80,23 @@ struct Lease {
     /// Seconds, positive.
     ttl: i64,
     deadline: Duration,
-    /// When its remaining time is to be written down next.
+    /// When to write the next checkpoint.
     checkpoint_at: Duration,
-    /// The newest row that was issued or found is a remaining time; else there is none, or a zero.
+    /// True if the newest row issued or stored has a remaining TTL; false if there is no row or it
+    /// is zero.
     is_short: bool,
-    /// Its revoke is on the way.
+    /// Its revoke is in flight.
     handed_out: bool,
-    /// Tells this lease from an earlier one with the same id.
+    /// Distinguishes this lease from an earlier one with the same id.
     serial: u64,
 }
 
-/// Rows of one lease that were issued and are not seen applied.
+/// Checkpoint rows of one lease that were issued and not yet seen applied.
 #[derive(Debug, Default)]
 struct UnderWay {
-    /// Remaining times, in the order of the log. One that is overtaken by a later one was lost.
+    /// Remaining TTLs, in log order. A row is lost if a later one is applied before it.
     rows: VecDeque<i64>,
-    /// Rows of this lease that are applied or lost, since one was first under way.
+    /// Rows of this lease applied or lost since the first row was in flight.
     settled: u64,
     issued_at: Duration,
 }
@@ -104,29 +106,30 @@ type Due = Reverse<(Duration, i64, u64)>;
 
 #[derive(Debug)]
 pub struct Lessor {
-    /// Added to every restored lease: the time an election may have taken.
+    /// Added to every restored lease: an election may have taken this long.
     election_timeout: Duration,
     leases: HashMap<i64, Lease>,
-    /// Of leases not handed out.
+    /// Deadlines of the leases not handed out.
     deadlines: BinaryHeap<Due>,
-    /// Those handed out, and when they are handed out again: always so long after the last time.
+    /// Leases handed out, with the time to hand them out again; the delay is constant, so they are
+    /// sorted.
     retries: VecDeque<(Duration, i64, u64)>,
-    /// Leases handed out and still there.
+    /// Number of leases handed out that still exist.
     handed_out: usize,
     checkpoints: BinaryHeap<Due>,
     under_way: HashMap<i64, UnderWay>,
-    /// Whether remaining times may be written down: members of etcd, should one lead next, would
-    /// never take them back.
+    /// Whether checkpoints may be written. Etcd members must not be in the cluster: as leader they
+    /// would never reset a stored remaining TTL.
     may_checkpoint: bool,
-    /// While they may not: leases of which one was written before.
+    /// While checkpoints may not be written: leases with a stored remaining TTL to reset.
     to_take_back: Vec<i64>,
     serial: u64,
-    /// Rows that may still be written in the second that began at `.0`.
+    /// Rows still allowed in the second that began at `.0`.
     allowance: (Duration, u32),
 }
 
 impl Lessor {
-    /// `election_timeout` is what restored leases get on top of their remaining time.
+    /// `election_timeout` is added to the remaining TTL of restored leases.
     pub fn new(election_timeout: Duration) -> Lessor {
         Lessor {
             election_timeout,
@@ -143,8 +146,8 @@ impl Lessor {
         }
     }
 
-    /// Takes in the leases of the store, `(id, granted TTL, remaining TTL)` in seconds; a remaining
-    /// TTL of zero means that none was written and the lease gets its whole TTL.
+    /// Loads the leases of the store: `(id, granted TTL, remaining TTL)` in seconds. A remaining
+    /// TTL of zero means there is no checkpoint, and the lease gets its full TTL.
     pub fn restore(&mut self, leases: impl IntoIterator<Item = (i64, i64, i64)>, now: Duration) {
         for (id, ttl, remaining) in leases {
             let is_short = remaining > 0;
@@ -157,7 +160,7 @@ impl Lessor {
         }
     }
 
-    /// A lease was granted. The id is free: the state has checked it.
+    /// A lease was granted. The state has checked that the id is free.
     pub fn grant(&mut self, id: i64, ttl: i64, now: Duration) {
         self.insert(id, ttl, now + seconds(ttl), now, false);
     }
@@ -165,7 +168,7 @@ impl Lessor {
     /// A revoke was applied.
     pub fn revoke(&mut self, id: i64) {
         self.under_way.remove(&id);
-        // The heap entries stay until their time: they no longer name a lease.
+        // The heap entries stay until their time; they no longer refer to a lease.
         if self
             .leases
             .remove(&id)
@@ -175,21 +178,21 @@ impl Lessor {
         }
     }
 
-    /// Gives the lease its whole TTL again. `None` when there is no such lease or it has expired:
-    /// its revoke may be in the log already, so there is no way back.
+    /// Gives the lease its full TTL again. `None` if the lease does not exist or has expired: its
+    /// revoke may already be in the log, so it cannot be renewed.
     pub fn renew(&mut self, id: i64, now: Duration) -> Option<Renewal> {
         let lease = self.leases.get_mut(&id)?;
         if lease.deadline <= now {
             return None;
         }
         let ttl = seconds(lease.ttl);
-        // Never shorter than before: after a restart the lease may have more than its TTL left.
+        // Never earlier than before: after a restart the lease may have more than its TTL left.
         lease.deadline = lease.deadline.max(now + ttl);
         let quiet_until = (now + ttl / 2).max(now + CHECKPOINT_STEP_MIN);
         lease.checkpoint_at = lease.checkpoint_at.max(quiet_until);
         let (ttl, is_short) = (lease.ttl, std::mem::take(&mut lease.is_short));
         let under_way = self.under_way.get(&id);
-        // What was to take a row back, and was not applied for so long, is lost.
+        // A reset that was not applied within this time is lost.
         let is_lost = under_way.is_some_and(|rows| rows.issued_at + EXPIRED_RETRY <= now);
         let takes_back = is_short || is_lost;
         if takes_back {
@@ -203,8 +206,8 @@ impl Lessor {
         })
     }
 
-    /// A row that this leader, or an earlier one, had logged was applied. Renewals of the lease that
-    /// wait for no more rows than are returned may be answered.
+    /// A row proposed by this leader or an earlier one was applied. Returns the number of settled
+    /// rows: renewals that wait for at most this many may be acknowledged.
     pub fn applied(&mut self, id: i64, remaining: i64) -> u64 {
         let Some(under_way) = self.under_way.get_mut(&id) else {
             self.note_foreign(id, remaining);
@@ -217,16 +220,15 @@ impl Lessor {
         };
         under_way.rows.drain(..=place);
         under_way.settled += place as u64 + 1;
-        match under_way.rows.is_empty() {
-            false => under_way.settled,
-            true => {
-                self.under_way.remove(&id);
-                u64::MAX
-            }
+        if under_way.rows.is_empty() {
+            self.under_way.remove(&id);
+            u64::MAX
+        } else {
+            under_way.settled
         }
     }
 
-    /// A row that nobody here issued: a former leader of another make may send it on.
+    /// A row that this leader did not issue: it may come from a former leader running etcd.
     fn note_foreign(&mut self, id: i64, remaining: i64) {
         if remaining > 0
             && let Some(lease) = self.leases.get_mut(&id)
@@ -244,8 +246,8 @@ impl Lessor {
         under_way.issued_at = now;
     }
 
-    /// Whether remaining times may be written down from now on. When not, [`Lessor::checkpoints`]
-    /// takes back those that were.
+    /// Sets whether remaining TTLs may be stored. If not, [`Lessor::checkpoints`] resets those that
+    /// are stored.
     pub fn allow_checkpoints(&mut self, may_checkpoint: bool) {
         if std::mem::replace(&mut self.may_checkpoint, may_checkpoint) == may_checkpoint {
             return;
@@ -254,7 +256,7 @@ impl Lessor {
         if !may_checkpoint {
             let short = self.leases.iter().filter(|(_, lease)| lease.is_short);
             self.to_take_back.extend(short.map(|(id, _)| *id));
-            // Equal states are to do equal things.
+            // Sorted, so that equal states act equally.
             self.to_take_back.sort_unstable();
         }
     }
@@ -263,7 +265,7 @@ impl Lessor {
         self.leases.get(&id).map(|lease| lease.state(id, now))
     }
 
-    /// All leases, those that end first in front.
+    /// All leases, those that expire first in front.
     pub fn list(&self, now: Duration) -> Vec<LeaseState> {
         let mut all: Vec<(Duration, LeaseState)> = self
             .leases
@@ -282,9 +284,9 @@ impl Lessor {
         self.leases.is_empty()
     }
 
-    /// Leases whose time is over, the longest expired first; no more than `max` are on the way at
-    /// any time, so that a crowd that ends at once lets other requests through. Each is handed out
-    /// once, and again only when it is still there after [`EXPIRED_RETRY`].
+    /// Expired leases, the longest expired first. At most `max` are handed out at any time, so that
+    /// many expiring at once do not block other requests. Each is handed out once, and again only
+    /// if it still exists after [`EXPIRED_RETRY`].
     pub fn expired(&mut self, now: Duration, max: usize) -> Vec<i64> {
         let mut expired = Vec::new();
         while let Some((at, id, serial)) = self.retries.front().copied() {
@@ -321,16 +323,17 @@ impl Lessor {
         expired
     }
 
-    /// Up to `max` rows `(id, remaining TTL in seconds)` that are due to be written down. The
-    /// seconds are rounded up: a restart must not end a lease early.
+    /// Up to `max` rows `(id, remaining TTL in seconds)` that are due for a checkpoint. Seconds are
+    /// rounded up: a restart must not expire a lease early.
     pub fn checkpoints(&mut self, now: Duration, max: usize) -> Vec<(i64, i64)> {
         if now >= self.allowance.0 + Duration::from_secs(1) {
             self.allowance = (now, CHECKPOINT_ROWS_PER_SECOND);
         }
         let max = max.min(self.allowance.1 as usize);
-        let rows = match self.may_checkpoint {
-            true => self.due_checkpoints(now, max),
-            false => self.taken_back(max),
+        let rows = if self.may_checkpoint {
+            self.due_checkpoints(now, max)
+        } else {
+            self.taken_back(max)
         };
         for (id, remaining) in &rows {
             self.issue(*id, *remaining, now);
@@ -373,15 +376,15 @@ impl Lessor {
                 }
                 lease.checkpoint_at = now + lease.checkpoint_step();
             }
-            // An expired lease stays in the heap as well: one entry per lease, always.
+            // Expired leases stay in the heap too: always one entry per lease.
             self.checkpoints
                 .push(Reverse((lease.checkpoint_at, id, serial)));
         }
         rows
     }
 
-    /// A row for every lease that has spent a second or more, for a graceful stop: nothing is
-    /// renewed after it.
+    /// A row for every lease that has used a second or more, for a graceful stop after which
+    /// nothing is renewed.
     pub fn checkpoint_all(&mut self, now: Duration) -> Vec<(i64, i64)> {
         if !self.may_checkpoint {
             return Vec::new();
@@ -398,18 +401,19 @@ impl Lessor {
         rows
     }
 
-    /// When to ask for up to `max` expired leases, or for checkpoints, next. May be too soon, never
-    /// too late.
+    /// When to call [`Lessor::expired`] (with the same `max`) or [`Lessor::checkpoints`] next. May
+    /// be too early, never too late.
     pub fn next_wake(&self, max: usize) -> Option<Duration> {
         let deadline = self.deadlines.peek().map(|Reverse((at, ..))| *at);
-        // With as many on the way as may be, it is a revoke that makes room, or a retry.
+        // With `max` leases handed out, only an applied revoke or a retry allows the next one.
         let deadline = deadline.filter(|_| self.handed_out < max);
         let retry = self.retries.front().map(|(at, ..)| *at);
-        let checkpoint = match self.may_checkpoint {
-            true => self.checkpoints.peek().map(|Reverse((at, ..))| *at),
-            false => self.to_take_back.first().map(|_| Duration::ZERO),
+        let checkpoint = if self.may_checkpoint {
+            self.checkpoints.peek().map(|Reverse((at, ..))| *at)
+        } else {
+            self.to_take_back.first().map(|_| Duration::ZERO)
         };
-        // With the second's rows used up, being due does not help before the next second.
+        // If this second's rows are used up, the next checkpoint is in the next second.
         let checkpoint = match self.allowance {
             (since, 0) => checkpoint.map(|at| at.max(since + Duration::from_secs(1))),
             _ => checkpoint,
@@ -450,7 +454,8 @@ impl Lease {
     fn whole_seconds_left(&self, now: Duration) -> i64 {
         let left = self.deadline.saturating_sub(now);
         let rounded = left.as_secs() + u64::from(left.subsec_nanos() > 0);
-        // Right after a restart a lease has an election timeout more than it was granted.
+        // After a restart a lease may have up to an election timeout more than its TTL; do not
+        // report more than the TTL.
         i64::try_from(rounded).unwrap_or(i64::MAX).min(self.ttl)
     }
 
@@ -463,7 +468,7 @@ fn seconds(ttl: i64) -> Duration {
     Duration::from_secs(u64::try_from(ttl).unwrap_or(0))
 }
 
-/// The lease a heap entry was made for, if it is still that one.
+/// The lease of a heap entry, if it is still the same lease.
 fn current(leases: &HashMap<i64, Lease>, id: i64, serial: u64) -> Option<&Lease> {
     leases.get(&id).filter(|lease| lease.serial == serial)
 }

@@ -1,6 +1,6 @@
-//! Log and store together: power is cut at every single call of a mixed workload in turn. Whatever
-//! survives opens, holds every entry that was synced, and the log's tail replayed on the store
-//! gives the very state that the same entries give without a cut.
+//! Log and store together, with a power cut at every single call of a mixed workload. The remaining
+//! files must open and hold every synced entry; and the log's tail replayed on the store must give
+//! the same state as those entries give without a cut.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -20,14 +20,14 @@ use crate::state::request::Request;
 
 pub(super) const LOG: &str = "/member/log";
 pub(super) const STORE: &str = "/member/store";
-/// A disk with this file on it is sealed.
+/// If this file exists, the disk is encrypted.
 pub(super) const KEYS: &str = "/member/keys";
 pub(super) const ENTRIES: u64 = 120;
-/// Ways in which unsynced blocks survive, tried after each cut.
+/// Variants of which unsynced blocks survive, tried after each cut.
 pub(super) const SURVIVALS: u64 = 4;
 pub(super) const TERM: u64 = 2;
 
-/// The same request for the same index, always.
+/// Always the same request for the same index.
 fn request(index: u64) -> Request {
     let key = |salt: u64| format!("key/{:02}", index.wrapping_mul(salt) % 23).into_bytes();
     let put = |salt: u64| pb::PutRequest {
@@ -91,7 +91,7 @@ pub(super) fn entry(index: u64) -> Entry {
     }
 }
 
-/// Applies an entry; a request that is refused moves the applied index only.
+/// Applies an entry; a refused request only advances the applied index.
 pub(super) fn apply(state: &mut State, entry: &Entry) {
     let applied = Applied {
         index: entry.index,
@@ -102,8 +102,8 @@ pub(super) fn apply(state: &mut State, entry: &Entry) {
     let _ = state.apply(applied, &request, &by, &mut Effects::default());
 }
 
-/// Everything a client can see, and the rows that HashKV digests, in words that stay the same
-/// from version to version.
+/// Everything a client can see, and the rows of HashKV, as a text that does not change between
+/// versions.
 pub(super) fn seen(state: &State) -> String {
     let root = state.store.root();
     let Applied { index, term } = root.applied();
@@ -136,7 +136,7 @@ pub(super) fn seen(state: &State) -> String {
     text
 }
 
-/// A row; values repeat one byte here.
+/// One row as text; in this test a value repeats one byte.
 fn told(item: &Item<'_>) -> String {
     let key = String::from_utf8_lossy(item.key);
     let byte = item.value.first().copied().unwrap_or(0);
@@ -154,11 +154,11 @@ fn told(item: &Item<'_>) -> String {
 pub(super) struct Machine {
     pub(super) log: LogWriter,
     pub(super) state: State,
-    /// The newest entry in the log.
+    /// Index of the newest log entry.
     pub(super) last: u64,
 }
 
-/// The keys of the disk; it has some from now on.
+/// Creates keys on the disk, so that it is encrypted from now on.
 pub(super) fn give_keys(vfs: &SimVfs) -> storage::Result<Option<Arc<Seal>>> {
     let keys = KeyFile::parse("keys", &format!("1 {}", "5a".repeat(32))).expect("a good file");
     Seal::open(Arc::new(vfs.clone()), Path::new(KEYS), Some(&keys), true)
@@ -193,9 +193,9 @@ pub(super) fn open(vfs: &SimVfs) -> storage::Result<Machine> {
     Ok(Machine { log, state, last })
 }
 
-/// The server's ways, in one thread: batches go to the log and are synced, then applied; now and
-/// then a checkpoint runs while entries go on, the log loses what both checkpoints hold, and what
-/// was compacted goes. `synced` is what clients were told.
+/// Runs the server's steps in one thread. Batches are appended to the log, synced and applied. At
+/// intervals a checkpoint runs while entries continue, the log is truncated to what both
+/// checkpoints cover, and compacted rows are removed. `synced` is the newest acknowledged entry.
 pub(super) fn work(vfs: &SimVfs, through: u64, synced: &mut u64) -> storage::Result<()> {
     let mut machine = open(vfs)?;
     let mut job = None;
@@ -286,7 +286,7 @@ fn power_cut_at_any_call_of_log_and_store_loses_nothing_synced() {
             );
             return;
         }
-        // And life goes on from what was left.
+        // Work continues on what was left.
         let image = vfs.power_cut(call);
         work(&image, ENTRIES, &mut synced)
             .unwrap_or_else(|error| panic!("after call {call}: {error}"));
@@ -304,14 +304,14 @@ fn a_disk_full_at_any_call_of_log_and_store_loses_nothing_synced() {
     }
     for call in 0.. {
         let vfs = SimVfs::new(call);
-        // For one call, for some, or for good.
+        // The disk is full for one call, for some calls, or for ever.
         vfs.full_after(call, [1, 5, u64::MAX][call as usize % 3]);
         let mut synced = 0;
         if let Err(error) = work(&vfs, ENTRIES, &mut synced) {
             assert!(error.is_full(), "call {call}: {error}");
         }
         let times = vfs.times_full();
-        // Killed, or without power; and with space again.
+        // After a process kill or a power cut, now with free space.
         for image in [vfs.process_killed(), vfs.power_cut(call)] {
             let machine = open(&image).unwrap_or_else(|error| panic!("call {call}: {error}"));
             assert!(

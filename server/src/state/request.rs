@@ -1,5 +1,5 @@
-//! The changes that go through the log, and their bytes there: etcd's `InternalRaftRequest`, so
-//! that a log entry of ours means the same to a member of etcd.
+//! The requests that go through the log, and their encoding: etcd's `InternalRaftRequest`, so that
+//! a log entry of ours means the same to an etcd member.
 
 use bytes::{Bytes, BytesMut};
 use etcd_api::etcdserverpb as pb;
@@ -12,8 +12,8 @@ use crate::auth::AuthInfo;
 const HEADER_FIELD: u32 = 100;
 const PUT_FIELD: u32 = 4;
 
-/// One change, decoded. At the member that proposed it the value travels beside its bytes, so that
-/// only replay and other members ever decode.
+/// One decoded request. On the proposing member the value is kept beside its bytes, so only replay
+/// and other members decode it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     Put(pb::PutRequest),
@@ -27,15 +27,15 @@ pub enum Request {
     ClusterVersionSet(etcd_api::membershippb::ClusterVersionSetRequest),
     ClusterMemberAttrSet(etcd_api::membershippb::ClusterMemberAttrSetRequest),
     DowngradeInfoSet(etcd_api::membershippb::DowngradeInfoSetRequest),
-    /// A token for a user whose password was found right.
+    /// A token for a user whose password was verified.
     Authenticate(pb::InternalAuthenticateRequest),
-    /// A change of who may do what.
+    /// A change of users, roles or permissions.
     Auth(AuthRequest),
-    /// A read that some member sent through the log: it moves the applied index and nothing else.
+    /// A read that a member sent through the log: it only advances the applied index.
     Read,
 }
 
-/// Changes of users, roles and permissions, for those who may do everything.
+/// Changes of users, roles and permissions; they need the root role.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AuthRequest {
     Enable,
@@ -103,7 +103,7 @@ impl AuthRequest {
     }
 }
 
-/// A put that does no more than write its key, read where it lies in an entry.
+/// A put that only writes its key, borrowed from the bytes of its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LonePut<'a> {
     pub key: &'a [u8],
@@ -111,18 +111,18 @@ pub struct LonePut<'a> {
     pub by: PutBy<'a>,
 }
 
-/// What decides whether a lone put may write its key, when auth is on.
+/// What authorizes a lone put, if auth is enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PutBy<'a> {
-    /// The header's bytes; empty without one.
+    /// The header's bytes; empty if there is no header.
     pub header: &'a [u8],
-    /// It asks for the value before, too.
+    /// The put also reads the previous value.
     pub reads: bool,
 }
 
-/// On whose behalf an entry was written, by its header's bytes.
+/// The user in an entry's header.
 pub fn auth_info(header: &[u8]) -> AuthInfo {
-    // What cannot be read names nobody: the entry itself was decoded before.
+    // An unreadable header means no user; the entry itself was decoded before.
     let header = pb::RequestHeader::decode(header).unwrap_or_default();
     AuthInfo {
         user: header.username,
@@ -131,12 +131,12 @@ pub fn auth_info(header: &[u8]) -> AuthInfo {
 }
 
 impl Request {
-    /// The entry payload, under the proposer's request `id`, on nobody's behalf.
+    /// The entry payload under the proposer's request `id`, without a user.
     pub fn encode(&self, id: u64) -> Bytes {
         self.encode_by(id, &AuthInfo::default())
     }
 
-    /// The entry payload of a request of this user.
+    /// The entry payload for a request of the user `by`.
     pub fn encode_by(&self, id: u64, by: &AuthInfo) -> Bytes {
         let header = pb::RequestHeader {
             id,
@@ -164,7 +164,7 @@ impl Request {
         out.freeze()
     }
 
-    /// The id that `encode` wrote; other members' payloads may have theirs elsewhere.
+    /// The id that `encode` wrote; payloads of other members may have it elsewhere.
     pub fn id_of(data: &[u8]) -> Option<u64> {
         let mut data = data;
         let Some((HEADER_FIELD, Field::Bytes(header))) = next_field(&mut data) else {
@@ -173,14 +173,14 @@ impl Request {
         Some(pb::RequestHeader::decode(header).ok()?.id)
     }
 
-    /// On whose behalf an entry was written.
+    /// The user an entry was written for.
     pub fn auth_info_of(data: &[u8]) -> AuthInfo {
         let mut rest = data;
         while !rest.is_empty() {
             match next_field(&mut rest) {
                 Some((HEADER_FIELD, Field::Bytes(header))) => return auth_info(header),
                 Some(_) => {}
-                // In a form that is read whole.
+                // Not in our usual form: decode the whole message.
                 None => {
                     let raft = pb::InternalRaftRequest::decode(data).unwrap_or_default();
                     let header = raft.header.unwrap_or_default();
@@ -194,9 +194,9 @@ impl Request {
         AuthInfo::default()
     }
 
-    /// A payload that is a put which does no more than write its key, in any state that has room
-    /// and lets its user; key and value stay where they lie. Most of a log is such. `None` says
-    /// nothing: [`Request::decode`] does.
+    /// Recognizes a payload that is a put which only writes its key, in any state that has space
+    /// and authorizes its user. Key and value are borrowed. Most log entries are such puts. `None`
+    /// has no meaning by itself: use [`Request::decode`].
     pub fn lone_put(data: &[u8]) -> Option<LonePut<'_>> {
         let (mut request, mut put, mut by) = (data, None, PutBy::default());
         let mut has_header = false;
@@ -215,7 +215,7 @@ impl Request {
             match next_field(&mut put)? {
                 (1, Field::Bytes(bytes)) if key.is_none() => key = Some(bytes),
                 (2, Field::Bytes(bytes)) if value.is_none() => value = Some(bytes),
-                // Asked for the value before.
+                // `prev_kv`.
                 (4, Field::Number(reads)) => by.reads = reads != 0,
                 _ => return None,
             }
@@ -227,8 +227,8 @@ impl Request {
         })
     }
 
-    /// Reads an entry payload; the error says what is wrong with it. A request of a kind that this
-    /// version does not know is an error too: skipping it would let members drift apart.
+    /// Decodes an entry payload; the error says what is wrong. A request kind unknown to this
+    /// version is an error too: if one member skipped it, members would diverge.
     pub fn decode(data: &[u8]) -> Result<Request, String> {
         let mut raft = pb::InternalRaftRequest::decode(data).map_err(|e| e.to_string())?;
         if let Some(r) = AuthRequest::take(&mut raft) {
@@ -270,7 +270,7 @@ impl Request {
         if let Some(r) = raft.authenticate {
             return Ok(Request::Authenticate(r));
         }
-        // The test is of etcd's own tests; like a read, it changes nothing.
+        // The `test` request is for etcd's own tests; like a read, it changes nothing.
         if raft.range.is_some()
             || raft.auth_status.is_some()
             || raft.auth_user_get.is_some()
@@ -293,14 +293,14 @@ impl Request {
     }
 }
 
-/// A field of a message as it lies in its bytes.
+/// One field of an encoded message.
 enum Field<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// Takes a field off the front of a message: its number and what it holds. `None`: it is of another
-/// type, or broken.
+/// Takes the first field off a message: its number and content. `None`: it has another wire type,
+/// or is malformed.
 fn next_field<'a>(data: &mut &'a [u8]) -> Option<(u32, Field<'a>)> {
     let (number, wire) = encoding::decode_key(data).ok()?;
     let length = encoding::decode_varint(data).ok()?;
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(Request::auth_info_of(&data), by);
         let lone = Request::lone_put(&data).unwrap();
         assert_eq!(auth_info(lone.by.header), by);
-        // etcd writes the header behind the request.
+        // etcd writes the header after the request.
         let raft = pb::InternalRaftRequest::decode(&data[..]).unwrap();
         assert_eq!(Request::auth_info_of(&raft.encode_to_vec()), by);
         assert_eq!(Request::auth_info_of(&put.encode(1)), AuthInfo::default());
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(Request::auth_info_of(&headless.encode_to_vec()), nobody);
     }
 
-    /// Every kind of request that etcd puts into its log, one after the other.
+    /// All kinds of requests that etcd writes into its log, one after the other.
     #[test]
     fn every_kind_of_etcds_log_is_known() {
         let empty = pb::InternalRaftRequest::default();
@@ -420,7 +420,7 @@ mod tests {
             message::encode(kind, &pb::AuthEnableRequest {}, &mut data);
             let request = Request::decode(&data);
             assert!(request.is_ok(), "kind {kind}: {request:?}");
-            // What is proposed again means the same.
+            // Encoding it again preserves its meaning.
             if let Ok(request) = request
                 && request != Request::Read
             {

@@ -1,11 +1,12 @@
-//! A state of the store as etcd's database file, and the other way round. It is what the Snapshot
-//! call sends, what members of etcd send each other, and what `stele utl` restores.
+//! Converts a state of the store to etcd's database file and back. The Snapshot call sends this
+//! file, etcd members send it to each other, and `stele utl` restores it.
 //!
-//! Out: [`Snapshot::of`] a view counts, [`Snapshot::write`] streams; memory is bounded, the view
-//! stays as it is, nobody waits. In: [`load`] fills a store beside the one in use.
+//! Writing: [`Snapshot::of`] a view computes sizes, [`Snapshot::write`] streams. Memory is bounded,
+//! the view does not change, and no other work waits. Reading: [`load`] fills a new store beside
+//! the current one.
 //!
-//! Members of ours send each other [`rows`] instead. Either way [`describe()`] says what raft says
-//! of a state, and a [`Receiver`] takes in what another member sends.
+//! Stele members send each other [`rows`] instead. For both forms [`describe()`] makes Raft's
+//! description of the state, and a [`Receiver`] receives another member's state.
 
 mod describe;
 pub mod load;
@@ -28,12 +29,12 @@ use crate::state;
 pub use describe::describe;
 pub use receive::{Form, ReceiveError, Received, Receiver, Receiving};
 
-/// Why a snapshot was not written to its end.
+/// Why a snapshot could not be written completely.
 #[derive(Debug)]
 pub enum WriteError {
     /// The store could not be read.
     Data(Error),
-    /// Whoever takes the bytes has gone.
+    /// The receiver of the bytes is gone.
     Sink(io::Error),
 }
 
@@ -68,7 +69,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads everything once, to know how long the file will be.
+    /// Reads everything once to compute the length of the file.
     pub fn of(view: View) -> Result<Snapshot, WriteError> {
         let version = storage_version(&view).map_err(WriteError::Data)?;
         let meta = meta_rows(&view, &version).map_err(WriteError::Data)?;
@@ -85,31 +86,31 @@ impl Snapshot {
         self.layout.file_bytes()
     }
 
-    /// etcd's version of what is in the file, as `3.7.0`; empty when the cluster has not agreed on
+    /// etcd's storage version of the file, such as `3.7.0`; empty if the cluster has not agreed on
     /// one.
     pub fn version(&self) -> &str {
         &self.content.version
     }
 
-    /// The log entry that is the newest in it.
+    /// The newest log entry in the snapshot.
     pub fn applied(&self) -> storage::mvcc::Applied {
         self.content.view.applied()
     }
 
-    /// Writes exactly `file_bytes` bytes, in small pieces: `out` should gather them.
+    /// Writes exactly `file_bytes` bytes in small pieces, so `out` should be buffered.
     pub fn write(&self, out: &mut dyn Write) -> Result<(), WriteError> {
         self.layout.write(&self.content, out)
     }
 }
 
 type MetaRows = Vec<(&'static [u8], Vec<u8>)>;
-/// What is called with each row of a side table.
+/// Called with each row of a side table.
 type EachRow<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), WriteError> + 'a;
 
 #[derive(Debug)]
 struct ViewContent {
     view: View,
-    /// The bucket `meta`, in order of its keys.
+    /// The rows of the bucket `meta`, in key order.
     meta: MetaRows,
     version: String,
 }
@@ -156,7 +157,7 @@ impl Content for ViewContent {
                 scan(&self.view, Bucket::Auth, &mut |key, value| {
                     row(key, &[value])
                 })?;
-                // It sorts behind the only other one.
+                // Its key sorts after the only other key of the bucket.
                 match state::default_revision_row(&self.view).map_err(WriteError::Data)? {
                     Some((key, value)) => row(key, &[&value]),
                     None => Ok(()),
@@ -209,7 +210,7 @@ impl ViewContent {
     }
 }
 
-/// A row as etcd's files have it.
+/// A row as in etcd's files.
 pub(crate) fn row_of<'a>(item: &storage::mvcc::Item<'a>) -> Row<'a> {
     Row {
         key: item.key,
@@ -221,7 +222,7 @@ pub(crate) fn row_of<'a>(item: &storage::mvcc::Item<'a>) -> Row<'a> {
     }
 }
 
-/// The side tables whose rows are etcd's own, byte by byte.
+/// The side tables whose rows are byte for byte those of etcd.
 fn side_bucket(name: &str) -> Option<Bucket> {
     Some(match name {
         schema::AUTH => Bucket::Auth,
@@ -246,7 +247,7 @@ fn scan(root: &Root, bucket: Bucket, f: &mut EachRow<'_>) -> Result<(), WriteErr
     stopped.map_or(Ok(()), Err)
 }
 
-/// Before 3.6 etcd kept no version in its files.
+/// Before 3.6, etcd stored no version in its files.
 fn storage_version(view: &Root) -> Result<String, Error> {
     let version = state::cluster_version(view)?.unwrap_or_default();
     Ok(if version.starts_with("3.5") {
@@ -272,7 +273,7 @@ fn meta_rows(view: &Root, version: &str) -> Result<MetaRows, Error> {
         ),
     ];
     if view.compacted() >= 0 {
-        // What is not removed yet is left out, so the compaction is finished in the file.
+        // Rows that the compaction has not removed yet are omitted, so in the file it is finished.
         let mut revision = Vec::new();
         RevisionKey::of_compaction(view.compacted()).encode(&mut revision);
         rows.push((schema::FINISHED_COMPACT_REVISION, revision.clone()));

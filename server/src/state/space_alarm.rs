@@ -18,6 +18,9 @@ const QUOTA_PART_TO_CLEAR: u64 = 10;
 /// Looks in a row that must find space before the alarm goes.
 const LOOKS_TO_CLEAR: u32 = 2;
 
+/// One part in so many of what is available is left to the framing of the log's records.
+const FRAMING_PART: u64 = 8;
+
 /// The log's files are no larger than one part in so many of the disk, between these.
 const SEGMENT_PART: u64 = 32;
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
@@ -27,8 +30,8 @@ const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 pub(crate) struct Reading {
     /// `None`: the system does not tell.
     pub(crate) disk: Option<DiskSpace>,
-    /// The store could not set space aside for what is in memory alone.
-    pub(crate) store_is_short: bool,
+    /// The store could not set space aside for what is in memory alone, or the log for its next file.
+    pub(crate) is_short: bool,
     pub(crate) in_use_bytes: u64,
     /// What the largest request would have taken that was refused since the alarm.
     pub(crate) refused_bytes: u64,
@@ -80,7 +83,7 @@ impl Guard {
                 false => disk.available < margin,
             };
         }
-        let is_low = self.is_low || seen.store_is_short;
+        let is_low = self.is_low || seen.is_short;
         let alarm = match seen.raised {
             false if is_low => Some(Alarm::Raise),
             false => None,
@@ -117,6 +120,11 @@ pub(crate) fn has_plenty(disk: DiskSpace) -> bool {
     disk.available >= margin(disk).saturating_mul(MARGINS_TO_CLEAR)
 }
 
+/// How much clients may write into the log until the next look.
+pub(crate) fn room_for_log(disk: DiskSpace) -> u64 {
+    disk.available - disk.available / FRAMING_PART
+}
+
 fn margin(disk: DiskSpace) -> u64 {
     MARGIN_BYTES.min(disk.total / MARGIN_PART)
 }
@@ -139,7 +147,7 @@ mod tests {
                 total: 10 << 30,
                 available,
             }),
-            store_is_short: false,
+            is_short: false,
             in_use_bytes,
             refused_bytes: 0,
             raised,
@@ -170,7 +178,7 @@ mod tests {
     fn a_store_that_cannot_set_space_aside_raises_the_alarm_whatever_the_disk_says() {
         let mut guard = Guard::new(QUOTA, true);
         let short = Reading {
-            store_is_short: true,
+            is_short: true,
             ..seen(1 << 30, 0, false)
         };
         assert_eq!(guard.look(&short).alarm, Some(Alarm::Raise));

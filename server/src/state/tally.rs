@@ -1,18 +1,18 @@
-//! What requests did to keys, counted as etcd counts it for its metrics.
+//! Counts operations on keys as etcd's metrics do.
 
 use std::ops::AddAssign;
 
 use etcd_api::etcdserverpb as pb;
 
-/// Operations on keys. A transaction's parts count like those that come alone.
+/// Operations on keys. Operations inside a transaction count like single ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub ranges: u64,
     pub puts: u64,
     pub deletes: u64,
-    /// Transactions of more than one operation on keys.
+    /// Transactions with more than one operation on keys.
     pub txns: u64,
-    /// Keys and values of the puts.
+    /// Bytes of the keys and values of the puts.
     pub put_bytes: u64,
 }
 
@@ -22,7 +22,7 @@ impl Tally {
     }
 
     pub fn put(&mut self, request: &pb::PutRequest) {
-        // What was there before is looked at only where the request wants something of it.
+        // A put reads its key only if the request needs the previous value.
         if request.prev_kv || request.ignore_value || request.ignore_lease {
             self.ranges += 1;
         }
@@ -37,7 +37,19 @@ impl Tally {
         self.deletes += 1;
     }
 
-    /// Ends what ran on one snapshot: more than one operation made it a transaction.
+    /// Counts an operation that is on its own, not part of a transaction.
+    pub fn lone(&mut self, count: impl FnOnce(&mut Tally)) {
+        let mut tally = Tally::default();
+        count(&mut tally);
+        tally.end(self);
+    }
+
+    /// A revoked lease deletes its keys as one transaction would.
+    pub fn revoke(&mut self, deletes: u64) {
+        self.lone(|tally| tally.deletes = deletes);
+    }
+
+    /// Ends one store transaction: more than one operation counts as a transaction.
     pub fn end(self, total: &mut Tally) {
         let operations = self.ranges + self.puts + self.deletes;
         *total += self;

@@ -1,5 +1,5 @@
-//! Transactions: all comparisons are made on the state before, for nested transactions too; the
-//! path they choose is checked as a whole; only then is anything written, all under one revision.
+//! Transactions. All comparisons, nested ones included, see the state before the transaction. The
+//! chosen branch is checked as a whole. Only then are its writes made, all under one revision.
 
 mod reading;
 
@@ -25,7 +25,7 @@ pub fn write(
 ) -> Result<raw::TxnResponse, Error> {
     let mut tally = Tally::default();
     let path = choose(write, txn, &mut tally)?;
-    // Comparing and doing are two transactions of the store to etcd, and counted as two.
+    // etcd uses two store transactions, one to compare and one to execute, and counts both.
     std::mem::take(&mut tally).end(total);
     check(write, &path)?;
     let mut response = execute(write, &path, &mut tally)?;
@@ -34,7 +34,7 @@ pub fn write(
     Ok(response)
 }
 
-/// The operations that the comparisons chose.
+/// The operations that the comparisons have chosen.
 struct Path<'a> {
     succeeded: bool,
     steps: Vec<Step<'a>>,
@@ -74,7 +74,7 @@ fn choose<'a>(root: &Root, txn: &'a pb::TxnRequest, tally: &mut Tally) -> Result
     Ok(Path { succeeded, steps })
 }
 
-/// Everything that could make a step fail, asked before the first one runs.
+/// Checks everything that could make a step fail, before the first step runs.
 fn check(root: &Root, path: &Path<'_>) -> Result<(), Error> {
     for step in &path.steps {
         match step {
@@ -87,7 +87,7 @@ fn check(root: &Root, path: &Path<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Here, unlike for a range by itself, a negative revision is compared with the compacted one.
+/// Unlike in a single range, a negative revision is compared with the compacted revision.
 fn check_range_revision(root: &Root, revision: i64) -> Result<(), Error> {
     if revision == 0 {
         return Ok(());
@@ -101,8 +101,8 @@ fn check_range_revision(root: &Root, revision: i64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs the steps in order; each sees what those before it did. Headers in here carry a revision
-/// and nothing else, that of a nested transaction not even this: so etcd sends them.
+/// Runs the steps in order; each sees the writes of those before it. As in etcd, headers of the
+/// steps have only a revision, and that of a nested transaction not even this.
 fn execute(
     write: &mut Write<'_>,
     path: &Path<'_>,
@@ -135,8 +135,8 @@ fn execute(
     })
 }
 
-/// Whether a comparison is true of every key it names; of a range without keys, as of a missing
-/// key.
+/// True if the comparison holds for every key in its range. A range without keys compares like a
+/// missing key.
 fn holds(root: &Root, compare: &pb::Compare) -> Result<bool, Error> {
     let keys = KeyRange::from_wire(&compare.key, &compare.range_end);
     let wants_value = compare.target == CompareTarget::Value as i32;
@@ -159,7 +159,7 @@ fn holds(root: &Root, compare: &pb::Compare) -> Result<bool, Error> {
     if any {
         return Ok(all);
     }
-    // A missing key has no value, so nothing can be said of it; its numbers are all 0.
+    // A missing key has no value, so a value comparison is false; its numbers are all 0.
     Ok(!wants_value && item_holds(compare, &MISSING))
 }
 
@@ -198,7 +198,7 @@ fn item_holds(compare: &pb::Compare, item: &Item<'_>) -> bool {
             Some(TargetUnion::Lease(lease)) => *lease,
             _ => 0,
         }),
-        // A target nobody knows compares as equal, a relation nobody knows is met.
+        // As in etcd, an unknown target compares as equal, and an unknown relation is true.
         Err(_) => Ordering::Equal,
     };
     match CompareResult::try_from(compare.result) {

@@ -1,12 +1,13 @@
-//! Watch: every change of a key to everyone who asked for it, once, in order, however slow they are.
+//! Watch: delivers every change of a key to every watcher of it, exactly once and in order, however
+//! slow the watcher is.
 //!
-//! There is one source of events, history and live alike: [`storage::mvcc::Root::changes`]. The
-//! [`Hub`] reads each new revision once after it was published, finds the watchers it concerns and
-//! puts shared, encoded events into the mailboxes of their streams. A [`Stream`] is one client's
-//! call: it reads history on its own for watchers that are behind, and follows its mailbox for
-//! those that are not. When the mailbox is full the hub lets go of the whole stream; the stream
-//! then finds its own way through history and joins again. So nothing is dropped, nothing is sent
-//! twice, and a client that stops reading costs its mailbox and nobody anything.
+//! All events, past and live, come from one source: [`storage::mvcc::Root::changes`]. The [`Hub`]
+//! reads each new revision once after it was published, finds its watchers, and puts shared,
+//! encoded events into the mailboxes of their streams. A [`Stream`] is one client's call. It reads
+//! history itself for watchers that are behind, and takes events from its mailbox for those that
+//! are not. When the mailbox is full, the hub detaches the whole stream; the stream then catches up
+//! through history and joins again. So no event is dropped or sent twice, and a client that stops
+//! reading costs one mailbox and does not slow down others.
 //!
 //! ```text
 //!  apply thread ── Advanced{R} ──► Hub ── events ──► Mailbox ──► Stream ──► responses
@@ -14,8 +15,8 @@
 //!                                   └──── join, leave, progress ───┘ └── HistoryRead (a View)
 //! ```
 //!
-//! Everything here is plain: no tokio, no clock. `grpc/watch.rs` polls a `Stream`, the runtime
-//! gives the hub its thread. It does not know authorization, leases or the log.
+//! Everything here is plain: no tokio, no clock. `grpc/watch.rs` polls a `Stream`; the runtime runs
+//! the hub's thread. This module does not know authorization, leases or the log.
 
 mod event;
 mod history;
@@ -36,38 +37,38 @@ pub use mailbox::Mailbox;
 pub use response::{Head, Out};
 pub use stream::{Ended, Stream, StreamOptions};
 
-/// How many bytes of events wait in one stream's mailbox before the hub lets go of it. Most of
-/// them are shared with other mailboxes.
+/// Limit for the bytes of events in one stream's mailbox, beyond which the hub detaches the stream.
+/// Most of these bytes are shared with other mailboxes.
 pub const MAILBOX_BYTES: usize = 1 << 20;
 
-/// How many (watcher, event) pairs wait in one stream's mailbox; 8 bytes each.
+/// Limit for the (watcher, event) pairs in one stream's mailbox; 8 bytes each.
 pub const MAILBOX_HITS: usize = 64 * 1024;
 
-/// The hub hands over what it has read at the end of the revision that brings it here, so that a
-/// long stretch of history does not lie in memory as a whole.
+/// The hub flushes what it has read at the end of the revision that reaches this, so that a long
+/// stretch of history is never in memory as a whole.
 pub const HUB_FLUSH_BYTES: usize = 256 * 1024;
 pub const HUB_FLUSH_HITS: usize = 16 * 1024;
 
-/// Revisions one read of history scans at most, and so those in one response of it.
+/// Limit for the revisions scanned by one read of history, and so for those in one response.
 pub const HISTORY_REVISIONS: i64 = 1_000;
 
-/// A read of history ends at the revision that brings it here.
+/// A read of history ends with the revision that reaches this.
 pub const HISTORY_BYTES: usize = 1 << 20;
 
-/// A read at most this long, of the newest revisions, is done where it is asked for: they are in
-/// memory. Longer ones may touch cold pages and run off the runtime's threads.
+/// A read of up to this many of the newest revisions runs in place: they are in memory. Longer
+/// reads may touch cold pages and run off the runtime's threads.
 pub const HISTORY_INLINE_REVISIONS: i64 = 64;
 
-/// The hub takes a watcher in only if it is not further behind: the stream reads the rest while
+/// The hub accepts a watcher only if it is at most this far behind: the stream reads the rest while
 /// its mailbox waits.
 pub const JOIN_GAP_REVISIONS: i64 = 1_000;
 
-/// Events of several revisions that wait for one watcher leave in one response of about this size,
-/// below the 4 MiB that some clients accept at most.
+/// Events of several revisions waiting for one watcher leave in one response of about this size,
+/// below the 4 MiB limit of some clients.
 pub const RESPONSE_BYTES: usize = 1 << 20;
 
-/// How much is encoded ahead of the connection.
+/// Bytes encoded ahead of the connection.
 pub const OUT_BYTES: usize = 64 * 1024;
 
-/// An event this large is handed to the connection as it is, not copied for each watcher.
+/// Events of at least this size are passed to the connection, not copied for each watcher.
 pub const SHARE_BYTES: usize = 16 * 1024;

@@ -1,5 +1,5 @@
-//! Requests as the log shows them: in the text form of protobuf, as etcd does, with the sizes of
-//! values in place of the values.
+//! Requests as log text: like etcd, protobuf's text format with the sizes of values instead of the
+//! values.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use etcd_api::etcdserverpb as pb;
 
 use crate::state::request::Request;
 
-/// Operations of a transaction that are shown; a long one is cut here.
+/// Operations shown of a transaction; further ones are omitted.
 const OPERATIONS_MAX: usize = 64;
 
-/// A request of the log.
+/// A request of the Raft log.
 pub(crate) fn request(request: &Request) -> String {
     match request {
         Request::Put(request) => format!("put:<{}>", put(request)),
@@ -28,7 +28,7 @@ pub(crate) fn request(request: &Request) -> String {
             format!("lease_checkpoint:<{} leases>", request.checkpoints.len())
         }
         other => {
-            // The name of the kind: these carry nothing that explains a duration.
+            // Only the kind's name: these requests contain nothing that explains a duration.
             let text = format!("{other:?}");
             text.split(['(', ' ']).next().unwrap_or_default().to_owned()
         }
@@ -98,7 +98,7 @@ fn operation(operation: &pb::RequestOp) -> String {
         Some(Operation::RequestDeleteRange(inner)) => {
             format!("request_delete_range:<{}>", delete_range(inner))
         }
-        // Shown by its size: they nest.
+        // Shown by its sizes only, because transactions nest.
         Some(Operation::RequestTxn(inner)) => format!(
             "request_txn:<compare:{} success:{} failure:{}>",
             inner.compare.len(),

@@ -1,9 +1,10 @@
-//! The log, as etcd writes it: one JSON object a line, or a console line, through `tracing`.
+//! The log, in etcd's format: one JSON object per line, or a console line, through `tracing`.
 //!
-//! Requests never wait for a log: lines go into a bounded queue that one thread writes out; when
-//! the reader of stderr stands still, lines are dropped and counted. [`flush`] waits, for a while.
+//! Requests never wait for the log: lines go into a bounded queue, and one thread writes them. If
+//! the reader of stderr stalls, lines are dropped and counted. [`flush`] waits for a limited time.
 //!
-//! A field's text is a JSON string unless it comes from [`json`], which carries a list or a map.
+//! A field's text is written as a JSON string, unless it comes from [`json`], which passes a list
+//! or map.
 
 #![expect(
     clippy::disallowed_methods,
@@ -34,26 +35,27 @@ use crate::config::{LogConfig, LogFormat};
 use output::Output;
 use sampler::Sampler;
 
-/// Lines waiting to be written. At some 300 bytes each, about 2 MB when it is full.
+/// Lines in the queue. At about 300 bytes each, a full queue takes about 2 MB.
 const QUEUE_LINES_MAX: usize = 8192;
 
-/// How long [`flush`] waits for somebody to read what is left.
+/// How long [`flush`] waits for the remaining lines to be written.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 
 /// An event with this target is logged with level "fatal".
 pub const FATAL: &str = "fatal";
 
-/// Marks a field's text as JSON. Checked when the line is made, so that no text can forge it.
+/// Marks a field's text as JSON. The mark is checked when the line is built, so that a text cannot
+/// forge it.
 const JSON_MARK: char = '\u{1}';
 
 static WRITER: OnceLock<Writer> = OnceLock::new();
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// A line and what the journal asks about it.
+/// A line, and what the systemd journal needs to know about it.
 struct Line {
     text: String,
     priority: u8,
-    /// Where in the source it comes from, without the file.
+    /// Folder of its source file.
     package: String,
 }
 
@@ -64,7 +66,7 @@ enum Job {
 
 struct Writer(Sender<Job>);
 
-/// Starts logging for the rest of the process; a second call changes nothing. The error names the
+/// Starts logging for the rest of the process; a second call has no effect. The error names the
 /// output that cannot be opened.
 pub fn init(config: &LogConfig) -> Result<(), String> {
     let outputs = config.outputs.iter();
@@ -99,7 +101,7 @@ pub fn init(config: &LogConfig) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until what was logged so far is written, unless nobody reads it.
+/// Waits until all lines logged so far are written, up to a time limit.
 pub fn flush() {
     let Some(Writer(sender)) = WRITER.get() else {
         return;
@@ -113,13 +115,13 @@ pub fn flush() {
     }
 }
 
-/// A field that is a list or a map: `urls = %json(&urls)`.
+/// A field whose value is a list or a map: `urls = %json(&urls)`.
 pub fn json(value: &impl Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_else(|_| "null".into());
     format!("{JSON_MARK}{text}")
 }
 
-/// The queue's other end: writes each line to every output, and says when some were lost.
+/// Runs the writing thread: writes each line to every output, and reports dropped lines.
 fn write_lines(jobs: &Receiver<Job>, mut outputs: Vec<Output>) {
     let mut told = 0;
     for job in jobs {
@@ -142,15 +144,15 @@ fn write_lines(jobs: &Receiver<Job>, mut outputs: Vec<Output>) {
     }
 }
 
-/// Which lines are written.
+/// The lowest level that is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Threshold {
     Level(LevelFilter),
-    /// Those before the process ends.
+    /// Only fatal lines.
     Fatal,
 }
 
-/// Turns events into lines.
+/// Converts events to lines.
 struct Lines {
     format: LogFormat,
     level: Threshold,
@@ -162,9 +164,10 @@ impl<S: Subscriber> Layer<S> for Lines {
         &self,
         metadata: &'static Metadata<'static>,
     ) -> tracing::subscriber::Interest {
-        match wanted(metadata, self.level) {
-            true => tracing::subscriber::Interest::always(),
-            false => tracing::subscriber::Interest::never(),
+        if wanted(metadata, self.level) {
+            tracing::subscriber::Interest::always()
+        } else {
+            tracing::subscriber::Interest::never()
         }
     }
 
@@ -194,7 +197,7 @@ impl<S: Subscriber> Layer<S> for Lines {
     }
 }
 
-/// Libraries speak up only when something is wrong.
+/// Libraries log only warnings and errors.
 fn wanted(metadata: &Metadata<'_>, level: Threshold) -> bool {
     let own = ["server", "stele", "storage", "raft", FATAL];
     let library = !own.contains(&metadata.target().split("::").next().unwrap_or_default());
@@ -215,7 +218,7 @@ fn level_name(metadata: &Metadata<'_>) -> &'static str {
     }
 }
 
-/// The folder of a source file, as the journal's PACKAGE has it.
+/// The folder of a source file, for the journal's field PACKAGE.
 fn package(file: &str) -> String {
     let mut folders = file.rsplit('/').skip(1);
     folders.next().unwrap_or(".").to_owned()
@@ -257,7 +260,7 @@ fn line(event: &Event<'_>, format: LogFormat, now: Duration) -> String {
     line
 }
 
-/// The last two parts of a path and the line: enough to find the place, and short.
+/// The last two parts of the path, and the line: short, and enough to find the place.
 struct Caller(&'static str, u32);
 
 impl fmt::Display for Caller {
@@ -271,7 +274,7 @@ impl fmt::Display for Caller {
     }
 }
 
-/// `,"name":value` for each field but the message.
+/// `,"name":value` for each field except the message.
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -305,9 +308,10 @@ impl Visit for Fields {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        match value.is_finite() {
-            true => self.raw(field, value),
-            false => self.raw(field, "null"),
+        if value.is_finite() {
+            self.raw(field, value)
+        } else {
+            self.raw(field, "null")
         }
     }
 

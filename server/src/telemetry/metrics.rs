@@ -1,8 +1,8 @@
-//! Everything that `/metrics` tells, under etcd's names.
+//! Everything on `/metrics`, under etcd's names.
 //!
-//! [`Metrics`] holds what the actors count as they work; what the server can be asked for when
-//! somebody looks (sizes, revisions, leadership) comes in with a [`Scrape`]. Families of features
-//! that are missing stand there with zero, which is the truth.
+//! [`Metrics`] holds what the actors count while they work. Values read only when metrics are
+//! scraped (sizes, revisions, leadership) come from a [`Scrape`]. Metric families of features that
+//! do not exist here are present with the value zero.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,18 +27,17 @@ pub use value::{Buckets, Counter, Gauge, Histogram, Unit};
 
 use crate::config::{ETCD_VERSION, Gate};
 use crate::state::Tally;
-use crate::state::applier::Counts;
 use cost::Costs;
 use storage::mvcc::Usage;
 use text::{Text, Type};
 
-/// What stands where etcd tells its Go version.
+/// Reported in place of etcd's Go version.
 pub(crate) const GO_VERSION: &str = "none";
 
-/// Distinct values of `client-api-version` that get a counter of their own; the rest share one.
+/// Distinct values of `client-api-version` with a separate counter; further values share one.
 const CLIENT_VERSIONS_MAX: usize = 32;
 
-/// 1 ms to 8 s: most durations of etcd.
+/// 1 ms to 8 s: the buckets of most durations in etcd.
 const MILLIS: Buckets = Buckets {
     first: 0.001,
     count: 14,
@@ -53,7 +52,23 @@ const HASH: Buckets = Buckets {
     count: 15,
 };
 
-/// What a field of [`Metrics`] renders as.
+/// What a turn of the applier did.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub tally: Tally,
+    /// Entries by operation, and whether they succeeded.
+    pub applied: Vec<(Operation, bool)>,
+    /// Times to live in seconds, of new leases.
+    pub leases_granted: Vec<i64>,
+    pub leases_revoked: u64,
+    pub leases_renewed: u64,
+    pub leases_expired: u64,
+    pub compacted_rows: Option<usize>,
+    /// A compaction ended, so long after it began.
+    pub compaction_took: Option<Duration>,
+}
+
+/// How a field of [`Metrics`] is rendered.
 trait Render {
     const TYPE: Type;
     fn render(&self, family: &mut text::Family<'_>);
@@ -80,7 +95,7 @@ impl Render for Histogram {
     }
 }
 
-/// Declares the unlabelled families once: field, type, how it is made, name, help.
+/// Declares the unlabelled families once: field, type, constructor, name, help.
 macro_rules! families {
     ($($field:ident: $type:ty = $make:expr, $name:literal, $help:literal;)*) => {
         #[derive(Debug)]
@@ -88,7 +103,7 @@ macro_rules! families {
             $(#[doc = $help] pub $field: $type,)*
             /// gRPC calls by method.
             pub calls: Calls,
-            /// And by prefix and client.
+            /// Calls by key prefix and by client.
             pub(crate) costs: Costs,
             /// Time to apply an entry, by operation.
             pub apply_duration: Durations,
@@ -98,14 +113,14 @@ macro_rules! families {
             pub range_duration: [Histogram; 2],
             /// Calls by kind (`unary`, `stream`) and `client-api-version`.
             clients: RwLock<BTreeMap<String, [Counter; 2]>>,
-            /// By the other member.
+            /// Traffic by remote member.
             pub network: Network,
-            /// Promotions of learners that failed here, by reason.
+            /// Failed promotions of learners on this member, by reason.
             promote_failures: RwLock<BTreeMap<String, Counter>>,
             /// Scrapes answered.
             pub scrapes: Counter,
             health_checks: RwLock<BTreeMap<(&'static str, &'static str), HealthCheck>>,
-            /// Streams of clients that broke while they were read, by what they are.
+            /// Client streams that broke while being read, by kind.
             pub broken_streams: BrokenStreams,
         }
 
@@ -223,20 +238,20 @@ struct HealthCheck {
     error: Counter,
 }
 
-/// What the server is when somebody looks.
+/// The server's current values at the time of a scrape.
 #[derive(Clone, Debug, Default)]
 pub struct Scrape {
     pub member_id: u64,
     pub leader: u64,
     pub leader_changes: u64,
     pub current_revision: i64,
-    /// -1: never compacted.
+    /// -1 if never compacted.
     pub compact_revision: i64,
     pub auth_revision: u64,
     pub keys: u64,
-    /// Of the file, free pages included.
+    /// Size of the file, free pages included.
     pub db_file_bytes: u64,
-    /// What counts against the quota. See [`crate::runtime::node::Shared::db_bytes`].
+    /// Bytes that count against the quota. See [`crate::driver::shared::Space::in_use_bytes`].
     pub db_bytes: u64,
     pub requests_in_flight: usize,
     pub requests_held_bytes: usize,
@@ -244,20 +259,20 @@ pub struct Scrape {
     pub committed: u64,
     pub applied: u64,
     pub quota_bytes: u64,
-    /// "3.7"; None before it is decided.
+    /// Such as "3.7"; `None` until it is decided.
     pub cluster_version: Option<String>,
     /// Member and alarm type.
     pub alarms: Vec<(u64, String)>,
-    /// Of the cluster, this one among them.
+    /// Ids of all members, this one included.
     pub members: Vec<u64>,
     pub gates: Vec<Gate>,
     pub extensive: bool,
-    /// What keys take, by prefix.
+    /// Storage use of keys, by prefix.
     pub usage: Vec<(String, Usage)>,
 }
 
 impl Metrics {
-    /// Counts a call for its client's API version.
+    /// Counts a call under its client's API version.
     pub fn client_request(&self, streaming: bool, version: &str) {
         if let Some(counters) = self.clients.read().get(version) {
             counters[usize::from(streaming)].inc();
@@ -272,7 +287,7 @@ impl Metrics {
         clients.entry(version.into()).or_default()[usize::from(streaming)].inc();
     }
 
-    /// What requests did to keys.
+    /// Adds the operations on keys that requests have made.
     pub fn tally(&self, tally: &Tally) {
         self.range_total.add(tally.ranges);
         self.put_total.add(tally.puts);
@@ -281,9 +296,8 @@ impl Metrics {
         self.put_bytes.add(tally.put_bytes as i64);
     }
 
-    /// What the apply actor did in a turn that took `elapsed` and ended at `unix`. The time of a
-    /// turn is shared out evenly to its entries: to ask the clock at each would cost a tenth of
-    /// what a put does.
+    /// Adds what the applier did in a turn that took `elapsed` and ended at `unix`. The turn's time
+    /// is divided evenly among its entries: reading the clock for each would cost a tenth of a put.
     pub fn applied(&self, counts: &mut Counts, elapsed: Duration, unix: Duration) {
         self.tally(&std::mem::take(&mut counts.tally));
         let each = elapsed / u32::try_from(counts.applied.len().max(1)).unwrap_or(u32::MAX);
@@ -313,8 +327,8 @@ impl Metrics {
         }
     }
 
-    /// A checkpoint is to this store what commits and snapshot files are to etcd. It takes its time
-    /// on purpose: what says whether the disk is slow is its `end`, which makes it durable.
+    /// A checkpoint corresponds to etcd's backend commits and snapshot files. It is slow on
+    /// purpose, so only its `end`, the sync that makes it durable, shows whether the disk is slow.
     pub fn checkpointed(&self, whole: Duration, end: Duration) {
         self.backend_commit.observe(end);
         self.backend_commit_write.observe(end);
@@ -322,7 +336,7 @@ impl Metrics {
         self.snapshot_save.observe(whole);
     }
 
-    /// Remembers the outcome of a check behind `/livez` or `/readyz`.
+    /// Records the result of a check behind `/livez` or `/readyz`.
     pub fn health_check(&self, probe: &'static str, check: &'static str, passing: bool) {
         let mut checks = self.health_checks.write();
         let entry = checks.entry((check, probe)).or_default();
@@ -334,7 +348,7 @@ impl Metrics {
         }
     }
 
-    /// Reasons come from a table of errors.
+    /// The reasons come from the table of errors, so their number is bounded.
     pub fn promote_failed(&self, reason: String) {
         self.promote_failures
             .write()
@@ -343,7 +357,7 @@ impl Metrics {
             .inc();
     }
 
-    /// Everything in Prometheus' text format.
+    /// Renders everything in Prometheus' text format.
     pub fn render(&self, scrape: &Scrape) -> String {
         let mut text = Text::default();
         self.write_plain(&mut text);
@@ -423,7 +437,7 @@ impl Metrics {
             Type::Counter,
             "Scrapes by HTTP status.",
         );
-        // Rendering cannot fail, so there are no others.
+        // Rendering cannot fail, so there are no other codes.
         family.sample(&[("code", "200")], self.scrapes.get() as f64);
         family
             .sample(&[("code", "500")], 0.0)
@@ -459,12 +473,95 @@ impl Metrics {
     }
 }
 
+/// A gauge without labels: name, help, and where the value comes from.
+type GaugeRow = (&'static str, &'static str, fn(&Scrape) -> f64);
+
+const GAUGES: [GaugeRow; 15] = [
+    (
+        "etcd_debugging_auth_revision",
+        "Revision of users and roles.",
+        |scrape| scrape.auth_revision as f64,
+    ),
+    (
+        "etcd_debugging_mvcc_compact_revision",
+        "Revision of the last compaction.",
+        |scrape| scrape.compact_revision as f64,
+    ),
+    (
+        "etcd_debugging_mvcc_current_revision",
+        "Revision of the store.",
+        |scrape| scrape.current_revision as f64,
+    ),
+    (
+        "etcd_debugging_mvcc_keys_total",
+        "Keys in the store.",
+        |scrape| scrape.keys as f64,
+    ),
+    (
+        "etcd_mvcc_db_open_read_transactions",
+        "Views of the store that are open.",
+        |scrape| scrape.open_views as f64,
+    ),
+    (
+        "etcd_mvcc_db_total_size_in_bytes",
+        "Bytes that count against the quota: those in use.",
+        |scrape| scrape.db_bytes as f64,
+    ),
+    (
+        "etcd_mvcc_db_total_size_in_use_in_bytes",
+        "Bytes of the store in use.",
+        |scrape| scrape.db_bytes as f64,
+    ),
+    (
+        "stele_db_file_bytes",
+        "Bytes of the store's file; those not in use are reused, and go back to the disk.",
+        |scrape| scrape.db_file_bytes as f64,
+    ),
+    (
+        "stele_requests_in_flight",
+        "Changes and questions to the log that are not answered yet.",
+        |scrape| scrape.requests_in_flight as f64,
+    ),
+    (
+        "stele_requests_held_bytes",
+        "Bytes of requests that are being received or are not answered yet.",
+        |scrape| scrape.requests_held_bytes as f64,
+    ),
+    (
+        "etcd_server_has_leader",
+        "1 if a leader is known.",
+        |scrape| flag(scrape.leader != 0),
+    ),
+    (
+        "etcd_server_is_leader",
+        "1 if this member leads.",
+        |scrape| flag(scrape.leader != 0 && scrape.leader == scrape.member_id),
+    ),
+    (
+        "etcd_server_proposals_applied_total",
+        "Entries applied.",
+        |scrape| scrape.applied as f64,
+    ),
+    (
+        "etcd_server_proposals_committed_total",
+        "Entries committed.",
+        |scrape| scrape.committed as f64,
+    ),
+    (
+        "etcd_server_quota_backend_bytes",
+        "Size that raises the space alarm.",
+        |scrape| scrape.quota_bytes as f64,
+    ),
+];
+
 fn write_scrape(scrape: &Scrape, text: &mut Text) {
     let id = format!("{:x}", scrape.member_id);
     let mut gauge = |name, help: &str, labels: &[(&str, &str)], value: f64| {
         text.family(name, Type::Gauge, help).sample(labels, value);
     };
-    let flag = |on: bool| f64::from(u8::from(on));
+    for (name, help, value) in GAUGES {
+        gauge(name, help, &[], value(scrape));
+    }
     if let Some(version) = &scrape.cluster_version {
         gauge(
             "etcd_cluster_version",
@@ -473,66 +570,6 @@ fn write_scrape(scrape: &Scrape, text: &mut Text) {
             1.0,
         );
     }
-    gauge(
-        "etcd_debugging_auth_revision",
-        "Revision of users and roles.",
-        &[],
-        scrape.auth_revision as f64,
-    );
-    gauge(
-        "etcd_debugging_mvcc_compact_revision",
-        "Revision of the last compaction.",
-        &[],
-        scrape.compact_revision as f64,
-    );
-    gauge(
-        "etcd_debugging_mvcc_current_revision",
-        "Revision of the store.",
-        &[],
-        scrape.current_revision as f64,
-    );
-    gauge(
-        "etcd_debugging_mvcc_keys_total",
-        "Keys in the store.",
-        &[],
-        scrape.keys as f64,
-    );
-    gauge(
-        "etcd_mvcc_db_open_read_transactions",
-        "Views of the store that are open.",
-        &[],
-        scrape.open_views as f64,
-    );
-    gauge(
-        "etcd_mvcc_db_total_size_in_bytes",
-        "Bytes that count against the quota: those in use.",
-        &[],
-        scrape.db_bytes as f64,
-    );
-    gauge(
-        "etcd_mvcc_db_total_size_in_use_in_bytes",
-        "Bytes of the store in use.",
-        &[],
-        scrape.db_bytes as f64,
-    );
-    gauge(
-        "stele_db_file_bytes",
-        "Bytes of the store's file; those not in use are reused, and go back to the disk.",
-        &[],
-        scrape.db_file_bytes as f64,
-    );
-    gauge(
-        "stele_requests_in_flight",
-        "Changes and questions to the log that are not answered yet.",
-        &[],
-        scrape.requests_in_flight as f64,
-    );
-    gauge(
-        "stele_requests_held_bytes",
-        "Bytes of requests that are being received or are not answered yet.",
-        &[],
-        scrape.requests_held_bytes as f64,
-    );
     for member in &scrape.members {
         gauge(
             "etcd_network_known_peers",
@@ -548,40 +585,10 @@ fn write_scrape(scrape: &Scrape, text: &mut Text) {
         1.0,
     );
     gauge(
-        "etcd_server_has_leader",
-        "1 if a leader is known.",
-        &[],
-        flag(scrape.leader != 0),
-    );
-    gauge(
         "etcd_server_id",
         "This member's id.",
         &[("server_id", &id)],
         1.0,
-    );
-    gauge(
-        "etcd_server_is_leader",
-        "1 if this member leads.",
-        &[],
-        flag(scrape.leader != 0 && scrape.leader == scrape.member_id),
-    );
-    gauge(
-        "etcd_server_proposals_applied_total",
-        "Entries applied.",
-        &[],
-        scrape.applied as f64,
-    );
-    gauge(
-        "etcd_server_proposals_committed_total",
-        "Entries committed.",
-        &[],
-        scrape.committed as f64,
-    );
-    gauge(
-        "etcd_server_quota_backend_bytes",
-        "Size that raises the space alarm.",
-        &[],
-        scrape.quota_bytes as f64,
     );
     gauge(
         "etcd_server_version",
@@ -589,6 +596,20 @@ fn write_scrape(scrape: &Scrape, text: &mut Text) {
         &[("server_version", ETCD_VERSION)],
         1.0,
     );
+    text.family(
+        "etcd_server_leader_changes_seen_total",
+        Type::Counter,
+        "Leader changes seen.",
+    )
+    .sample(&[], scrape.leader_changes as f64);
+    write_lists(scrape, text);
+}
+
+/// Families with a sample for each gate, prefix or alarm.
+fn write_lists(scrape: &Scrape, text: &mut Text) {
+    let mut gauge = |name, help: &str, labels: &[(&str, &str)], value: f64| {
+        text.family(name, Type::Gauge, help).sample(labels, value);
+    };
     for gate in &scrape.gates {
         let labels = [("name", gate.name), ("stage", gate.stage)];
         gauge(
@@ -626,12 +647,10 @@ fn write_scrape(scrape: &Scrape, text: &mut Text) {
             1.0,
         );
     }
-    text.family(
-        "etcd_server_leader_changes_seen_total",
-        Type::Counter,
-        "Leader changes seen.",
-    )
-    .sample(&[], scrape.leader_changes as f64);
+}
+
+fn flag(on: bool) -> f64 {
+    f64::from(u8::from(on))
 }
 
 fn seconds(buckets: Buckets) -> Histogram {

@@ -1,18 +1,18 @@
-//! The prefix that a key is counted under, and where in the bytes of a request the first key is.
+//! The key prefix that a call is counted under, and the position of the first key in a request.
 
 use bytes::Buf;
 
-/// Separates the segments of a key's path, as nearly all users of etcd have it.
+/// Separates the segments of a key, as nearly all users of etcd do.
 const SEPARATOR: u8 = b'/';
 
-/// Segments that make up a prefix: `/registry/pods/` of `/registry/pods/default/web-0`.
+/// Number of segments in a prefix: `/registry/pods/` of `/registry/pods/default/web-0`.
 const SEGMENTS: usize = 2;
 
-/// Separators beyond this are not seen: prefixes are no longer.
+/// Only this many bytes are searched, so no prefix is longer.
 const PREFIX_BYTES_MAX: usize = 64;
 
-/// The prefix of a key, through the separator that ends its last segment. A separator that the key
-/// begins with ends none. Empty: the key has no segments.
+/// The prefix of a key, including the separator after its last segment. A separator at the start of
+/// the key does not count. Empty if the key has no segments.
 pub(crate) fn of(key: &[u8]) -> &[u8] {
     let window = &key[..key.len().min(PREFIX_BYTES_MAX)];
     let separators = window.iter().enumerate().skip(1);
@@ -23,13 +23,13 @@ pub(crate) fn of(key: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether a prefix that [`of`] found has all the segments that it may have.
+/// True if a prefix found by [`of`] has the full number of segments.
 pub(crate) fn is_whole(prefix: &[u8]) -> bool {
     let separators = prefix.iter().skip(1).filter(|byte| **byte == SEPARATOR);
     separators.count() == SEGMENTS
 }
 
-/// The least key above all that begin with `prefix`; empty when there is none.
+/// The smallest key above all keys with `prefix`; empty if there is none.
 pub(crate) fn end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -41,12 +41,12 @@ pub(crate) fn end(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// As text: every byte that is not printable ASCII as Rust and C write it.
+/// As text: bytes that are not printable ASCII are escaped as in Rust and C.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }
 
-/// Which message a call's request is, as far as keys go.
+/// The kind of a call's request message, for finding its first key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Its first field is the key.
@@ -54,12 +54,12 @@ pub(crate) enum Form {
     Txn,
 }
 
-/// The first key of a request, found in the first bytes of its message. `None`: there is none, or not
-/// in these.
+/// The first key of a request, found in the first bytes of its message. `None`: there is none in
+/// these bytes.
 pub(crate) fn first_key(form: Form, message: &[u8]) -> Option<&[u8]> {
     match form {
         Form::Key => field(message, |number| number == 1).map(|(_, key)| key),
-        // A compare, or an operation of either branch; whichever the client wrote first.
+        // A compare, or an operation of either branch: the first one in the message.
         Form::Txn => match field(message, |number| (1..=3).contains(&number))? {
             (1, compare) => field(compare, |number| number == 3).map(|(_, key)| key),
             (_, operation) => {
@@ -70,7 +70,7 @@ pub(crate) fn first_key(form: Form, message: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The first field of a message that is wanted and has a length; cut off where the message is.
+/// The first length-delimited field that is wanted; truncated if the message is.
 fn field(mut rest: &[u8], wanted: impl Fn(u64) -> bool) -> Option<(u64, &[u8])> {
     const VARINT: u64 = 0;
     const FIXED64: u64 = 1;
@@ -179,7 +179,7 @@ mod tests {
         ];
         for (form, message, key) in cases {
             assert_eq!(first_key(form, &message), key);
-            // However it is cut off, or damaged.
+            // Must not panic on truncated messages.
             for len in 0..message.len() {
                 let _ = first_key(form, &message[..len]);
             }

@@ -1,8 +1,9 @@
-//! OpenTelemetry spans of calls, under the names and with the attributes that etcd gives them: one for
-//! the call, as etcd's gRPC layer makes it, and within that one for what etcd's server does.
+//! OpenTelemetry spans of calls, with etcd's names and attributes: one span for the call, as in
+//! etcd's gRPC layer, and one inside it for the work of etcd's server.
 //!
-//! Whether a call is traced is said by its client in `traceparent`; of calls that say nothing, so many
-//! of a million are. What is traced goes to the collector in batches; it is never waited for.
+//! The client decides in `traceparent` whether a call is traced. Of calls without it, a configured
+//! number per million are traced. Spans are sent to the collector in batches; nothing waits for
+//! them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,8 +21,8 @@ use crate::config::TracingConfig;
 use context::{Parent, SPAN_ID_BYTES, TRACE_ID_BYTES};
 use export::{Finished, Queue};
 
-/// Bits of a span's flags beside those of `traceparent`: it is known whether the parent is of another
-/// process, and it is.
+/// Flags of a span besides those of `traceparent`: whether the parent is remote is known, and the
+/// parent is remote.
 const PARENT_IS_KNOWN: u32 = 0x100;
 const PARENT_IS_REMOTE: u32 = 0x200;
 const SAMPLED: u32 = 1;
@@ -47,59 +48,59 @@ const CODES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
-/// Codes that are the server's fault: Unknown, DeadlineExceeded, Unimplemented, Internal, Unavailable
-/// and DataLoss.
+/// Codes that count as server errors: Unknown, DeadlineExceeded, Unimplemented, Internal,
+/// Unavailable and DataLoss.
 const FAULTS: [usize; 6] = [2, 4, 12, 13, 14, 15];
 
 const UNKNOWN: usize = 2;
 const INVALID_ARGUMENT: usize = 3;
 
-/// Begins spans.
+/// Starts spans.
 #[derive(Debug)]
 pub(crate) struct Tracer {
-    /// Traces that begin here with an id below this one are sampled.
+    /// A new trace is sampled if its id (as a 63-bit number) is below this bound.
     bound: u64,
     queue: Queue,
 }
 
-/// A traced call that is not over.
+/// A traced call that has not ended.
 #[derive(Debug)]
 pub(crate) struct Open {
     trace_id: [u8; TRACE_ID_BYTES],
     span_id: [u8; SPAN_ID_BYTES],
     parent_id: Option<[u8; SPAN_ID_BYTES]>,
     trace_state: String,
-    /// Where the connection ends here.
+    /// The local address of the connection.
     local: Option<SocketAddr>,
-    /// In Unix time.
+    /// Unix time.
     began: Duration,
-    /// What the server did took from when to when after that.
+    /// When the server's work began and ended, since `began`.
     served: Option<(Duration, Duration)>,
     error: String,
     queue: Queue,
 }
 
-/// How a call ended.
+/// The result of a call.
 pub(crate) struct Outcome<'a> {
-    /// The path.
+    /// The path of the method.
     pub(crate) method: &'static str,
     pub(crate) took: Duration,
     pub(crate) code: usize,
-    /// The request, where it was kept.
+    /// The request message, if it was kept.
     pub(crate) message: Option<&'a [u8]>,
 }
 
 impl Tracer {
-    /// Must be called within a runtime.
+    /// Must be called inside a runtime.
     pub(crate) fn start(config: &TracingConfig) -> Result<(Tracer, Exporter), String> {
         const MILLION: u64 = 1_000_000;
         let (queue, exporter) = export::start(config)?;
-        // As in OpenTelemetry: a part of the ids of 63 bits.
+        // As in OpenTelemetry: a fraction of the 63-bit ids.
         let bound = (1 << 63) / MILLION * u64::from(config.sampling_rate);
         Ok((Tracer { bound, queue }, exporter))
     }
 
-    /// `None`: the call is not traced. `began` is in Unix time.
+    /// Starts a span; `None` if the call is not traced. `began` is Unix time.
     pub(crate) fn begin(
         &self,
         headers: &HeaderMap,
@@ -126,7 +127,7 @@ impl Tracer {
         }))
     }
 
-    /// A new trace's id, if it is one to be sampled.
+    /// The id of a new trace, if it is sampled.
     fn sampled_id(&self) -> Option<[u8; TRACE_ID_BYTES]> {
         let id = context::random::<TRACE_ID_BYTES>();
         let low = id.last_chunk::<8>().copied().unwrap_or_default();
@@ -135,12 +136,12 @@ impl Tracer {
 }
 
 impl Open {
-    /// The server had the call from then to then, after its begin.
+    /// Records when the server worked on the call, as times since its begin.
     pub(crate) fn served(&mut self, from: Duration, to: Duration) {
         self.served = Some((from, to));
     }
 
-    /// What the client is told of what went wrong.
+    /// Records the error text sent to the client.
     pub(crate) fn failed(&mut self, text: String) {
         self.error = text;
     }
@@ -169,19 +170,20 @@ impl Open {
             name: name.to_owned(),
             kind: SpanKind::Server as i32,
             attributes,
-            status: Some(match is_fault {
-                true => Status {
+            status: Some(if is_fault {
+                Status {
                     message: self.error.clone(),
                     code: StatusCode::Error as i32,
-                },
-                false => Status::default(),
+                }
+            } else {
+                Status::default()
             }),
             flags: SAMPLED | PARENT_IS_KNOWN | PARENT_IS_REMOTE,
             ..self.span(self.span_id, Duration::ZERO, outcome.took)
         }
     }
 
-    /// None for calls that never came to the server, and those that etcd's server does nothing for.
+    /// `None` for calls that did not reach a service, and for those without a server span in etcd.
     fn inner(&self, outcome: &Outcome<'_>) -> Option<Span> {
         let (from, to) = self.served?;
         if outcome.code == INVALID_ARGUMENT {

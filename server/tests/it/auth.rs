@@ -1,7 +1,7 @@
-//! Users, roles and permissions beside real etcd: random ones, and random requests of random users;
-//! every answer, code and text has to be the same.
+//! Users, roles and permissions compared with etcd: random ones, and random requests of random
+//! users. Every answer, code and text must be the same.
 //!
-//! `STELE_AUTH_OPS` operations (3,000 unless told) from the seed `STELE_AUTH_SEED`.
+//! Runs `STELE_AUTH_OPS` operations (default 3,000) from the seed `STELE_AUTH_SEED`.
 
 pub(crate) mod ask;
 pub(crate) mod cluster;

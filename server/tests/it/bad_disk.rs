@@ -1,6 +1,6 @@
-//! Data directories a server cannot use, and damage to files it wrote. Nothing of this is passed
-//! over in silence: the server names the thing and stops, or answers right; and what it refused is
-//! all there again once the damage is undone.
+//! Data directories that a server cannot use, and damage to its files. No damage may be ignored
+//! silently: the server names the problem and stops, or answers correctly. All data is there again
+//! once the damage is undone.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test around real processes damages their files"

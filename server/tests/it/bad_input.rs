@@ -1,5 +1,5 @@
-//! What no well-behaved client sends. Each is answered with an error that names the thing, in the
-//! words of etcd where it has some, and the server lives on.
+//! Input that no well-behaved client sends. Each must get an error that names the problem, with
+//! etcd's text if etcd has one, and the server must keep running.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

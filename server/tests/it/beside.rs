@@ -1,5 +1,5 @@
-//! Three members of etcd and three of Stele, asked the same in turn: what `etcdctl` prints about a
-//! cluster, and what the members tell of themselves in their metrics.
+//! Three etcd members and three Stele members get the same requests. Compares what `etcdctl` prints
+//! about the cluster, and the members' metrics.
 #![expect(
     clippy::disallowed_methods,
     reason = "runs programs around real processes"
@@ -112,13 +112,12 @@ impl Asked {
             .output()
             .unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        match output.status.success() {
-            true => Ok(text(&output.stdout)),
-            false => {
-                let complaint = text(&output.stderr);
-                let last = complaint.lines().last().unwrap_or_default();
-                Err(format!("{}{last}", text(&output.stdout)))
-            }
+        if output.status.success() {
+            Ok(text(&output.stdout))
+        } else {
+            let complaint = text(&output.stderr);
+            let last = complaint.lines().last().unwrap_or_default();
+            Err(format!("{}{last}", text(&output.stdout)))
         }
     }
 
@@ -430,9 +429,10 @@ fn quote_names(text: &str) -> String {
         }
         let end = piece.find([',', '}']).unwrap_or(0);
         let name = &piece[..end];
-        match name.starts_with("ID-") || name == "CLUSTER" {
-            true => out += &format!("\"{name}\"{}", &piece[end..]),
-            false => out += piece,
+        if name.starts_with("ID-") || name == "CLUSTER" {
+            out += &format!("\"{name}\"{}", &piece[end..])
+        } else {
+            out += piece
         }
     }
     out
@@ -442,9 +442,10 @@ fn mask(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                match FIGURES.contains(&name.as_str()) || name == "took" {
-                    true => *value = Value::Null,
-                    false => mask(value),
+                if FIGURES.contains(&name.as_str()) || name == "took" {
+                    *value = Value::Null
+                } else {
+                    mask(value)
                 }
             }
         }
@@ -481,10 +482,7 @@ fn normal_line(line: &str) -> Option<String> {
             .trim_end_matches(['%', 's', 'm', 'µ'])
             .parse::<f64>()
             .is_ok();
-        match is_figure {
-            true => "...".to_owned(),
-            false => word,
-        }
+        if is_figure { "...".to_owned() } else { word }
     });
     Some(words.collect::<Vec<_>>().join(", "))
 }

@@ -1,5 +1,5 @@
-//! A member that was away for longer than the others keep the log for gets the state instead, and
-//! then the log behind it; whatever befalls it on the way.
+//! A member that was down for longer than the others keep the log gets a snapshot instead, and then
+//! the log after it, whatever faults happen meanwhile.
 #![expect(clippy::disallowed_methods, reason = "a test waits for a time to pass")]
 
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
-//! Three members as real processes, clients and watchers at all of them, and every trouble that can
-//! be made from outside: afterwards nothing acknowledged is missing, all members hold the same, the
-//! answers have an order that explains them, and every watcher has heard everything once.
+//! Three members as real processes, with clients and watchers on all of them, under every fault
+//! that can be caused from outside. Afterwards no acknowledged write is missing, all members hold
+//! the same data, the answers are linearizable, and every watcher has received every event once.
 //!
-//! `STELE_CHAOS_SECONDS` and `STELE_CHAOS_SEED`; a seed gives the same faults in the same order,
-//! but processes keep their own time.
+//! `STELE_CHAOS_SECONDS` sets the duration, `STELE_CHAOS_SEED` the faults and their order. The
+//! timing of the processes is not deterministic.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test around real processes makes their directories"
@@ -113,7 +113,7 @@ fn found(dir: &Path, rng: Rng) -> Nemesis {
     let disk = match Disk::new(&small, SMALL_DISK_BYTES) {
         Ok(disk) => Some(disk),
         Err(why) => {
-            eprintln!("SKIPPED the full disk: {why}");
+            testkit::skip("the full disk", &why);
             None
         }
     };

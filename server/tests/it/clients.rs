@@ -1,9 +1,9 @@
-//! Clients that others wrote, each with a story of its own (`tests/clients/`): keys, transactions,
-//! leases, locks, elections, watches over a restart, users, TLS. A story is played against Stele
-//! and against real etcd, and what the client saw has to be the same.
+//! Third-party clients, each with its own story (`tests/clients/`): keys, transactions, leases,
+//! locks, elections, watches over a restart, users, TLS. A story runs against Stele and against
+//! etcd, and the client must see the same.
 //!
-//! What a client needs is fetched from its language's registry when its test first runs, and kept
-//! in the target folder.
+//! The first run of a test fetches the client's packages from its language's registry and keeps
+//! them in the target folder.
 
 mod story;
 

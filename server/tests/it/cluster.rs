@@ -1,5 +1,5 @@
-//! Three members as real processes: whichever is killed, the others go on, and afterwards all
-//! hold every acknowledged write and the same history.
+//! Three members as real processes. Whichever is killed, the others continue, and at the end all
+//! members hold every acknowledged write and the same history.
 
 use std::net::TcpListener;
 use std::path::Path;

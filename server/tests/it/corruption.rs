@@ -1,6 +1,6 @@
-//! A member whose data is not that of the others is found: before it serves, by the leader now and
-//! then, and by the leader after a compaction. Members whose data is the same are left in peace,
-//! whatever the load, also beside etcd's.
+//! A member with different data is detected: before it serves, by the leader's periodic check, and
+//! by the leader's check after a compaction. Members with equal data raise no alarm under any load,
+//! also in clusters with etcd.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test writes a damaged snapshot, runs commands and waits for processes"
@@ -48,9 +48,10 @@ impl Restored {
         let places = places.join(",");
         for (at, member) in members.iter_mut().enumerate() {
             let file = dir.path().join(format!("{at}.snapshot"));
-            let bytes = match damaged && at == DAMAGED {
-                true => damage(&snapshot),
-                false => snapshot.clone(),
+            let bytes = if damaged && at == DAMAGED {
+                damage(&snapshot)
+            } else {
+                snapshot.clone()
             };
             fs::write(&file, bytes).unwrap();
             restore(&file, member, &places);

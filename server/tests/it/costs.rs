@@ -1,5 +1,5 @@
-//! What calls cost and what keys take, by prefix and by client: the numbers are exact, and there are
-//! only so many of them.
+//! The cost of calls and the storage use of keys, by prefix and by client: the numbers are exact,
+//! and the number of series is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};

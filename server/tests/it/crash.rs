@@ -1,6 +1,6 @@
-//! `kill -9` at random moments under write load, now and then SIGTERM: nothing acknowledged is
-//! lost, no transaction is torn, revisions never go back, and the history from the first revision
-//! on is whole. `STELE_CRASH_ROUNDS` rounds (5 unless told).
+//! `kill -9` at random moments under write load, and sometimes SIGTERM. No acknowledged write is
+//! lost, no transaction is torn, revisions never go back, and the history is complete from the
+//! first revision. Runs `STELE_CRASH_ROUNDS` rounds (default 5).
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! Real etcd and the server under test are asked the same things in the same order; every answer,
-//! error and watch event has to be the same.
+//! Sends the same operations in the same order to etcd and to the server under test; every answer,
+//! error and watch event must be the same.
 //!
-//! `STELE_DIFF_OPS` operations (5,000 unless told) from the seed `STELE_DIFF_SEED`, with a restart
+//! Runs `STELE_DIFF_OPS` operations (default 5,000) from the seed `STELE_DIFF_SEED`, with a restart
 //! of both servers every `STELE_DIFF_RESTART` operations (0: none).
 #![expect(
     clippy::disallowed_methods,

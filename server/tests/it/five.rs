@@ -1,5 +1,4 @@
-//! Five members as real processes: any two may be away, whatever the order in which they go and
-//! come back.
+//! Five members as real processes. Any two may be down, in whatever order they stop and restart.
 
 use crate::cluster::{hash, holds, put};
 use crate::fleet::{Process, found};

@@ -1,5 +1,5 @@
-//! Every flag that `--help` does not mark as without effect changes something that a client or an
-//! operator sees. A flag without a probe fails the test, and so does a probe without its flag.
+//! Every flag, except those that `--help` marks as without effect, must change something visible to
+//! a client or operator. A flag without a probe fails the test, and so does a probe without a flag.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Members of one cluster as child processes that can be stopped and started again one by one,
-//! with their logs in files.
+//! The members of one cluster as child processes that can be stopped and restarted one by one, with
+//! their logs in files.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test runs processes, reads their logs and waits for them"

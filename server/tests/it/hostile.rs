@@ -1,6 +1,6 @@
-//! Whatever comes to the port for other members: forged, malformed, repeated, from another cluster,
-//! too large, or of terms that cannot be. It is refused and told once, nothing of it is in any log
-//! afterwards, and the cluster serves and starts again as if nothing had been.
+//! Attacks on the peer port: messages that are forged, malformed, repeated, from another cluster,
+//! too large, or of impossible terms. Each must be refused and logged once, must leave nothing in
+//! any Raft log, and the cluster must keep serving and restart normally.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test plays a member and reads the others' logs"
@@ -131,12 +131,11 @@ impl Stage {
 fn holds_text(dir: &Path, text: &str) -> bool {
     std::fs::read_dir(dir).unwrap().any(|entry| {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => holds_text(&path, text),
-            false => {
-                let found = std::fs::read(&path).unwrap();
-                String::from_utf8_lossy(&found).contains(text)
-            }
+        if path.is_dir() {
+            holds_text(&path, text)
+        } else {
+            let found = std::fs::read(&path).unwrap();
+            String::from_utf8_lossy(&found).contains(text)
         }
     })
 }

@@ -1,5 +1,5 @@
-//! `stele utl inspect` from outside: a directory that is in use, whole, and damaged in each of its
-//! files; what it says, and its exit code.
+//! `stele utl inspect` from outside: its output and exit code for a directory that is in use, that
+//! is intact, and that is damaged in each of its files.
 #![expect(
     clippy::disallowed_methods,
     reason = "looks at files, and damages them, as a broken disk would"
@@ -51,9 +51,10 @@ fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let entries = fs::read_dir(dir).into_iter().flatten();
     for path in entries.map(|entry| entry.unwrap().path()) {
-        match path.is_dir() {
-            true => found.extend(files(&path)),
-            false => found.push((path.clone(), fs::read(&path).unwrap())),
+        if path.is_dir() {
+            found.extend(files(&path))
+        } else {
+            found.push((path.clone(), fs::read(&path).unwrap()))
         }
     }
     found.sort();

@@ -1,8 +1,8 @@
-//! Stele beside real etcd in one cluster: it joins as a learner and gets etcd's state, is promoted,
-//! leads, sends its own state to another etcd; and after mixed operations through all of them the
-//! history has one hash.
+//! Stele and etcd in one cluster. Stele joins as a learner, receives etcd's state, is promoted,
+//! leads, and sends its own state to another etcd. After mixed operations through all members, the
+//! history must have one hash.
 //!
-//! `STELE_JOIN_OPS` operations in all, from the seed `STELE_JOIN_SEED`.
+//! Runs `STELE_JOIN_OPS` operations in total, from the seed `STELE_JOIN_SEED`.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test around real processes reads the clock"
@@ -198,12 +198,11 @@ impl Run {
 
     async fn ask(&mut self, op: &Op, sides: &mut [Side]) {
         let reads = matches!(op, Op::Range(_) | Op::RangeStream(_));
-        let asked = match reads {
-            true => 0..sides.len(),
-            false => {
-                let one = self.done % sides.len();
-                one..one + 1
-            }
+        let asked = if reads {
+            0..sides.len()
+        } else {
+            let one = self.done % sides.len();
+            one..one + 1
         };
         let mut first: Option<Answer> = None;
         for side in &mut sides[asked] {

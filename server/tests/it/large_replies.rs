@@ -1,5 +1,5 @@
-//! Replies of many megabytes to clients that do not read them: what they cost the server in memory
-//! is bounded, and nobody else notices.
+//! Replies of many megabytes to clients that do not read them. The server's memory must stay
+//! bounded, and other clients must not be affected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Lease calls at a follower: they live at the leader, and clients take an error for the end of
-//! their session.
+//! Lease calls at a follower. Only the leader can answer them, and clients take an error as the end
+//! of their session.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The server inside another program.
+//! The server embedded in another program.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A member whose data directory was emptied, or put back to what it was before: it says so, and so
-//! does the leader, once; and what the others hold is not in danger.
+//! A member whose data directory was emptied or reset to an older state. The member and the leader
+//! each report it once, and the data on the other members is safe.
 #![expect(
     clippy::disallowed_methods,
     reason = "takes a member's data away while it is stopped"
@@ -23,9 +23,10 @@ fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
         let target = to.join(path.file_name().unwrap());
-        match path.is_dir() {
-            true => copy(&path, &target),
-            false => drop(fs::copy(&path, &target).unwrap()),
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            fs::copy(&path, &target).unwrap();
         }
     }
 }

@@ -1,9 +1,13 @@
-//! Black-box tests: the program is started as a user starts it and seen from outside only.
+//! Black-box tests: they start the program as a user does and observe it only from outside.
 //!
-//! `STELE_TEST_PROGRAM=etcd` runs the same tests against real etcd, which proves the tests.
+//! `STELE_TEST_PROGRAM=etcd` runs the same tests against etcd, which verifies the tests.
 #![expect(
     clippy::unwrap_used,
     reason = "a panic is how a test reports, in its helpers too"
+)]
+#![allow(
+    clippy::too_many_lines,
+    reason = "a story and its table of cases are read in one piece"
 )]
 
 mod auth;
@@ -29,6 +33,7 @@ mod join_etcd;
 mod large_replies;
 mod layers;
 mod lease_calls;
+mod licences;
 mod local;
 mod lost_disk;
 mod members;

@@ -1,5 +1,5 @@
-//! A cluster that grows, changes and shrinks while it serves: three and more real processes, told
-//! what to do by `etcdctl`.
+//! A cluster of three and more real processes that grows, changes and shrinks while it serves,
+//! controlled by `etcdctl`.
 
 mod churn;
 mod errors;

@@ -1,5 +1,5 @@
-//! Each metric moves when what it tells of happens, etcd's published alerts tell the truth about
-//! this store, and the log has the lines that operators search for.
+//! Each metric changes when its event happens, etcd's published alerts are correct for this store,
+//! and the log has the lines that operators search for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Clients that mean harm: each costs the server a bounded amount of memory and nobody else an answer.
+//! Hostile clients: each may cost the server only bounded memory, and other clients must still be
+//! answered.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

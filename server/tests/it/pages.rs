@@ -1,4 +1,4 @@
-//! The HTTP pages of a running server: metrics that move with what is done, health, version.
+//! The HTTP pages of a running server: metrics that follow the work done, health, version.
 
 #![expect(
     clippy::disallowed_methods,

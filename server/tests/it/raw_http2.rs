@@ -1,4 +1,4 @@
-//! HTTP/2 by hand, for what no client library does.
+//! Hand-written HTTP/2, for what no client library does.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! Locks and elections by the server's own services, asked of etcd and of Stele in turn: the same
-//! questions in the same order, so answers are equal to the revision.
+//! The services for locks and elections, compared with etcd: both get the same requests in the same
+//! order, so answers must be equal, revisions included.
 
 mod election;
 mod lock;

@@ -1,4 +1,4 @@
-//! Random numbers from a seed: the same on every machine, printed by whoever fails.
+//! Random numbers from a seed, the same on every machine. A failing test prints its seed.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
 //! Encryption at rest from outside: keys in a file, a server that is killed, keys that change while
-//! it runs, and a search through all files of the data directory.
+//! it runs, and a search for plain text in all files of the data directory.
 #![expect(
     clippy::disallowed_methods,
     reason = "looks at files as anybody could who has the disk"

@@ -1,5 +1,5 @@
-//! A client that watches and does not read: it costs nobody else anything, and when it reads again
-//! it finds everything, in order.
+//! A watching client that does not read. It must not slow down others, and when it reads again it
+//! gets every event, in order.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Snapshots both ways between Stele and real etcd: saved from one, checked and restored by the
-//! tools of either, served by the other with the same history, byte for byte by HashKV.
+//! Snapshots in both directions between Stele and etcd: saved from one, checked and restored by the
+//! tools of either, and served by the other with the same history, as HashKV shows.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test around real processes looks at their files"

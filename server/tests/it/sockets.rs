@@ -1,5 +1,4 @@
-//! Where a server listens: unix sockets, both families of addresses, and how many connections it
-//! takes.
+//! The listening sockets: unix sockets, both address families, and the limit on connections.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test around real processes reads files and the clock"

@@ -1,4 +1,4 @@
-//! OpenTelemetry: a collector gets the spans that real etcd sends for the same calls.
+//! OpenTelemetry: Stele must send a collector the same spans as etcd for the same calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

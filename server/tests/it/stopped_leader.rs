@@ -1,5 +1,6 @@
-//! A leader that is stopped and not dead: its connections stay open, and what others send it gets
-//! nowhere. What their clients are told is etcd's answer; the tests pass against etcd, too.
+//! A leader that is paused (SIGSTOP), not dead: its connections stay open, but messages to it are
+//! not processed. The other members must answer clients as etcd does; the tests also pass against
+//! etcd.
 
 use std::time::Duration;
 
@@ -22,9 +23,10 @@ const LOST: &str = "etcdserver: request timed out, possibly due to previous lead
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_sent_to_a_stopped_leader_times_out_and_says_why() {
     let dir = tempfile::tempdir().unwrap();
-    let program = match subject::is_etcd() {
-        true => Tools::locate().unwrap().etcd,
-        false => env!("CARGO_BIN_EXE_stele").into(),
+    let program = if subject::is_etcd() {
+        Tools::locate().unwrap().etcd
+    } else {
+        env!("CARGO_BIN_EXE_stele").into()
     };
     let members = found(program, dir.path(), MEMBERS, &[]);
     for member in &members {

@@ -1,5 +1,4 @@
-//! The server under test: Stele as built by cargo, or real etcd when the tests themselves are to
-//! be proved.
+//! The server under test: Stele as built by cargo, or etcd to verify the tests themselves.
 
 use testkit::{Launch, Tools};
 

@@ -1,4 +1,4 @@
-//! The command line: which commands and flags there are, and which function runs each.
+//! The command line: all commands and flags, and the function that runs each.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::status::status;
 use crate::{Engine, Failure, Import, Restore};
 use crate::{inspect, migrate};
 
-/// The version of etcd whose tool this is.
+/// The etcd version whose tool this replaces.
 const ETCD_VERSION: &str = "3.7.3";
 const API_VERSION: &str = "3.7";
 
@@ -226,7 +226,7 @@ fn restore_plan(matches: &ArgMatches) -> Result<Restore, Failure> {
         is_set(matches, "mark-compacted"),
     );
     if (bump_revision > 0) != mark_compacted {
-        // etcdutl's words, the flag's wrong name included.
+        // etcdutl's text, including the wrong flag name.
         return Err(Failure::bad_args(
             "--mark-compacted required if --revision-bump > 0",
         ));
@@ -266,7 +266,7 @@ fn import_plan(matches: &ArgMatches) -> Result<Import, Failure> {
     })
 }
 
-/// As the server's flag of that name.
+/// The same as the server's flag of that name.
 fn key_file(help: &'static str) -> Arg {
     value("encryption-key-file", "").help(help)
 }
@@ -280,7 +280,7 @@ fn path(matches: &ArgMatches, name: &str) -> Option<PathBuf> {
     (!path.is_empty()).then(|| path.into())
 }
 
-/// The files a command is about. Their number is checked by the command, in etcdutl's words.
+/// The files of a command. The command itself checks their number, with etcdutl's text.
 fn files() -> Arg {
     Arg::new("file")
         .value_name("filename")
@@ -295,7 +295,7 @@ fn value(name: &'static str, default: &'static str) -> Arg {
         .action(ArgAction::Set)
 }
 
-/// `--name`, or `--name=true` and `--name=false` as Go has it.
+/// `--name`, or `--name=true` and `--name=false` as in Go.
 fn flag(name: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
@@ -352,7 +352,7 @@ fn completion(
             )));
         }
     };
-    // The name that the shell sees: `stele utl` is a word and its first argument.
+    // The name that the shell sees: for `stele utl`, a word and its first argument.
     let mut command = match program.split_once(' ') {
         Some((outer, inner)) => Command::new(outer).subcommand(command(program).name(inner)),
         None => command(program),

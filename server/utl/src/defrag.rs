@@ -1,4 +1,4 @@
-//! `defrag`: there for scripts that call it. Stele gives free pages back while it runs.
+//! `defrag`: exists for scripts that call it. Stele gives free pages back while it runs.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use storage::vfs::os::OsVfs;
 
 use crate::Failure;
 
-/// Fails where etcdutl would, and on directories of etcd, whose files are etcd's own to rewrite.
+/// Fails where etcdutl would, and on directories of etcd, which only etcd may rewrite.
 pub(crate) fn defrag(data_dir: &Path) -> Result<(), Failure> {
     let shown = data_dir.display();
     let member = data_dir.join("member");
@@ -16,9 +16,10 @@ pub(crate) fn defrag(data_dir: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let db = member.join("snap").join("db");
-    let reason = match exists(&db) {
-        true => "it belongs to etcd: use etcd's own etcdutl".to_owned(),
-        false => format!("stat {}: no such file or directory", db.display()),
+    let reason = if exists(&db) {
+        "it belongs to etcd: use etcd's own etcdutl".to_owned()
+    } else {
+        format!("stat {}: no such file or directory", db.display())
     };
     Err(Failure::error(format!(
         "Failed to defragment etcd data[{shown}] ({reason})"

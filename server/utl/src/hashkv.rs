@@ -1,5 +1,5 @@
-//! `hashkv`: the digest of a database file's history, as a server that runs on it would tell it.
-//! The file is only read.
+//! `hashkv`: the digest of a database file's history, as a server on that file would return it.
+//! Only reads the file.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::status::Fault;
 pub(crate) struct Digest {
     hash: u32,
     hash_revision: i64,
-    /// -1: never.
+    /// -1 if never compacted.
     compact_revision: i64,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn hash_kv<S: Source>(database: &Database<S>, revision: i64) -> Resul
     }
     let mut newest = newest_rows(database, &bucket, revision)?;
     if newest.values().all(|row| row.tombstone) {
-        // etcd's rule to the letter: nothing being kept switches the filter off.
+        // Exactly etcd's rule: an empty set of kept rows switches the filter off.
         newest = newest_rows(database, &bucket, compacted)?;
     }
     rows(database, &bucket, &mut |at, row| {
@@ -53,9 +53,10 @@ pub(crate) fn hash_kv<S: Source>(database: &Database<S>, revision: i64) -> Resul
         if at.main > revision || (at.main <= compacted && superseded()) {
             return;
         }
-        match at.tombstone {
-            true => hash.tombstone(at.main, at.sub, row.key),
-            false => hash.put(at.main, at.sub, &row),
+        if at.tombstone {
+            hash.tombstone(at.main, at.sub, row.key)
+        } else {
+            hash.put(at.main, at.sub, &row)
         }
     })?;
     Ok(Digest {
@@ -98,7 +99,7 @@ fn rows<S: Source>(
     })
 }
 
-/// A compaction that was scheduled holds, finished or not.
+/// The compacted revision. A scheduled compaction counts, finished or not.
 fn compacted<S: Source>(database: &Database<S>) -> Result<i64, Fault> {
     let Some(meta) = database.bucket(schema::META.as_bytes())? else {
         return Ok(-1);

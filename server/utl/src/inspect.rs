@@ -1,4 +1,4 @@
-//! `inspect`: reads and verifies every file of a data directory of Stele, and tells what is there.
+//! `inspect`: reads and verifies every file of a data directory of Stele, and reports its content.
 //! Changes nothing.
 
 use std::fmt::Write as _;
@@ -14,14 +14,14 @@ use storage::wal::LogFound;
 
 use crate::{EXIT_DAMAGED, Failure};
 
-/// What the command line says beside the data directory.
+/// Command-line arguments besides the data directory.
 pub(crate) struct Given {
-    /// None: the log is inside the data directory.
+    /// `None` if the log is inside the data directory.
     pub(crate) wal_dir: Option<PathBuf>,
     pub(crate) key_file: Option<PathBuf>,
 }
 
-/// Inspects `dir`; a failure with `EXIT_DAMAGED` says that something is damaged.
+/// Inspects `dir`; a failure with `EXIT_DAMAGED` means that something is damaged.
 pub(crate) fn run(dir: &Path, given: Given, out: &mut dyn Write) -> Result<(), Failure> {
     let member = dir.join("member");
     let vfs: Arc<dyn Vfs> = Arc::new(OsVfs);
@@ -45,7 +45,8 @@ pub(crate) fn run(dir: &Path, given: Given, out: &mut dyn Write) -> Result<(), F
     })
 }
 
-/// A server that runs changes its files all the time. `None`: none has ever run there.
+/// Keeps servers out: a running server changes its files all the time. `None` if none ever ran
+/// there.
 fn lock(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -53,7 +54,7 @@ fn lock(
 ) -> Result<Option<Box<dyn storage::vfs::Lock>>, Failure> {
     let path = member.join("lock");
     if !vfs.exists(&path).map_err(Failure::error)? {
-        // Made by `snapshot restore` or `import`, perhaps.
+        // Perhaps made by `snapshot restore` or `import`.
         if vfs.exists(&member.join("store")).map_err(Failure::error)? {
             return Ok(None);
         }

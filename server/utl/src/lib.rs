@@ -1,8 +1,8 @@
-//! `stele utl`: etcdutl's commands, under its flags and with its output, and what it has not:
-//! taking over a data directory of etcd. Also there under the name `etcdutl`.
+//! `stele utl`: etcdutl's commands, with its flags and its output, plus one that it lacks:
+//! importing a data directory of etcd. Also available under the name `etcdutl`.
 //!
-//! It knows etcd's files and how to talk about them. What becomes of a snapshot in a data
-//! directory of Stele is the server's knowledge, asked for through [`Engine`].
+//! It knows etcd's files and how to report on them. Only the server knows how to turn a snapshot
+//! into a data directory of Stele; [`Engine`] is the interface to that.
 
 #![forbid(unsafe_code)]
 
@@ -23,47 +23,47 @@ use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 
-/// What the commands need of the server: it alone knows its data directories.
+/// The server's part of the commands: only the server knows its data directories.
 pub trait Engine {
-    /// Founds a cluster in a new data directory whose data is a snapshot's; returns the lines of its
-    /// log.
+    /// Founds a cluster in a new data directory with a snapshot's data; returns its log lines.
     fn restore(&self, plan: &Restore) -> Result<Vec<String>, String>;
-    /// Founds a data directory that goes on where one of etcd stopped; returns what to tell.
+    /// Founds a data directory that continues where one of etcd stopped; returns a text for the
+    /// user.
     fn import(&self, plan: &Import) -> Result<String, String>;
 }
 
-/// `snapshot restore`, every flag with its default filled in.
+/// Arguments of `snapshot restore`, with all defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restore {
     pub snapshot: PathBuf,
     pub data_dir: PathBuf,
-    /// The log's own directory. None: inside `data_dir`.
+    /// The log's own directory; `None` if it is inside `data_dir`.
     pub wal_dir: Option<PathBuf>,
     pub name: String,
     pub initial_cluster: String,
     pub initial_cluster_token: String,
     pub initial_advertise_peer_urls: String,
     pub skip_hash_check: bool,
-    /// 0: revisions stay as they are.
+    /// 0 keeps the revisions as they are.
     pub bump_revision: u64,
     pub mark_compacted: bool,
-    /// What is made is sealed under the first key in it.
+    /// The new data is sealed under the first key in it.
     pub encryption_key_file: Option<PathBuf>,
 }
 
-/// `import`.
+/// Arguments of `import`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
     pub etcd_data_dir: PathBuf,
     pub etcd_wal_dir: Option<PathBuf>,
     pub data_dir: PathBuf,
-    /// Take one member's data out of a cluster of several, and let the others go.
+    /// Use one member's data of a cluster of several, and drop the other members.
     pub force_new_cluster: bool,
     /// As in [`Restore`].
     pub encryption_key_file: Option<PathBuf>,
 }
 
-/// Why a command failed: the text goes behind `Error: `, the code ends the process.
+/// Why a command failed: `text` is printed after `Error: `, `code` is the exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub text: String,
@@ -72,7 +72,7 @@ pub struct Failure {
 
 /// etcdutl's exit codes.
 pub const EXIT_ERROR: u8 = 1;
-/// Of `inspect`: it came to its end, and something is damaged.
+/// For `inspect`: it finished, and something is damaged.
 pub const EXIT_DAMAGED: u8 = 2;
 pub const EXIT_BAD_FEATURE: u8 = 4;
 pub const EXIT_BAD_ARGS: u8 = 128;
@@ -105,7 +105,7 @@ pub fn run(
         Ok(matches) => matches,
         Err(error) => {
             let text = error.render();
-            // Nobody is left to tell when the terminal has gone.
+            // Without a terminal nobody can be told.
             let _ = match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                     let _ = write!(out, "{text}");

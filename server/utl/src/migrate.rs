@@ -1,5 +1,5 @@
-//! `migrate`: there for scripts that call it before another version of etcd is started. Stele's files
-//! have one form for all versions that a cluster may speak, so there is nothing to rewrite.
+//! `migrate`: exists for scripts that call it before they start another version of etcd. Stele's
+//! files have one format for all versions that a cluster may use, so there is nothing to rewrite.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ type Version = (u32, u32);
 const OLDEST: Version = (3, 5);
 const NEWEST: Version = (3, 7);
 
-/// What to tell. Fails where etcdutl would, and on directories of etcd, whose files are etcd's own
-/// to rewrite.
+/// Returns a text for the user. Fails where etcdutl would, and on directories of etcd, which only
+/// etcd may rewrite.
 pub(crate) fn migrate(data_dir: &str, target: &str) -> Result<String, Failure> {
     let missing: Vec<&str> = [("data-dir", data_dir), ("target-version", target)]
         .into_iter()
@@ -41,9 +41,10 @@ pub(crate) fn migrate(data_dir: &str, target: &str) -> Result<String, Failure> {
     let exists = |path: &Path| OsVfs.exists(path).unwrap_or(false);
     if !exists(&member.join("store").join("pages")) {
         let db = member.join("snap").join("db");
-        return Err(Failure::error(match exists(&db) {
-            true => format!("{data_dir} belongs to etcd: use etcd's own etcdutl"),
-            false => format!("stat {}: no such file or directory", db.display()),
+        return Err(Failure::error(if exists(&db) {
+            format!("{data_dir} belongs to etcd: use etcd's own etcdutl")
+        } else {
+            format!("stat {}: no such file or directory", db.display())
         }));
     }
     if (major, minor) > NEWEST {

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::{EXIT_BAD_FEATURE, Failure};
 
-/// One row of findings, as each format names its columns.
+/// One row of results, with its columns as each format names them.
 pub(crate) trait Report {
     fn table(&self) -> Vec<(&'static str, String)>;
     fn fields(&self) -> Vec<(&'static str, String)>;
@@ -63,7 +63,7 @@ fn unsupported(text: &str) -> Failure {
     }
 }
 
-/// A box around one row: headings centred, values to the right.
+/// A box around one row: headings centred, values right-aligned.
 fn table(row: &[(&str, String)]) -> String {
     let widths: Vec<usize> = row
         .iter()

@@ -1,4 +1,4 @@
-//! `snapshot status`: what is in a database file, and a digest of all its rows.
+//! `snapshot status`: the content of a database file, and a digest of all its rows.
 
 use std::collections::HashSet;
 
@@ -42,9 +42,10 @@ pub(crate) fn status<S: Source>(database: &Database<S>) -> Result<Status, Fault>
                 let revision = RevisionKey::decode(key).ok_or_else(bad)?;
                 let row = Row::decode(value).ok_or_else(bad)?;
                 status.revision = revision.main;
-                match revision.tombstone {
-                    true => live.remove(row.key),
-                    false => !live.contains(row.key) && live.insert(row.key.to_vec()),
+                if revision.tombstone {
+                    live.remove(row.key)
+                } else {
+                    !live.contains(row.key) && live.insert(row.key.to_vec())
                 };
             }
             Ok::<(), Fault>(())
@@ -98,7 +99,7 @@ impl Report for Status {
     }
 }
 
-/// Bytes in thousands, one digit behind the point below ten: `9.8 MB`, `20 kB`.
+/// Bytes with decimal units, one decimal place below ten: `9.8 MB`, `20 kB`.
 pub fn humanized(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     if bytes < 10 {

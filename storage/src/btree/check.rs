@@ -1,8 +1,8 @@
-//! Walks a whole page file: tests, fuzzers and the offline inspector call it.
+//! Walks a whole page file; tests, fuzzers and the offline inspector call it.
 //!
-//! What it proves: keys in order and inside their branch's bounds, levels, counts and weights that
-//! add up, every checksum, and that each unit of the file is exactly one of: meta page, reached by
-//! a tree once, the free lists' own, given up since the last checkpoint, free or pending.
+//! It proves: keys are in order and inside their branch's bounds; levels, counts and weights add
+//! up; every checksum is right; each unit of the file is exactly one of: meta page, reached by a
+//! tree once, part of the free lists, given up since the last checkpoint, free or pending.
 
 use super::file::PageFile;
 use super::node::{Link, Node};
@@ -20,7 +20,7 @@ pub(crate) struct PageCounts {
     pub units: u64,
 }
 
-/// Damaged places after which a survey ends: nothing more is to be learned then.
+/// A survey ends after this many damaged places: more would teach nothing.
 const DAMAGE_MAX: usize = 100;
 
 pub(super) fn check(file: &PageFile, trees: &[&Tree]) -> Result<Vec<PageCounts>> {
@@ -31,8 +31,8 @@ pub(super) fn check(file: &PageFile, trees: &[&Tree]) -> Result<Vec<PageCounts>>
     }
 }
 
-/// Goes on beside pages that are damaged; what lies below them stays unknown, so sums and free
-/// space prove nothing any more then. The error is another one than damage, or too much of it.
+/// Continues beside damaged pages. What is below them stays unknown, so sums and free space prove
+/// nothing after that. The error is one other than damage, or too much damage.
 pub(super) fn survey(file: &PageFile, trees: &[&Tree]) -> Result<(Vec<PageCounts>, Vec<Error>)> {
     let space = file.space.as_ref().expect("no checkpoint under way");
     let mut walk = Walk {
@@ -72,12 +72,12 @@ pub(super) fn survey(file: &PageFile, trees: &[&Tree]) -> Result<(Vec<PageCounts
 struct Walk<'f> {
     file: &'f PageFile,
     taken: Vec<bool>,
-    /// Of the tree walked.
+    /// Of the tree being walked.
     counts: PageCounts,
     damage: Vec<Error>,
 }
 
-/// What a node's entries add up to.
+/// The sums over a node's entries.
 #[derive(Default)]
 struct Sums {
     len: u64,
@@ -93,7 +93,7 @@ impl<'f> Walk<'f> {
         )
     }
 
-    /// Notes damage, so that the walk can go on beside it; `None` then.
+    /// Notes damage and returns `None`, so that the walk can continue beside it.
     fn beside<T>(&mut self, walked: Result<T>) -> Result<Option<T>> {
         match walked {
             Ok(walked) => Ok(Some(walked)),
@@ -146,7 +146,7 @@ impl<'f> Walk<'f> {
         from: Option<&[u8]>,
         to: Option<&[u8]>,
     ) -> Result<Sums> {
-        // Reading checks that the reference lies in the file; only then is it counted.
+        // Reading checks that the reference is inside the file; only then is it counted.
         let image = self.file.writer.pages.read_again(page, &tree.kind, level)?;
         self.take_page(page, level)?;
         let view = View {
@@ -181,7 +181,7 @@ impl<'f> Walk<'f> {
         self.node(tree, &View::of(node), unit, from, to)
     }
 
-    /// A node whose keys must lie in `from..to`.
+    /// Checks a node; its keys must be in `from..to`.
     fn node(
         &mut self,
         tree: &Tree,
@@ -257,7 +257,7 @@ impl<'f> Walk<'f> {
     }
 }
 
-/// Whether entry `i` says the same on both pages; a branch in memory knows children in memory by
+/// True if entry `i` is the same on both pages. A branch in memory knows its in-memory children by
 /// their nodes, not by their place.
 fn same_entry(disk: Page<'_>, memory: Page<'_>, i: usize) -> bool {
     if i >= disk.count() || disk.key(i) != memory.key(i) {

@@ -1,14 +1,14 @@
-//! Writing an immutable clone of all trees to the page file. Runs on any thread, beside the writer.
+//! Writes an immutable clone of all trees to the page file. Runs on any thread, beside the writer.
 //!
-//! 1. Every node that has no place in the file yet gets one, children before parents, in units
-//!    that neither of the two metas on disk refers to.
-//! 2. The lists of free space get a place; all is synced.
+//! 1. Every node that has no place in the file yet gets one, children before parents, in units to
+//!    which neither of the two metas on disk refers.
+//! 2. The lists of free space get a place; everything is synced.
 //! 3. Only then the meta page is written over the older of the two, and synced. A power cut before
 //!    the end of that leaves the newer one, and everything it refers to, untouched.
 //!
-//! A disk that is full ends an attempt, not the checkpoint: no meta refers to what it wrote. The same
-//! job goes on later where it stopped. Nodes that have a place keep it: their bytes are in the file
-//! or still in the job's buffer.
+//! A full disk ends an attempt, not the checkpoint: no meta refers to what the attempt wrote. The
+//! same job continues later where it stopped. Nodes that have a place keep it: their bytes are in
+//! the file or still in the job's buffer.
 
 use std::sync::Arc;
 
@@ -34,29 +34,29 @@ pub(crate) struct CheckpointJob {
     pub(super) trees: Vec<Tree>,
     pub(super) user: Vec<u8>,
     pub(super) space: Space,
-    /// What the trees gave up since the last checkpoint began.
+    /// Pages that the trees gave up since the last checkpoint began.
     pub(super) freed: Vec<PageRef>,
-    /// Generations whose `Pages` may be held by anyone, rising.
+    /// Generations whose `Pages` may still be held, ascending.
     pub(super) views: Vec<u64>,
-    /// Length of the file as the last meta has it: the fallback must find all of it.
+    /// Length of the file in the last meta, in units: all of it must stay for the fallback.
     pub(super) units_before: u64,
-    /// The last meta, to be written again before anything else.
+    /// The last meta, to be written again before anything else (see `open`).
     pub(super) unproven: Option<Vec<u8>>,
-    /// Free space is to be wiped, from there on.
+    /// Wipe free space, from the given place on.
     pub(super) wipe: Option<Wipe>,
     /// Leftovers of the last checkpoint, to be dropped here.
     pub(super) retired: Option<Retired>,
     pub(super) out: Output,
-    /// What earlier attempts have come to: space is settled, the lists have a place.
+    /// Progress of earlier attempts: space is settled, the lists have a place.
     pub(super) settled: bool,
     pub(super) list: Option<PageRef>,
 }
 
-/// What came of running a checkpoint.
+/// The result of running a checkpoint.
 #[derive(Debug)]
 pub(crate) enum Attempt {
     Done(Box<CheckpointDone>),
-    /// The disk is full, as the error says: to be run again when it is not.
+    /// The disk is full, as the error says; run the job again when it is not.
     Full(Box<CheckpointJob>, Error),
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct CheckpointDone {
     pub(super) space: Space,
     pub(super) trees: Vec<Tree>,
     pub(super) wipe: Option<Wipe>,
-    /// The file was shortened: nothing is reserved behind its end any more.
+    /// The file was shortened: nothing is reserved behind its end now.
     pub(super) was_cut: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Retired {
 }
 
 impl CheckpointJob {
-    /// Writes and syncs. An error is final, a full disk's included: the page file must be opened
+    /// Writes and syncs. Every error is final, even a full disk: the page file must be opened
     /// again.
     pub(crate) fn run(self) -> Result<CheckpointDone> {
         match self.attempt()? {
@@ -87,7 +87,7 @@ impl CheckpointJob {
         }
     }
 
-    /// `rest` is called between pieces of the work, each of which keeps the disk busy for a while.
+    /// `rest` is called between pieces of the work; each piece keeps the disk busy for a while.
     pub(crate) fn resting(mut self, rest: impl FnMut() + Send + Sync + 'static) -> CheckpointJob {
         self.out.rest_with(rest);
         self
@@ -103,7 +103,7 @@ impl CheckpointJob {
         }
     }
 
-    /// May be called again after it failed for want of space.
+    /// May be called again after it failed on a full disk.
     fn write(&mut self) -> Result<Meta> {
         if let Some(meta) = &self.unproven {
             self.out.write_at(meta, Meta::offset(self.generation - 1))?;
@@ -121,7 +121,7 @@ impl CheckpointJob {
         }
         let list = match self.list {
             Some(list) => list,
-            // Nothing is allocated after this: the lists stay right through all attempts.
+            // Nothing is allocated after this: the lists stay right in all attempts.
             None => *self.list.insert(save_lists(space, out)?),
         };
         out.flush()?;
@@ -139,7 +139,7 @@ impl CheckpointJob {
             roots,
             user: self.user.clone(),
         };
-        // Everything that the meta names is durable: it may take effect.
+        // Everything that the meta refers to is durable: it may take effect.
         out.write_at(&meta.encode(), Meta::offset(self.generation))?;
         out.sync()?;
         Ok(meta)
@@ -147,7 +147,7 @@ impl CheckpointJob {
 
     fn end(mut self, meta: Meta) -> Result<CheckpointDone> {
         let units = meta.units.max(self.units_before);
-        // What only the meta page knew that is overwritten now.
+        // Frees what only the overwritten meta page referred to.
         self.space.free_before(self.generation + 1, &self.views);
         let was_cut = truncate(&*self.file, &self.shared, units, &mut self.out)?;
         self.shared.relock(units)?;
@@ -161,7 +161,7 @@ impl CheckpointJob {
     }
 }
 
-/// Gives the end of the file back that neither of the two metas counts in.
+/// Gives back the end of the file that neither of the two metas includes.
 fn truncate(file: &dyn File, shared: &Shared, units: u64, out: &mut Output) -> Result<bool> {
     let needed = units * UNIT as u64;
     let len = file
@@ -171,7 +171,7 @@ fn truncate(file: &dyn File, shared: &Shared, units: u64, out: &mut Output) -> R
         return Ok(false);
     }
     match vfs::shorten(file, needed, || out.rest()) {
-        // Some file systems need space to give space back. The next checkpoint tries again.
+        // Some file systems need space to free space. The next checkpoint tries again.
         Err(error) if is_full(&error) => {}
         done => done.map_err(Error::io("truncate", shared.path()))?,
     }
@@ -202,15 +202,15 @@ fn save_root(tree: &mut Tree, space: &mut Space, out: &mut Output) -> Result<Roo
     })
 }
 
-/// As [`save`], and what nobody else has any more goes from memory as soon as it has its place: the
-/// writer replaces most nodes of a busy tree while a checkpoint runs.
+/// Like [`save`], and frees a node that nobody else holds as soon as it has its place: while a
+/// checkpoint runs, the writer replaces most nodes of a busy tree.
 fn save_held(link: &mut Arc<Node>, space: &mut Space, out: &mut Output) -> Result<PageRef> {
     if let Some(saved) = link.saved.get() {
         return Ok(*saved);
     }
     let mut places = Vec::new();
     for i in 0..link.children.len() {
-        // Asked for each child anew: readers and the writer may let go of the node at any time.
+        // Asked for each child again: readers and the writer may drop the node at any time.
         if let Some(node) = Arc::get_mut(link) {
             let Some(child) = &mut node.children[i] else {
                 continue;
@@ -225,7 +225,7 @@ fn save_held(link: &mut Arc<Node>, space: &mut Space, out: &mut Output) -> Resul
     place(link, &places, space, out)
 }
 
-/// Gives a node and all below it a place in the file.
+/// Gives a node and all nodes below it a place in the file.
 pub(super) fn save(node: &Node, space: &mut Space, out: &mut Output) -> Result<PageRef> {
     if let Some(saved) = node.saved.get() {
         return Ok(*saved);
@@ -239,7 +239,7 @@ pub(super) fn save(node: &Node, space: &mut Space, out: &mut Output) -> Result<P
     place(node, &places, space, out)
 }
 
-/// Gives a node its place, and names in it the `places` of its children.
+/// Gives a node its place, and writes the `places` of its children into it.
 fn place(
     node: &Node,
     places: &[(usize, PageRef)],

@@ -1,27 +1,28 @@
-//! Walking a tree in key order. Knows nothing of edits: the tree cannot change meanwhile.
+//! Walks a tree in key order. Knows nothing of edits: the tree cannot change meanwhile.
 //!
-//! A walk from leaf to leaf tells which pages it comes to next, so that a disk need not be waited for page
-//! by page: few at first, as most walks are short, and more the longer it goes on.
+//! A walk from leaf to leaf announces the pages it will need next, so that it need not wait for the
+//! disk page by page. It announces few at first, because most walks are short, and more the longer
+//! it continues.
 
 use super::pages::View;
 use super::{Pages, Tree};
 use crate::Result;
 
-/// Pages that a walk announces when it first leaves a leaf.
+/// Pages announced when a walk first leaves a leaf.
 const AHEAD_MIN: usize = 2;
-/// And at most: 256 KiB of leaves of one page each.
+/// Most pages announced at once: 256 KiB of leaves of one page each.
 const AHEAD_MAX: usize = 64;
 
-/// A place in a tree. All moves answer whether the cursor stands on an entry afterwards; `key` and
-/// `value` may be called only then. Starts nowhere.
+/// A place in a tree. All moves return whether the cursor is on an entry afterwards; only then may
+/// `key` and `value` be called. A new cursor is on no entry.
 #[derive(Debug)]
 pub(crate) struct Cursor<'a> {
     tree: &'a Tree,
     pages: &'a Pages,
-    /// From the root to a leaf; empty when the cursor stands nowhere. Every index is that of an
-    /// entry, the last one is the current entry's.
+    /// From the root to a leaf; empty if the cursor is on no entry. Every index is that of an
+    /// entry; the last one is the current entry's.
     path: Vec<Step<'a>>,
-    /// How many pages are announced next.
+    /// Number of pages to announce next.
     ahead: usize,
 }
 
@@ -29,7 +30,7 @@ pub(crate) struct Cursor<'a> {
 struct Step<'a> {
     view: View<'a>,
     index: usize,
-    /// Children before this one were announced, or are not to be.
+    /// Children before this one were announced, or need not be.
     announced: usize,
 }
 
@@ -53,7 +54,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// To the first entry whose key is `>= key`. Cheap when it lies in the leaf the cursor is in.
+    /// Moves to the first entry whose key is `>= key`. Cheap if it is in the current leaf.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
         if self.settle_in_leaf(key) {
             return Ok(true);
@@ -72,7 +73,7 @@ impl<'a> Cursor<'a> {
         self.next()
     }
 
-    /// One entry on; past the last one the cursor stands nowhere.
+    /// Moves one entry forward; past the last one the cursor is on no entry.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<bool> {
         if let Some(leaf) = self.path.last_mut()
@@ -106,7 +107,7 @@ impl<'a> Cursor<'a> {
         leaf.view.page().value(leaf.index)
     }
 
-    /// Finds `key`'s place when it is between the first and the last key of the current leaf.
+    /// Finds `key`'s place if it is between the first and the last key of the current leaf.
     fn settle_in_leaf(&mut self, key: &[u8]) -> bool {
         let order = self.tree.kind.order;
         let Some(leaf) = self.path.last_mut() else {
@@ -122,7 +123,7 @@ impl<'a> Cursor<'a> {
         true
     }
 
-    /// To the leaf that `key` belongs in; `false` in an empty tree. The leaf's index is left 0.
+    /// Moves to the leaf where `key` belongs; `false` in an empty tree. The leaf's index stays 0.
     fn descend_for(&mut self, key: &[u8]) -> Result<bool> {
         self.path.clear();
         self.ahead = AHEAD_MIN;
@@ -139,7 +140,7 @@ impl<'a> Cursor<'a> {
         Ok(true)
     }
 
-    /// From the entry at the path's end down to the first of the leaf below it.
+    /// Descends from the entry at the path's end to the first entry of the leaf below it.
     fn descend(&mut self) -> Result<bool> {
         while let Some(step) = self.path.last()
             && step.view.page().level() > 0
@@ -152,7 +153,7 @@ impl<'a> Cursor<'a> {
         Ok(true)
     }
 
-    /// Has the children of the branch at the path's end read that the walk comes to next.
+    /// Announces the next children of the branch at the path's end, so that they are read ahead.
     fn announce(&mut self) {
         let Some(step) = self.path.last_mut() else {
             return;
@@ -161,7 +162,7 @@ impl<'a> Cursor<'a> {
         if page.level() == 0 {
             return;
         }
-        // A branch stands for many leaves: one more is enough.
+        // Each child is a branch with many leaves: one more is enough.
         let ahead = match page.level() {
             1 => self.ahead,
             _ => AHEAD_MIN,

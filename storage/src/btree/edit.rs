@@ -1,4 +1,4 @@
-//! Changing a tree. Knows nothing of the disk beyond loading a page it has to change.
+//! Changes a tree. Knows the disk only for loading a page that it must change.
 
 use std::mem;
 use std::sync::Arc;
@@ -13,35 +13,36 @@ use super::{Pages, SUFFIX_BYTES, Tree, Weight};
 use crate::Result;
 use crate::btree::tree::KeyOrder;
 
-/// What edits share: where clean pages are read, and which pages they set free.
+/// State shared by edits: where clean pages are read, and which pages edits free.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(super) pages: Arc<Pages>,
-    /// The newest checkpoint begun.
+    /// Number of the newest checkpoint begun.
     pub(super) counter: u64,
-    /// Whether that one is still under way.
+    /// True while that checkpoint runs.
     pub(super) running: bool,
     /// Runs that the trees used at the last `begin_checkpoint` or later, and no longer use.
     pub(super) freed: Vec<PageRef>,
-    /// Their length.
+    /// Their total length, in units.
     pub(super) freed_units: u64,
-    /// Of nodes that the running checkpoint holds and the trees no longer do. It may be giving them a
-    /// place in the file right now, or has, or will: only its end tells which run to free. The nodes
-    /// themselves are not held, or memory would grow by as much as is replaced meanwhile.
+    /// Places of nodes that the running checkpoint holds and the trees no longer do. It may be
+    /// giving them a place in the file now, or earlier, or later: only its end shows which run to
+    /// free. The nodes themselves are not held, or memory would grow by everything replaced
+    /// meanwhile.
     pub(super) replaced: Vec<Arc<Saved>>,
     /// Bytes of the trees' nodes that no checkpoint begun holds.
     pub(super) dirty_bytes: usize,
 }
 
 impl Writer {
-    /// Makes `link` the writer's own, by copying the node when anyone else can see it.
+    /// Makes `link` the writer's own; copies the node if anyone else can see it.
     #[inline]
     pub(super) fn own<'n>(&mut self, link: &'n mut Arc<Node>) -> &'n mut Node {
         if link.born != self.counter {
             self.renew(link);
         }
-        // Born since the last checkpoint began: a copy takes the old one's place in `dirty_bytes`,
-        // and nothing on disk is given up.
+        // Born since the last checkpoint began: a copy replaces the old node in `dirty_bytes`, and
+        // no place on disk is given up.
         Arc::make_mut(link)
     }
 
@@ -63,7 +64,7 @@ impl Writer {
         })
     }
 
-    /// The trees no longer use this node (its children are somebody else's matter).
+    /// The trees no longer use this node. Its children are handled elsewhere.
     pub(super) fn detach(&mut self, node: Arc<Node>) {
         if node.born == self.counter {
             self.dirty_bytes -= node.image.len();
@@ -80,7 +81,7 @@ impl Writer {
         self.freed.push(page);
     }
 
-    /// Brings a page into memory in order to change it.
+    /// Loads a page into memory in order to change it.
     fn load(&mut self, kind: &TreeKind, page: PageRef, level: u8) -> Result<Arc<Node>> {
         let pages = self.pages.clone();
         let image = Image::from_disk(pages.read(page, kind, level)?.to_vec());
@@ -89,7 +90,7 @@ impl Writer {
         Ok(self.node(image, vec![None; count]))
     }
 
-    /// Child `index` of a branch that is the writer's own, in memory.
+    /// Child `index` of a branch that the writer owns, loaded into memory.
     pub(super) fn load_child<'n>(
         &mut self,
         kind: &TreeKind,
@@ -104,30 +105,30 @@ impl Writer {
         Ok(parent.children[index].as_mut().expect("loaded above"))
     }
 
-    /// Puts another image into a node of the writer's own.
+    /// Replaces the image of a node that the writer owns.
     pub(super) fn set_image(&mut self, node: &mut Node, image: Image) {
         self.dirty_bytes = self.dirty_bytes + image.len() - node.image.len();
         node.image = image;
     }
 }
 
-/// What an edit below did.
+/// The effect of an edit on a subtree.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// The key was there before.
+    /// The key existed before.
     pub(super) found: bool,
-    /// To be added to the weight.
+    /// The change of the weight.
     pub(super) weight: Weight,
     /// A new right sibling.
     pub(super) split: Option<Split>,
-    /// The entry is not in yet (an old one with its key is out): the leaf was split at its place, to
-    /// give it a leaf of its own.
+    /// The entry is not in yet (an old one with its key is out). The leaf was split at its place,
+    /// so that it gets a leaf of its own.
     pub(super) retry: bool,
 }
 
 /// After an error a tree is as it was before the call.
 impl Tree {
-    /// Sets the value of `key`; answers whether there was one before.
+    /// Sets the value of `key`; returns whether it existed before.
     pub(crate) fn insert(&mut self, w: &mut Writer, key: &[u8], value: &[u8]) -> Result<bool> {
         if self.kind.order == KeyOrder::KeyThenRevision {
             assert!(key.len() >= SUFFIX_BYTES, "key without a revision");
@@ -146,9 +147,9 @@ impl Tree {
         }
     }
 
-    /// Inserts `key`, which is not there, with the value that `make` has for it when it has seen
-    /// the entry that comes next: its key, and its value to be edited where it lies. `false`, and
-    /// nothing has happened: that entry is in another leaf. One descent for three.
+    /// Inserts `key`, which must not exist. `make` returns its value after it has seen the next
+    /// entry: the key, and the value, which it may edit in place. Returns `false` and changes
+    /// nothing if that entry is in another leaf. One descent instead of three.
     pub(crate) fn insert_before_next<V: AsRef<[u8]>>(
         &mut self,
         w: &mut Writer,
@@ -180,7 +181,7 @@ impl Tree {
         }
     }
 
-    /// Has `in_leaf` change the leaf where `key` belongs; its flag says that it is the last one.
+    /// Lets `in_leaf` change the leaf where `key` belongs; its flag is true for the last leaf.
     fn insert_with(
         &mut self,
         w: &mut Writer,
@@ -198,7 +199,7 @@ impl Tree {
         Ok(outcome)
     }
 
-    /// Edits the value of `key` where it lies (same length); answers whether there is one.
+    /// Edits the value of `key` in place (same length); returns whether the key exists.
     pub(crate) fn update(
         &mut self,
         w: &mut Writer,
@@ -215,7 +216,7 @@ impl Tree {
         Ok(weight.is_some())
     }
 
-    /// Removes `key`; answers whether it was there.
+    /// Removes `key`; returns whether it existed.
     pub(crate) fn remove(&mut self, w: &mut Writer, key: &[u8]) -> Result<bool> {
         if self.root.is_none() {
             return Ok(false);
@@ -231,7 +232,7 @@ impl Tree {
         Ok(true)
     }
 
-    /// The root in memory; a new leaf when there is none.
+    /// The root, loaded into memory; a new leaf if there is none.
     pub(super) fn root_mut(&mut self, w: &mut Writer) -> Result<&mut Arc<Node>> {
         let link = match self.root.take() {
             Some(Link::Memory(node)) => node,
@@ -250,7 +251,7 @@ impl Tree {
         }
     }
 
-    /// A new root above the old one and its new sibling.
+    /// Puts a new root above the old one and its new sibling.
     fn grow(&mut self, w: &mut Writer, weight: Weight, split: Split) {
         let Some(Link::Memory(left)) = self.root.take() else {
             unreachable!("a root that was split is in memory");
@@ -265,7 +266,7 @@ impl Tree {
         self.root = Some(Link::Memory(root));
     }
 
-    /// Takes away roots that are empty or have but one child.
+    /// Removes roots that are empty or have only one child.
     fn collapse(&mut self, w: &mut Writer) {
         while let Some(Link::Memory(root)) = &self.root {
             let page = root.page();
@@ -287,7 +288,7 @@ impl Tree {
     }
 }
 
-/// `edge`: the node is the last one of its level, so what is appended to it comes in order.
+/// `edge`: the node is the last one of its level, so entries appended to it come in order.
 fn insert_below(
     kind: &TreeKind,
     w: &mut Writer,
@@ -321,8 +322,8 @@ fn insert_below(
     Ok(outcome)
 }
 
-/// What `make` says after it saw, and perhaps edited, the entry at `index`; and the change of that
-/// one's weight.
+/// The result of `make` after it saw, and perhaps edited, the entry at `index`; and the change of
+/// that entry's weight.
 fn see_next<V>(
     kind: &TreeKind,
     leaf: &mut Node,
@@ -359,7 +360,7 @@ fn insert_in_leaf(
     put_in_leaf(kind, w, node, (key, value), place_of, edge)
 }
 
-/// `place_of`: where the key is, or belongs.
+/// `place_of` returns where the key is, or belongs.
 fn put_in_leaf(
     kind: &TreeKind,
     w: &mut Writer,

@@ -1,4 +1,4 @@
-//! The page file as its owner sees it: checkpoints begun and finished, memory given back, figures.
+//! The page file as its owner sees it: checkpoints, memory given back, statistics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::seal::Seal;
 use crate::vfs::{File, Vfs};
 use crate::{Error, Result};
 
-/// A file may be longer than what it holds by one part in so many and so many units: checkpoints
-/// write beside what they replace.
+/// Slack of the file: it may be longer than its content by one part in `SLACK_PART`, plus
+/// `SLACK_UNITS`, because checkpoints write beside what they replace.
 const SLACK_PART: u64 = 16;
 const SLACK_UNITS: u64 = (1 << 20) / UNIT as u64;
 
@@ -36,26 +36,27 @@ pub(crate) struct PageFile {
     pub(super) space: Option<Space>,
     /// Units in use when the last checkpoint began.
     pub(super) used_before: u64,
-    /// Of the newest durable checkpoint.
+    /// The meta of the newest durable checkpoint.
     pub(super) meta: Meta,
-    /// That meta as it was read, until a checkpoint has begun that makes sure of it (see `open`).
+    /// That meta as it was read, until a checkpoint has begun that writes it again (see `open`).
     pub(super) unproven: Option<Vec<u8>>,
-    /// User meta of the one before, while that can still be opened.
+    /// User meta of the checkpoint before, while that one can still be opened.
     pub(super) older_user: Vec<u8>,
-    /// The `Pages` ever handed out and perhaps still held, with their generation, rising.
+    /// All `Pages` that may still be held, with their generation, ascending.
     pub(super) generations: Vec<(u64, Watch)>,
-    /// Per tree: from which key on saved nodes are to be released; `None`: nothing to release.
+    /// Per tree: the key from which saved nodes must be released; `None` if there is nothing to
+    /// release.
     pub(super) release_from: Vec<(u8, Option<Vec<u8>>)>,
-    /// First key of the leaf before which all was spilled.
+    /// First key of the leaf before which everything was spilled.
     pub(super) spilled_to: Vec<u8>,
-    /// Bytes spilled that no sync was asked for.
+    /// Bytes spilled for which no sync was requested yet.
     pub(super) spilled_unsynced: u64,
     pub(super) retired: Option<Retired>,
-    /// Bytes that the running checkpoint has taken over from the writer.
+    /// Bytes that the running checkpoint took over from the writer.
     pub(super) saving_bytes: usize,
-    /// Bytes that the last checkpoint saved and that are not all released.
+    /// Bytes that the last checkpoint saved and that are not all released yet.
     pub(super) saved_bytes: usize,
-    /// Free space is being wiped, checkpoint by checkpoint.
+    /// Set while checkpoints wipe free space.
     pub(super) wipe: Option<Wipe>,
     pub(super) room: Room,
 }
@@ -63,44 +64,44 @@ pub(crate) struct PageFile {
 /// What [`PageFile::open`] found.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// One per kind, in the order of the kinds.
+    /// One tree per kind, in the order of the kinds.
     pub trees: Vec<Tree>,
-    /// Empty when the file was just created.
+    /// Empty if the file was just created.
     pub user_meta: Vec<u8>,
-    /// Why the newer of the two metas was not taken, when it was not.
+    /// Why one of the two metas was unusable, perhaps the newer; `None` if both were readable.
     pub fallback: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
     pub file_bytes: u64,
-    /// Of a file without what is free now, or will be once older checkpoints and views are gone.
-    /// While a checkpoint runs: as it was before.
+    /// Bytes of the file that are not free now and will not become free when older checkpoints and
+    /// views are gone. While a checkpoint runs: the value from before it.
     pub used_bytes: u64,
-    /// Free once another checkpoint or two are made; without what only waits for views. While a
-    /// checkpoint runs: without what was given up before it began.
+    /// Bytes that become free after one or two more checkpoints; without those that wait only for
+    /// views. While a checkpoint runs: without those given up before it began.
     pub waiting_bytes: u64,
-    /// Free but for views that may read it; 0 while a checkpoint runs.
+    /// Bytes that are free except that views may read them; 0 while a checkpoint runs.
     pub viewed_bytes: u64,
-    /// The number of the newest checkpoint begun, and of the one that was so when the oldest view still
-    /// held was taken.
+    /// The number of the newest checkpoint begun, and of the one that was newest when the oldest
+    /// view still held was taken.
     pub generation: u64,
     pub oldest_view: u64,
-    /// Free to be written now; 0 while a checkpoint runs.
+    /// Bytes that can be written now; 0 while a checkpoint runs.
     pub vacant_bytes: u64,
-    /// Changed nodes in memory that no finished checkpoint holds yet.
+    /// Bytes of changed nodes in memory that no finished checkpoint holds yet.
     pub dirty_bytes: u64,
-    /// All nodes that the writer keeps in memory.
+    /// Bytes of all nodes that the writer keeps in memory.
     pub memory_bytes: u64,
-    /// Sealed pages kept as they were opened.
+    /// Bytes of sealed pages kept in their decrypted form.
     pub opened_bytes: u64,
-    /// The disk is too full to promise that all changed nodes can be written.
+    /// The disk is too full to guarantee that all changed nodes can be written.
     pub is_short: bool,
 }
 
 impl PageFile {
     /// Opens `path`, or creates it with empty trees (its directory must exist). With keys, sealed
-    /// pages are read, and new ones sealed as the active key asks.
+    /// pages can be read, and new ones are sealed as the active key requires.
     pub(crate) fn open(
         vfs: Arc<dyn Vfs>,
         path: &Path,
@@ -110,7 +111,7 @@ impl PageFile {
         open::open(&*vfs, path, kinds, seal)
     }
 
-    /// Keeps the file in memory from now on, as far as checkpoints have written it.
+    /// Locks the file in memory from now on, as far as checkpoints have written it.
     pub(crate) fn lock_in_memory(&self) -> Result<()> {
         self.shared.lock()
     }
@@ -128,8 +129,8 @@ impl PageFile {
         &self.writer.pages
     }
 
-    /// Takes the trees as they are now. All trees of the file, in the order of the kinds.
-    /// Panics when a checkpoint is under way or `user_meta` is too long.
+    /// Takes the trees as they are now: all trees of the file, in the order of the kinds. Panics if
+    /// a checkpoint is running or `user_meta` is too long.
     pub(crate) fn begin_checkpoint(&mut self, trees: &[&Tree], user_meta: &[u8]) -> CheckpointJob {
         assert!(user_meta.len() <= USER_META_BYTES_MAX, "user meta too long");
         let ids = trees.iter().map(|tree| tree.kind.id);
@@ -178,7 +179,7 @@ impl PageFile {
         // 1. The checkpoint began with node N in the trees.
         // 2. The writer replaced N, which had no place in the file then.
         // 3. The checkpoint gave N a place, and the meta that is now the newest refers to it.
-        // So that place is given up by the trees after this checkpoint began, like any other.
+        // So the trees gave up that place after this checkpoint began, like any other.
         for saved in std::mem::take(&mut self.writer.replaced) {
             let saved = saved.get().expect("all of the checkpoint is saved");
             self.writer.give_up(*saved);
@@ -206,14 +207,15 @@ impl PageFile {
         self.writer.running
     }
 
-    /// Lets go of in-memory nodes of the tree that a finished checkpoint holds (they are read from
-    /// the file from now on), looking at up to `budget` nodes; `true` when there are no more for
-    /// now. Cheap once it said so. 1000 nodes take well below a millisecond.
+    /// Drops the tree's in-memory nodes that a finished checkpoint holds; they are read from the
+    /// file from now on. Looks at up to `budget` nodes; returns `true` if there are no more for
+    /// now. Cheap once it returned true. 1000 nodes take well below a millisecond.
     pub(crate) fn release_saved(&mut self, tree: &mut Tree, budget: usize) -> bool {
         let mut slots = self.release_from.iter_mut();
         let slot = slots.find(|(id, _)| *id == tree.kind.id);
         let (_, from) = slot.expect("a tree of this file");
-        // While a checkpoint runs, branches on the way are its, and not worth copying.
+        // While a checkpoint runs, it holds the branches on the way, and copying them is not worth
+        // it.
         if self.writer.running {
             return true;
         }
@@ -227,9 +229,9 @@ impl PageFile {
         tree_done
     }
 
-    /// Writes about `budget` bytes of full leaves of the tree, the one of the file that grows at its
-    /// end; nothing while a checkpoint runs or the disk is full. After an error the file must be opened again.
-    /// The job, when there is one, is to be run soon.
+    /// Writes about `budget` bytes of full leaves of the one tree of the file that grows at its
+    /// end. Does nothing while a checkpoint runs or the disk is full. After an error the file must
+    /// be opened again. Run the returned job soon.
     pub(crate) fn spill(&mut self, tree: &mut Tree, budget: usize) -> Result<Option<SyncJob>> {
         let Some(space) = self.space.as_mut().filter(|_| !self.room.is_short()) else {
             return Ok(None);
@@ -256,9 +258,9 @@ impl PageFile {
         }))
     }
 
-    /// Has the disk set aside what a checkpoint of all changed nodes would take, and some more, so
-    /// that what frees space can be written when there is none. Once the disk was too full for it,
-    /// only when told to try `again`.
+    /// Reserves disk space for a checkpoint of all changed nodes, and some more, so that operations
+    /// that free space can be written when the disk is full. After one failure it tries again only
+    /// if `again` is true.
     pub(crate) fn reserve(&mut self, again: bool) -> Result<()> {
         let dirty = self.writer.dirty_bytes + self.saving_bytes;
         if let Some(space) = &self.space {
@@ -268,18 +270,18 @@ impl PageFile {
         self.room.reserve(&*self.file, path, dirty as u64, again)
     }
 
-    /// An attempt at a checkpoint found the disk full.
+    /// Reports that an attempt at a checkpoint found the disk full.
     pub(crate) fn ran_out(&mut self) {
         self.room.ran_out();
     }
 
-    /// Whether a checkpoint begun now will find the space it takes; only while none runs.
+    /// True if a checkpoint begun now will find enough space; only while none runs.
     pub(crate) fn has_room(&self) -> bool {
         let space = self.space.as_ref().expect("no checkpoint under way");
         self.room.holds(space, self.writer.dirty_bytes as u64)
     }
 
-    /// Units of the file when it is as short as it can well be; only while no checkpoint runs.
+    /// Units of the file at its shortest reasonable length; only while no checkpoint runs.
     pub(crate) fn shortest(&self) -> u64 {
         let space = self.space.as_ref().expect("no checkpoint under way");
         let used = space.used_units();
@@ -292,9 +294,9 @@ impl PageFile {
         Some(units.saturating_sub(self.shortest()) * UNIT as u64)
     }
 
-    /// Looks at `budget` units' worth of nodes of the tree from the key `from` on, and sees to it that
-    /// the next checkpoint writes those anew whose pages are unfit. Returns where to go on; `None` at
-    /// the end. Only while no checkpoint runs.
+    /// Looks at `budget` units' worth of nodes of the tree from the key `from` on. The next
+    /// checkpoint writes those anew whose pages are unfit. Returns the key to continue from; `None`
+    /// at the end. Only while no checkpoint runs.
     pub(crate) fn rewrite(
         &mut self,
         tree: &mut Tree,
@@ -306,8 +308,8 @@ impl PageFile {
         rewrite::rewrite(tree, &mut self.writer, unfit, from, budget)
     }
 
-    /// All that the trees gave up so far is to be wiped once it is free. Begun by the next
-    /// checkpoint, ended by one of those after it.
+    /// Wipes everything that the trees gave up so far, once it is free. The next checkpoint begins
+    /// it, a later one ends it.
     pub(crate) fn begin_wipe(&mut self) {
         self.wipe = Some(Wipe {
             after: self.writer.counter + 1,
@@ -324,8 +326,8 @@ impl PageFile {
         self.wipe
     }
 
-    /// Memory of the last checkpoint, once all trees are released. Not taken, it goes with the next
-    /// job.
+    /// Memory of the last checkpoint, once all trees are released. If not taken, the next job drops
+    /// it.
     pub(crate) fn take_retired(&mut self) -> Option<Retired> {
         let done = self.release_from.iter().all(|(_, from)| from.is_none());
         if done { self.retired.take() } else { None }
@@ -366,13 +368,13 @@ impl PageFile {
         }
     }
 
-    /// Walks everything reachable and all free lists; an error names the first thing wrong. Only
-    /// while no checkpoint runs.
+    /// Checks everything reachable and all free lists; an error names the first damage. Only while
+    /// no checkpoint runs.
     pub(crate) fn check(&self, trees: &[&Tree]) -> Result<Vec<PageCounts>> {
         check::check(self, trees)
     }
 
-    /// As `check`, but goes on beside what is damaged, and tells all of that.
+    /// Like `check`, but continues beside damage and returns all of it.
     pub(crate) fn survey(&self, trees: &[&Tree]) -> Result<(Vec<PageCounts>, Vec<Error>)> {
         check::survey(self, trees)
     }

@@ -1,4 +1,4 @@
-//! Changing the bytes of a node in memory. Knows nothing of trees: positions are the caller's.
+//! Changes the bytes of a node in memory. Knows nothing of trees: the caller gives the positions.
 
 use std::ops::Range;
 
@@ -15,12 +15,12 @@ pub(super) struct Image {
     bytes: Vec<u8>,
 }
 
-/// Whole units for `bytes`, in bytes.
+/// Rounds `bytes` up to whole units, in bytes.
 pub(super) fn round_up(bytes: usize) -> usize {
     bytes.next_multiple_of(UNIT)
 }
 
-/// Stands for a child that has no place on disk yet.
+/// Placeholder for a child that has no place on disk yet.
 pub(super) const NOWHERE: PageRef = PageRef {
     id: 0,
     units: 0,
@@ -44,7 +44,7 @@ impl Image {
         image
     }
 
-    /// The entries `range` of another page (a branch's first one loses its bound), packed tightly.
+    /// The entries `range` of another page, packed tightly. A branch's first one loses its bound.
     pub(super) fn part(page: Page<'_>, range: Range<usize>, len: usize) -> Image {
         let mut image = Image::like(page, range.clone(), len);
         for i in range.clone() {
@@ -57,7 +57,7 @@ impl Image {
         image
     }
 
-    /// An empty page will get keys between these two: what both begin with, all do.
+    /// Prepares an empty page for keys between these two: their common prefix is common to all.
     pub(super) fn expect(&mut self, first: &[u8], last: &[u8]) {
         assert_eq!(self.page().count(), 0);
         let order = self.page().order();
@@ -80,7 +80,7 @@ impl Image {
         image
     }
 
-    /// A page that passed validation, to be changed.
+    /// A page that passed validation, ready to be changed.
     pub(super) fn from_disk(mut bytes: Vec<u8>) -> Image {
         bytes[at::VERSION] = VERSION;
         Image { bytes }
@@ -105,13 +105,13 @@ impl Image {
         self.bytes[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// Whether an entry can be inserted without moving others.
+    /// True if an entry can be inserted without moving others.
     #[inline]
     pub(super) fn has_room(&self, key: usize, value: usize) -> bool {
         self.page().free() >= cell_len(key, value) + SLOT
     }
 
-    /// Inserts an entry before slot `index`; the room must be there.
+    /// Inserts an entry before slot `index`; `has_room` must be true.
     #[inline]
     pub(super) fn insert(&mut self, index: usize, key: &[u8], value: &[u8]) {
         let len = cell_len(key.len(), value.len());
@@ -120,7 +120,7 @@ impl Image {
         write_cell(&mut self.bytes[cell], key, value);
     }
 
-    /// The hint of a key to be inserted, after making room for it in what the page skips.
+    /// The hint of a key to be inserted. Adjusts the skipped prefix first if necessary.
     #[inline]
     fn hint_for(&mut self, index: usize, key: &[u8]) -> u32 {
         let page = self.page();
@@ -144,7 +144,7 @@ impl Image {
         hint
     }
 
-    /// Makes all hints anew.
+    /// Recomputes all hints.
     #[cold]
     fn skip(&mut self, skip: usize) {
         self.set(at::SKIP, skip as u32);
@@ -171,14 +171,14 @@ impl Image {
         start..heap
     }
 
-    /// Appends an entry; its key must be one of those expected.
+    /// Appends an entry; its key must be in the expected range.
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) {
         let hint = self.hint_of_next(key);
         let cell = self.make_cell(self.page().count(), cell_len(key.len(), value.len()), hint);
         write_cell(&mut self.bytes[cell], key, value);
     }
 
-    /// Appends a cell of another page, of which `key` is the key.
+    /// Appends a cell of another page; `key` is its key.
     pub(super) fn push_cell(&mut self, cell: &[u8], key: &[u8]) {
         let hint = self.hint_of_next(key);
         let place = self.make_cell(self.page().count(), cell.len(), hint);
@@ -215,7 +215,7 @@ impl Image {
         &mut self.bytes[range]
     }
 
-    /// An entry's key, and its value to be edited.
+    /// An entry's key, and its value for editing.
     pub(super) fn entry_mut(&mut self, index: usize) -> (&[u8], &mut [u8]) {
         let value = self.page().value_range(index);
         let key = value.start - self.page().key(index).len();
@@ -236,13 +236,13 @@ impl Image {
             .copy_from_slice(&child_value(weight, child));
     }
 
-    /// The same entries, tightly packed in a page of `len` bytes.
+    /// The same entries, packed tightly in a page of `len` bytes.
     pub(super) fn packed(&self, len: usize) -> Image {
         let page = self.page();
         Image::part(page, 0..page.count(), len)
     }
 
-    /// Takes the bound from the first entry of a branch.
+    /// Removes the bound from the first entry of a branch.
     pub(super) fn unbind_first(&mut self) {
         let page = self.page();
         if page.count() > 0 && !page.key(0).is_empty() {

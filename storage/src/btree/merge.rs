@@ -1,5 +1,5 @@
-//! What a branch does about a child that lost an entry: drop it when it is empty, merge it with a
-//! neighbour when both fit into one page.
+//! What a branch does after a child lost an entry: drop an empty child, or merge it with a
+//! neighbour if both fit into one page.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::split::target;
 use super::tree::TreeKind;
 use super::weight::Weight;
 
-/// After entry removals below child `index` of a branch that is the writer's own.
+/// Call after entries were removed below child `index` of a branch that the writer owns.
 pub(super) fn settle(kind: &TreeKind, w: &mut Writer, parent: &mut Node, index: usize) {
     let child = parent.children[index].as_ref().expect("was just edited");
     let page = child.page();
@@ -34,14 +34,14 @@ pub(super) fn settle(kind: &TreeKind, w: &mut Writer, parent: &mut Node, index: 
     }
 }
 
-/// A branch with a single child: it must not stay so.
+/// A branch with a single child, which must not stay so.
 fn is_lonely(page: Page<'_>) -> bool {
     page.level() > 0 && page.count() < 2
 }
 
-/// Merges children `left` and `left + 1` when they fit into one page with a little to spare; when
-/// `forced`, in any case, cutting the result in two again if it is too long. A neighbour that
-/// cannot be read is left alone: whoever needs its content will report it.
+/// Merges children `left` and `left + 1` if they fit into one page with some room to spare. If
+/// `forced`, merges in any case, and cuts the result in two again if it is too long. A neighbour
+/// that cannot be read stays: a reader that needs it will report the error.
 fn merge(kind: &TreeKind, w: &mut Writer, parent: &mut Node, left: usize, forced: bool) -> bool {
     let right = left + 1;
     if right >= parent.page().count() {
@@ -59,7 +59,7 @@ fn merge(kind: &TreeKind, w: &mut Writer, parent: &mut Node, left: usize, forced
         return false;
     };
     let used = a + b - HEADER + bound;
-    // Some room, or the next insert would split the page again.
+    // Leave some room, or the next insert would split the page again.
     if !forced && used > target - target / 8 {
         return false;
     }
@@ -87,7 +87,7 @@ fn node_count(parent: &Node, index: usize) -> usize {
     child.page().count()
 }
 
-/// Bytes that child `index` uses, or `None` when it cannot be read.
+/// Bytes that child `index` uses; `None` if it cannot be read.
 fn used(kind: &TreeKind, w: &Writer, parent: &Node, index: usize) -> Option<usize> {
     if let Some(child) = &parent.children[index] {
         return Some(child.page().used());
@@ -122,7 +122,7 @@ fn joined(kind: &TreeKind, left: Page<'_>, right: Page<'_>, bound: &[u8], used: 
     image
 }
 
-/// Cuts branch `index` of `parent`, at least four children, in two halves.
+/// Cuts branch `index` of `parent`, which has at least four children, into two halves.
 fn part(kind: &TreeKind, w: &mut Writer, parent: &mut Node, index: usize) {
     let node = w.own(parent.children[index].as_mut().expect("just merged"));
     let page = node.page();
@@ -143,7 +143,7 @@ fn part(kind: &TreeKind, w: &mut Writer, parent: &mut Node, index: usize) {
     insert_child(w, parent, index + 1, &bound, weights[1], right);
 }
 
-/// Adds a child without splitting the parent, whose next insert will see to it.
+/// Adds a child without splitting the parent; the parent's next insert will do that.
 fn insert_child(
     w: &mut Writer,
     parent: &mut Node,

@@ -1,4 +1,4 @@
-//! The meta page: the one place that says where everything else is. Two slots, units 0 and 1,
+//! The meta page: the only place that says where everything else is. Two slots, units 0 and 1,
 //! written in turn: the slot of generation g is g modulo 2.
 //!
 //! | offset | size | name | meaning |
@@ -25,7 +25,7 @@ use super::{LEVELS_MAX, TREES_MAX, USER_META_BYTES_MAX, Weight};
 const MAGIC: [u8; 8] = *b"SteleDB\0";
 const VERSION: u32 = 2;
 
-/// Of files whose trees have no sums of bytes.
+/// Version of files whose trees have no sums of bytes.
 const VERSION_WITHOUT_BYTES: u32 = 1;
 const TREES: usize = 88;
 const TREE_BYTES: usize = 40;
@@ -37,7 +37,7 @@ pub(super) struct Meta {
     pub(super) generation: u64,
     pub(super) units: u64,
     pub(super) free_list: Option<PageRef>,
-    /// That the pages of this checkpoint were sealed under; older ones may have others.
+    /// The key that sealed this checkpoint's pages; older pages may have other keys.
     pub(super) key: u32,
     pub(super) roots: Vec<Root>,
     pub(super) user: Vec<u8>,
@@ -53,7 +53,7 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// The tree it is the root of, nothing of it in memory.
+    /// The tree with this root; nothing of it is in memory.
     pub(super) fn tree(&self, kind: TreeKind) -> Tree {
         let level = self.level;
         Tree {
@@ -109,7 +109,7 @@ impl Meta {
         bytes
     }
 
-    /// The meta in `bytes`, one unit, or what is wrong with it.
+    /// Decodes one unit; the error says what is wrong with it.
     pub(super) fn decode(bytes: &[u8]) -> Result<Meta, String> {
         assert_eq!(bytes.len(), UNIT);
         if bytes.iter().all(|b| *b == 0) {

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use super::image::Image;
 use super::page::{Page, PageRef};
 
-/// A node in memory. Everybody but the writer sees it only behind a shared `Arc`, and the writer
-/// changes it only when its `Arc` is not shared: so nobody ever sees it change.
+/// A node in memory. Only the writer changes it, and only while its `Arc` is not shared. All others
+/// see it behind a shared `Arc`, so they never see it change.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) image: Image,
@@ -14,9 +14,9 @@ pub(super) struct Node {
     /// Leaves: empty.
     pub(super) children: Vec<Option<Arc<Node>>>,
     /// The newest checkpoint begun when this node was made or last became the writer's own.
-    /// Invariant: `born == counter` of the writer exactly when no checkpoint begun holds the node.
+    /// Invariant: equal to the writer's `counter` exactly when no checkpoint begun holds the node.
     pub(super) born: u64,
-    /// Outlives the node where the writer has to know later what became of it.
+    /// Outlives the node where the writer must know later what became of it.
     pub(super) saved: Arc<Saved>,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Node {
 pub(super) type Saved = OnceLock<PageRef>;
 
 impl Clone for Node {
-    /// Only for `Arc::make_mut` in `Writer::own`: a copy of a node that no checkpoint holds.
+    /// Only for `Arc::make_mut` in `Writer::own`: copies a node that no checkpoint holds.
     fn clone(&self) -> Node {
         debug_assert!(self.saved.get().is_none());
         Node {

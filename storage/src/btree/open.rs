@@ -3,18 +3,19 @@
 //! | newer meta | older meta | outcome |
 //! |---|---|---|
 //! | checksum, length, roots and free list good | any | the newer one |
-//! | anything of it damaged | good | the older one, and the reason is told |
+//! | anything of it damaged | good | the older one, and the reason is reported |
 //! | never written (new file) | good | the older one |
 //! | anything damaged | damaged | refused, both reasons named |
 //!
-//! A file that is there was complete once: it is made under another name and renamed. So there is
-//! no case of a half-made one.
+//! An existing file was complete once: it is created under another name and renamed. So a half-made
+//! file cannot occur.
 //!
-//! The meta that is taken may be in memory alone, and clean, so that no sync writes it: that is how
-//! Linux leaves it when the sync of its checkpoint failed. The next checkpoint would then overwrite the
-//! only one that the disk has. So the first checkpoint after opening writes it again before anything
-//! else. All that it refers to is on the disk: that was synced before any byte of the meta was written,
-//! wherever this is read from. Until then nothing is written where the meta before it refers to.
+//! The chosen meta may be in memory only, and marked clean, so that no sync writes it: Linux leaves
+//! it so if the sync of its checkpoint failed. The next checkpoint would then overwrite the only
+//! meta that the disk has. So the first checkpoint after opening writes the chosen meta again
+//! before anything else. Everything it refers to is on the disk: that was synced before any byte of
+//! the meta was written, wherever the meta is read from. Until then nothing is written where the
+//! meta before it refers to.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -120,7 +121,7 @@ struct Loaded {
     trees: Vec<Tree>,
 }
 
-/// What a meta refers to, its root pages and free lists verified.
+/// The data that a meta refers to; its root pages and free lists are verified.
 fn load(
     file: &Arc<dyn File>,
     path: &Path,
@@ -182,7 +183,7 @@ fn assemble(
     flaws: &[(usize, String)],
 ) -> (PageFile, Opened) {
     let pages = Arc::new(Pages::new(loaded.shared.clone()));
-    // The other slot of a file that never finished a checkpoint is empty, and no reason to worry.
+    // In a file that never finished a checkpoint the other slot is empty, which is no problem.
     let fresh = meta.generation == 0;
     let mut reasons = flaws
         .iter()

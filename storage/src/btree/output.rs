@@ -1,4 +1,4 @@
-//! What writes nodes to the page file: large pieces, and syncs between them.
+//! Writes nodes to the page file: in large pieces, with syncs between them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use super::wipe::Wipe;
 use crate::vfs::File;
 use crate::{Error, Result};
 
-/// Bytes written at once. Small, because the page cache keeps what a large write brought in one
-/// piece, and later writes of a single page in it dirty, and are charged for, all of it.
+/// Bytes written at once. Small, because the page cache keeps a large write in one piece: later
+/// writes of a single page in it dirty, and are charged for, the whole piece.
 const SLICE_BYTES: usize = 16 << 10;
 
-/// Bytes between two syncs. A sync of the log may have to wait for all that is written and not synced in
-/// other files: file systems with a journal commit both together.
+/// Bytes between two syncs. A sync of the log may have to wait for all unsynced bytes in other
+/// files: file systems with a journal commit both together.
 pub(super) const SYNC_BYTES: usize = 128 << 10;
 
 /// Writes runs, adjacent ones in one piece.
@@ -24,21 +24,21 @@ pub(super) const SYNC_BYTES: usize = 128 << 10;
 pub(super) struct Output {
     file: Arc<dyn File>,
     shared: Arc<Shared>,
-    /// A scope of its own, begun with the first node; see `seal`.
+    /// Its own scope, begun with the first node; see `seal`.
     sealer: Option<PageSealer>,
     sealed: Vec<u8>,
     buffer: Vec<u8>,
-    /// Unit where the buffer goes.
+    /// Unit where the buffer will be written.
     start: u64,
-    /// Bytes since the last sync.
+    /// Bytes written since the last sync.
     unsynced: usize,
-    /// Whether it sees to the syncs itself, after each [`SYNC_BYTES`].
+    /// True if it syncs by itself, after each [`SYNC_BYTES`].
     syncs: bool,
     rest: Option<Rest>,
     pub(super) written: u64,
 }
 
-/// What a long work does between its pieces.
+/// Called between the pieces of long work.
 struct Rest(Box<dyn FnMut() + Send + Sync>);
 
 impl fmt::Debug for Rest {
@@ -55,7 +55,7 @@ impl Output {
         }
     }
 
-    /// Whoever uses it has the file synced.
+    /// The caller syncs the file.
     pub(super) fn unsynced(file: Arc<dyn File>, shared: Arc<Shared>) -> Output {
         Output {
             file,
@@ -82,7 +82,7 @@ impl Output {
         }
     }
 
-    /// A node, sealed if nodes are.
+    /// Writes a node, sealed if new nodes are sealed.
     pub(super) fn put_node(&mut self, start: u64, bytes: &[u8]) -> Result<PageRef> {
         if self.sealer.is_none() {
             self.sealer = PageSealer::new(self.shared.sealing())?;
@@ -97,7 +97,7 @@ impl Output {
         let page = self.put(start, &sealed);
         self.sealed = sealed;
         if page.is_err() {
-            // The unit may be given to another node, and no scope seals a unit twice.
+            // The unit may be given to another node, and no scope may seal a unit twice.
             self.sealer = None;
         }
         page
@@ -126,7 +126,7 @@ impl Output {
         })
     }
 
-    /// Zeros for some of what is free.
+    /// Writes zeros over some free space.
     pub(super) fn wipe(&mut self, wipe: &mut Wipe, space: &Space) -> Result<()> {
         let zeros = vec![0; SLICE_BYTES];
         let len = self.file.len();
@@ -135,7 +135,7 @@ impl Output {
             self.shared.forget(start, units);
             let end = (start + units) * UNIT as u64;
             let mut at = start * UNIT as u64;
-            // The end of the file may have been given up in the last checkpoint.
+            // The last checkpoint may have cut off the end of the file.
             while at < end.min(len) {
                 let slice = &zeros[..SLICE_BYTES.min((end - at) as usize)];
                 self.write_at(slice, at)?;
@@ -149,7 +149,7 @@ impl Output {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        // Kept when it cannot be written now: nodes count on it.
+        // Kept if it cannot be written now: nodes already have their place in it.
         let buffer = std::mem::take(&mut self.buffer);
         let written = self.write_at(&buffer, self.start * UNIT as u64);
         self.buffer = buffer;

@@ -1,4 +1,4 @@
-//! The bytes of one node: a slotted page. Reading and validating; `image` changes them.
+//! The bytes of one node: a slotted page. This module reads and validates; `image` changes.
 //!
 //! ```text
 //! 0        64                                heap                          units * 4096
@@ -26,20 +26,20 @@
 //! | 56 | 4 | skip | bytes that all (user) keys of the page begin with, those that hints leave out |
 //! | 60 | 4 | salt | its last bytes; zero while not sealed |
 //!
-//! A cell is `key length u16, value length u16, key, value`; a key length of `0xffff` means that
-//! both lengths follow as `u32` (anything longer than 65534 / 65535 bytes). Integers are little
-//! endian. The checksum of the page (crc32c of all its bytes) stands in its parent.
+//! A cell is `key length u16, value length u16, key, value`. A key length of `0xffff` means that
+//! both lengths follow as `u32` (for a key longer than 65534 or a value longer than 65535 bytes).
+//! Integers are little endian. The page's parent stores its checksum (crc32c of all its bytes).
 //!
-//! A hint is the four bytes of the key after the skipped ones, big endian, zeros for missing ones;
-//! of a key with a revision suffix, those before the suffix. Hints ascend with the keys, so that a
-//! search compares hints, which lie close together, and looks at very few cells.
+//! A hint is four bytes of the key after the skipped ones, big endian, with zeros for missing ones;
+//! a revision suffix does not count. Hints ascend with the keys. A search compares hints, which are
+//! close together, and looks at very few cells.
 //!
-//! The value of a branch entry, 24 bytes: two words of 64 bits, the child's units `u32`, its crc `u32`.
-//! The low 40 bits of the first word are the count below the child, those of the second one the child's
-//! first unit; the high 24 bits of both, the second ones higher, are the bytes below the child. In
-//! version 1 these are zero, as is the size of all entries that were written then. The key is a lower
-//! bound of the child's keys; that of the first entry is empty and means "no bound"; its hint is zero,
-//! and skipping does not concern it.
+//! The value of a branch entry, 24 bytes: two words of 64 bits, the child's units `u32`, its crc
+//! `u32`. The low 40 bits of the first word are the count below the child, those of the second word
+//! the child's first unit. The high 24 bits of both, the second ones higher, are the bytes below
+//! the child. In version 1 these are zero, as is the size of all entries written then. The key is a
+//! lower bound of the child's keys. The first entry's key is empty and means "no bound"; its hint
+//! is zero, and it does not count for the skipped bytes.
 
 use std::cmp::Ordering;
 
@@ -47,7 +47,7 @@ use super::tree::{KeyOrder, TreeKind};
 use super::weight::Weight;
 use super::{LEVELS_MAX, SUFFIX_BYTES};
 
-/// Space in the file is handed out in multiples of this.
+/// Space in the file is allocated in multiples of this.
 pub(crate) const UNIT: usize = 4096;
 
 /// A branch splits when it would outgrow this.
@@ -56,10 +56,10 @@ pub(super) const BRANCH_BYTES: usize = UNIT;
 pub(super) const MAGIC: [u8; 4] = *b"StlP";
 pub(super) const VERSION: u8 = 2;
 
-/// Branches of this version have no sums of bytes.
+/// Version whose branches have no sums of bytes.
 const VERSION_WITHOUT_BYTES: u8 = 1;
 
-/// Of both words of a branch entry, the part that is not of the sum of bytes.
+/// Low bits of both words of a branch entry; the high bits hold the sum of bytes.
 const LOW_BITS: u32 = 40;
 const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
 const HIGH_BITS: u32 = u64::BITS - LOW_BITS;
@@ -77,7 +77,7 @@ pub(super) mod at {
     pub(crate) const NONCE: usize = 28;
     pub(crate) const TAG: usize = 40;
     pub(crate) const SKIP: usize = 56;
-    /// The rest of the seal's salt.
+    /// The last bytes of the seal's salt.
     pub(crate) const SPARE: usize = 60;
 }
 
@@ -108,7 +108,7 @@ pub(super) fn child_value(weight: Weight, child: PageRef) -> [u8; CHILD_BYTES] {
     value
 }
 
-/// A run of units on disk, and what its bytes must add up to.
+/// A run of units on disk, and the checksum of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageRef {
     pub(super) id: u64,
@@ -116,7 +116,7 @@ pub(super) struct PageRef {
     pub(super) crc: u32,
 }
 
-/// The bytes of a node that passed [`validate`], or were made by us.
+/// The bytes of a node that passed [`validate`], or that this process made.
 #[derive(Clone, Copy)]
 pub(super) struct Page<'a>(pub(super) &'a [u8]);
 
@@ -138,7 +138,7 @@ fn u16_at(bytes: &[u8], offset: usize) -> u16 {
     u16::from_le_bytes(*chunk)
 }
 
-/// Whether the short form of a cell's lengths can hold these.
+/// True if the short form of a cell's lengths can hold these.
 #[inline]
 fn is_short(key: usize, value: usize) -> bool {
     key < LONG as usize && value <= LONG as usize
@@ -186,7 +186,7 @@ impl KeyOrder {
         }
     }
 
-    /// The part of a key that hints are made of.
+    /// The part of a key from which hints are made.
     #[inline]
     pub(super) fn user_key(self, key: &[u8]) -> &[u8] {
         match self {
@@ -213,19 +213,19 @@ impl KeyOrder {
                 if left == key {
                     return [key, suffix].concat();
                 }
-                // The smallest suffix makes the shortened key the first of all with that user key.
+                // The smallest suffix makes the shortened key the first one with that user key.
                 [&key[..shared(left, key) + 1], &[0; SUFFIX_BYTES]].concat()
             }
         }
     }
 }
 
-/// How many bytes both begin with.
+/// Length of the common prefix, in bytes.
 pub(super) fn shared(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// The hint of a key, of which `user` is the part before any suffix.
+/// The hint of a key; `user` is the part before any suffix.
 #[inline]
 pub(super) fn hint(user: &[u8], skip: usize) -> u32 {
     let rest = user.get(skip..).unwrap_or(&[]);
@@ -279,7 +279,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The first entry with a bound.
+    /// Index of the first entry with a bound.
     #[inline]
     pub(super) fn first(self) -> usize {
         usize::from(self.level() > 0)
@@ -296,7 +296,7 @@ impl<'a> Page<'a> {
         self.heap() - (HEADER + SLOT * self.count())
     }
 
-    /// Bytes that the entries need: what the page would take when packed tightly.
+    /// Bytes that the entries need: the length of the page when packed tightly.
     #[inline]
     pub(super) fn used(self) -> usize {
         self.0.len() - self.free() - self.dead()
@@ -321,7 +321,7 @@ impl<'a> Page<'a> {
         )
     }
 
-    /// The whole cell, for copying it to another page.
+    /// The whole cell, to copy it to another page.
     #[inline]
     pub(super) fn cell(self, index: usize) -> &'a [u8] {
         let offset = u32_at(self.0, HEADER + SLOT * index) as usize;
@@ -346,7 +346,7 @@ impl<'a> Page<'a> {
         start + key..start + key + value
     }
 
-    /// Weight below a branch's child.
+    /// Weight of the subtree below a branch's child.
     #[inline]
     pub(super) fn weight(self, index: usize) -> Weight {
         let value = self.value(index);
@@ -357,7 +357,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Where a branch's child lies, when it is on disk.
+    /// Where a branch's child is stored, if it is on disk.
     pub(super) fn child(self, index: usize) -> PageRef {
         let value = self.value(index);
         PageRef {
@@ -367,7 +367,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The slot of `key`, or where it would have to be inserted.
+    /// The slot of `key`, or the slot where it would be inserted.
     #[inline]
     pub(super) fn search(self, order: KeyOrder, key: &[u8]) -> Result<usize, usize> {
         self.search_from(0, order, key)
@@ -376,7 +376,7 @@ impl<'a> Page<'a> {
     /// The child of a branch whose keys may contain `key`.
     #[inline]
     pub(super) fn child_for(self, order: KeyOrder, key: &[u8]) -> usize {
-        // Entry 0 has no bound: it takes what is less than all others.
+        // Entry 0 has no bound: it takes all keys less than the others.
         match self.search_from(1, order, key) {
             Ok(index) => index,
             Err(index) => index - 1,
@@ -406,8 +406,9 @@ impl<'a> Page<'a> {
             }
         }
         if skip > 0 {
-            // All keys of the page begin alike, so any of them tells whether this one does too;
-            // one beside the place found is likely to be needed anyway. If not, hints said nothing.
+            // All keys of the page begin alike, so any of them shows whether this one does, too.
+            // One beside the found place is likely to be needed anyway. If it does not, hints meant
+            // nothing.
             let neighbour = self.key(low.min(count - 1));
             match user[..skip.min(user.len())].cmp(&neighbour[..skip]) {
                 Ordering::Less => return Err(first),
@@ -429,11 +430,11 @@ impl<'a> Page<'a> {
     }
 }
 
-/// What is wrong with a page, and where in it.
+/// What is wrong with a page, and at which byte of it.
 pub(super) type Flaw = (usize, &'static str);
 
-/// Whether `bytes` (a whole run) can be trusted to be a node of this tree and level: afterwards
-/// every read through [`Page`] stays inside, and so does every edit.
+/// Checks that `bytes` (a whole run) are a node of this tree and level. After that every read
+/// through [`Page`] stays inside, and so does every edit.
 pub(super) fn validate(bytes: &[u8], kind: &TreeKind, level: u8) -> Result<(), Flaw> {
     if bytes.len() < UNIT || !bytes.len().is_multiple_of(UNIT) {
         return Err((0, "page run of no whole number of units"));
@@ -456,7 +457,7 @@ pub(super) fn validate(bytes: &[u8], kind: &TreeKind, level: u8) -> Result<(), F
         if start.saturating_add(key).saturating_add(value) > bytes.len() {
             return Err((offset, "cell reaches beyond the page"));
         }
-        // Editing relies on one length for one content.
+        // Editing relies on one form of lengths per content.
         if long == is_short(key, value) {
             return Err((offset, "cell with the wrong form of lengths"));
         }
@@ -478,14 +479,14 @@ pub(super) fn validate(bytes: &[u8], kind: &TreeKind, level: u8) -> Result<(), F
     Ok(())
 }
 
-/// Entry `i` has a bound and lies in the page.
+/// Checks that entry `i` has a bound and is inside the page.
 fn validate_key(page: Page<'_>, kind: &TreeKind, i: usize) -> Result<(), &'static str> {
     let key = page.key(i);
     if kind.order == KeyOrder::KeyThenRevision && key.len() < SUFFIX_BYTES {
         return Err("key without a revision");
     }
     let (user, skip) = (kind.order.user_key(key), page.skip());
-    // The first bounded entry was looked at before all others.
+    // The first bounded entry was checked before all others.
     if user.len() < skip || user[..skip] != page.key(page.first())[..skip] {
         return Err("key that begins unlike others");
     }

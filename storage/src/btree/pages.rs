@@ -20,33 +20,33 @@ use crate::{Error, Result};
 /// The first two units are the meta slots.
 pub(super) const FIRST_UNIT: u64 = 2;
 
-/// The smallest mapping: address space is cheap, mapping anew is not.
+/// The smallest mapping: address space is cheap, but mapping again is not.
 const WINDOW_UNITS_MIN: u64 = (1 << 30) / UNIT as u64;
 
-/// Windows double: this many reach 2^47 bytes, all that a process can address.
+/// Each window doubles: this many reach 2^47 bytes, all that a process can address.
 const WINDOWS: usize = 18;
 
-/// Reads pages of one page file. One value per checkpoint generation: who holds an `Arc` of it
-/// keeps every page from being reused that a tree cloned in that generation may reach.
+/// Reads pages of one page file. One value per checkpoint generation. While an `Arc` of it is held,
+/// no page is reused that a tree cloned in that generation may reach.
 #[derive(Debug)]
 pub(crate) struct Pages {
     shared: Arc<Shared>,
     present: Present,
 }
 
-/// What all generations share.
+/// State shared by all generations.
 #[derive(Debug)]
 pub(super) struct Shared {
     path: PathBuf,
     file: Arc<dyn File>,
-    /// Length of the file in units, as far as references may point.
+    /// Length of the file in units; references must point inside.
     units: AtomicU64,
     /// Window `n` covers the first `WINDOW_UNITS_MIN << n` units. A run is read through the first
-    /// one that holds it wholly, so growing never moves what readers have borrowed.
+    /// window that holds it completely, so growing never moves what readers have borrowed.
     windows: [OnceLock<Window>; WINDOWS],
-    /// Units that the system is not to take out of memory; 0: it may take what it likes.
+    /// Units locked in memory; 0 if none.
     locked: AtomicU64,
-    /// `None`: nothing is sealed.
+    /// `None` if nothing is sealed.
     sealing: Option<Sealing>,
 }
 
@@ -56,7 +56,7 @@ struct Window {
     verified: Verified,
 }
 
-/// The bytes of a node: where they lie, or a copy that was opened and may be shared.
+/// The bytes of a node: in place, or a decrypted copy that may be shared.
 #[derive(Clone, Debug)]
 pub(super) enum Bytes<'a> {
     InPlace(&'a [u8]),
@@ -75,7 +75,7 @@ impl Deref for Bytes<'_> {
     }
 }
 
-/// A node to read, wherever it is.
+/// A node to read, in memory or on disk.
 #[derive(Debug)]
 pub(super) struct View<'a> {
     pub(super) image: Bytes<'a>,
@@ -142,7 +142,7 @@ impl Shared {
         self.sealing.as_ref()
     }
 
-    /// Makes the windows for a file of that length.
+    /// Creates the windows for a file of that length.
     pub(super) fn map_through(&self, units: u64) -> Result<()> {
         for (n, window) in self.windows.iter().enumerate().take(window_for(units) + 1) {
             if window.get().is_some() {
@@ -152,13 +152,13 @@ impl Shared {
             let map = self.file.map(units * UNIT as u64);
             let map = map.map_err(Error::io("map", &self.path))?;
             let verified = Verified::new(units);
-            // Only the one checkpoint job under way calls this, after opening: never set twice.
+            // Only the one running checkpoint job calls this after opening: never set twice.
             let _ = window.set(Window { map, verified });
         }
         Ok(())
     }
 
-    /// Keeps all of the file in memory from now on.
+    /// Locks the whole file in memory from now on.
     pub(super) fn lock(&self) -> Result<()> {
         self.lock_through(self.units())
     }
@@ -167,17 +167,18 @@ impl Shared {
         self.locked.load(Ordering::Acquire) > 0
     }
 
-    /// The file has so many units now: what is new is locked as well, if the rest is.
+    /// The file has this many units now: locks the new ones if the rest is locked.
     pub(super) fn relock(&self, units: u64) -> Result<()> {
-        match self.is_locked() {
-            true => self.lock_through(units),
-            false => Ok(()),
+        if self.is_locked() {
+            self.lock_through(units)
+        } else {
+            Ok(())
         }
     }
 
-    /// One window is locked, the one that has all of the file: the others show the same memory.
+    /// Locks one window, the one that covers the whole file: the others map the same memory.
     fn lock_through(&self, units: u64) -> Result<()> {
-        // Only who opens the file and the one checkpoint job under way come here.
+        // Only opening the file and the one running checkpoint job come here.
         let before = self.locked.swap(units, Ordering::AcqRel);
         let window = |units| self.windows[window_for(units)].get();
         let is_same = before > 0 && window_for(before) == window_for(units);
@@ -209,7 +210,7 @@ impl Shared {
         self.units.load(Ordering::Acquire)
     }
 
-    /// Forgets that these units were verified; before they are written.
+    /// Forgets that these units were verified; call before they are written.
     pub(super) fn forget(&self, start: u64, units: u64) {
         if let Some(sealing) = &self.sealing {
             (start..start + units).for_each(|unit| sealing.opened.forget(unit));
@@ -224,7 +225,7 @@ impl Shared {
         window.is_none_or(|window| window.verified.contains(start))
     }
 
-    /// Has the system read units that will be needed.
+    /// Asks the system to read units that will be needed.
     fn fetch(&self, units: Range<u64>) {
         let window = self.windows.get(window_for(units.end));
         if let Some(window) = window.and_then(OnceLock::get).filter(|_| !units.is_empty()) {
@@ -239,7 +240,7 @@ impl Shared {
         Error::corrupt(&self.path, start.saturating_add(offset as u64), what)
     }
 
-    /// The bytes of a run inside the file, unverified, and the window they were read through.
+    /// The unverified bytes of a run inside the file, and the window through which they were read.
     fn run(&self, page: PageRef) -> Result<(Cow<'_, [u8]>, &Window)> {
         let end = page.id.saturating_add(page.units as u64);
         if page.units == 0 || page.id < FIRST_UNIT || end > self.units() {
@@ -252,7 +253,7 @@ impl Shared {
         Ok((bytes.map_err(Error::io("read", &self.path))?, window))
     }
 
-    /// Any run, its checksum compared on every call.
+    /// Reads any run; checks its checksum on every call.
     pub(super) fn read_checked(&self, page: PageRef) -> Result<Cow<'_, [u8]>> {
         let (bytes, _) = self.run(page)?;
         if crc32c::crc32c(&bytes) != page.crc {
@@ -284,8 +285,8 @@ impl Shared {
         self.of_kind(bytes, page, kind, level)
     }
 
-    /// Cheap, and keeps a reference with the wrong idea of a verified page from doing harm: a child
-    /// is always one level below its parent, so that no path is endless.
+    /// A cheap check that keeps a wrong reference to a verified page from doing harm: a child is
+    /// always one level below its parent, so that no path is endless.
     #[inline]
     fn of_kind<'p>(
         &self,
@@ -322,7 +323,7 @@ impl Shared {
         }
     }
 
-    /// Opens a sealed page, and remembers it so.
+    /// Decrypts a sealed page, and caches the result.
     #[cold]
     fn open(&self, sealing: &Sealing, page: PageRef, sealed: &[u8]) -> Result<Bytes<'static>> {
         let opened = sealing.open(page.id, sealed);
@@ -335,7 +336,7 @@ impl Shared {
 fn in_place(bytes: Cow<'_, [u8]>) -> Bytes<'_> {
     match bytes {
         Cow::Borrowed(bytes) => Bytes::InPlace(bytes),
-        // Only the simulated disk hands out copies.
+        // Only the simulated disk returns copies.
         Cow::Owned(bytes) => Bytes::Opened(bytes.into()),
     }
 }
@@ -348,12 +349,12 @@ impl Pages {
         }
     }
 
-    /// Tells when the last of those who read through these has gone.
+    /// A watch that shows when the last reader of these pages is gone.
     pub(super) fn watch(&self) -> Watch {
         self.present.watch()
     }
 
-    /// The id of the key that a node on disk is sealed under; nothing is verified.
+    /// The id of the key that seals a node on disk; nothing is verified.
     pub(super) fn key_of(&self, page: PageRef) -> Result<u32> {
         let (bytes, _) = self.shared.run(page)?;
         Ok(sealed::key_id(&bytes))
@@ -365,8 +366,8 @@ impl Pages {
         self.shared.read(page, kind, level)
     }
 
-    /// These are going to be read, in this order. Nothing is done for those that were read before: they
-    /// are likely in memory, and a call to the system is dearer than a look there.
+    /// Announces that these pages will be read, in this order. Does nothing for pages that were
+    /// read before: they are likely in memory, and a system call costs more than looking there.
     pub(super) fn announce(&self, pages: impl Iterator<Item = PageRef>) {
         let mut run = 0..0;
         for page in pages {
@@ -383,7 +384,7 @@ impl Pages {
         self.shared.fetch(run);
     }
 
-    /// A node on disk, its checksum and structure verified in any case.
+    /// A node on disk; its checksum and structure are verified in any case.
     pub(super) fn read_again(
         &self,
         page: PageRef,

@@ -1,10 +1,10 @@
-//! Which units may be rewritten, and which need not be verified again: what readers without locks
-//! and the one writer tell each other about pages. Knows neither pages nor files.
+//! Which units may be rewritten, and which need no second verification: how readers without locks
+//! and the one writer agree about pages. Knows neither pages nor files.
 //!
-//! A generation of readers holds one [`Present`], the writer its [`Watch`]. Once that says *gone*,
-//! everything those readers did happened before: they read nothing any more, and marked nothing as
-//! verified that the writer does not see and forget. A count of references, as `Weak` tells it,
-//! would not do: it is read without any order.
+//! A generation of readers holds one [`Present`], the writer its [`Watch`]. Once the watch says
+//! *gone*, everything those readers did happened before: they read nothing any more, and every unit
+//! they marked as verified is visible to the writer, which can forget it. A reference count, as
+//! `Weak` reports it, is not enough: it is read without any ordering.
 
 #[cfg(all(test, loom))]
 mod loom;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
-/// Lives as long as somebody may read.
+/// Lives as long as anyone may read.
 #[derive(Debug)]
 pub(super) struct Present(Arc<AtomicBool>);
 
@@ -35,8 +35,8 @@ impl Present {
 
 impl Drop for Present {
     fn drop(&mut self) {
-        // Whoever drops the last reference to what holds this has seen what all others did; with
-        // this store it is handed on to who sees it.
+        // The thread that drops the last reference to the holder has seen what all others did. This
+        // store hands that on to whoever sees it.
         self.0.store(false, Ordering::Release);
     }
 }
@@ -47,7 +47,7 @@ impl Watch {
     }
 }
 
-/// A bit per unit: the run that begins there was verified since it was written.
+/// One bit per unit: the run that begins there was verified since it was written.
 pub(super) struct Verified(Box<[AtomicU64]>);
 
 impl Verified {
@@ -58,7 +58,7 @@ impl Verified {
     #[inline]
     pub(super) fn contains(&self, unit: u64) -> bool {
         let (word, bit) = self.place(unit);
-        // Whoever set the bit read the same bytes; there is nothing else to see.
+        // The thread that set the bit read the same bytes; there is nothing else to see.
         word.load(Ordering::Acquire) & bit != 0
     }
 
@@ -68,7 +68,8 @@ impl Verified {
         word.fetch_or(bit, Ordering::AcqRel);
     }
 
-    /// Before the units are rewritten, with none of their readers left. Some may lie outside.
+    /// Call before the units are rewritten, when none of their readers is left. Some units may be
+    /// outside.
     pub(super) fn remove(&self, units: Range<u64>) {
         for unit in units {
             if unit / 64 < self.0.len() as u64 {

@@ -1,4 +1,4 @@
-//! Giving memory back: links to nodes that a checkpoint saved become links to the file.
+//! Gives memory back: links to nodes that a checkpoint saved become links to the file.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use super::node::{Link, Node};
 use super::page::PageRef;
 use super::tree::{KeyOrder, Tree};
 
-/// Looks at nodes from the one with the key `from` (empty: the first) on; returns where to go on
-/// when the budget is used up. Only while no checkpoint runs.
+/// Looks at nodes from the one with the key `from` (empty: the first) on. Returns the key to
+/// continue from if the budget is used up. Only while no checkpoint runs.
 pub(super) fn release(
     tree: &mut Tree,
     w: &mut Writer,
@@ -27,7 +27,7 @@ pub(super) fn release(
     release_below(tree.kind.order, w, root, from, &mut budget)
 }
 
-/// Where the last checkpoint, which is finished, has put a node; `None` for one changed since.
+/// Where the last, finished checkpoint put a node; `None` if the node changed since.
 fn saved(w: &Writer, node: &Node) -> Option<PageRef> {
     if node.born == w.counter {
         return None;
@@ -35,7 +35,7 @@ fn saved(w: &Writer, node: &Node) -> Option<PageRef> {
     Some(*node.saved.get().expect("saved by the last checkpoint"))
 }
 
-/// `node` itself is changed since the checkpoint, so it stays.
+/// `node` itself changed since the checkpoint, so it stays.
 fn release_below(
     order: KeyOrder,
     w: &mut Writer,
@@ -52,7 +52,7 @@ fn release_below(
         link.page().child_for(order, from)
     };
     for i in start..link.page().count() {
-        // The first one is always looked at: each call gets ahead.
+        // The first one is always looked at, so that each call makes progress.
         if i > start && *budget == 0 {
             return Some(link.page().key(i).to_vec());
         }
@@ -64,7 +64,7 @@ fn release_below(
         if page.is_none() && child.page().level() == 0 {
             continue;
         }
-        // May copy a node that views share: the writer would have to, with the next edit in it.
+        // May copy a node that views share: the writer would copy it, too, with its next edit.
         let node = w.own(link);
         if let Some(page) = page {
             node.image.set_child(i, page);

@@ -1,5 +1,5 @@
-//! Having pages written anew, elsewhere and as new pages are: they are brought into memory as if they
-//! had been changed, and the next checkpoint does the rest. Two more, and their old places are free.
+//! Has pages written again, elsewhere and in today's form. They are loaded into memory as if they
+//! had changed, and the next checkpoint writes them. After two more, their old places are free.
 
 use super::edit::Writer;
 use super::node::{Link, Node};
@@ -9,18 +9,18 @@ use super::tree::TreeKind;
 use super::{Pages, Tree};
 use crate::Result;
 
-/// What is wrong with a page.
+/// Why a page must be written again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unfit {
-    /// It is sealed under another key than this; 0 stands for none.
+    /// It is sealed under another key than this; 0 means none.
     NotSealedUnder(u32),
     /// It ends behind this unit, so that the file cannot end there.
     EndsBehind(u64),
 }
 
 /// Looks at the nodes of a tree from the one with the key `from` (empty: the first) on, `budget`
-/// units' worth of them, and makes those dirty that are saved in pages unfit. Returns where to go
-/// on. Only while no checkpoint runs.
+/// units' worth of them, and makes those dirty whose pages are unfit. Returns the key to continue
+/// from. Only while no checkpoint runs.
 pub(super) fn rewrite(
     tree: &mut Tree,
     w: &mut Writer,
@@ -49,11 +49,11 @@ pub(super) fn rewrite(
 struct Search<'p> {
     pages: &'p Pages,
     kind: TreeKind,
-    /// Of the writer: nodes born at it are in no checkpoint.
+    /// The writer's counter: nodes born at it are in no checkpoint.
     counter: u64,
     unfit: Unfit,
     budget: u64,
-    /// Level of a node to write anew, and a key that leads to it.
+    /// Levels of nodes to write again, each with a key that leads to the node.
     found: Vec<(u8, Vec<u8>)>,
 }
 
@@ -82,7 +82,7 @@ impl Search<'_> {
         let start = child_for(&self.kind, view, from);
         for i in start..page.count() {
             let bound = if i == 0 { bound } else { page.key(i) };
-            // The first one is always looked at: each call gets ahead.
+            // The first one is always looked at, so that each call makes progress.
             if i > start && self.budget == 0 {
                 return Ok(Some(bound.to_vec()));
             }
@@ -134,7 +134,7 @@ impl Search<'_> {
 
 fn child_for(kind: &TreeKind, view: &View<'_>, key: &[u8]) -> usize {
     match key {
-        // No key at all: the first child, in whatever order.
+        // No key at all: the first child, in any key order.
         [] => 0,
         _ => view.page().child_for(kind.order, key),
     }

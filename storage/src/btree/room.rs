@@ -1,10 +1,10 @@
-//! Space on the disk for the next checkpoint. Copy-on-write needs space to free space: so what the
-//! changed nodes will take is set aside before they are many, and some more for the deletes and
-//! compactions that are to make room when the disk is full. The first time that this fails is early
-//! enough to refuse what only grows.
+//! Disk space for the next checkpoint. Copy-on-write needs space to free space. So space for the
+//! changed nodes is reserved before there are many, and some more for the deletes and compactions
+//! that make room when the disk is full. The first failure to reserve comes early enough to refuse
+//! requests that only add data.
 //!
-//! The reservation lies behind the end of the file and does not change its length. Writing there is
-//! no growth to the disk, and needs nothing of it.
+//! The reservation is behind the end of the file and does not change its length. For the disk,
+//! writing there is no growth and needs no new space.
 
 use std::path::Path;
 
@@ -13,20 +13,20 @@ use super::space::Space;
 use crate::vfs::{File, is_full};
 use crate::{Error, Result};
 
-/// Beyond what the changed nodes take: for entries in flight when the disk is found full, and for
-/// those that free space.
+/// Reserved beyond what the changed nodes take: for entries in flight when the disk is found full,
+/// and for those that free space.
 const RESERVE_UNITS: u64 = (4 << 20) / UNIT as u64;
 /// Reservations grow in steps of this size.
 const STEP_UNITS: u64 = (4 << 20) / UNIT as u64;
 
 #[derive(Debug, Default)]
 pub(super) struct Room {
-    /// The disk holds space for so many units of the file.
+    /// The disk holds space for this many units of the file.
     reserved: u64,
     /// The last reservation failed.
     short: bool,
-    /// End of the file and free units in it, as they were when last seen: a checkpoint under way has
-    /// them for itself, and what it writes was counted before.
+    /// End of the file and free units in it, as last seen: a running checkpoint has them for
+    /// itself, and what it writes was counted before.
     end: u64,
     free: u64,
 }
@@ -40,7 +40,7 @@ impl Room {
         self.short = true;
     }
 
-    /// The file was cut, and with it what was reserved behind its end.
+    /// The file was cut, and with it the reservation behind its end.
     pub(super) fn forget(&mut self) {
         self.reserved = 0;
     }
@@ -50,7 +50,7 @@ impl Room {
         self.free = space.free_now();
     }
 
-    /// Free units count only in part for what is dirty: runs of several may not fit into them.
+    /// Free units count only half for dirty nodes: longer runs may not fit into them.
     pub(super) fn reserve(
         &mut self,
         file: &dyn File,
@@ -80,8 +80,8 @@ impl Room {
         Ok(())
     }
 
-    /// Whether so many bytes of changed nodes can be written for sure, or as good as: free space may
-    /// lie in pieces too small.
+    /// True if this many bytes of changed nodes can almost certainly be written. Not quite: free
+    /// space may be in pieces that are too small.
     pub(super) fn holds(&self, space: &Space, dirty_bytes: u64) -> bool {
         let behind = self.reserved.saturating_sub(space.units());
         let needed = dirty_bytes / UNIT as u64 + space.list_units();

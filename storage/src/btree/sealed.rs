@@ -1,9 +1,9 @@
-//! Tree pages under encryption at rest: what of a page is sealed, and where the seal stands. Why no
-//! nonce repeats is argued in `seal`.
+//! Tree pages under encryption at rest: which part of a page is sealed, and where the seal is
+//! stored. The module `seal` shows why no nonce repeats.
 //!
-//! Sealed is everything behind the header. The header stays clear and is authenticated, but for the
-//! tag itself; so is the page's place, as the position of its scope: a page moved elsewhere does not
-//! open. In the header, besides the key id at 24 and the tag at 40, the scope's salt: its first 12
+//! Everything behind the header is sealed. The header stays clear and is authenticated, except the
+//! tag itself. So is the page's place, as the position in its scope: a page moved elsewhere does
+//! not open. The header has the key id at 24, the tag at 40, and the scope's salt: its first 12
 //! bytes at 28, its last 4 at 60. In memory all of these are zero, sealed or not.
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Sealing {
         }
     }
 
-    /// A sealed page as it was before; the error says why not.
+    /// Decrypts a sealed page; the error says why it cannot be opened.
     pub(super) fn open(&self, unit: u64, sealed: &[u8]) -> std::result::Result<Arc<[u8]>, String> {
         let key = key_id(sealed);
         let Some(subkey) = self.seal.page_subkey(key, &salt(sealed)) else {
@@ -52,18 +52,18 @@ impl Sealing {
     }
 }
 
-/// The pages that one checkpoint, or one spill, writes get sealed with this.
+/// Seals the pages that one checkpoint, or one spill, writes.
 #[derive(Debug)]
 pub(super) struct PageSealer(Scope);
 
 impl PageSealer {
-    /// `None`: pages stay clear.
+    /// `None` if pages stay clear.
     pub(super) fn new(sealing: Option<&Sealing>) -> Result<Option<PageSealer>> {
         let scope = sealing.map(|s| s.seal.scope(Purpose::Page)).transpose()?;
         Ok(scope.flatten().map(PageSealer))
     }
 
-    /// Once for each unit.
+    /// At most once for each unit.
     pub(super) fn seal(&self, unit: u64, page: &mut [u8]) {
         page[at::KEY_ID..at::NONCE].copy_from_slice(&self.0.key.to_le_bytes());
         page[at::NONCE..at::TAG].copy_from_slice(&self.0.salt[..SALT_HEAD]);
@@ -74,7 +74,7 @@ impl PageSealer {
     }
 }
 
-/// The id of the key that a page on disk is sealed under.
+/// The id of the key that seals a page on disk.
 #[inline]
 pub(super) fn key_id(page: &[u8]) -> u32 {
     u32_at(page, at::KEY_ID)

@@ -1,19 +1,18 @@
-//! Which units of the page file are free. Owned by the checkpoint that runs, else by the file.
+//! Which units of the page file are free. A running checkpoint owns it, otherwise the file.
 //!
 //! A run that the trees gave up between the beginnings of checkpoints g-1 and g is *pending of g*:
-//! checkpoint g-1 still refers to it. It may be written again for checkpoint g+2 at the earliest,
-//! from the end of g+1 on: until then, one of the two metas on disk is g-1 or is being overwritten
-//! by g+1.
+//! checkpoint g-1 still refers to it. Checkpoint g+2 is the first that may write it again, from the
+//! end of g+1 on: until then, one of the two metas on disk is g-1 or is being overwritten by g+1.
 //!
-//! And not before those views are gone that may read it. A view of generation v, the time from the
+//! It must also wait for the views that may read it. A view of generation v, the time from the
 //! beginning of checkpoint v to that of v+1, holds trees as they were then. So it refers to nothing
-//! that was written for the first time in a later generation, and to nothing that was given up in an
-//! earlier one. A run *born* in generation b and pending of g is read by views of the generations b to
-//! g-1 alone. Once no `Pages` of these is left it is free, however old other views are: one that is held
-//! for long keeps what it can see, and not all that was given up since. Births are kept in memory only:
-//! what an opened file holds counts as born before all views.
+//! first written in a later generation, and to nothing given up in an earlier one. Only views of
+//! the generations b to g-1 read a run *born* in generation b and pending of g. Once no `Pages` of
+//! these is left the run is free, however old other views are: a view held for long keeps what it
+//! can see, not everything given up since. Births are kept in memory only: the content of an opened
+//! file counts as born before all views.
 //!
-//! The lists are kept in the file, in a run of their own named by the meta page:
+//! The lists are kept in the file, in a run of their own to which the meta page refers:
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -37,10 +36,10 @@ const HEADER: usize = 48;
 const FREE_BYTES: usize = 12;
 const PENDING_BYTES: usize = 20;
 
-/// A free end of the file shorter than this (256 KiB) is kept.
+/// A shorter free end of the file (256 KiB) is kept.
 const TRUNCATE_UNITS_MIN: u64 = 64;
 
-/// Sizes of runs for which the place to search from is remembered.
+/// Number of run sizes with a remembered place to search from.
 const HINTS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,15 +57,15 @@ impl From<PageRef> for Extent {
     }
 }
 
-/// What was given up between the beginnings of two checkpoints.
+/// Runs given up between the beginnings of two checkpoints.
 #[derive(Debug)]
 struct Pending {
     of: u64,
-    /// Sorted. With each the oldest generation whose views may read it, of those with views when it was
-    /// given up.
+    /// Sorted. Each with the oldest generation whose views may read it, of those that had views
+    /// when it was given up.
     extents: Vec<(Extent, u64)>,
-    /// Generations whose views kept something here when it was last looked at: as long as they all have
-    /// views there is nothing to be found.
+    /// Generations whose views kept something here at the last look. While all of them have views,
+    /// another look finds nothing.
     holders: Vec<u64>,
 }
 
@@ -76,13 +75,13 @@ impl Pending {
     }
 }
 
-/// Places in a piece of [`Births`]: 256 KiB of memory for each 256 MiB of file that was written to.
+/// Places in a piece of [`Births`]: 256 KiB of memory for each 256 MiB of file written to.
 const BIRTHS_PER_PIECE: usize = 1 << 16;
 
-/// In which generation the run that begins at a unit was allocated; 0: before all views.
+/// The generation in which the run that begins at a unit was allocated; 0: before all views.
 #[derive(Default)]
 struct Births {
-    /// Of what is allocated now.
+    /// Generation of runs allocated now.
     now: u32,
     pieces: Vec<Option<Box<[u32]>>>,
 }
@@ -119,19 +118,19 @@ impl Births {
 pub(super) struct Space {
     /// Length of the file.
     units: u64,
-    /// Start → length; never adjacent to each other.
+    /// Start → length; free runs are never adjacent.
     free: BTreeMap<u64, u64>,
-    /// Sum of what is free and pending.
+    /// Sum of free and pending units.
     free_units: u64,
-    /// Of those, what is pending.
+    /// The pending part of them.
     pending_units: u64,
-    /// Of those, what waits for nothing but views.
+    /// The part of those that waits only for views.
     viewed_units: u64,
-    /// In the order of rising generations.
+    /// In ascending order of generations.
     pending: VecDeque<Pending>,
     births: Births,
-    /// Where no free run of `index` units begins before. Allocation only shrinks what is free, so
-    /// these rise until `settle` adds to it.
+    /// No free run of `index` units begins before this place. Allocation only shrinks free space,
+    /// so these rise until `settle` adds to it.
     search_from: [u64; HINTS],
 }
 
@@ -153,7 +152,7 @@ impl Space {
         self.units
     }
 
-    /// Units that are free now, or will be.
+    /// Units that are free now or will become free.
     pub(super) fn free_units(&self) -> u64 {
         self.free_units
     }
@@ -168,7 +167,7 @@ impl Space {
         self.pending_units - self.viewed_units
     }
 
-    /// Units that wait for nothing but views.
+    /// Units that wait only for views.
     pub(super) fn viewed_units(&self) -> u64 {
         self.viewed_units
     }
@@ -178,18 +177,19 @@ impl Space {
         self.units.saturating_sub(self.free_units)
     }
 
-    /// All extents that nothing in the newest checkpoint refers to.
+    /// All extents to which nothing in the newest checkpoint refers.
     pub(super) fn extents(&self) -> impl Iterator<Item = (u64, u64)> {
         let pending = self.pending.iter().flat_map(|pending| &pending.extents);
         let free = self.free.iter().map(|(start, units)| (*start, *units));
         free.chain(pending.map(|(e, _)| (e.start, e.units as u64)))
     }
 
-    /// Beginning of checkpoint `generation`: takes what was freed since the last one, and makes
-    /// free what nobody can need any more. `views` are the generations that may have views, rising.
+    /// Beginning of checkpoint `generation`: takes the runs freed since the last one, and makes
+    /// free what nobody can need any more. `views` are the generations that may have views,
+    /// ascending.
     pub(super) fn settle(&mut self, generation: u64, freed: &[PageRef], views: &[u64]) {
         self.take(generation, freed, views);
-        // One checkpoint a second for a hundred years; and 0 would only be careful.
+        // Enough for one checkpoint a second for a hundred years; 0 would only be too careful.
         self.births.now = u32::try_from(generation).unwrap_or(0);
         self.free_before(generation, views);
     }
@@ -219,8 +219,8 @@ impl Space {
         }
     }
 
-    /// Makes free what checkpoint `generation` may write to. Right after the end of the one before,
-    /// too: what is written between the two is part of the next.
+    /// Makes free what checkpoint `generation` may write to. Also called right after the end of the
+    /// one before: what is written between the two is part of the next.
     pub(super) fn free_before(&mut self, generation: u64, views: &[u64]) {
         let mut all = std::mem::take(&mut self.pending);
         self.viewed_units = 0;
@@ -236,7 +236,7 @@ impl Space {
         self.search_from = [0; HINTS];
     }
 
-    /// Of what neither meta needs any more, frees what no view can see.
+    /// Of the runs that neither meta needs any more, frees those that no view can see.
     fn free_unseen(&mut self, pending: &mut Pending, views: &[u64]) {
         let is_held = |holder: &u64| views.binary_search(holder).is_ok();
         if !pending.holders.is_empty() && pending.holders.iter().all(is_held) {
@@ -274,14 +274,14 @@ impl Space {
         self.free.insert(start, units);
     }
 
-    /// Whether nothing waits that was given up before this checkpoint began.
+    /// True if nothing is pending that was given up before this checkpoint began.
     pub(super) fn is_settled_through(&self, generation: u64) -> bool {
         self.pending
             .front()
             .is_none_or(|first| first.of > generation)
     }
 
-    /// The first free extent that ends behind unit `from`, what of it lies before left out.
+    /// The first free extent that ends behind unit `from`, without its part before `from`.
     pub(super) fn free_from(&self, from: u64) -> Option<(u64, u64)> {
         let before = self.free.range(..from).next_back();
         let within = before.map(|(start, units)| (from, (start + units).saturating_sub(from)));
@@ -289,12 +289,12 @@ impl Space {
         within.filter(|(_, units)| *units > 0).or_else(behind)
     }
 
-    /// A run of `units`, as near to the front as there is one.
+    /// Allocates a run of `units`, as near to the front as possible.
     pub(super) fn allocate(&mut self, units: u32) -> u64 {
         let units = units as u64;
         let hint = (units as usize).min(HINTS - 1);
-        // The last hint serves all bigger sizes: only what is too small for the smallest of them
-        // may be skipped.
+        // The last hint serves all larger sizes, so it may skip only what is too small for the
+        // smallest of them.
         let shared = hint == HINTS - 1;
         let from = self.search_from[hint];
         let mut rest = self.free.range(from..);
@@ -321,12 +321,12 @@ impl Space {
         self.free_units -= units;
         if len > units {
             self.free.insert(start + units, len - units);
-            // What is left begins later: the hint, at `start`, is still no later than that.
+            // The rest begins later: the hint, at `start`, is still not after it.
         }
         start
     }
 
-    /// Takes a run back that was allocated and that nothing refers to.
+    /// Takes back an allocated run to which nothing refers.
     pub(super) fn give_back(&mut self, start: u64, units: u32) {
         self.release(start, units.into());
         self.free_units += u64::from(units);
@@ -345,16 +345,16 @@ impl Space {
         }
     }
 
-    /// Units that the lists will take, about.
+    /// Approximate units that the lists will take.
     pub(super) fn list_units(&self) -> u64 {
         let pending: usize = self.pending.iter().map(|p| p.extents.len()).sum();
         let len = HEADER + self.free.len() * FREE_BYTES + pending * PENDING_BYTES;
         (len / UNIT) as u64 + 1
     }
 
-    /// Allocates the run for these lists and fills it. The last thing before the meta page.
+    /// Allocates the run for these lists and fills it. The last step before the meta page.
     pub(super) fn save(&mut self) -> (u64, Vec<u8>) {
-        // Allocating takes from one extent: there will not be more of them than now.
+        // Allocation takes from one extent, so there will not be more extents than now.
         let pending: usize = self.pending.iter().map(|p| p.extents.len()).sum();
         let len = HEADER + self.free.len() * FREE_BYTES + pending * PENDING_BYTES;
         let len = len.next_multiple_of(UNIT);
@@ -383,7 +383,7 @@ impl Space {
         (start, bytes)
     }
 
-    /// The lists of a file of `units`; an error says what is wrong where.
+    /// Decodes the lists of a file of `units`; an error says what is wrong and where.
     pub(super) fn load(bytes: &[u8], units: u64) -> Result<Space, (usize, &'static str)> {
         if bytes.len() < HEADER || bytes[..4] != MAGIC {
             return Err((0, "not a free list"));
@@ -448,7 +448,7 @@ impl Space {
     }
 }
 
-/// An extent's length is 32 bits: 16 TiB in one piece are two.
+/// An extent's length has 32 bits: 16 TiB in one piece become two.
 fn pieces(start: u64, units: u64) -> impl Iterator<Item = Extent> {
     let step = u32::MAX as u64;
     (0..units.div_ceil(step)).map(move |i| Extent {
@@ -457,7 +457,7 @@ fn pieces(start: u64, units: u64) -> impl Iterator<Item = Extent> {
     })
 }
 
-/// Joins those that the same views may read.
+/// Joins adjacent extents that the same views may read.
 fn join_adjacent(sorted: &mut Vec<(Extent, u64)>) {
     sorted.dedup_by(|(next, next_since), (previous, since)| {
         let end = previous.start + previous.units as u64;

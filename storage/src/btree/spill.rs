@@ -1,8 +1,8 @@
-//! Writing the full leaves of a tree that grows at its end before a checkpoint asks for them. They
-//! will hardly change again: kept until then they would only be memory, and call for a checkpoint
-//! that has to write the other trees anew as well.
+//! Writes full leaves of a tree that grows at its end before a checkpoint needs them. They will
+//! hardly change again. Kept until then they would only take memory, and force a checkpoint that
+//! must write the other trees, too.
 //!
-//! Nothing durable refers to a page spilled, and its units are free in both metas on disk, so a
+//! Nothing durable refers to a spilled page, and its units are free in both metas on disk, so a
 //! power cut forgets it. The next checkpoint refers to it, and syncs the file before its meta.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::tree::{KeyOrder, Tree};
 use crate::vfs::File;
 use crate::{Error, Result};
 
-/// Has what was spilled written to the disk in good time; runs on any thread.
+/// Syncs what was spilled, in good time; runs on any thread.
 #[derive(Debug)]
 pub(crate) struct SyncJob {
     pub(super) file: Arc<dyn File>,
@@ -25,7 +25,7 @@ pub(crate) struct SyncJob {
 }
 
 impl SyncJob {
-    /// An error is final: what was lost would not be written again.
+    /// An error is final: lost pages would not be written again.
     pub(crate) fn run(self) -> Result<()> {
         self.file
             .sync_data()
@@ -33,10 +33,10 @@ impl SyncJob {
     }
 }
 
-/// Writes about `budget` bytes of leaves changed since the last checkpoint began, but not the last
-/// one of the tree, from the one with the key `from` on; moves `from` to where it came to. Only
-/// while no checkpoint runs. After an error the page file must be opened again. False: the disk is
-/// full, and all is as it was.
+/// Writes about `budget` bytes of leaves changed since the last checkpoint began, from the one with
+/// the key `from` on, but not the last leaf of the tree. Moves `from` forward. Only while no
+/// checkpoint runs. After an error the page file must be opened again. Returns false if the disk is
+/// full; then nothing has changed.
 pub(super) fn spill(
     tree: &mut Tree,
     w: &mut Writer,
@@ -77,7 +77,7 @@ pub(super) fn spill(
     Ok(true)
 }
 
-/// The last leaf, when it is in memory and has entries.
+/// The last leaf, if it is in memory and has entries.
 fn last_leaf(root: &Arc<Node>) -> Option<&Arc<Node>> {
     let mut node = root;
     while node.page().level() > 0 {
@@ -97,7 +97,7 @@ struct Spilling<'a> {
 }
 
 impl Spilling<'_> {
-    /// `edge`: the last leaf is below. Returns where to go on when the budget is used up.
+    /// `edge`: the last leaf is below. Returns the key to continue from if the budget is used up.
     fn below(&mut self, link: &mut Arc<Node>, from: &[u8], edge: bool) -> Result<Option<Vec<u8>>> {
         let (level, count) = (link.page().level(), link.page().count());
         if level == 0 {
@@ -112,14 +112,14 @@ impl Spilling<'_> {
             let Some(child) = &link.children[i] else {
                 continue;
             };
-            // What the last checkpoint holds has its place already.
+            // Nodes that the last checkpoint holds have their place already.
             if child.born != self.w.counter || (level == 1 && edge) {
                 continue;
             }
             if level == 1 && self.budget == 0 {
                 return Ok(Some(child.page().key(0).to_vec()));
             }
-            // May copy a node that views share: the writer would have to, with its next edit.
+            // May copy a node that views share: the writer would copy it, too, with its next edit.
             let node = self.w.own(link);
             if level == 1 {
                 self.leaf(node, i)?;
@@ -135,7 +135,7 @@ impl Spilling<'_> {
         Ok(None)
     }
 
-    /// Writes leaf `i` of `parent`, and has it read from the file from now on.
+    /// Writes leaf `i` of `parent`; from now on it is read from the file.
     fn leaf(&mut self, parent: &mut Node, i: usize) -> Result<()> {
         let leaf = parent.children[i].clone().expect("looked at by the caller");
         let page = save(&leaf, self.space, self.out)?;
@@ -147,7 +147,7 @@ impl Spilling<'_> {
         Ok(())
     }
 
-    /// Puts what was spilled back into memory: nobody has seen the tree without it.
+    /// Puts the spilled leaves back into memory: nobody has seen the tree without them.
     fn take_back(&mut self, root: &mut Arc<Node>) {
         for leaf in std::mem::take(&mut self.spilled) {
             let page = *leaf.saved.get().expect("it was spilled");

@@ -1,4 +1,4 @@
-//! Putting an entry into a node that may have to grow or split for it.
+//! Puts an entry into a node that may have to grow or split for it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::page::{BRANCH_BYTES, HEADER, Page, SLOT, cell_len};
 use super::tree::TreeKind;
 use super::weight::Weight;
 
-/// A new right sibling: what its parent has to know of it.
+/// A new right sibling, as its parent must know it.
 #[derive(Debug)]
 pub(super) struct Split {
     /// Lower bound of its keys, greater than all keys to the left.
@@ -22,11 +22,11 @@ pub(super) struct Split {
 #[derive(Debug, Default)]
 pub(super) struct Placed {
     pub(super) split: Option<Split>,
-    /// The entry was not put in: the leaf was split at its place, and now it goes at an end.
+    /// The entry was not put in: the leaf was split at its place, and now it belongs at an end.
     pub(super) retry: bool,
 }
 
-/// What a node of this level should not outgrow.
+/// Size that a node of this level should not exceed, in bytes.
 pub(super) fn target(kind: &TreeKind, level: u8) -> usize {
     if level == 0 {
         kind.leaf_bytes
@@ -35,19 +35,19 @@ pub(super) fn target(kind: &TreeKind, level: u8) -> usize {
     }
 }
 
-/// How long the image for `used` bytes should be, for a node that had `old` bytes.
+/// Image length for `used` bytes, for a node that had `old` bytes.
 fn image_len(used: usize, old: usize, target: usize) -> usize {
     let tight = round_up(used);
     if tight >= target {
         return tight;
     }
-    // Doubling keeps the number of copies small while a page fills; a page that fell below its
-    // former length keeps it up to the target.
+    // Doubling keeps the number of copies small while a page fills. A page that shrank keeps its
+    // former length, up to the target.
     let roomy = if used > old { old * 2 } else { old };
     roomy.clamp(tight, target)
 }
 
-/// The entries of a node with one more among them, seen as one sequence.
+/// The entries of a node and one new entry, as one sequence.
 #[derive(Clone, Copy)]
 struct With<'a> {
     page: Page<'a>,
@@ -99,8 +99,8 @@ impl<'a> With<'a> {
     }
 }
 
-/// Puts an entry before slot `index`. Splits the node only when it would outgrow its target and
-/// both halves can stand alone (a leaf with one entry, a branch with two).
+/// Puts an entry before slot `index`. Splits the node only if it would exceed its target and both
+/// halves are allowed on their own (a leaf with one entry, a branch with two).
 #[expect(
     clippy::too_many_arguments,
     reason = "one entry in all its parts, and where it goes"
@@ -146,8 +146,8 @@ pub(super) fn place(
     }
 }
 
-/// Where to cut a leaf so that both sides fit, as evenly as possible; at the right edge of the
-/// tree, so that the left side stays full. `None` when an entry too big for company lies between
+/// Where to cut a leaf so that both sides fit, as evenly as possible. At the right edge of the
+/// tree, so that the left side stays full. `None` if an entry too big to share a leaf is between
 /// others.
 fn choose_cut(with: With<'_>, target: usize, edge: bool) -> Option<usize> {
     let count = with.count();

@@ -22,14 +22,15 @@ mod shape;
 
 pub(super) const PATH: &str = "/store/pages";
 
-/// Weighs what its first value byte says, so that updates change weights.
+/// The weight depends on the first value byte, so that updates change weights.
 pub(super) fn weigh(key: &[u8], value: &[u8]) -> Weight {
-    match value.first().is_some_and(|b| b & 1 == 1) {
-        true => Weight {
+    if value.first().is_some_and(|b| b & 1 == 1) {
+        Weight {
             count: 1,
             bytes: (key.len() + value.len()) as u64,
-        },
-        false => Weight::NONE,
+        }
+    } else {
+        Weight::NONE
     }
 }
 
@@ -106,7 +107,7 @@ impl Bench {
         }
     }
 
-    /// The tree of the file that is spilled is the second one.
+    /// Spills the second tree, which is the one that grows at its end.
     pub(super) fn spill(&mut self, budget: usize) -> Result<()> {
         match self.file.spill(&mut self.trees[1], budget)? {
             Some(job) => job.run(),
@@ -114,7 +115,7 @@ impl Bench {
         }
     }
 
-    /// Has pages behind that part (of 256) of the file moved, some from a key on.
+    /// Has pages behind this part (of 256) of the file moved, some only from a key on.
     pub(super) fn relocate(&mut self, tree: usize, part: u8, from: &[u8]) -> Result<()> {
         if self.file.checkpoint_running() {
             return Ok(());

@@ -12,20 +12,20 @@ use crate::Result;
 pub(crate) enum KeyOrder {
     /// As bytes.
     Bytes,
-    /// The last [`super::SUFFIX_BYTES`] bytes are a revision suffix: keys compare by what comes
-    /// before it, then by the suffix. Every key given to such a tree must be long enough.
+    /// The last [`super::SUFFIX_BYTES`] bytes are a revision suffix: keys compare by the part
+    /// before it, then by the suffix. Every key of such a tree must be at least that long.
     KeyThenRevision,
 }
 
-/// What makes one tree of a page file differ from the others.
+/// The properties in which one tree of a page file differs from the others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TreeKind {
-    /// Stands in every page of the tree; unique in the file.
+    /// Stored in every page of the tree; unique in the file.
     pub id: u8,
     pub order: KeyOrder,
     /// The weight of an entry; branches keep the sums.
     pub weigh: fn(key: &[u8], value: &[u8]) -> Weight,
-    /// A leaf splits when it would outgrow this; a multiple of 4096.
+    /// A leaf splits if it would exceed this; a multiple of 4096.
     pub leaf_bytes: usize,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Tree {
     pub(super) weight: Weight,
 }
 
-/// A value that was found, without copying it where the file is mapped.
+/// A value that was found; not copied if the file is mapped.
 #[derive(Debug)]
 pub(crate) struct Found<'a> {
     image: Bytes<'a>,
@@ -119,7 +119,7 @@ impl Tree {
         Ok(sum + view.page().weigh(&self.kind, 0..end))
     }
 
-    /// The key of the entry that the sum of counts first exceeds `before` with; one descent.
+    /// The key of the entry at which the running count first exceeds `before`; one descent.
     pub(crate) fn key_at_count(&self, pages: &Pages, mut before: u64) -> Result<Option<Vec<u8>>> {
         let Some(mut view) = self.view(pages)? else {
             return Ok(None);
@@ -142,7 +142,7 @@ impl Tree {
         }
     }
 
-    /// A cursor that stands nowhere yet.
+    /// A cursor that is on no entry yet.
     pub(crate) fn cursor<'a>(&'a self, pages: &'a Pages) -> Cursor<'a> {
         Cursor::new(self, pages)
     }

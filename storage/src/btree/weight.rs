@@ -1,15 +1,15 @@
-//! What the entries of a tree weigh. Branches keep the sums, so that the weight of any range of keys
-//! is found in two descents.
+//! Weights of a tree's entries. Branches keep the sums, so that two descents find the weight of any
+//! range of keys.
 
 use std::iter::Sum;
 use std::ops::{Add, Sub};
 
-/// Bits that a branch entry has for each number.
+/// Bits of each number in a branch entry.
 const COUNT_BITS: u32 = 40;
 const BYTES_BITS: u32 = 48;
 
-/// A number of entries and of bytes. Sums wrap around, so that a difference is a weight, too; a whole
-/// tree weighs less than a branch entry can say.
+/// A number of entries and of bytes. Sums wrap around, so that a difference is a weight, too. A
+/// whole tree weighs less than a branch entry can hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
     pub(crate) count: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Weight {
 impl Weight {
     pub(crate) const NONE: Weight = Weight { count: 0, bytes: 0 };
 
-    /// As a branch entry holds it: what wrapped around comes out right again.
+    /// Cut to the bits of a branch entry: a sum that wrapped around comes out right again.
     pub(super) fn cut(self) -> Weight {
         Weight {
             count: self.count & ((1 << COUNT_BITS) - 1),

@@ -1,22 +1,22 @@
-//! Free space may hold what was never sealed, or was under a key that is to be forgotten. Checkpoints
-//! write zeros there, so much each, once all pages given up for that are free.
+//! Free space may hold data that was never sealed, or is under a key to be forgotten. Once all
+//! pages given up for that reason are free, checkpoints write zeros there, a limited part each.
 //!
-//! What is free as a checkpoint writes its pages is named by neither of the two metas on disk and
-//! read by no view: it may be overwritten, with zeros as with pages.
+//! Neither meta on disk refers to what is free while a checkpoint writes its pages, and no view
+//! reads it: it may be overwritten, with zeros as well as with pages.
 
 use super::page::UNIT;
 use super::space::Space;
 
-/// Units that one checkpoint wipes at most: 64 MiB.
+/// Most units that one checkpoint wipes: 64 MiB.
 const WIPED_UNITS_MAX: u64 = (64 << 20) / UNIT as u64;
 
-/// How far the wiping has come.
+/// Progress of the wiping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wipe {
     /// The checkpoint that began after the last old page was given up.
     pub(super) after: u64,
     pub(super) from: u64,
-    /// Nothing is left in free space, and nothing behind it.
+    /// Nothing is left in free space or behind it.
     pub(super) done: bool,
 }
 
@@ -25,8 +25,8 @@ impl Wipe {
         self.done
     }
 
-    /// Says what to wipe now, start and length, and moves on. `file_units` is how long the file is,
-    /// beyond what the checkpoint keeps of it perhaps.
+    /// The extents to wipe now, start and length; moves forward. `file_units` is the length of the
+    /// file, perhaps more than the checkpoint keeps of it.
     pub(super) fn next(&mut self, space: &Space, file_units: u64) -> Vec<(u64, u64)> {
         let mut extents = Vec::new();
         if !space.is_settled_through(self.after) {

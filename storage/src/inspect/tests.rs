@@ -1,4 +1,4 @@
-//! Every bit of every file: flipping it does no harm, or is told with its place.
+//! Flips every bit of every file: it does no harm, or is reported with its place.
 
 use std::ops::ControlFlow;
 
@@ -14,11 +14,11 @@ use crate::wal::Wal;
 const ENTRIES: u64 = 60;
 const ENTRY: u8 = 1;
 
-/// Bits from one flipped to the next: a prime, so that all places of pages and sectors have their
-/// turn. `STELE_FLIP_STRIDE=1` flips all there are, on as many threads as there are processors.
+/// Distance between flipped bits: a prime, so that all places of pages and sectors are hit.
+/// `STELE_FLIP_STRIDE=1` flips all bits, on as many threads as there are processors.
 const STRIDE: u64 = 2477;
 
-/// Bits that a thread takes at a time.
+/// Bits per unit of a thread's work.
 const STRETCH: u64 = 512;
 
 /// No page of the small store is longer.
@@ -32,7 +32,7 @@ fn places() -> Places {
     }
 }
 
-/// All that clients can see, as bytes: there are a million comparisons.
+/// Everything that clients can see, as bytes: there are a million comparisons.
 #[derive(Default, PartialEq, Eq)]
 struct Seen(Vec<u8>);
 
@@ -61,7 +61,7 @@ impl Seen {
     }
 }
 
-/// Opens what is there as a server does, and tells all that clients can see.
+/// Opens the disk like a server, and returns everything that clients can see.
 fn seen(vfs: &SimVfs) -> Result<Seen> {
     let (store, _) = open(vfs)?;
     let mut seen = Seen::default();
@@ -114,7 +114,7 @@ fn put(store: &mut Store, index: u64, value: &[u8]) -> Result<()> {
     store.write(applied).put(key.as_bytes(), value, 0)
 }
 
-/// Two checkpoints, some free pages, some log behind them, a spare.
+/// Two checkpoints, some free pages, some newer log, a spare.
 fn small_store(sealed: bool) -> SimVfs {
     let vfs = SimVfs::new(3);
     vfs.create_dir_all(Path::new("/member")).unwrap();
@@ -153,10 +153,10 @@ fn inspected(vfs: &SimVfs, sealed: bool) -> Inspection {
     inspect(Arc::new(vfs.clone()), &places(), sealed.then_some(&keys)).unwrap()
 }
 
-/// Whether the error says where the byte is.
+/// True if the error names the place of the byte.
 fn tells(error: &Error, file: &Path, byte: u64) -> bool {
     match error {
-        // Of a page that a meta refers to, the place is in the text.
+        // For a page to which a meta refers, the place is in the text.
         Error::Corrupt { path, offset, what } => {
             let near = *offset <= byte && byte < offset + RUN_BYTES_MAX;
             path == file && (near || what.contains("meta page") || what.contains("slot"))
@@ -165,7 +165,7 @@ fn tells(error: &Error, file: &Path, byte: u64) -> bool {
     }
 }
 
-/// A stretch of bits of a file, by their numbers.
+/// A range of bits of a file, by their numbers.
 struct Stretch {
     file: PathBuf,
     bits: std::ops::Range<u64>,
@@ -188,7 +188,7 @@ impl Tally {
     }
 }
 
-/// A disk with one small store on it, and what may become of it.
+/// A disk with one small store on it, and the expected results.
 struct Flipped {
     whole: SimVfs,
     sealed: bool,
@@ -207,7 +207,7 @@ impl Flipped {
         for error in &damage {
             assert!(tells(error, file, bit / 8), "{place}: {error}");
         }
-        // The inspector has changed nothing: the same disk is opened.
+        // The inspector changed nothing: the same disk is opened.
         match seen(&rotten) {
             Ok(seen) => assert!(seen == self.expected, "{place}: other data"),
             Err(error) => {
@@ -290,7 +290,7 @@ fn inspection_tells_what_is_there_and_changes_nothing() {
     let log = found.log.unwrap();
     assert_eq!(log.segments.last().unwrap().highest, Some(ENTRIES));
     assert!(log.segments.iter().all(|segment| segment.keys == [1]));
-    // Another first key in the file would begin a rotation in a server.
+    // In a server, another first key in the file would begin a rotation.
     let keys = sample::key_file(&[2, 1]);
     inspect(Arc::new(vfs.clone()), &places(), Some(&keys)).unwrap();
     let error = inspect(Arc::new(vfs.clone()), &places(), None).unwrap_err();

@@ -1,26 +1,26 @@
-//! Many log entries at once, of those that are a put and nothing else: what a start after a crash
-//! finds most. The key tree is changed in the order of its keys, so that leaves are in the
-//! processor's cache when several puts fall into one; history grows in the order of the log.
+//! Applies many log entries at once if each is a single put: most of what a start after a crash
+//! replays. The key tree is changed in key order, so that leaves are in the processor's cache when
+//! several puts fall into one. History grows in log order.
 
 use super::key::Stamp;
 use super::store::SPILL_BYTES_PER_STEP;
 use super::{Applied, Revision, Store, SyncJob};
 use crate::Result;
 
-/// A log entry that is one put: it gets a main revision of its own.
+/// A log entry that is one put: it gets its own main revision.
 #[derive(Clone, Copy, Debug)]
 pub struct LonePut<'a> {
     pub applied: Applied,
     pub key: &'a [u8],
     pub value: &'a [u8],
-    /// 0: none.
+    /// 0 for no lease.
     pub lease: i64,
 }
 
 impl Store {
-    /// Applies entries in the order of the log; ends as a [`Write::put`](super::Write::put) for each
-    /// of them would, and spills what they make of history. An error leaves the store in no state to
-    /// go on with. The job as of [`Store::spill`].
+    /// Applies entries in log order. The result is that of one [`Write::put`](super::Write::put)
+    /// each; their history is spilled, too. After an error the store must not be used. Returns the
+    /// job of [`Store::spill`].
     pub fn put_all(&mut self, puts: &[LonePut<'_>]) -> Result<Option<SyncJob>> {
         let Some(last) = puts.last() else {
             return Ok(None);
@@ -56,9 +56,9 @@ impl Store {
     }
 }
 
-/// Puts of one key stay in the order of the log.
+/// Puts of the same key stay in log order.
 fn by_key(puts: &[LonePut<'_>]) -> impl Iterator<Item = usize> {
-    // Most comparisons end in the first bytes, which lie side by side here.
+    // Most comparisons end in the first bytes, which are adjacent here.
     let mut order: Vec<(u64, usize)> = puts.iter().map(|put| prefix(put.key)).zip(0..).collect();
     order.sort_unstable_by(|a, b| {
         let rest = || (puts[a.1].key, a.1).cmp(&(puts[b.1].key, b.1));
@@ -67,7 +67,7 @@ fn by_key(puts: &[LonePut<'_>]) -> impl Iterator<Item = usize> {
     order.into_iter().map(|(_, i)| i)
 }
 
-/// Orders keys as far as it tells them apart.
+/// Orders keys by their first bytes, as far as these differ.
 fn prefix(key: &[u8]) -> u64 {
     let mut bytes = [0; size_of::<u64>()];
     let len = key.len().min(bytes.len());

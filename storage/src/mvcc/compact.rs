@@ -1,21 +1,21 @@
-//! Removing what a compaction made invisible, in steps, in proportion to what changed.
+//! Removes what a compaction made invisible, in steps, in proportion to what changed.
 //!
-//! After a compaction at C every key keeps its newest version not above C, and not even that when
-//! it is a tombstone below C. After the one before, at P, that was so for P. So what is to be
-//! removed now was superseded by a change in (P, C], or is a tombstone at exactly P. The walk goes
-//! over the history from P through C in order and removes, for each change, the one version just
-//! before it; and the change itself when it is a tombstone below C. Each change superseded exactly
-//! one version that is still there: the older ones went with the changes before it.
+//! After a compaction at C every key keeps its newest version not above C, and not even that if it
+//! is a tombstone below C. After the previous compaction, at P, the same held for P. So every
+//! version to remove now was superseded by a change in (P, C], or is a tombstone at exactly P. The
+//! walk goes over the history from P through C in order. For each change it removes the one version
+//! just before it, and the change itself if that is a tombstone below C. Each change superseded
+//! exactly one version that still exists: the older ones went with the changes before it.
 //!
-//! Found that way, the versions lie anywhere in the history. They are gathered first, and removed
-//! from the oldest to the newest: so each page is changed once, and a checkpoint on the way writes
-//! none that will change again.
+//! The versions found this way are anywhere in the history. They are gathered first, and removed
+//! from the oldest to the newest. So each page is changed once, and a checkpoint in between writes
+//! no page that will change again.
 //!
-//! The place the walk has come to moves together with the trees in each checkpoint, with a whole
-//! batch at a time. A batch that a crash cut short is gathered again, which finds what was not yet
-//! removed of it: of two versions of a key the older one always went first. A compaction that comes
-//! before the walk is over moves its end, but not that of the batch; when the walk was past the old
-//! end, which only spared tombstones at exactly the old C, it goes back to there.
+//! Each checkpoint stores the walk's position together with the trees, one whole batch at a time.
+//! If a crash interrupts a batch, it is gathered again, and finds what was not yet removed of it:
+//! of two versions of a key the older one was always removed first. A compaction that comes before
+//! the walk ends moves the walk's end, but not that of the batch. If the walk was already past the
+//! old end, it goes back there: it had only kept tombstones at exactly the old C.
 
 use std::ops::ControlFlow;
 use std::vec;
@@ -27,10 +27,10 @@ use crate::Result;
 /// Versions removed in one batch: some megabytes of memory.
 const BATCH_MAX: usize = 1 << 18;
 
-/// How far the removal has come.
+/// Progress of the removal.
 ///
-/// Invariant: no key has more than one version below `next`, and at or below the compacted
-/// revision before the newest no row is left that it dropped.
+/// Invariant: no key has more than one version below `next`. At or below the compacted revision
+/// before the newest one, no row is left that that compaction dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Compaction {
     pub(super) next: Revision,
@@ -43,7 +43,7 @@ impl Compaction {
         done: true,
     };
 
-    /// There is a newer compaction than the one at `previous`.
+    /// A compaction newer than the one at `previous` was made.
     pub(super) fn extend(&mut self, previous: i64) {
         let main = previous.max(0);
         self.next = self.next.min(Revision { main, sub: 0 });
@@ -51,16 +51,16 @@ impl Compaction {
     }
 }
 
-/// What is being removed, between two places of the walk.
+/// The versions being removed, between two positions of the walk.
 #[derive(Debug)]
 pub(super) enum Batch {
     Gathering(Gathering),
     Removing {
-        /// Rising.
+        /// Ascending.
         rows: vec::IntoIter<Revision>,
-        /// Where the walk goes on.
+        /// Where the walk continues.
         then: Revision,
-        /// It is over, unless there was another compaction meanwhile.
+        /// The walk is over, unless another compaction came meanwhile.
         is_last: bool,
         bound: i64,
     },
@@ -136,7 +136,7 @@ impl Store {
 }
 
 impl Gathering {
-    /// Adds what the next `left` changes superseded.
+    /// Adds the versions that the next `left` changes superseded.
     fn step(&mut self, root: &Root, left: &mut usize) -> Result<()> {
         let Some(first) = self.from.take() else {
             return Ok(());
@@ -166,13 +166,13 @@ impl Gathering {
         })
     }
 
-    /// Goes on gathering, or begins to remove.
+    /// Continues gathering, or begins to remove.
     fn next(mut self) -> Batch {
         let is_last = self.from.is_none();
         if !is_last && self.rows.len() < BATCH_MAX {
             return Batch::Gathering(self);
         }
-        // A tombstone is found by itself, and by the change after it.
+        // A tombstone is found twice: by itself, and by the change after it.
         self.rows.sort_unstable();
         self.rows.dedup();
         let end = Revision {

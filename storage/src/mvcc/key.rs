@@ -1,19 +1,20 @@
-//! The bytes of the three trees' rows. Knows how a row is laid out, not why it is there.
+//! The row encodings of the three trees. Knows how a row is laid out, not why it exists.
 //!
 //! A row of the **key tree**, one per version of a key:
 //! ```text
 //! key    user key ++ !main (8, BE) ++ !sub (4, BE)        newest version of a key first
 //! value  flags (1) ++ size ++ main - create ++ version ++ lease    the last four as varints
 //! ```
-//! The size is that of the value; rows of older files are without. A tombstone's value is its flags alone. The flags lie first and are one byte, so that the head
-//! mark is cleared in place when a newer version comes.
+//! The size is that of the value; rows of older files lack it. A tombstone's value is its flags
+//! alone. The flags come first and take one byte, so that a newer version can clear the head mark
+//! in place.
 //!
 //! A row of the **revision tree**, one per change:
 //! ```text
 //! key    main (8, BE) ++ sub (4, BE)
 //! value  flags (1) ++ main - create ++ version ++ lease ++ key length ++ key ++ value
 //! ```
-//! The numbers are varints; a tombstone has no value and no numbers but the key length.
+//! The numbers are varints; a tombstone has no value, and of the numbers only the key length.
 //!
 //! A row of the **side tree**: bucket (1) ++ the caller's key -> the caller's value.
 //!
@@ -46,12 +47,12 @@ const INLINE_KEY_BYTES: usize = 116;
 const STAMP_BYTES_MAX: usize = 1 + 4 * VARINT_BYTES_MAX;
 const VARINT_BYTES_MAX: usize = 10;
 
-/// What the key tree knows of a version.
+/// The key tree's data of one version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp {
     /// `TOMBSTONE` and `HEAD`.
     pub(super) flags: u8,
-    /// Bytes of the value, as far as the key tree knows.
+    /// Bytes of the value; `None` if the key tree does not know.
     pub(super) size: Option<u64>,
     pub(super) create_revision: i64,
     pub(super) version: i64,
@@ -111,20 +112,20 @@ impl AsRef<[u8]> for StampBytes {
     }
 }
 
-/// `None`: the bytes are not a stamp.
+/// `None` if the bytes are not a stamp.
 pub(super) fn stamp(bytes: &[u8], revision: Revision) -> Option<Stamp> {
     let mut rest = bytes;
     take_stamp(&mut rest, revision)
 }
 
-/// Whether a key-tree value is that of a live key.
+/// True if a key-tree value belongs to a live key.
 pub(super) fn is_live_head(value: &[u8]) -> bool {
     value
         .first()
         .is_some_and(|flags| flags & (HEAD | TOMBSTONE) == HEAD)
 }
 
-/// What a row of the key tree weighs: live keys count, with the bytes of key and value if the row tells.
+/// The weight of a key-tree row: live keys count, with the bytes of key and, if known, value.
 pub(super) fn weigh(key: &[u8], value: &[u8]) -> Weight {
     if !is_live_head(value) {
         return Weight::NONE;
@@ -164,17 +165,17 @@ impl VersionKey {
         };
         let (head, suffix) = bytes.split_at_mut(key.len());
         head.copy_from_slice(key);
-        // Newest first: all bits turned over.
+        // Newest first: all bits are inverted.
         suffix.copy_from_slice(&revision_key(revision).map(|byte| !byte));
         out
     }
 
-    /// Before all versions of `key` and after all lesser keys.
+    /// Sorts before all versions of `key` and after all lesser keys.
     pub(super) fn newest_of(key: &[u8]) -> VersionKey {
         VersionKey::new(key, Revision::MAX)
     }
 
-    /// After all versions of `key` and before all greater keys: no change has revision zero.
+    /// Sorts after all versions of `key` and before all greater keys: no change has revision zero.
     pub(super) fn behind(key: &[u8]) -> VersionKey {
         VersionKey::new(key, Revision { main: 0, sub: 0 })
     }
@@ -195,7 +196,7 @@ pub(super) fn revision_key(revision: Revision) -> [u8; REVISION_BYTES] {
     out
 }
 
-/// Takes a key-tree key apart. `None`: it is too short to be one.
+/// Splits a key-tree key; `None` if it is too short to be one.
 pub(super) fn split_version_key(bytes: &[u8]) -> Option<(&[u8], Revision)> {
     let (key, suffix) = bytes.split_last_chunk::<REVISION_BYTES>()?;
     Some((key, parse_revision_key(&suffix.map(|byte| !byte))?))
@@ -210,7 +211,7 @@ pub(super) fn parse_revision_key(bytes: &[u8]) -> Option<Revision> {
     })
 }
 
-/// A row of the revision tree, parsed.
+/// A parsed row of the revision tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row<'a> {
     pub(super) stamp: Stamp,
@@ -218,7 +219,7 @@ pub(super) struct Row<'a> {
     pub(super) value: &'a [u8],
 }
 
-/// All of a revision-tree value but the user's value, which follows it.
+/// Everything of a revision-tree value before the user's value.
 pub(super) fn row_head(out: &mut Vec<u8>, stamp: &Stamp, revision: Revision, key: &[u8]) {
     out.clear();
     let flags = Stamp {
@@ -231,7 +232,7 @@ pub(super) fn row_head(out: &mut Vec<u8>, stamp: &Stamp, revision: Revision, key
     out.extend_from_slice(key);
 }
 
-/// `None`: the bytes are not a row.
+/// `None` if the bytes are not a row.
 pub(super) fn row(bytes: &[u8], revision: Revision) -> Option<Row<'_>> {
     let mut rest = bytes;
     let stamp = take_stamp(&mut rest, revision)?;

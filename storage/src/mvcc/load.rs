@@ -1,8 +1,8 @@
-//! Filling a store with another's history, beside the one in use: rows come with the revisions they
-//! have, nothing is numbered anew. The result takes the place of a store in one rename.
+//! Fills a store with another store's history, beside the one in use: rows keep their revisions.
+//! One rename puts the result in the place of a store.
 //!
 //! The file is made under a name that no store is opened by. A crash at any moment leaves the old
-//! store, or the new one whole; the half-made file is cleared away by the next load.
+//! store, or the whole new one; the next load removes the half-made file.
 
 #[cfg(test)]
 mod tests;
@@ -19,15 +19,14 @@ use crate::btree::META_SLOTS;
 use crate::vfs::Vfs;
 use crate::{Error, Result};
 
-/// The page file while it is being filled.
+/// The name of the page file while it is being filled.
 pub(super) const FILE_NAME: &str = "pages.incoming";
 
-/// Changed pages in memory, but for history, that are written out before more rows are taken.
+/// Bytes of changed pages in memory, history excluded, above which a checkpoint comes first.
 pub(super) const DIRTY_BYTES_MAX: u64 = 48 << 20;
 
-/// Rows between two looks at the memory in use. What they make of history is written then, and
-/// synced in small pieces: a burst of many megabytes would stand in the way of every log on the
-/// disk.
+/// Rows between two checks of the memory in use. Their history is then written, and synced in small
+/// pieces: a burst of many megabytes would delay every log on the disk.
 const ROWS_PER_LOOK: u64 = 256;
 
 /// A store being filled.
@@ -40,19 +39,19 @@ pub struct Loader {
     rows: u64,
 }
 
-/// What the rows do not say about the state they make up.
+/// The part of a state that its rows do not contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub revision: i64,
-    /// -1: never.
+    /// -1 if never compacted.
     pub compacted: i64,
-    /// The compaction up to which everything it drops is gone; below `compacted` when the newest
+    /// The compaction up to which everything it drops is removed; below `compacted` if the newest
     /// one was interrupted.
     pub removed_through: i64,
     pub applied: Applied,
 }
 
-/// A filled store, durable, not in its place yet.
+/// A filled store, durable, but not installed yet.
 #[derive(Debug)]
 pub struct Incoming {
     vfs: Arc<dyn Vfs>,
@@ -61,7 +60,7 @@ pub struct Incoming {
 }
 
 impl Loader {
-    /// Begins an empty store in `dir`, beside the one that may be there.
+    /// Creates an empty store in `dir`, beside an existing one.
     pub fn create(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Loader> {
         vfs.create_dir_all(dir)
             .map_err(Error::io("create directory", dir))?;
@@ -75,7 +74,7 @@ impl Loader {
         })
     }
 
-    /// Takes the next row of history. Refuses what cannot follow the rows before it.
+    /// Takes the next row of history. Refuses one that cannot follow the rows before it.
     pub fn push(&mut self, change: Change<'_>) -> Result<()> {
         let (revision, key) = match change {
             Change::Put { revision, item } => (revision, item.key),
@@ -121,7 +120,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Sets a row of a side table; not of `LeaseKeys`, which follows the keys.
+    /// Sets a row of a side table, except `LeaseKeys`, which the keys determine.
     pub fn set(&mut self, bucket: Bucket, key: &[u8], value: &[u8]) -> Result<()> {
         assert!(bucket != Bucket::LeaseKeys, "kept by the store itself");
         self.store.set_side(bucket, key, value)
@@ -151,7 +150,7 @@ impl Loader {
             },
             done: removed_through == compacted,
         };
-        // Both metas must be of the whole, whichever is opened.
+        // Both metas must hold the whole, whichever is opened.
         self.store.touch();
         for _ in 0..META_SLOTS {
             self.checkpoint()?;
@@ -165,9 +164,10 @@ impl Loader {
 
     fn checkpoint(&mut self) -> Result<()> {
         let full = || Error::io("write", &self.dir.join(FILE_NAME))(ErrorKind::StorageFull.into());
-        match self.store.checkpoint_alone()? {
-            true => Ok(()),
-            false => Err(full()),
+        if self.store.checkpoint_alone()? {
+            Ok(())
+        } else {
+            Err(full())
         }
     }
 
@@ -177,20 +177,20 @@ impl Loader {
 }
 
 impl Incoming {
-    /// What it holds.
+    /// Its content.
     pub fn root(&self) -> &Root {
         self.store.root()
     }
 
-    /// Takes it away: nobody wants it.
+    /// Removes an unwanted store.
     pub fn discard(self) -> Result<()> {
         let Incoming { vfs, dir, store } = self;
         drop(store);
         clear_incoming(&*vfs, &dir)
     }
 
-    /// Puts the file in the place of the store in its directory, if there is one, and opens it.
-    /// Nobody has that one open: a store in use is replaced by [`Store::replace`].
+    /// Replaces the store in its directory, if there is one, by this file, and opens it. That store
+    /// must not be open: use [`Store::replace`] for one in use.
     pub fn install(self) -> Result<Store> {
         let mut store = self.store;
         store.take_place(&*self.vfs, &self.dir)?;
@@ -199,8 +199,8 @@ impl Incoming {
 }
 
 impl Store {
-    /// Goes on with another state, all at once: readers see the old one until this returns and the
-    /// new one from then on. Views of the old one stay good. No checkpoint may be under way.
+    /// Switches to another state at once: readers see the old one until this returns and the new
+    /// one from then on. Views of the old one stay valid. No checkpoint may be running.
     pub fn replace(&mut self, incoming: Incoming) -> Result<()> {
         assert!(
             !self.file.checkpoint_running(),
@@ -223,7 +223,7 @@ impl Store {
         self.unsaved = store.unsaved;
         self.unsized_from = store.unsized_from;
         self.releasing = store.releasing;
-        // Where its pages were sealed under another key, that begins anew.
+        // If its pages are sealed under another key, re-sealing begins again.
         self.walk = Walk::default();
         self.relocation = None;
         self.publish();
@@ -231,7 +231,7 @@ impl Store {
     }
 }
 
-/// Takes away what a load in `dir` left that was never installed.
+/// Removes the file of a load in `dir` that was never installed.
 pub fn clear_incoming(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let path = dir.join(FILE_NAME);
     if vfs.exists(&path).map_err(Error::io("look for", &path))? {
@@ -240,7 +240,7 @@ pub fn clear_incoming(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the rows' form on disk can hold.
+/// True if the encoding on disk can hold these numbers.
 fn is_possible(item: &Item<'_>, revision: Revision) -> bool {
     (0..=revision.main).contains(&item.create_revision) && item.version >= 0
 }

@@ -1,9 +1,9 @@
-//! The bytes this module adds to the meta page.
+//! The bytes that this module adds to the meta page.
 
 use super::compact::Compaction;
 use super::{Applied, Revision};
 
-/// What the meta page carries of this module, so that it moves together with the trees:
+/// This module's data in the meta page, so that it moves together with the trees:
 /// ```text
 /// offset  size  name
 ///      0     1  format version, 2; 1 is read as well
@@ -22,7 +22,7 @@ pub(super) struct Meta {
     pub(super) compacted: i64,
     pub(super) applied: Applied,
     pub(super) compaction: Compaction,
-    /// Every live row of the key tree tells the size of its value.
+    /// Every live row of the key tree has the size of its value.
     pub(super) sized: bool,
 }
 
@@ -34,7 +34,7 @@ const SIZED: u8 = 2;
 const META_BYTES: usize = 50;
 
 impl Meta {
-    /// etcd's numbers for a store that was never written to.
+    /// etcd's numbers for a store that was never written.
     pub(super) const EMPTY: Meta = Meta {
         revision: 1,
         compacted: -1,

@@ -1,6 +1,6 @@
-//! The naive history: what [`super::Store`] must agree with. Every row in a `Vec`, every question
-//! answered by walking all of it, compaction and hash by etcd's own rule of generations rather
-//! than by ours. Knows nothing of trees.
+//! The naive history with which [`super::Store`] must agree: every row in a `Vec`, every question
+//! answered by a full walk, compaction and hash by etcd's own rule of generations, not by ours.
+//! Knows nothing of trees.
 
 pub(crate) mod run;
 
@@ -59,13 +59,13 @@ impl From<Change<'_>> for Row {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    /// All rows ever, in order; compaction leaves them alone.
+    /// All rows ever written, in order; compaction does not touch them.
     history: Vec<Row>,
-    /// The rows etcd would have on disk: history without what compactions dropped.
+    /// The rows that etcd would have on disk: history without what compactions dropped.
     rows: Vec<Row>,
     revision: i64,
     compacted: i64,
-    /// The next sub revision when a transaction has changed something, -1 when it has not.
+    /// The next sub revision once a transaction has changed something, otherwise -1.
     sub: i64,
     side: BTreeMap<(Bucket, Vec<u8>), Vec<u8>>,
 }
@@ -90,7 +90,7 @@ impl Model {
         self.compacted
     }
 
-    /// Ends the transaction that the writes since the last call made up.
+    /// Ends the transaction of the writes since the last call.
     pub(crate) fn end(&mut self) {
         self.sub = -1;
     }
@@ -175,7 +175,7 @@ impl Model {
         self.live(key, before - 1)
     }
 
-    /// etcd's HashKV, see the rule of generations in [`Model::kept`].
+    /// etcd's HashKV; [`Model::kept`] explains the rule of generations.
     pub(crate) fn hash_rows(&self, at: i64) -> Vec<Row> {
         let kept = self.kept(at, false);
         self.rows
@@ -191,7 +191,7 @@ impl Model {
             .collect()
     }
 
-    /// A bucket's rows; those of the leases' keys are worked out from the live keys.
+    /// A bucket's rows; those of the leases' keys are derived from the live keys.
     pub(crate) fn bucket(&self, bucket: Bucket) -> Vec<(Vec<u8>, Vec<u8>)> {
         if bucket == Bucket::LeaseKeys {
             let mut rows: Vec<_> = self
@@ -214,10 +214,10 @@ impl Model {
             .collect()
     }
 
-    /// What a compaction at `at` keeps. A key's rows fall into generations, each ended by a
-    /// tombstone, the last one open. The generation that counts is the first whose tombstone is
-    /// not older than `at`, else the last; of it, the newest row not above `at`. A tombstone that
-    /// ends its generation is only kept when `tombstones`.
+    /// The rows that a compaction at `at` keeps. A key's rows form generations, each ended by a
+    /// tombstone; the last one is open. The first generation whose tombstone is not older than `at`
+    /// counts, otherwise the last. Of it, the newest row not above `at` is kept. A tombstone that
+    /// ends its generation is kept only if `tombstones`.
     fn kept(&self, at: i64, tombstones: bool) -> BTreeSet<Revision> {
         let mut keys: BTreeMap<&[u8], Vec<Vec<Revision>>> = BTreeMap::new();
         for row in &self.rows {

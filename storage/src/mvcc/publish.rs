@@ -1,24 +1,24 @@
-//! One value that a single writer replaces and any thread takes, without a lock on either side.
-//! Knows nothing of what the value is.
+//! One value that a single writer replaces and any thread reads, without a lock on either side.
+//! Knows nothing of the value.
 //!
-//! A handful of slots each hold an `Arc` and a count of the readers that are just now looking
-//! into them; `current` names the slot that readers shall use.
+//! A few slots each hold an `Arc` and a count of the readers that are looking into them now;
+//! `current` names the slot that readers must use.
 //!
-//! A reader loads `current` = i, counts itself into slot i, and looks at `current` again. Only when
-//! it still says i may it clone what lies there; else it counts itself out and starts over. The
+//! A reader loads `current` = i, counts itself into slot i, and loads `current` again. Only if it
+//! is still i may it clone the value there; otherwise it counts itself out and starts over. The
 //! writer touches a slot only while `current` names another one and its count is zero.
 //!
-//! Why the second look and the two fences are needed:
+//! Why the second load and the two fences are needed:
 //! 1. The reader loads `current` = 0 and is suspended before it counts itself in.
 //! 2. The writer publishes into slot 1, sees nobody in slot 0 and begins to write there.
-//! 3. The reader counts itself into slot 0 and would clone a half-written value. The second look
-//!    tells it that `current` has moved on.
+//! 3. The reader counts itself into slot 0 and would clone a half-written value. The second load
+//!    shows it that `current` has changed.
 //!
-//! The reader's count and the writer's new `current` are a store each, followed by a load of the
-//! other's: without a full fence between, both loads may miss both stores, and 3 happens after all.
+//! The reader's count and the writer's new `current` are one store each, followed by a load of the
+//! other's. Without a full fence between, both loads may miss both stores, and step 3 happens.
 //!
-//! A reader never waits for the writer. The writer waits only when every other slot has a reader
-//! between its two looks; readers leave within a few instructions unless they are descheduled.
+//! A reader never waits for the writer. The writer waits only if every other slot has a reader
+//! between its two loads; readers leave within a few instructions unless they are descheduled.
 
 #![expect(
     unsafe_code,
@@ -35,14 +35,14 @@ use std::sync::Arc;
 
 use crate::sync::{AtomicUsize, Ordering, UnsafeCell, fence, yield_now};
 
-/// Two are enough to be correct, and the hardest case for loom. More make it unlikely that readers
-/// descheduled in the middle of a clone make the writer wait.
+/// Two are enough for correctness, and the hardest case for loom. With more, readers that are
+/// descheduled in the middle of a clone hardly ever make the writer wait.
 const SLOTS: usize = if cfg!(loom) { 2 } else { 8 };
 
-/// A slot lies on cache lines of its own: readers of one do not slow the writer in the next.
+/// Each slot has its own cache lines: readers of one do not slow the writer in the next.
 #[repr(align(128))]
 struct Slot<T> {
-    /// Readers between counting themselves in and out. Those that find `current` elsewhere count
+    /// Readers between counting themselves in and out. Those that find `current` elsewhere count,
     /// too, but never touch `value`.
     readers: AtomicUsize,
     value: UnsafeCell<Option<Arc<T>>>,
@@ -50,7 +50,7 @@ struct Slot<T> {
 
 struct Shared<T> {
     slots: [Slot<T>; SLOTS],
-    /// Invariant: the slot it names holds a value, and is not written while it is named.
+    /// Invariant: the named slot holds a value, and is not written while it is named.
     current: AtomicUsize,
 }
 
@@ -63,7 +63,7 @@ unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 // shared and sent.
 unsafe impl<T: Send + Sync> Send for Shared<T> {}
 
-/// The writer's end. There is one per slot array, and it publishes by `&mut self`.
+/// The writer's end. There is one per slot array, and it publishes through `&mut self`.
 pub(crate) struct Publisher<T> {
     shared: Arc<Shared<T>>,
 }
@@ -92,8 +92,8 @@ impl<T> Publisher<T> {
         }
     }
 
-    /// Makes `value` what readers take from now on, and lets go of those before it, except where
-    /// a reader is in the middle of taking one: that one goes with the next call.
+    /// Makes `value` the one that readers take from now on, and drops those before it, except where
+    /// a reader is taking one now: the next call drops that one.
     pub(crate) fn publish(&mut self, value: Arc<T>) {
         // Only this method stores `current`, so a relaxed load sees our own last store.
         let current = self.shared.current.load(Ordering::Relaxed);
@@ -112,11 +112,12 @@ impl<T> Publisher<T> {
         }
     }
 
-    /// Unless a reader may be looking at it, exchanges what lies in `slot`, which is not the
-    /// current one, for `value` (and drops it). Says whether it did.
+    /// Replaces the content of `slot`, which must not be the current one, by `value` (and drops
+    /// it), unless a reader may be looking at it. Returns whether it did.
     fn vacate(&mut self, slot: usize, value: &mut Option<Arc<T>>) -> bool {
         let slot = &self.shared.slots[slot];
-        // Between our last store of `current` and the load of `readers`: the pair to the reader's.
+        // Between our last store of `current` and the load of `readers`; pairs with the reader's
+        // fence.
         fence(Ordering::SeqCst);
         // Acquire: pairs with the reader's release when it counts itself out, so that its clone
         // has happened before our write.
@@ -142,7 +143,7 @@ impl<T> Subscriber<T> {
     /// The newest value published.
     pub(crate) fn load(&self) -> Arc<T> {
         loop {
-            // Acquire is not needed here, only a hint where to look: the second load decides.
+            // No acquire needed: this is only a hint where to look, the second load decides.
             let slot = self.shared.current.load(Ordering::Relaxed);
             if let Some(value) = self.shared.try_take(slot) {
                 return value;
@@ -155,7 +156,7 @@ impl<T> Shared<T> {
     fn try_take(&self, index: usize) -> Option<Arc<T>> {
         let slot = &self.slots[index];
         slot.readers.fetch_add(1, Ordering::Relaxed);
-        // Between our count and the second look: the pair to the writer's in `vacate`.
+        // Between our count and the second load; pairs with the writer's fence in `vacate`.
         fence(Ordering::SeqCst);
         // Acquire: pairs with the release in `publish`; the value written before is seen.
         let value = (self.current.load(Ordering::Acquire) == index).then(|| {

@@ -1,12 +1,12 @@
-//! Giving the end of the page file back, in steps: what lies there is moved to the front, by the
-//! checkpoint after the last step; two more checkpoints, and the end is cut off.
+//! Gives back the end of the page file, in steps. The checkpoint after the last step moves the
+//! pages there to the front; after two more checkpoints the end is cut off.
 
 use super::Store;
 use super::rewrite::Place;
 use crate::Result;
 use crate::btree::Unfit;
 
-/// Pages looked at in one step: below a millisecond's work while they are in the page cache.
+/// Bytes of pages looked at in one step: below a millisecond while they are in the page cache.
 const BYTES_PER_STEP: u64 = 512 << 10;
 
 /// A pass over the trees.
@@ -23,8 +23,8 @@ impl Store {
         self.file.surplus_bytes()
     }
 
-    /// Has a bounded number of pages moved with the next checkpoint; `true` at the end of a pass.
-    /// Does nothing while a checkpoint runs or memory of the last one is still held.
+    /// Marks a bounded number of pages for the next checkpoint to move; `true` at the end of a
+    /// pass. Does nothing while a checkpoint runs or memory of the last one is still held.
     pub fn relocate_step(&mut self) -> Result<bool> {
         if self.file.checkpoint_running() || self.releasing {
             return Ok(false);
@@ -40,8 +40,8 @@ impl Store {
         Ok(over)
     }
 
-    /// Has the next checkpoint made though nothing has changed: what was freed before the last one
-    /// may be reused, or cut off, with it.
+    /// Makes the next checkpoint happen even if nothing has changed: with it, space freed before
+    /// the last one may be reused or cut off.
     pub fn settle_space(&mut self) {
         self.unsaved = self.unsaved.max(1);
     }

@@ -1,14 +1,14 @@
-//! Re-sealing: after the active key has changed, everything written before is written anew, in steps
-//! between the other work, until nothing is left that needs the old keys; then they are forgotten.
+//! Re-sealing: after the active key has changed, everything written before is written again, in
+//! steps between other work, until nothing needs the old keys. Then they are forgotten.
 //!
 //! | phase | what happens | ends when |
 //! |---|---|---|
-//! | pages | all trees are walked; what is sealed otherwise becomes dirty | the walk is over |
+//! | pages | all trees are walked; pages under other keys become dirty | the walk is over |
 //! | wiping | checkpoints: both metas name new pages, old ones become free, zeros go over them | free space is wiped |
-//! | log | checkpoints let the log drop what was written before | its segments are of the active key |
+//! | log | checkpoints let the log drop older records | all segments are under the active key |
 //!
-//! Nothing of this is remembered on disk but the keys in use: a restart walks anew, and finds most
-//! pages done.
+//! Nothing of this is recorded on disk except the keys in use: a restart walks again, and finds
+//! most pages done.
 
 use super::Store;
 use super::rewrite::Place;
@@ -16,15 +16,15 @@ use crate::Result;
 use crate::btree::Unfit;
 use crate::seal::Seal;
 
-/// How far re-sealing has come.
+/// Progress of re-sealing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resealing {
-    /// What has to happen for it to go on.
+    /// What must happen next for it to continue.
     pub next: Next,
-    /// Bytes of pages looked at in this walk, of about so many.
+    /// Bytes of pages looked at in this walk; `total_bytes` is approximate.
     pub walked_bytes: u64,
     pub total_bytes: u64,
-    /// Key ids: what new writes are sealed under, and what may be left of others. 0: clear.
+    /// Key ids: that of new writes, and others that may still be in use. 0 means clear.
     pub active: u32,
     pub others: Vec<u32>,
 }
@@ -33,8 +33,8 @@ pub struct Resealing {
 pub enum Next {
     /// Another step, at any time.
     Step,
-    /// A checkpoint, begun or ended: one under way, or one of [`Store::begin_checkpoint`], which now
-    /// has something to do in any case.
+    /// A checkpoint must begin or end: a running one, or one of [`Store::begin_checkpoint`], which
+    /// now always has work.
     Checkpoint,
     /// Nothing: the other keys are forgotten.
     Done,
@@ -42,7 +42,7 @@ pub enum Next {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Walk {
-    /// Of the keys; 0: none is under way.
+    /// Epoch of the keys; 0 if no walk is running.
     epoch: u64,
     place: Place,
     walked: u64,
@@ -50,12 +50,12 @@ pub(super) struct Walk {
 }
 
 impl Store {
-    /// Whether something may be sealed otherwise than new writes are.
+    /// True if data may be sealed differently from new writes.
     pub fn needs_resealing(&self) -> bool {
         self.file.seal().is_some_and(|seal| seal.is_mixed())
     }
 
-    /// Goes on with it, looking at about `budget` bytes of pages.
+    /// Continues re-sealing; looks at about `budget` bytes of pages.
     pub fn reseal_step(&mut self, budget: u64) -> Result<Resealing> {
         let Some(seal) = self.file.seal().filter(|seal| seal.is_mixed()).cloned() else {
             return Ok(self.resealing(Next::Done, None));

@@ -1,13 +1,13 @@
-//! A walk over all trees in steps, that has pages written anew which are unfit where they are.
+//! A walk over all trees, in steps, that has unfit pages written again.
 
 use super::{Root, Store};
 use crate::Result;
 use crate::btree::{UNIT, Unfit};
 
-/// Trees of a root.
+/// Number of trees of a root.
 const TREES: usize = 3;
 
-/// How far a walk has come.
+/// Position of a walk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
     /// Index in the order of the trees.
@@ -17,8 +17,8 @@ pub(super) struct Place {
 
 impl Store {
     /// Looks at `budget` bytes of pages from `place` on, and moves it; the next checkpoint writes
-    /// those anew that are unfit. Returns the bytes looked at, and whether the walk is over. Only
-    /// while no checkpoint runs.
+    /// the unfit ones again. Returns the bytes looked at, and whether the walk is over. Only while
+    /// no checkpoint runs.
     pub(super) fn rewrite_step(
         &mut self,
         place: &mut Place,

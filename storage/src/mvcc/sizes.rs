@@ -1,23 +1,23 @@
-//! Stores made before the key tree knew the sizes of values: they learn them once, before anything
-//! else, in steps that keep what is dirty in memory small. A crash on the way loses nothing: the next
-//! start passes by those that are known.
+//! Upgrades stores made before the key tree knew the sizes of values. This happens once, before
+//! anything else, in steps that keep dirty memory small. A crash in between loses nothing: the next
+//! start skips the sizes that are known.
 
 use super::key::{self, StampBytes, VersionKey};
 use super::load::DIRTY_BYTES_MAX;
 use super::{Root, Store};
 use crate::Result;
 
-/// Rows looked at between two looks at the memory in use.
+/// Rows looked at between two checks of the memory in use.
 const ROWS_PER_STEP: usize = 4096;
 
 impl Store {
-    /// Whether [`Root::usage`] leaves out bytes.
+    /// True if [`Root::usage`] misses bytes.
     pub fn lacks_sizes(&self) -> bool {
         self.unsized_from.is_some()
     }
 
-    /// Puts the size of every live key's value into the key tree; `false` when the disk is too full
-    /// for that. Nobody else uses the store meanwhile.
+    /// Puts the size of every live key's value into the key tree; `false` if the disk is too full.
+    /// Nothing else may use the store meanwhile.
     pub fn learn_sizes(&mut self) -> Result<bool> {
         while let Some(from) = self.unsized_from.take() {
             self.unsized_from = self.learn_step(&from)?;
@@ -30,7 +30,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Returns the key to go on from.
+    /// Returns the key to continue from.
     fn learn_step(&mut self, from: &[u8]) -> Result<Option<Vec<u8>>> {
         let Store { root, file, .. } = self;
         let Looked { found, next } = unsized_rows(root, from)?;
@@ -57,9 +57,9 @@ impl Store {
 /// Rows of the key tree that were looked at.
 #[derive(Default)]
 struct Looked {
-    /// Those of live keys that have no size.
+    /// Rows of live keys without a size.
     found: Vec<Vec<u8>>,
-    /// The key to go on from.
+    /// The key to continue from.
     next: Option<Vec<u8>>,
 }
 
@@ -83,11 +83,12 @@ fn unsized_rows(root: &Root, from: &[u8]) -> Result<Looked> {
         return Ok(looked);
     }
     let (key, _) = root.split(cursor.key())?;
-    // A key whose newest version was looked at has no other that is live. It may have more than a step
-    // has rows, so it is not begun with again.
-    looked.next = Some(match key::is_live_head(cursor.value()) {
-        true => key.to_vec(),
-        false => [key, &[0]].concat(),
+    // A key whose newest version was looked at has no other live version. It may have more versions
+    // than a step has rows, so the walk does not begin with it again.
+    looked.next = Some(if key::is_live_head(cursor.value()) {
+        key.to_vec()
+    } else {
+        [key, &[0]].concat()
     });
     Ok(looked)
 }

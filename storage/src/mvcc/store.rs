@@ -1,5 +1,5 @@
-//! The store as its owner holds it: opening, publishing, checkpoints. Knows nothing of what a row
-//! means.
+//! The store as its owner holds it: opening, publishing, checkpoints. Knows nothing of the meaning
+//! of a row.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ use crate::inspect::TreeFound;
 use crate::vfs::Vfs;
 use crate::{Error, Result};
 
-/// The page file in the store's directory.
+/// Name of the page file in the store's directory.
 const FILE_NAME: &str = "pages";
 
-/// In-memory nodes that each publish lets go of after a checkpoint has saved them: well below a
-/// tenth of a millisecond's work.
+/// In-memory nodes that each publish drops after a checkpoint has saved them: takes well below a
+/// tenth of a millisecond.
 const RELEASE_NODES_PER_PUBLISH: usize = 64;
 
 /// Twice what is synced at once; copying it takes some hundredths of a millisecond.
 pub(super) const SPILL_BYTES_PER_STEP: usize = 256 << 10;
 
-/// The key tree's leaves are rewritten at random places: small ones make small checkpoints.
+/// Leaves of the key tree are rewritten at random places: small leaves make small checkpoints.
 const KEY_LEAF_BYTES: usize = 4096;
 
 /// The revision tree grows at its end, where large leaves cost nothing.
@@ -65,22 +65,22 @@ pub struct Store {
     published: Publisher<Root>,
     pub(super) compaction: Compaction,
     pub(super) batch: Option<Batch>,
-    /// Checkpoints until both metas have the newest state, but for what the running one has.
+    /// Checkpoints still needed until both metas hold the newest state, without a running one.
     pub(super) unsaved: usize,
-    /// The last checkpoint's nodes have not all been let go of.
+    /// Some nodes of the last checkpoint are still in memory.
     pub(super) releasing: bool,
     pub(super) relocation: Option<Relocation>,
-    /// From this key on, values may be without their size in the key tree. `None`: none is.
+    /// From this key on, values may lack their size in the key tree; `None` if none does.
     pub(super) unsized_from: Option<Vec<u8>>,
     fallback: Option<String>,
-    /// Reused for every row that is put together.
+    /// Reused for every row that is encoded.
     pub(super) scratch: Vec<u8>,
     pub(super) walk: Walk,
 }
 
 impl Store {
-    /// Opens the store in `dir`, or makes an empty one. Reads the newest valid meta page; scans
-    /// nothing.
+    /// Opens the store in `dir`, or creates an empty one. Reads the newest valid meta page, and
+    /// scans nothing.
     pub fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Store> {
         vfs.create_dir_all(dir)
             .map_err(Error::io("create directory", dir))?;
@@ -88,12 +88,12 @@ impl Store {
             vfs.sync_dir(parent)
                 .map_err(Error::io("sync directory", parent))?;
         }
-        // A run that was killed between renaming the file and syncing that leaves a name that a power
-        // cut may still take back; from here on the log relies on it.
+        // A process killed between renaming the file and syncing the directory leaves a name that a
+        // power cut may take back; from here on the log relies on that name.
         vfs.sync_dir(dir)
             .map_err(Error::io("sync directory", dir))?;
         if options.seal.as_ref().is_some_and(|seal| seal.is_mixed()) {
-            // Left half-made, and perhaps under no key or one that is to be forgotten.
+            // Left half-made, perhaps under no key or under one to be forgotten.
             let left = dir.join(load::FILE_NAME);
             if vfs.exists(&left).map_err(Error::io("look for", &left))? {
                 vfs.remove(&left).map_err(Error::io("remove", &left))?;
@@ -129,10 +129,11 @@ impl Store {
             file,
             compaction: meta.compaction,
             batch: None,
-            // An empty store becomes durable with its first checkpoint like any other state.
-            unsaved: match opened.user_meta.is_empty() {
-                true => META_SLOTS,
-                false => 0,
+            // The first checkpoint makes an empty store durable, like any other state.
+            unsaved: if opened.user_meta.is_empty() {
+                META_SLOTS
+            } else {
+                0
             },
             releasing: false,
             relocation: None,
@@ -143,7 +144,7 @@ impl Store {
         })
     }
 
-    /// Gives the open file the name that the store in `dir` is opened by.
+    /// Gives the open file the name of the store in `dir`.
     pub(super) fn take_place(&mut self, vfs: &dyn Vfs, dir: &Path) -> Result<()> {
         let path = dir.join(FILE_NAME);
         vfs.rename(&self.root.path, &path)
@@ -154,33 +155,33 @@ impl Store {
         Ok(())
     }
 
-    /// As it was opened with: what is to take its place is opened so, too.
+    /// The options this store was opened with; a store that replaces it must use the same.
     pub fn options(&self) -> Options {
         Options {
             seal: self.file.seal().cloned(),
         }
     }
 
-    /// Keeps the page file in memory from now on, whatever else needs memory. A checkpoint fails when
-    /// the file has outgrown what the process may lock.
+    /// Locks the page file in memory from now on. A checkpoint fails if the file has outgrown the
+    /// process's limit of locked memory.
     pub fn lock_in_memory(&self) -> Result<()> {
         self.file.lock_in_memory()
     }
 
-    /// Why the newer of the two meta pages was not taken, when it was not.
+    /// Why one of the two meta pages was unusable, perhaps the newer; `None` if both were readable.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
 
-    /// A handle for readers on any thread.
+    /// A handle for readers; any thread may use it.
     pub fn reader(&self) -> Reader {
         Reader {
             published: self.published.subscribe(),
         }
     }
 
-    /// Begins one log entry's effects. They are edits in place with no way back: check first,
-    /// then write. An error from a write leaves the store in no state to go on with.
+    /// Begins the effects of one log entry. They are edits in place that cannot be undone: check
+    /// first, then write. After an error from a write the store must not be used.
     pub fn write(&mut self, applied: Applied) -> Write<'_> {
         assert!(
             self.root.applied.index < applied.index,
@@ -201,9 +202,9 @@ impl Store {
         self.release_step(RELEASE_NODES_PER_PUBLISH);
     }
 
-    /// Writes history that will not change any more, a bounded part of it; before publishing is
-    /// the best time. Keeps what is dirty small. An error is final, as that of a checkpoint. The
-    /// job, when there is one, is to be run soon, on any thread.
+    /// Writes a bounded part of the history that will not change any more; best done before
+    /// publishing. Keeps dirty memory small. An error is final, like that of a checkpoint. Run the
+    /// returned job soon, on any thread.
     pub fn spill(&mut self) -> Result<Option<SyncJob>> {
         let job = self
             .file
@@ -211,21 +212,21 @@ impl Store {
         Ok(job.map(|job| SyncJob { job }))
     }
 
-    /// Has the disk set aside what the next checkpoint will take, and more. Once that failed, which
-    /// [`Stats::is_short`] tells, only a call with `again` tries it.
+    /// Reserves disk space for the next checkpoint, and more. After a failure, which
+    /// [`Stats::is_short`] shows, it tries again only if `again` is true.
     pub fn reserve(&mut self, again: bool) -> Result<()> {
         self.file.reserve(again)
     }
 
-    /// A checkpoint found the disk full, and waits.
+    /// Reports that a checkpoint found the disk full, and waits.
     pub fn ran_out(&mut self) {
         self.file.ran_out();
     }
 
-    /// The newest state as a job that makes it durable, to be run on any thread. `None` when the
-    /// last two checkpoints have it all already (after the second the log is needed no more), one is
-    /// under way, or the disk is too full for it: deletes and compactions go on, and may well make it
-    /// smaller.
+    /// The newest state as a job that makes it durable; run it on any thread. `None` if the last
+    /// two checkpoints already hold it (after the second the log is not needed), if one is running,
+    /// or if the disk is too full. In the last case deletes and compactions continue, and may
+    /// shrink the state.
     pub fn begin_checkpoint(&mut self) -> Option<CheckpointJob> {
         if self.unsaved == 0 || self.file.checkpoint_running() || !self.file.has_room() {
             return None;
@@ -244,8 +245,8 @@ impl Store {
         Some(CheckpointJob { job })
     }
 
-    /// Takes the finished job back. Returns the applied index of the *older* of the two meta
-    /// pages: the log is needed from the entry after it.
+    /// Completes the checkpoint of a finished job. Returns the applied index of the *older* of the
+    /// two meta pages: the log is needed from the entry after it.
     pub fn finish_checkpoint(&mut self, done: CheckpointDone) -> u64 {
         self.file.finish_checkpoint(done.done);
         self.root.pages = self.file.pages().clone();
@@ -253,22 +254,22 @@ impl Store {
         Meta::decode(self.file.older_user_meta()).map_or(0, |meta| meta.applied.index)
     }
 
-    /// A checkpoint from its beginning to its end, by somebody who has the store to himself; `false`
-    /// when there is no room for it, or nothing to write.
+    /// A whole checkpoint, for a caller that alone uses the store; `false` if there is no room for
+    /// it, or nothing to write.
     pub(super) fn checkpoint_alone(&mut self) -> Result<bool> {
         let Some(job) = self.begin_checkpoint() else {
             return Ok(false);
         };
         let done = job.run()?;
         self.finish_checkpoint(done);
-        // The published root would keep every page replaced since from being used again.
+        // The old published root would keep every page replaced since from being reused.
         self.publish();
         while !self.release_step(usize::MAX) {}
         Ok(true)
     }
 
-    /// Lets go of memory that the last checkpoint made superfluous, a bounded part of it; `true`
-    /// when none is left. Every publish does a little of this: only a store at rest needs the call.
+    /// Drops a bounded part of the memory that the last checkpoint made superfluous; `true` if none
+    /// is left. Every publish does a little of this: only an idle store needs the call.
     pub fn release_step(&mut self, budget: usize) -> bool {
         if self.releasing && !self.file.checkpoint_running() {
             let Root {
@@ -285,20 +286,20 @@ impl Store {
         !self.releasing
     }
 
-    /// Whether [`Store::release_step`] has something to do, now or after the running checkpoint.
+    /// True if [`Store::release_step`] has work, now or after the running checkpoint.
     pub fn is_releasing(&self) -> bool {
         self.releasing
     }
 
-    /// What the last checkpoint held in memory, once nothing reads it there. Not taken, it goes with
-    /// the next job.
+    /// Memory of the last checkpoint, once nothing reads it there. If not taken, the next job drops
+    /// it.
     pub fn take_retired(&mut self) -> Option<Retired> {
         let retired = self.file.take_retired()?;
         Some(Retired { _retired: retired })
     }
 
-    /// Removes what about `budget` changes have superseded, of that which the newest compaction
-    /// has made invisible.
+    /// Removes the versions that about `budget` changes superseded, if the newest compaction has
+    /// made them invisible.
     pub fn compact_step(&mut self, budget: usize) -> Result<CompactProgress> {
         self.remove_superseded(budget)
     }
@@ -321,19 +322,19 @@ impl Store {
         }
     }
 
-    /// Neither meta has what changes now.
+    /// Neither meta holds the change that follows.
     pub(super) fn touch(&mut self) {
         self.unsaved = META_SLOTS;
     }
 
-    /// Walks all pages and free lists; an error names the first thing wrong. Only while no
-    /// checkpoint runs.
+    /// Checks all pages and free lists; an error names the first damage. Only while no checkpoint
+    /// runs.
     pub fn check(&self) -> Result<()> {
         let trees = [&self.root.keys, &self.root.revisions, &self.root.side];
         self.file.check(&trees).map(|_| ())
     }
 
-    /// As `check`, but goes on beside what is damaged; says what each tree takes, and all damage.
+    /// Like `check`, but continues beside damage; returns each tree's page counts, and all damage.
     pub(crate) fn survey(&self) -> Result<(Vec<TreeFound>, Vec<Error>)> {
         let trees = [&self.root.keys, &self.root.revisions, &self.root.side];
         let (counts, damage) = self.file.survey(&trees)?;
@@ -354,7 +355,7 @@ impl Store {
     }
 }
 
-/// Gives out views of the newest published root, without locks.
+/// Returns views of the newest published root, without locks.
 #[derive(Clone, Debug)]
 pub struct Reader {
     published: Subscriber<Root>,
@@ -368,18 +369,17 @@ impl Reader {
     }
 }
 
-/// A published root, unchanging for as long as it is held. Holding one for long keeps the pages
-/// it stands on from being reused.
+/// A published root, immutable while it is held. Its pages cannot be reused while it is held.
 #[derive(Clone, Debug)]
 pub struct View {
     root: Arc<Root>,
 }
 
 impl View {
-    /// How many views are held, this one of the newest root among them. Those of an older root
+    /// Number of views held. `self` must be a view of the newest root. All views of one older root
     /// count as one.
     pub fn held(&self) -> u64 {
-        // The root itself is published; the writer has another.
+        // Not views: the published root, and the writer's own.
         let of_newest = Arc::strong_count(&self.root).saturating_sub(1);
         let older = Arc::strong_count(&self.root.census).saturating_sub(2);
         (of_newest + older) as u64
@@ -400,25 +400,24 @@ pub struct CheckpointJob {
     job: btree::CheckpointJob,
 }
 
-/// What came of running a checkpoint.
+/// The result of running a checkpoint.
 #[derive(Debug)]
 pub enum Attempt {
     Done(Box<CheckpointDone>),
-    /// The disk is full, as the error says. The store is told by [`Store::ran_out`], and the job run
-    /// again later.
+    /// The disk is full, as the error says. Call [`Store::ran_out`], and run the job again later.
     Full(Box<CheckpointJob>, Error),
 }
 
 impl CheckpointJob {
-    /// `rest` is called between pieces of the work, each of which keeps the disk busy for some
+    /// `rest` is called between pieces of the work; each piece keeps the disk busy for some
     /// milliseconds. It may wait, so that others find the disk free.
     pub fn resting(self, rest: impl FnMut() + Send + Sync + 'static) -> CheckpointJob {
         let job = self.job.resting(rest);
         CheckpointJob { job }
     }
 
-    /// Writes and syncs, as far as there is space. An error is final: the process must not go on
-    /// with this store.
+    /// Writes and syncs, as far as there is space. An error is final: the process must stop using
+    /// this store.
     pub fn attempt(self) -> Result<Attempt> {
         Ok(match self.job.attempt()? {
             btree::Attempt::Done(done) => Attempt::Done(Box::new(CheckpointDone { done: *done })),
@@ -428,7 +427,7 @@ impl CheckpointJob {
         })
     }
 
-    /// Writes and syncs. An error is final: the process must not go on with this store.
+    /// Writes and syncs. An error is final: the process must stop using this store.
     pub fn run(self) -> Result<CheckpointDone> {
         let done = self.job.run()?;
         Ok(CheckpointDone { done })
@@ -442,13 +441,13 @@ pub struct SyncJob {
 }
 
 impl SyncJob {
-    /// An error is final: the process must not go on with this store.
+    /// An error is final: the process must stop using this store.
     pub fn run(self) -> Result<()> {
         self.job.run()
     }
 }
 
-/// Memory that a checkpoint has made superfluous. Dropping it takes some tens of milliseconds: best on
+/// Memory that a checkpoint made superfluous. Dropping it takes some tens of milliseconds: best on
 /// a helper thread.
 #[derive(Debug)]
 pub struct Retired {

@@ -344,7 +344,7 @@ fn compaction_does_work_in_proportion_to_the_change_not_to_the_store() {
     fixture.put("k7", "");
     fixture.put("k8", "");
     fixture.write().compact(4).unwrap();
-    // The 2000 at the old compacted revision are looked at once more for tombstones among them.
+    // The 2000 at the old compacted revision are checked once more for tombstones.
     let step = fixture.store.compact_step(2002 + 2).unwrap();
     assert_eq!((step.done, step.removed), (true, 2));
 }
@@ -390,10 +390,10 @@ fn hash_of_a_store_whose_keys_are_all_gone_covers_what_compaction_left() {
         .unwrap();
         rows
     };
-    // Nothing is kept at 3, which switches etcd's filter off ..
+    // Nothing is kept at 3, which switches etcd's filter off.
     assert_eq!(rows(fixture.store.root(), 3), [2, 3]);
     fixture.put("other", "");
-    // .. and one live key switches it on again.
+    // One live key switches it on again.
     assert_eq!(rows(fixture.store.root(), 4), [3, 4]);
 }
 
@@ -532,7 +532,7 @@ fn a_disk_full_at_any_call_does_no_harm() {
     let bytes = noise(2000, 3000);
     for calls in 0.. {
         let vfs = SimVfs::new(calls);
-        // Made beforehand: what cannot be made is no store.
+        // Made beforehand: a failed creation leaves no store to check.
         drop(run::open(&vfs).unwrap());
         vfs.full_after(calls, 1 + calls % 4);
         let mut runner = Runner::new(vfs.clone(), false);
@@ -565,7 +565,7 @@ fn nth_key(root: &Root, n: usize) -> Vec<u8> {
     found
 }
 
-/// Deletes what was put and has it compacted away, on a disk without a free byte.
+/// Deletes what was put and compacts it away, on a disk without a free byte.
 #[test]
 fn a_disk_filled_to_the_last_byte_still_takes_deletes_compactions_and_checkpoints() {
     let mut fixture = Fixture::new();
@@ -588,7 +588,7 @@ fn a_disk_filled_to_the_last_byte_still_takes_deletes_compactions_and_checkpoint
     }
     let (full, put) = (fixture.store.stats(), keys.next().unwrap());
     assert!(put > 10_000, "{put} keys fill the disk");
-    // Somebody else takes the rest.
+    // Another process takes the rest.
     let space = fixture.vfs.space(Path::new(DIR)).unwrap();
     fixture.vfs.set_capacity(space.total - space.available);
     while fixture.store.root().count(KeyRange::ALL, 0).unwrap() > 500 {
@@ -632,10 +632,10 @@ fn a_disk_filled_to_the_last_byte_still_takes_deletes_compactions_and_checkpoint
     assert!((1..=500).contains(&left), "{left}");
 }
 
-/// Keys with a kilobyte each.
+/// Number of keys with a kilobyte each.
 const BIG: usize = 2000;
 
-/// Puts each of the big keys once, in no order, and writes history as a server does.
+/// Puts each of the big keys once, in random order, and writes history as a server does.
 fn put_all_big(fixture: &mut Fixture) {
     let value = noise(1, 1000);
     for i in 0..BIG {
@@ -674,7 +674,7 @@ fn places_that_a_great_checkpoint_gave_up_are_written_again_after_a_small_one() 
         fixture.store.check().unwrap();
         longest.push(fixture.store.stats().file_bytes);
     }
-    // The old and the new, and no third.
+    // The old pages and the new ones, and no third copy.
     let live = BIG as u64 * 1100;
     assert!(longest.iter().all(|len| *len < 3 * live), "{longest:?}");
 }
@@ -707,7 +707,7 @@ fn a_checkpoint_amid_a_compaction_writes_no_page_of_history_that_changes_again()
     put_all_big(&mut fixture);
     put_all_big(&mut fixture);
     save(&mut fixture);
-    // Every other one of the older versions goes, in no order.
+    // Every other one of the older versions goes, in random order.
     let mut write = fixture.write();
     for i in 0..BIG / 2 {
         let key = format!("key-{:04}", (i * 3923 % (BIG / 2)) * 2);

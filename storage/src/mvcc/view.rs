@@ -1,4 +1,4 @@
-//! Reading one state of the store: by key, by range, by revision. Knows nothing of writing.
+//! Reads one state of the store: by key, by range, by revision. Knows nothing of writing.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -9,26 +9,26 @@ use super::{Applied, Bucket, Change, End, Item, KeyRange, Revision, Usage, Want}
 use crate::btree::{Cursor, Pages, Tree, Weight};
 use crate::{Error, Result};
 
-/// Whether a walk's callback wants more.
+/// Whether a walk's callback wants to continue.
 type Flow = ControlFlow<()>;
 
-/// What a walk over the key tree calls: user key, revision, stamp.
+/// The callback of a walk over the key tree: user key, revision, stamp.
 type EachVersion<'f> = dyn FnMut(&[u8], Revision, Stamp) -> Result<Flow> + 'f;
 
-/// A range steps over this many superseded versions of a key before it seeks past the rest: a
-/// step is cheap, but a key may have a million versions.
+/// Superseded versions of a key that a range steps over before it seeks past the rest: a step is
+/// cheap, but a key may have a million versions.
 const STEPS_MAX: usize = 6;
 
-/// A range of the newest revision steps over this many deleted keys in a row before it asks the
-/// tree where the next live one is: a million may lie between before they are compacted.
+/// Deleted keys in a row that a range of the newest revision steps over before it asks the tree for
+/// the next live one: before a compaction there may be a million of them.
 const DEAD_MAX: usize = 8;
 
-/// A count at an older revision walks the history since then as long as that is not longer than
-/// the range itself; ranges smaller than this count as this large.
+/// A count at an older revision walks the history since then if that is not longer than the range
+/// itself; ranges smaller than this count as this large.
 const HISTORY_ROWS_MIN: u64 = 64;
 
-/// One state of the store. Wherever a revision is asked for as `at`, zero means the newest of
-/// this root. Callers refuse revisions above [`Root::revision`] and below [`Root::compacted`].
+/// One state of the store. Where a method takes a revision `at`, zero means the newest of this
+/// root. Callers refuse revisions above [`Root::revision`] and below [`Root::compacted`].
 ///
 /// Invariant: `compacted <= revision`.
 #[derive(Clone, Debug)]
@@ -41,31 +41,32 @@ pub struct Root {
     pub(super) path: Arc<Path>,
     pub(super) revision: i64,
     pub(super) compacted: i64,
-    /// All that the newest compaction drops has been removed.
+    /// Everything that the newest compaction drops has been removed.
     pub(super) settled: bool,
     pub(super) applied: Applied,
     pub(super) generation: u64,
-    /// One clone per root that is alive: see [`super::Stats::views`].
+    /// One clone per live root: see [`super::Stats::views`].
     pub(super) census: Arc<()>,
 }
 
 impl Root {
-    /// The newest main revision; 1 when nothing was ever written.
+    /// The newest main revision; 1 if nothing was ever written.
     pub fn revision(&self) -> i64 {
         self.revision
     }
 
-    /// The revision of the newest compaction, -1 when there was none.
+    /// The revision of the newest compaction, -1 if there was none.
     pub fn compacted(&self) -> i64 {
         self.compacted
     }
 
+    /// Number of live keys at the newest revision; no descent.
     pub fn live_keys(&self) -> u64 {
         self.keys.weight().count
     }
 
-    /// About how many rows the newest compaction made invisible that are still there; more, when
-    /// transactions since had several changes.
+    /// Approximate number of rows that the newest compaction made invisible but that still exist;
+    /// too high if transactions since then had several changes.
     pub fn superseded_rows(&self) -> u64 {
         let since = self.revision - self.compacted.max(0);
         let others = self.live_keys() + since.max(0) as u64;
@@ -76,8 +77,8 @@ impl Root {
         self.applied
     }
 
-    /// How often the whole content was replaced since the store was opened: what one root has
-    /// need not follow from one of another generation by the changes that are there.
+    /// How often the whole content was replaced since the store was opened. The existing changes
+    /// need not lead from a root to one of another generation.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -100,7 +101,7 @@ impl Root {
         Ok(Some(f(stamp.item(key, row.value, revision))))
     }
 
-    /// All versions live at `at`, in key order, until `f` breaks off.
+    /// All versions live at `at`, in key order, until `f` stops it.
     pub fn range(
         &self,
         range: KeyRange<'_>,
@@ -122,8 +123,8 @@ impl Root {
         )
     }
 
-    /// Number of keys live at `at`: two descents at the newest revision; at an older one the
-    /// smaller of a walk over the range and a walk over the history since.
+    /// Number of keys live at `at`. At the newest revision: two descents. At an older one: the
+    /// shorter of a walk over the range and a walk over the history since.
     pub fn count(&self, range: KeyRange<'_>, at: i64) -> Result<u64> {
         let at = self.or_newest(at);
         if range.end == End::Single {
@@ -148,15 +149,15 @@ impl Root {
         Ok(count)
     }
 
-    /// How many keys of the range are live at the newest revision, and how many bytes they and their
-    /// values have: two descents.
+    /// Number of live keys of the range at the newest revision, and the bytes of them and their
+    /// values: two descents.
     pub fn usage(&self, range: KeyRange<'_>) -> Result<Usage> {
         let Weight { count, bytes } = self.weigh(range)?;
         Ok(Usage { keys: count, bytes })
     }
 
-    /// The changes of the main revisions `from..=through` in order, until `f` breaks off; of those
-    /// at and below the compacted revision what the compaction keeps.
+    /// The changes of the main revisions `from..=through` in order, until `f` stops it. At and
+    /// below the compacted revision only those that the compaction keeps.
     pub fn changes(
         &self,
         from: i64,
@@ -172,9 +173,9 @@ impl Root {
         })
     }
 
-    /// The same, with the changes that a compaction has made invisible but not removed yet. For a
-    /// reader that follows the store at its newest revision and must not miss what was compacted
-    /// at once; whoever calls [`Store::compact_step`](super::Store::compact_step) waits for it.
+    /// The same, including changes that a compaction has made invisible but not removed yet. For a
+    /// reader that follows the newest revision and must not miss what is compacted at once; the
+    /// caller of [`Store::compact_step`](super::Store::compact_step) waits for it.
     pub fn recent_changes(
         &self,
         from: i64,
@@ -184,8 +185,8 @@ impl Root {
         self.rows(from, through, &mut |revision, row| f(change(revision, row)))
     }
 
-    /// The newest version of `key` older than main revision `before`; `None` when there is none,
-    /// it is a deletion, or `before - 1` is compacted.
+    /// The newest version of `key` older than main revision `before`. `None` if there is none, if
+    /// it is a deletion, or if `before - 1` is compacted.
     pub fn previous<R>(
         &self,
         key: &[u8],
@@ -199,19 +200,19 @@ impl Root {
         self.get(key, at, f)
     }
 
-    /// The rows etcd's HashKV hashes for `revision`, in order, until `f` breaks off. Of what lies at or below the
-    /// compacted revision these are the versions live at `revision`; if none of all keys is, then
-    /// all versions the compaction left, but no tombstone. That is etcd's rule to the letter: the
-    /// set of kept rows being empty switches the filter off.
+    /// The rows that etcd's HashKV hashes for `revision`, in order, until `f` stops it. At or below
+    /// the compacted revision these are the versions live at `revision`. If no key at all is live
+    /// there, they are all versions that the compaction left, but no tombstone. This is exactly
+    /// etcd's rule: an empty set of kept rows switches its filter off.
     pub fn hash_rows(&self, revision: i64, f: &mut dyn FnMut(Change<'_>) -> Flow) -> Result<()> {
         let at = self.or_newest(revision);
         let none_kept = self.count(KeyRange::ALL, at)? == 0;
         self.rows_kept(at, none_kept, f)
     }
 
-    /// The rows etcd hashes when it compacts at `revision`, asked of a root from before. The
-    /// versions it keeps then include tombstones of exactly that revision, which it drops when
-    /// asked for a hash at any other time; so a store that the revision emptied has kept rows.
+    /// The rows that etcd hashes when it compacts at `revision`; call it on a root from before. The
+    /// kept versions then include tombstones of exactly that revision, which etcd drops when it
+    /// hashes at any other time. So a store that became empty at that revision has kept rows.
     pub fn hash_rows_at_compaction(
         &self,
         revision: i64,
@@ -243,6 +244,7 @@ impl Root {
         })
     }
 
+    /// The value of one row of a side table.
     pub fn side_get(&self, bucket: Bucket, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut row = Vec::new();
         key::side_key(&mut row, bucket, key);
@@ -250,7 +252,7 @@ impl Root {
         Ok(found.map(|value| value.to_vec()))
     }
 
-    /// The bucket's rows whose key begins with `prefix`, in key order, keys whole.
+    /// The bucket's rows whose key begins with `prefix`, in key order, with whole keys.
     pub fn side_scan(
         &self,
         bucket: Bucket,
@@ -319,16 +321,17 @@ impl Root {
             } else {
                 dead += 1;
             }
-            more = match dead > DEAD_MAX && at >= self.revision {
-                true => self.next_live(&mut cursor, &user_key)?,
-                false => self.skip_to(&mut cursor, &user_key, 0)?,
+            more = if dead > DEAD_MAX && at >= self.revision {
+                self.next_live(&mut cursor, &user_key)?
+            } else {
+                self.skip_to(&mut cursor, &user_key, 0)?
             };
         }
         Ok(())
     }
 
-    /// Moves to the newest version of the next key after `key` that is live now, however many lie
-    /// between that are not.
+    /// Moves to the newest version of the next live key after `key`, no matter how many dead ones
+    /// are between.
     fn next_live(&self, cursor: &mut Cursor<'_>, key: &[u8]) -> Result<bool> {
         let before = self
             .keys
@@ -340,8 +343,8 @@ impl Root {
         }
     }
 
-    /// Moves past the versions of `key` that are newer than `at`, to its next one or to the next
-    /// key.
+    /// Moves past the versions of `key` that are newer than `at`, to its next version or to the
+    /// next key.
     fn skip_to(&self, cursor: &mut Cursor<'_>, key: &[u8], at: i64) -> Result<bool> {
         for _ in 0..STEPS_MAX {
             if !cursor.next()? {
@@ -373,9 +376,9 @@ impl Root {
         Ok(through - self.keys.weight_before(&self.pages, start)?)
     }
 
-    /// The count at `at`, from the count `now` less those born since and more those that died
-    /// since; `None` when `budget` rows do not reach. Every put with version 1 is a birth and
-    /// every tombstone a death, and none of them is compacted: `at` is not.
+    /// The count at `at`: the count `now`, minus the births since, plus the deaths since. `None` if
+    /// `budget` rows are not enough. Every put with version 1 is a birth and every tombstone a
+    /// death; none of them is compacted, because `at` is not.
     fn count_back(
         &self,
         range: KeyRange<'_>,
@@ -394,8 +397,8 @@ impl Root {
             }
             left -= 1;
             if range.contains(row.key) {
-                // Going back past deaths first may not make a count negative: births of this
-                // stretch are among `now` or among its deaths. Wrapping keeps the order free.
+                // The final count is never negative: births of this stretch are among `now` or
+                // among its deaths. Wrapping makes the order irrelevant.
                 if row.stamp.is_tombstone() {
                     count = count.wrapping_add(1);
                 } else if row.stamp.version == 1 {
@@ -442,8 +445,9 @@ impl Root {
         Ok(())
     }
 
-    /// Whether the newest compaction keeps this row, which is not above its revision: the newest
-    /// version of its key by then, and if a tombstone, one at exactly that revision.
+    /// True if the newest compaction keeps this row, whose revision is not above the compaction's:
+    /// it is the newest version of its key by then, and a tombstone only if its main revision is
+    /// exactly the compaction's.
     fn is_kept(&self, revision: Revision, row: &Row<'_>) -> Result<bool> {
         if row.stamp.is_tombstone() && revision.main < self.compacted {
             return Ok(false);
@@ -452,7 +456,7 @@ impl Root {
         Ok(newest.is_some_and(|(newest, _)| newest == revision))
     }
 
-    /// The value of a put, through a cursor that stays in its leaf when the next one is near.
+    /// The value of a put. The cursor stays in its leaf if the next one is near.
     fn value<'c>(&self, rows: &'c mut Cursor<'_>, revision: Revision) -> Result<&'c [u8]> {
         let wanted: [u8; REVISION_BYTES] = key::revision_key(revision);
         if !rows.seek(&wanted)? || rows.key() != wanted {
@@ -476,14 +480,14 @@ impl Root {
             .ok_or_else(|| self.damaged(format!("row {revision:?} of the revision tree")))
     }
 
-    /// The page's checksum was right, its content is not what this module writes. There is no
-    /// offset to name: a row moves between pages.
+    /// The page's checksum is right, but this module never writes such content. There is no offset
+    /// to report: a row moves between pages.
     pub(super) fn damaged(&self, what: impl Into<String>) -> Error {
         Error::corrupt(&self.path, 0, what)
     }
 }
 
-/// The last revision a transaction at `main` can have.
+/// The last revision that a transaction at `main` can have.
 fn end_of(main: i64) -> Revision {
     if main <= 0 {
         return Revision { main: 0, sub: 0 };

@@ -1,4 +1,4 @@
-//! One log entry's effects on the store. Knows nothing of what asked for them.
+//! The effects of one log entry on the store. Knows nothing of the request behind it.
 
 use std::ops::{ControlFlow, Deref};
 
@@ -6,18 +6,18 @@ use super::key::{self, HEAD, Stamp, StampBytes, TOMBSTONE, VersionKey};
 use super::{Applied, Bucket, KeyRange, Revision, Root, Store};
 use crate::{Error, Result};
 
-/// A deletion of many keys gathers this many before it writes their tombstones: reading and
-/// writing a tree do not mix, and memory stays bounded.
+/// Keys that a large deletion gathers before it writes their tombstones: a tree cannot be read and
+/// written at once, and memory stays bounded.
 const DELETE_CHUNK_KEYS: usize = 512;
 
-/// The effects of one log entry. All its changes share one main revision, begun by the first of
-/// them. Reads through it see what it wrote. Dropping it ends the entry: the applied index and
-/// the data have moved together.
+/// The effects of one log entry. All its changes share one main revision, which the first change
+/// begins. Reads through it see its writes. Dropping it ends the entry: the applied index and the
+/// data have moved together.
 #[derive(Debug)]
 pub struct Write<'a> {
     store: &'a mut Store,
     applied: Applied,
-    /// The revision the next change gets.
+    /// The revision of the next change.
     next: Revision,
 }
 
@@ -34,6 +34,7 @@ impl<'a> Write<'a> {
         }
     }
 
+    /// Puts a new version of `key`; `lease` 0 means none. Moves the key from its former lease.
     pub fn put(&mut self, key: &[u8], value: &[u8], lease: i64) -> Result<()> {
         let revision = self.begin_change();
         let (stamp, old_lease) = self.store.push_put(key, value, revision, lease)?;
@@ -41,8 +42,8 @@ impl<'a> Write<'a> {
         self.store.move_lease(key, old_lease, lease)
     }
 
-    /// Deletes every live key of the range, in key order; returns how many. None means that no
-    /// revision was begun.
+    /// Deletes every live key of the range, in key order; returns how many. If there is none, no
+    /// revision is begun.
     pub fn delete_range(&mut self, range: KeyRange<'_>) -> Result<u64> {
         let mut deleted = 0;
         let mut resume: Option<Vec<u8>> = None;
@@ -73,8 +74,8 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Makes all that a compaction at `revision` drops invisible at once;
-    /// [`Store::compact_step`] removes it. The caller has refused revisions at or below the
+    /// Makes everything that a compaction at `revision` drops invisible at once;
+    /// [`Store::compact_step`] removes it. The caller must refuse revisions at or below the
     /// compacted one and above the newest.
     pub fn compact(&mut self, revision: i64) -> Result<()> {
         let store = &mut *self.store;
@@ -85,10 +86,12 @@ impl<'a> Write<'a> {
         Ok(())
     }
 
+    /// Sets a row of a side table; begins no revision.
     pub fn set(&mut self, bucket: Bucket, key: &[u8], value: &[u8]) -> Result<()> {
         self.store.set_side(bucket, key, value)
     }
 
+    /// Removes a row of a side table, if it exists; begins no revision.
     pub fn remove(&mut self, bucket: Bucket, key: &[u8]) -> Result<()> {
         let store = &mut *self.store;
         key::side_key(&mut store.scratch, bucket, key);
@@ -102,7 +105,7 @@ impl<'a> Write<'a> {
         Ok(())
     }
 
-    /// Whether a new main revision was begun.
+    /// True if a new main revision was begun.
     pub fn changed(&self) -> bool {
         self.next.sub > 0
     }
@@ -159,8 +162,8 @@ impl Store {
         Ok((stamp, old_lease))
     }
 
-    /// Puts a version into the key tree, with the stamp that `make` has for it once it saw that of
-    /// the newest version so far, and takes the head mark from that one.
+    /// Puts a version into the key tree, and removes the head mark from the newest version so far.
+    /// `make` returns the new stamp after it saw the stamp of that version.
     fn push_version(
         &mut self,
         key: &[u8],
@@ -177,7 +180,7 @@ impl Store {
             *stamp.insert(make(old))
         };
         let done = keys.insert_before_next(file.writer(), &version_key, |next| {
-            // The key's versions come newest first: what follows the new one was the head.
+            // A key's versions come newest first: the entry after the new one was the head.
             let mut old = None;
             if let Some((next, value)) = next {
                 let (next, at) = key::split_version_key(next)
@@ -228,7 +231,7 @@ impl Store {
         Ok(())
     }
 
-    /// Attaches a key to another lease than before; 0 stands for none.
+    /// Attaches a key to another lease; 0 means none.
     pub(super) fn move_lease(&mut self, key: &[u8], old: i64, new: i64) -> Result<()> {
         if old == new {
             return Ok(());
@@ -250,7 +253,7 @@ impl Store {
         Ok(())
     }
 
-    /// One change of another store's history, with the numbers it has there.
+    /// One change of another store's history, with its original numbers.
     pub(super) fn load_change(
         &mut self,
         key: &[u8],
@@ -298,7 +301,7 @@ impl Deref for Write<'_> {
     }
 }
 
-/// Live keys, one behind the other: the end of each, and its lease.
+/// Live keys in one buffer: the end of each, and its lease.
 #[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,

@@ -1,5 +1,5 @@
-//! AES-256-GCM under derived keys. Knows neither pages nor records nor where keys come from; why
-//! no nonce repeats is argued in `seal`.
+//! AES-256-GCM under derived keys. Knows neither pages nor records nor where keys come from. The
+//! module `seal` shows why no nonce repeats.
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ const NONCE_BYTES: usize = 12;
 
 pub(crate) type Salt = [u8; SALT_BYTES];
 
-/// What a derived key seals; part of its derivation, so that one salt never serves two purposes.
+/// The use of a derived key; part of its derivation, so that one salt never serves two uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
     Page,
@@ -36,13 +36,14 @@ impl Purpose {
     }
 }
 
-/// A key of 32 bytes that is never printed, and is zeroed when it is dropped. In a box: what is moved
-/// leaves a copy behind that nobody zeroes. (The subkeys are aws-lc's, which zeroes them too.)
+/// A key of 32 bytes that is never printed, and is zeroed when it is dropped. It is in a box,
+/// because a moved value leaves a copy that nobody zeroes. (The subkeys are aws-lc's, which zeroes
+/// them, too.)
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Key(Box<[u8; KEY_BYTES]>);
 
 impl Key {
-    /// To be filled where it lies.
+    /// A zero key, to be filled in place.
     pub(crate) fn blank() -> Key {
         Key(Box::new([0; KEY_BYTES]))
     }
@@ -101,7 +102,7 @@ impl Subkey {
         Subkey(LessSafeKey::new(UnboundKey::from(expanded)))
     }
 
-    /// Seals `bytes` where they lie; `beside` is authenticated and stays clear.
+    /// Encrypts `bytes` in place; `beside` is authenticated and stays clear.
     pub(crate) fn seal(&self, position: u64, beside: &[u8], bytes: &mut [u8]) -> [u8; TAG_BYTES] {
         let beside = Aad::from(beside);
         let sealed = self
@@ -113,7 +114,7 @@ impl Subkey {
         out
     }
 
-    /// Opens `bytes` where they lie; false when they, or `beside`, are not what was sealed.
+    /// Decrypts `bytes` in place; false if they, or `beside`, are not what was sealed.
     #[must_use]
     pub(crate) fn open(
         &self,
@@ -155,7 +156,7 @@ mod tests {
         let mut key = Key::of(7);
         key.erase();
         assert_eq!(key.bytes(), &[0; KEY_BYTES]);
-        // Which is what dropping does.
+        // Dropping does the same.
         const { assert!(std::mem::needs_drop::<Key>()) };
         let mut text = "1 5c5c".to_owned();
         super::super::key_file::erase(&mut text);

@@ -1,9 +1,9 @@
-//! The text that brings keys: `--encryption-key-file`, or what `--encryption-key-command` prints.
+//! The text with the keys: `--encryption-key-file`, or the output of `--encryption-key-command`.
 //!
 //! One key per line: its id, a number from 1 on, and 32 bytes as 64 hexadecimal digits, as
-//! `openssl rand -hex 32` makes them. The first one serves what is written from now on; the others
-//! open what was written before. The word `clear` in the place of the first key: from now on nothing
-//! is sealed. Empty lines and lines that begin with `#` count for nothing.
+//! `openssl rand -hex 32` prints them. The first key seals new data; the others open older data.
+//! The word `clear` in place of the first key means that new data is not sealed. Empty lines and
+//! lines that begin with `#` are ignored.
 //!
 //! ```text
 //! # since May
@@ -18,25 +18,25 @@ use zeroize::Zeroize;
 use super::cipher::{KEY_BYTES, Key};
 use super::{CLEAR, KEYS_MAX};
 
-/// Keys as they came in. An id means the same key forever.
+/// Keys as they were given. An id means the same key forever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFile {
-    /// What messages call the place that it came from.
+    /// The name of the source, for messages.
     pub(super) name: String,
-    /// `CLEAR`: none.
+    /// `CLEAR` for none.
     pub(super) first: u32,
     pub(super) keys: BTreeMap<u32, Key>,
 }
 
 impl KeyFile {
-    /// As `parse`, and leaves nothing of the text in memory.
+    /// Like `parse`, and leaves nothing of the text in memory.
     pub fn take(name: &str, mut text: String) -> Result<KeyFile, String> {
         let parsed = KeyFile::parse(name, &text);
         erase(&mut text);
         parsed
     }
 
-    /// An error names the place and the line, and repeats nothing of a key.
+    /// An error names the source and the line, and never contains a part of a key.
     pub fn parse(name: &str, text: &str) -> Result<KeyFile, String> {
         let mut keys = BTreeMap::new();
         let mut first = None;

@@ -1,6 +1,5 @@
-//! The data keys of one data directory, wrapped, in a file of their own. Two equal copies of 4096
-//! bytes lie one behind the other, so that a rotten sector costs nothing; the file is only ever
-//! replaced as a whole, by a rename.
+//! The wrapped data keys of one data directory, in a separate file. It holds two equal copies of
+//! 4096 bytes, so that a rotten sector costs nothing. A rename always replaces the whole file.
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -13,8 +12,8 @@
 //! | 28 | 4 | | zero |
 //! | 32 | 68 each | key | id `u32`; salt 16, sealed data key 32, tag 16 |
 //!
-//! A data key is sealed under a key derived from the key file's key of the same id and the salt, at
-//! position 0, its id beside it.
+//! A data key is sealed under a key derived from the salt and the key file's key of the same id, at
+//! position 0; its id is authenticated.
 
 use std::path::Path;
 
@@ -50,7 +49,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// A new data key, and how it is kept.
+    /// A new data key, and its wrapped form.
     pub(super) fn make(id: u32, under: &Key) -> std::io::Result<(Entry, Key)> {
         let (data, salt) = (Key::random()?, random()?);
         let mut sealed = *data.bytes();
@@ -65,7 +64,7 @@ impl Entry {
         Ok((entry, data))
     }
 
-    /// `None` when `under` is not the key it was wrapped under.
+    /// `None` if `under` is not the key that wrapped it.
     pub(super) fn unwrap(&self, under: &Key) -> Option<Key> {
         let mut key = Key::blank();
         *key.bytes_mut() = self.sealed;
@@ -82,7 +81,7 @@ impl Keyring {
         self.entries.iter().find(|entry| entry.id == id)
     }
 
-    /// Whether pages or records may be left that are not as new ones would be.
+    /// True if pages or records may be left that are sealed differently from new ones.
     pub(super) fn is_mixed(&self) -> bool {
         let others = self.entries.iter().any(|entry| entry.id != self.active);
         others || (self.active != CLEAR && self.clear_left)
@@ -121,8 +120,8 @@ impl Keyring {
         }
     }
 
-    /// What is found is durable: data is going to be sealed under its keys, and a run that was killed
-    /// between renaming the file and syncing that leaves a name that a power cut may still take back.
+    /// The result is durable, because data will be sealed under its keys. A process killed between
+    /// renaming the file and syncing the directory leaves a name that a power cut may take back.
     pub(super) fn read(vfs: &dyn Vfs, path: &Path) -> Result<Option<Keyring>> {
         let dir = path.parent().unwrap_or(Path::new("."));
         if vfs.exists(dir).map_err(Error::io("look for", dir))? {

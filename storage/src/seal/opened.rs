@@ -1,21 +1,21 @@
-//! Pages that were opened, so that a sealed page is not opened anew at each read. Bounded; knows
-//! nothing of what is in a page.
+//! Cache of decrypted pages, so that a sealed page is not decrypted at each read. Bounded; knows
+//! nothing of the content of a page.
 //!
-//! A page's place names it: whoever rewrites units says so first (`forget`), and rewrites only what
-//! no reader can reach.
+//! A page's place identifies it. Before units are rewritten, `forget` must be called, and only
+//! units that no reader can reach are rewritten.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Memory for opened pages of one page file.
+/// Memory for decrypted pages of one page file.
 pub(crate) const OPENED_BYTES_MAX: usize = 32 << 20;
 
-/// Readers of different pages seldom meet.
+/// Many shards, so that readers of different pages seldom meet.
 const SHARDS: usize = 16;
 
-/// A page larger than this part of its shard is opened anew each time.
+/// A page larger than this part of its shard is not cached.
 const SHARE_OF_SHARD: usize = 4;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct OpenedPages {
 struct Shard {
     places: HashMap<u64, usize>,
     slots: Vec<Slot>,
-    /// The clock's hand: whom it passes unread since the last time goes.
+    /// The clock's hand: evicts an entry that was not read since the hand last passed it.
     hand: usize,
     bytes: usize,
 }
@@ -90,7 +90,7 @@ impl OpenedPages {
     }
 
     fn shard(&self, place: u64) -> &Mutex<Shard> {
-        // Fibonacci hashing: neighbours come to different shards.
+        // Fibonacci hashing: neighbours go to different shards.
         let mixed = place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(mixed >> 60) as usize % SHARDS]
     }
@@ -137,7 +137,7 @@ mod tests {
         assert!(pages.get(100).is_none());
         pages.forget(hot);
         assert!(pages.get(hot).is_none());
-        // What would push everything else out is not kept.
+        // A page that would evict everything else is not cached.
         pages.put(7, &Arc::from(vec![0; 5 * 4096]));
         assert!(pages.get(7).is_none());
         let kept: usize = pages

@@ -1,4 +1,4 @@
-//! Keys for tests and fuzzers: a simulated disk with a ring on it is one whose files are sealed.
+//! Keys for tests and fuzzers: on a simulated disk with a key ring, files are sealed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 const PATH: &str = "/member/keys";
 
-/// A key file with these keys, the first one first; 0 stands for `clear`.
+/// A key file with these keys, the first one first; 0 means `clear`.
 pub(crate) fn key_file(ids: &[u32]) -> KeyFile {
     let line = |id: &u32| match id {
         0 => "clear".to_owned(),
@@ -29,7 +29,7 @@ pub(crate) fn open(vfs: &SimVfs, ids: &[u32], is_new: bool) -> Result<Option<Arc
     Seal::open(shared, Path::new(PATH), Some(&key_file(ids)), is_new)
 }
 
-/// From now on what tests keep on this disk is sealed.
+/// From now on the tests' data on this disk is sealed.
 pub(crate) fn give_key(vfs: &SimVfs) {
     open(vfs, &[1], true).expect("a disk without faults");
 }

@@ -1,7 +1,7 @@
-//! Files that only the process which writes them can read: what comes in and has to be whole before
-//! it can be used lies in one meanwhile. Sealed whether or not data at rest is: the key is drawn for
-//! the file and never written anywhere, so a file that a crash leaves behind tells nothing, and so
-//! do its blocks once it is removed. Knows nothing of what is in it.
+//! Files that only the process that writes them can read: temporary storage for incoming data that
+//! must be complete before use. Always sealed, whether or not data at rest is. The key is drawn for
+//! the file and never written, so a file that a crash leaves behind reveals nothing, and neither do
+//! its blocks after it is removed. Knows nothing of the content.
 //!
 //! Blocks of 4096 bytes, the last one shorter, each behind the tag of its seal. The file is a scope
 //! (see `seal`), the number of a block its position: blocks are sealed in order, each once.
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 const BLOCK_BYTES: usize = 4096;
 const STORED_BYTES: usize = TAG_BYTES + BLOCK_BYTES;
 
-/// Sealed blocks are written so many at a time.
+/// Sealed blocks per write.
 const BLOCKS_PER_WRITE: usize = 64;
 
 /// A file being written.
@@ -25,23 +25,23 @@ pub struct ScratchWriter {
     scratch: Scratch,
     /// The block that is not full yet.
     block: Vec<u8>,
-    /// Sealed ones that are not written yet.
+    /// Sealed blocks not yet written.
     sealed: Vec<u8>,
     written: u64,
 }
 
-/// A file written to its end.
+/// A complete file.
 #[derive(Debug)]
 pub struct Scratch {
     file: Arc<dyn File>,
     path: PathBuf,
     subkey: Subkey,
-    /// Of what is in it.
+    /// Length of the content, in bytes.
     len: u64,
 }
 
 impl ScratchWriter {
-    /// The file must not exist. Its owner removes it: this knows no file system.
+    /// The file must not exist. Its owner removes it: this type keeps no file system.
     pub fn create(vfs: &dyn Vfs, path: &Path) -> Result<ScratchWriter> {
         let draw = || -> std::io::Result<_> { Ok((Key::random()?, cipher::random()?)) };
         let (key, salt) = draw().map_err(Error::io("draw a key for", path))?;
@@ -107,12 +107,13 @@ impl ScratchWriter {
     reason = "an empty file is nothing special here"
 )]
 impl Scratch {
+    /// Length of the content, in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Fills `buf` wholly, or fails with `UnexpectedEof`; `InvalidData` when the file is not as it
-    /// was written.
+    /// Fills all of `buf`, or fails: `UnexpectedEof` past the end, `InvalidData` if the file is not
+    /// as it was written.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
         let end = offset.checked_add(buf.len() as u64);
         if end.is_none_or(|end| end > self.len) {
@@ -157,7 +158,7 @@ mod tests {
 
     const PATH: &str = "/scratch";
 
-    /// The same text over and over, written in pieces of all lengths.
+    /// The same text repeated, written in pieces of all lengths.
     fn written(vfs: &SimVfs, len: usize) -> (Vec<u8>, Scratch) {
         let text = b"a secret that is kept. ";
         let bytes: Vec<u8> = text.iter().copied().cycle().take(len).collect();

@@ -1,4 +1,4 @@
-//! Keys, their file, and what is on disk under them.
+//! Keys, their file, and the data on disk under them.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use crate::wal::{self, Wal};
 const STORE: &str = "/member/store";
 const LOG: &str = "/member/log";
 
-/// In every key and every value, and nowhere else.
+/// Part of every key and every value, and of nothing else.
 const KEY_TEXT: &str = "secret-name";
 const VALUE_TEXT: &str = "secret-content";
 
@@ -36,7 +36,7 @@ fn files(vfs: &SimVfs) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// Files that hold what users stored, and how often.
+/// Files that contain users' data in clear, and how often.
 fn plaintext(vfs: &SimVfs) -> Vec<(PathBuf, usize)> {
     let count = |bytes: &[u8], text: &str| {
         let windows = bytes.windows(text.len());
@@ -49,7 +49,7 @@ fn plaintext(vfs: &SimVfs) -> Vec<(PathBuf, usize)> {
     files.filter(|(_, found)| *found > 0).collect()
 }
 
-/// A log and a store beside it, used as the server uses them.
+/// A log and a store, used as the server uses them.
 struct Member {
     seal: Arc<Seal>,
     store: Store,
@@ -110,7 +110,7 @@ impl Member {
             let done = job.run()?;
             let behind = self.store.finish_checkpoint(done);
             self.log.drop_before(behind + 1)?;
-            // Some are left to be dropped in a hurry.
+            // Every third time the segments are left for a hurried removal.
             if let Some(job) = self
                 .log
                 .finish_drop()
@@ -124,7 +124,7 @@ impl Member {
         Ok(())
     }
 
-    /// Re-seals, with writes in between, until nothing is left of other keys.
+    /// Re-seals, with writes in between, until nothing needs other keys.
     fn reseal(&mut self) -> Result<()> {
         for round in 0..ROUNDS_MAX {
             let progress = self.store.reseal_step(16 << 10)?;
@@ -140,7 +140,7 @@ impl Member {
         panic!("re-sealing does not come to its end");
     }
 
-    /// Everything written is there.
+    /// Everything written exists.
     fn check(&self) {
         self.store.check().unwrap();
         let mut keys = 0;
@@ -157,7 +157,7 @@ impl Member {
 
 const KEYS: u64 = 70;
 
-/// Steps of a re-sealing that is not held up.
+/// Most steps that a re-sealing may take here.
 const ROUNDS_MAX: u64 = 300;
 
 fn value(index: u64) -> Vec<u8> {
@@ -177,7 +177,7 @@ fn put(store: &mut Store, index: u64) -> Result<()> {
 fn keys_that_a_restart_finds_after_a_failure_are_not_lost_by_a_power_cut() {
     for calls in 0.. {
         let vfs = SimVfs::new(calls);
-        // The directory is the server's; it is durable before there are keys.
+        // The server creates the directory; it is durable before there are keys.
         vfs.create_dir_all(Path::new("/member")).unwrap();
         vfs.fail_after(calls);
         let done = open(&vfs, &[1], true).is_ok();
@@ -214,7 +214,7 @@ fn no_key_and_no_value_is_in_any_file() {
         assert_eq!(plaintext(&vfs), []);
     }
     assert!(!member.seal.is_mixed());
-    // The search would find it.
+    // The search does find plaintext.
     let clear = SimVfs::new(1);
     let (mut store, mut log, _) = Member::with(&clear, None).unwrap();
     log.append(1, 1, &[&value(1)]);
@@ -260,7 +260,7 @@ fn wrong_and_missing_keys_are_refused_by_name_before_anything_is_touched() {
     );
     vfs.install(path, &bytes);
     Member::open(&vfs, &[2], false).unwrap().check();
-    // The ring went missing, the keys are the right ones: they are not those of the data.
+    // The ring is missing; the key file's keys are right, but a new ring's are not the data's.
     vfs.remove(path).unwrap();
     let error = Member::open(&vfs, &[2], false).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("key 2"), "{error}");
@@ -274,7 +274,7 @@ fn no_two_scopes_share_a_salt_and_equal_bytes_differ_when_sealed() {
         .map(|_| seal.scope(Purpose::Page).unwrap().unwrap().salt)
         .collect();
     assert_eq!(salts.len(), 1000);
-    // An old copy of the directory, brought to life twice, writes the same entries.
+    // Two servers started from an old copy of the directory write the same entries.
     let mut member = Member::open(&vfs, &[1], false).unwrap();
     member.write(5).unwrap();
     drop(member);
@@ -287,8 +287,8 @@ fn no_two_scopes_share_a_salt_and_equal_bytes_differ_when_sealed() {
     });
     let mut compared = 0;
     for ((path, one), (_, two)) in segments[0].iter().zip(&segments[1]) {
-        // Sixteen bytes that are the same in both, behind what both had before, are zeros or clear
-        // headers; sealed payloads are long.
+        // After the common part, sixteen equal bytes in both must be zeros or clear headers; sealed
+        // payloads are long.
         let same = one.iter().zip(two).skip(8192).collect::<Vec<_>>();
         for stretch in same.chunks(64) {
             let equal = stretch.iter().all(|(a, b)| a == b);
@@ -373,7 +373,7 @@ fn rotation_makes_the_old_key_superfluous() {
     }
     assert!(member.seal.change(&key_file(&[2, 1])).unwrap());
     member.write(10).unwrap();
-    // Until it is over, a restart needs both.
+    // Until it ends, a restart needs both.
     let halfway = vfs.process_killed();
     assert!(Member::open(&halfway, &[2], false).is_err());
     let mut restarted = Member::open(&halfway, &[2, 1], false).unwrap();
@@ -406,7 +406,7 @@ fn turned_off_again_no_key_is_needed() {
     store.check().unwrap();
     assert_eq!(found, last);
     assert!(!vfs.exists(Path::new("/member/keys")).unwrap());
-    // And on once more: what came since is clear and has to go.
+    // Encryption is turned on again: data written since then is clear and must go.
     let mut member = Member::open(&vfs, &[3], false).unwrap();
     assert_eq!(member.seal.others(), [CLEAR]);
     member.reseal().unwrap();

@@ -1,6 +1,6 @@
-//! The real file system. The only module of the crate that may touch files, and one of the two with
-//! unsafe code: a memory map is sound only while nobody truncates or rewrites under a reader, and
-//! that is promised by `Map`'s contract, not by the compiler. Knows nothing of what is stored.
+//! The real file system. The only module of the crate that may touch files, and one of the few with
+//! unsafe code: a memory map is sound only while nobody truncates or rewrites under a reader.
+//! `Map`'s contract guarantees that, not the compiler. Knows nothing of the stored content.
 
 #![expect(
     unsafe_code,
@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use super::{DiskSpace, File, FileMut, Lock, Map, Open, Vfs};
 use bus_error::Watched;
 
-/// Files hold users' secrets: nobody but the owner reads them.
+/// Files hold users' secrets: only the owner may read them.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const DIR_MODE: u32 = 0o700;
 
@@ -78,7 +78,7 @@ impl Vfs for OsVfs {
         self.create_dir_all(&parent)?;
         match fs::DirBuilder::new().mode(DIR_MODE).create(dir) {
             Ok(()) => self.sync_dir(&parent),
-            // Another process was faster; whether it is a directory shows when it is used.
+            // Another process was faster.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
             Err(e) => Err(e),
         }
@@ -134,11 +134,11 @@ impl Lock for OsLock {}
 #[derive(Debug)]
 struct OsFile {
     file: fs::File,
-    /// As it was opened.
+    /// The path it was opened with.
     path: Arc<Path>,
-    /// The file's length as this handle knows it; maps refuse to read past it, because touching a
-    /// mapped page beyond the end is a SIGBUS. Invariant: never above the true
-    /// length, as long as a file is cut through one handle only.
+    /// The file's length as this handle knows it. Maps refuse to read past it, because touching a
+    /// mapped page beyond the end is a SIGBUS. Invariant: never above the true length, as long as a
+    /// file is cut through one handle only.
     len: Arc<AtomicU64>,
 }
 
@@ -171,7 +171,7 @@ impl FileMut for OsFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         let old = self.file.metadata()?.len();
         if len <= old {
-            // Lowered first, so that no map trusts bytes that are about to go away.
+            // Lowered first, so that no map trusts bytes that are about to vanish.
             self.len.store(len, Ordering::Release);
             return self.file.set_len(len);
         }
@@ -186,7 +186,7 @@ impl FileMut for OsFile {
 
     fn reserve(&self, from: u64, to: u64) -> io::Result<()> {
         match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, from, to - from) {
-            // A file system that cannot: a write will tell.
+            // Not supported by this file system: a later write will report a full disk.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(e) => Err(e.into()),
         }
@@ -197,7 +197,7 @@ impl FileMut for OsFile {
     }
 
     fn forget(&self) {
-        // Whoever does not know it keeps it in memory.
+        // A file system without this call keeps it in memory.
         let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
     }
 
@@ -211,8 +211,8 @@ impl FileMut for OsFile {
         // the data directory's lock keeps other processes of ours away, and `OsMap::read` refuses
         // what lies beyond the end of the file.
         let map = unsafe { options.map(&self.file) }?;
-        // Trees are read in no order; read-ahead would fill the cache with neighbours. A kernel
-        // without madvise loses speed only.
+        // Trees are read in random order; read-ahead would fill the cache with neighbours. A kernel
+        // without madvise only loses speed.
         let _ = map.advise(Advice::Random);
         Ok(Arc::new(OsMap {
             _watched: Watched::new(map.as_ptr(), map.len(), &self.path),
@@ -225,7 +225,8 @@ impl FileMut for OsFile {
 
 #[derive(Debug)]
 struct OsMap {
-    /// Dropped first, as fields are in their order: no other map can have its addresses before.
+    /// Dropped first, because fields are dropped in order: before another map can get its
+    /// addresses.
     _watched: Watched,
     map: Mmap,
     len: u64,
@@ -233,7 +234,7 @@ struct OsMap {
 }
 
 impl OsMap {
-    /// Where bytes of the map are, whether the file has them or not.
+    /// Address of bytes of the map, whether the file has them or not.
     fn address(&self, offset: u64, len: u64) -> io::Result<*mut c_void> {
         let end = offset.checked_add(len).filter(|end| *end <= self.len);
         end.ok_or(io::ErrorKind::InvalidInput)?;
@@ -253,15 +254,15 @@ impl Map for OsMap {
 
     fn will_need(&self, offset: u64, len: u64) {
         if offset.saturating_add(len) <= self.len {
-            // Whoever does not know it reads page by page.
+            // A kernel without this call reads page by page.
             let _ = (self.map).advise_range(Advice::WillNeed, offset as usize, len as usize);
         }
     }
 
     fn lock(&self, offset: u64, len: u64) -> io::Result<()> {
         let start = self.address(offset, len)?;
-        // SAFETY: `address` has seen that all of the range is mapped, as it is for as long as `self`
-        // lives. The call keeps no pointer, and changes no byte: it reads the file into memory.
+        // SAFETY: `address` has checked that the whole range is mapped; it stays so while `self`
+        // lives. The call keeps no pointer and changes no byte: it reads the file into memory.
         unsafe { rustix::mm::mlock(start, len as usize) }?;
         Ok(())
     }
@@ -270,7 +271,7 @@ impl Map for OsMap {
         let Ok(start) = self.address(offset, len) else {
             return;
         };
-        // SAFETY: as for `mlock`. What stays locked for want of success does no harm.
+        // SAFETY: as for `mlock`. If the call fails, the range stays locked, which does no harm.
         let _ = unsafe { rustix::mm::munlock(start, len as usize) };
     }
 }

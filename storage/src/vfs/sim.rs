@@ -1,9 +1,9 @@
-//! A simulated disk in memory, for tests: it counts calls, fails on order, and after a power cut
-//! keeps what the durability contract of `vfs` promises and of the rest a seeded choice. All
-//! handles cloned from one `SimVfs` share the disk. Knows nothing of what is stored.
+//! A simulated disk in memory, for tests. It counts calls, fails on command, and after a power cut
+//! keeps what the durability contract of `vfs` guarantees and a seeded choice of the rest. All
+//! handles cloned from one `SimVfs` share the disk. Knows nothing of the stored content.
 //!
-//! The usual test: run a workload with `fail_after(n)` until it fails, then for some seeds open
-//! `power_cut(seed)` and check that what was synced is there; repeat for n = 0, 1, 2, ...
+//! The usual test: run a workload with `fail_after(n)` until it fails. Then for some seeds open
+//! `power_cut(seed)` and check that everything synced is there. Repeat for n = 0, 1, 2, ...
 
 mod disk;
 
@@ -39,37 +39,37 @@ impl SimVfs {
         self.disk.lock().fail_after(calls);
     }
 
-    /// How many calls changed or synced something so far (reads are not counted).
+    /// Number of calls so far that changed or synced something (reads do not count).
     pub fn calls(&self) -> u64 {
         self.disk.lock().calls()
     }
 
-    /// The next `reads` reads and mappings succeed, and none after them: a medium that has gone bad, or
-    /// a process without address space. Writes and syncs go on.
+    /// The next `reads` reads and mappings succeed, and none after them: like a bad medium, or a
+    /// process without address space. Writes and syncs continue to work.
     pub fn fail_reads_after(&self, reads: u64) {
         self.disk.lock().fail_reads_after(reads);
     }
 
-    /// How many reads, of maps too, and mappings there were so far.
+    /// Number of reads (through maps, too) and mappings so far.
     pub fn reads(&self) -> u64 {
         self.disk.lock().reads()
     }
 
-    /// What maps were told that it will be needed, offset and length, in the order of the calls.
+    /// The ranges that maps were told to read ahead, offset and length, in call order.
     pub fn announced(&self) -> Vec<(u64, u64)> {
         self.disk.lock().announced().to_vec()
     }
 
-    /// The disk as it may be found after power is cut now: a disk of its own, without faults,
-    /// with no lock held and everything on it durable. This one is left as it is.
+    /// The disk as it may be found if power is cut now: a separate disk, without faults, with no
+    /// lock held and everything on it durable. This one does not change.
     pub fn power_cut(&self, seed: u64) -> SimVfs {
         SimVfs::with(self.disk.lock().power_cut(seed))
     }
 
-    /// The disk as a new process finds it after the old one was killed: nothing written is lost,
-    /// what was not synced is still not, locks are free, faults are off. After a sync that failed it is
-    /// as Linux leaves it: some of what was to be synced is clean, can be read, and is not on the disk,
-    /// so that no later sync writes it.
+    /// The disk as a new process finds it after the old one was killed. Nothing written is lost,
+    /// unsynced data is still unsynced, locks are free, faults are off. After a failed sync it is
+    /// as Linux leaves it: some of the unsynced data is clean and readable but not on the disk, so
+    /// that no later sync writes it.
     pub fn process_killed(&self) -> SimVfs {
         SimVfs::with(self.disk.lock().process_killed())
     }
@@ -79,18 +79,18 @@ impl SimVfs {
         self.disk.lock().set_capacity(bytes);
     }
 
-    /// The next `calls` calls find space; of those after them that write, grow, reserve or create,
-    /// the first `times` answer ENOSPC. Half of such a write may be found in the file.
+    /// The next `calls` calls find space. Of the later calls that write, grow, reserve or create,
+    /// the first `times` return ENOSPC. Half of such a write may be in the file.
     pub fn full_after(&self, calls: u64, times: u64) {
         self.disk.lock().full_after(calls, times);
     }
 
-    /// How often a call answered ENOSPC because of `full_after`.
+    /// Number of calls that returned ENOSPC because of `full_after`.
     pub fn times_full(&self) -> u64 {
         self.disk.lock().times_full()
     }
 
-    /// Flips one bit of a file behind everybody's back: bit rot.
+    /// Flips one bit of a file, unseen: bit rot.
     pub fn flip(&self, path: &Path, bit: u64) {
         let mut disk = self.disk.lock();
         let id = disk.find(path).expect("flip: no such file");
@@ -103,7 +103,7 @@ impl SimVfs {
         disk.find(path).map(|id| disk.bytes(id).to_vec())
     }
 
-    /// Puts a durable file there, replacing what was: damage by hand.
+    /// Installs a durable file, replacing an old one: damage by hand.
     pub fn install(&self, path: &Path, bytes: &[u8]) {
         self.disk.lock().install(path, bytes);
     }
@@ -252,11 +252,12 @@ impl Map for SimMap {
         disk.announce(offset, len);
     }
 
-    /// All of the simulated disk is in memory.
+    /// The simulated disk is always in memory.
     fn lock(&self, offset: u64, len: u64) -> io::Result<()> {
-        match offset.saturating_add(len) <= self.len {
-            true => Ok(()),
-            false => Err(io::ErrorKind::InvalidInput.into()),
+        if offset.saturating_add(len) <= self.len {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::InvalidInput.into())
         }
     }
 

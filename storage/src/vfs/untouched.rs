@@ -1,5 +1,5 @@
-//! A file system that is only looked at: what would change it is taken and forgotten, so that code
-//! which tidies up as it opens can be used by an inspector. Knows nothing of what is stored.
+//! A read-only view of a file system: it accepts changes and forgets them, so that an inspector can
+//! use code that tidies up as it opens. Knows nothing of the stored content.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{DiskSpace, File, FileMut, Lock, Map, Open, Vfs};
 
-/// Another file system, and nothing done to it.
+/// Another file system, which stays unchanged.
 #[derive(Clone, Debug)]
 pub struct Untouched(pub Arc<dyn Vfs>);
 
@@ -55,7 +55,7 @@ impl Vfs for Untouched {
     }
 }
 
-/// `None`: a new one, which nobody will ever see.
+/// `None` for a new file, which nobody will ever see.
 #[derive(Debug)]
 struct UntouchedFile(Option<Arc<dyn File>>);
 

@@ -1,11 +1,11 @@
-//! Files that are there whole or not at all.
+//! Files that are complete or do not exist.
 
 use std::path::Path;
 
 use super::{Open, Vfs};
 use crate::{Error, Result};
 
-/// Makes `path` hold `bytes`, durably. A crash leaves what was there before, or all of the bytes.
+/// Makes `path` hold `bytes`, durably. A crash leaves the old content, or all of the new.
 pub(crate) fn write(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = path.with_extension("new");
     if vfs
@@ -27,7 +27,7 @@ pub(crate) fn write(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()> {
     sync_name(vfs, path)
 }
 
-/// Makes it durable that `path` is, or is no longer, a name.
+/// Makes the existence, or absence, of the name `path` durable.
 pub(crate) fn sync_name(vfs: &dyn Vfs, path: &Path) -> Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     vfs.sync_dir(dir).map_err(Error::io("sync", dir))

@@ -1,25 +1,27 @@
-//! Makes sure of the last segment before recovery reads it: what it shows is on the disk.
+//! Makes sure that what recovery reads in the last segment is on the disk.
 //!
-//! After a write-back that failed, Linux keeps what was to be written in memory and calls it clean. The
-//! process ends, and the next one reads records that the disk does not have. Its sync has nothing to
-//! write, and succeeds. The log would go on behind those records, and a power cut leave a hole where
-//! they had been.
+//! After a failed write-back, Linux keeps the unwritten pages in memory and marks them clean. The
+//! process ends, and the next one reads records that the disk does not have. Its sync has nothing
+//! to write, and succeeds. The log would continue behind those records, and a power cut would leave
+//! a hole in their place.
 //!
-//! Asking the system to forget clean pages is no way out, because it may keep any of them. Writing them
-//! again is: it makes them unclean, and the sync after it puts them on the disk, or fails. Not all of
-//! the segment need be written, and the proof needs nothing from the page cache:
+//! Asking the system to forget clean pages does not help, because it may keep any of them. Writing
+//! them again does: it makes them dirty, and the next sync puts them on the disk, or fails. Only a
+//! part of the segment must be written, and the proof needs nothing from the page cache:
 //! 1. A record says how much of the segment was durable when it was appended. That was true then,
 //!    wherever the record itself is read from, so the sectors before are on the disk.
-//! 2. Whoever wrote the sectors behind wrote records. So all that may be missing on the disk lies
-//!    between there and the last sector of the segment's own, and is written here as it is read.
-//! 3. A page that the system forgets meanwhile is read as the disk has it. Then that is what is
-//!    written, and what recovery reads afterwards: it starts when the sync has succeeded.
+//! 2. The sectors behind were written by a process that appended records. So all that may be
+//!    missing on the disk is between there and the segment's last own sector, and is written here
+//!    as it is read.
+//! 3. If the system forgets a page meanwhile, its disk content is read. Then that content is
+//!    written, and recovery reads it afterwards: recovery starts after the sync has succeeded.
 //!
-//! The second point is why recovery never wipes what lies behind a cut (see `recover`). Its zeros would
-//! be such bytes of memory alone if their sync failed, and nothing would tell where they end.
+//! The second point is why recovery never wipes what follows a cut (see `recover`). If the sync of
+//! its zeros failed, they would be in memory only, and nothing would show where they end.
 //!
-//! Older segments need no such care: the next one has its name because they were synced to their end. Nor
-//! do names: they are in the file system's journal, and one that cannot write that stops.
+//! Older segments need no such care: the next one got its name only after they were synced to their
+//! end. Names need none either: they are in the file system's journal, and a file system that
+//! cannot write its journal stops.
 
 use std::path::Path;
 
@@ -28,8 +30,8 @@ use super::sector::{self, DATA_BYTES, SECTOR_BYTES, Sector};
 use crate::vfs::File;
 use crate::{Error, Result};
 
-/// From here on, until somebody writes to it, the file of the segment with this number reads as the disk
-/// has it. Damaged sectors are left for the reader to complain about.
+/// After this, until the next write, the file of segment `sequence` reads as the disk has it.
+/// Damaged sectors are left for recovery to report.
 pub(super) fn anchor(file: &dyn File, path: &Path, sequence: u64, bytes: u64) -> Result<()> {
     let (mut durable, mut own_end) = (0, 0);
     let mut buf = vec![0; READ_BYTES.min(bytes as usize)];
@@ -46,9 +48,9 @@ pub(super) fn anchor(file: &dyn File, path: &Path, sequence: u64, bytes: u64) ->
         Ok(())
     })?;
     let from = match u64::from(durable) {
-        // The header either.
+        // Write the header again, too.
         0 => 0,
-        // The sector that records went on in was written again.
+        // The sector that records continued in was written again.
         durable => sector::file_offset(durable / DATA_BYTES as u64 * DATA_BYTES as u64),
     };
     in_pieces(from, own_end, |at, len| {

@@ -1,4 +1,4 @@
-//! A log as an inspector finds it.
+//! A log as the inspector sees it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,23 +22,23 @@ pub struct LogFound {
 pub struct SegmentFound {
     pub path: PathBuf,
     pub bytes: u64,
-    /// Appended ones: repetitions do not count.
+    /// Appended records; repetitions do not count.
     pub records: u64,
-    /// The index of the first of them, and the highest of any.
+    /// The index of the first of them, and the highest index of any.
     pub first: Option<u64>,
     pub highest: Option<u64>,
-    /// Ids of the keys they are sealed under; 0: some are clear.
+    /// Ids of the keys that seal them; 0 if some are clear.
     pub keys: Vec<u32>,
 }
 
-/// Whether a log would call its file so.
+/// True if a log could have given its file this name.
 pub(crate) fn is_of_log(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.and_then(Name::parse).is_some()
 }
 
-/// Reads and verifies a whole log. Tidies up as opening does: give it a file system that takes no
-/// change.
+/// Reads and verifies a whole log. It tidies up as opening does, so pass a file system that refuses
+/// changes.
 pub(crate) fn inspect(vfs: &dyn Vfs, dir: &Path, seal: Option<Arc<Seal>>) -> Result<LogFound> {
     let options = Options {
         seal,

@@ -1,5 +1,5 @@
-//! Recovery of whatever bytes lie in the log's directory: it opens or refuses, never panics, never
-//! loops, and never shows a record that was not appended unless every checksum was forged.
+//! Recovery of arbitrary bytes in the log's directory: it opens or refuses, never panics or loops,
+//! and never returns a record that was not appended unless every checksum was forged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ const OPTIONS: Options = Options {
     seed: 0,
     seal: None,
 };
-/// Of the log that is damaged: three segments' worth.
+/// Records of the log that gets damaged: three segments' worth.
 const RECORDS: u64 = 9;
 
-/// The first byte chooses between bytes as a segment and damage to a valid log; the rest is it.
+/// The first byte chooses how to use the rest: as a segment, or as damage to a valid log.
 pub(crate) fn recover_anything(data: &[u8]) {
     let Some((choice, data)) = data.split_first() else {
         return;
@@ -44,7 +44,7 @@ pub(crate) fn recover_anything(data: &[u8]) {
     goes_on(&vfs);
 }
 
-/// What opens once can be written to, and shows the same again.
+/// A log that opens once accepts writes, and shows the same records again.
 fn goes_on(vfs: &SimVfs) {
     let Ok((mut wal, before)) = open(vfs) else {
         return;
@@ -80,7 +80,7 @@ fn append_records(vfs: &SimVfs) {
     }
 }
 
-/// The bytes as one segment; sealed, so that they get past the checksums of sectors, or as is.
+/// Installs the bytes as one segment, either as is or with valid sector checksums.
 fn install_raw(vfs: &SimVfs, data: &[u8], sealed: bool) {
     let mut bytes = data.to_vec();
     bytes.resize(data.len().next_multiple_of(4096).max(4096), 0);
@@ -95,7 +95,7 @@ fn install_raw(vfs: &SimVfs, data: &[u8], sealed: bool) {
     vfs.install(&name.path(Path::new(DIR)), &bytes);
 }
 
-/// One small damage to one file. True when it was made to pass the sector's checksum.
+/// One small damage to one file. True if its sector's checksum was made to match.
 fn damage(vfs: &SimVfs, edit: &[u8]) -> bool {
     let names = vfs.list(Path::new(DIR)).unwrap_or_default();
     let Some(name) = names.get(usize::from(edit[0] & 15) % names.len().max(1)) else {
@@ -120,7 +120,7 @@ fn damage(vfs: &SimVfs, edit: &[u8]) -> bool {
             let from = usize::from(edit[4]) * sector::SECTOR_BYTES;
             if from + sector::SECTOR_BYTES <= bytes.len() {
                 bytes.copy_within(from..from + sector::SECTOR_BYTES, start);
-                // A sector in the wrong place is intact: what it shows is up to the chain.
+                // A sector in the wrong place is intact: the record chain decides about it.
                 forged = true;
             }
         }

@@ -13,8 +13,9 @@
 //! | 28     | 4    | zero    | reserved                                                         |
 //! | 32     | len  | payload | then zeros up to a multiple of 8                                 |
 //!
-//! The payload of a sealed record and key records are explained in `sealed`. `prev` makes a chain. `durable` is a witness: a record that lies behind a gap and says that the
-//! gap was durable proves that the gap is damage and not a write that power interrupted.
+//! `sealed` explains the payload of sealed records and of key records. `prev` makes a chain.
+//! `durable` is a witness: if a record behind a gap says that the gap was durable, the gap is
+//! damage, not a write that a power cut interrupted.
 
 use super::PAYLOAD_BYTES_MAX;
 use crate::codec::{Malformed, Reader};
@@ -24,18 +25,18 @@ pub(super) const HEAD_BYTES: usize = 32;
 pub(super) const ALIGN: usize = 8;
 
 const PRESENT: u8 = 1;
-/// The newest of its kind is repeated at the head of each new segment.
+/// Each new segment repeats the newest record of this kind at its head.
 pub(super) const CARRIED: u8 = 2;
-/// It is such a repetition.
+/// The record is such a repetition.
 pub(super) const REPEATED: u8 = 4;
 /// The payload is sealed.
 pub(super) const SEALED: u8 = 8;
-/// The log's own: what the records after it are sealed under.
+/// Written by the log itself: names the key and salt of the sealed records after it.
 pub(super) const KEY: u8 = 16;
-/// The log's own: zeros that fill a page of the file, never sealed.
+/// Written by the log itself: zeros that fill a page of the file, never sealed.
 pub(super) const FILLING: u8 = 32;
 const KNOWN_FLAGS: u8 = PRESENT | CARRIED | REPEATED | SEALED | KEY | FILLING;
-/// The longest payload with its tag.
+/// The longest payload, including its tag.
 const LEN_MAX: usize = PAYLOAD_BYTES_MAX + TAG_BYTES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// The head as bytes, its checksum computed and set.
+    /// Encodes the head and sets its checksum.
     #[cfg(test)]
     pub(super) fn seal(&mut self, seed: u32, payload: &[&[u8]]) -> [u8; HEAD_BYTES] {
         let mut bytes = self.encode();
@@ -58,7 +59,7 @@ impl Head {
         bytes
     }
 
-    /// The head as bytes but for its checksum.
+    /// Encodes the head without its checksum.
     pub(super) fn encode(&mut self) -> [u8; HEAD_BYTES] {
         self.flags |= PRESENT;
         let mut out = [0; HEAD_BYTES];
@@ -71,7 +72,7 @@ impl Head {
         out
     }
 
-    /// Computes and sets the checksum; `payload` is as it goes into the stream.
+    /// Computes and sets the checksum; `payload` is as written into the stream.
     pub(super) fn checksum(&mut self, seed: u32, bytes: &mut [u8; HEAD_BYTES], payload: &[&[u8]]) {
         let crc = crc32c::crc32c_append(seed, &bytes[4..]);
         self.crc = payload
@@ -80,7 +81,7 @@ impl Head {
         bytes[..4].copy_from_slice(&self.crc.to_le_bytes());
     }
 
-    /// Reads the first 32 bytes of a record; anything impossible is an error.
+    /// Decodes the first 32 bytes of a record; any impossible value is an error.
     pub(super) fn decode(bytes: &[u8]) -> Result<Head, Malformed> {
         let mut r = Reader::new(bytes);
         let crc = r.u32()?;
@@ -112,24 +113,24 @@ impl Head {
         })
     }
 
-    /// The whole record's length in the stream.
+    /// Length of the whole record in the stream.
     pub(super) fn stream_bytes(&self) -> usize {
         stream_bytes(self.len)
     }
 
-    /// `record` is the whole of it, head included.
+    /// `record` is the whole record, head included.
     pub(super) fn verifies(&self, seed: u32, record: &[u8]) -> bool {
         crc32c::crc32c_append(seed, &record[4..HEAD_BYTES + self.len]) == self.crc
     }
 }
 
-/// How long a record with a payload of this length is in the stream.
+/// Stream bytes of a record with a payload of this length.
 pub(super) const fn stream_bytes(payload: usize) -> usize {
     (HEAD_BYTES + payload).next_multiple_of(ALIGN)
 }
 
-/// Whether nothing was written where a record could begin. The first 8 bytes of a record are never
-/// all zero, and always lie in one sector.
+/// True if nothing was written where a record could begin. The first 8 bytes of a record are never
+/// all zero, and are always in one sector.
 pub(super) fn is_absent(bytes: &[u8]) -> bool {
     bytes.iter().take(ALIGN).all(|b| *b == 0)
 }

@@ -1,6 +1,6 @@
-//! Opening what a crash left: every record that was synced comes back, what power interrupted is
-//! cut off and wiped, and anything else is refused with file and offset. Knows the format, not
-//! the appending.
+//! Opens a log after a crash: every synced record comes back, the end that a power cut tore is cut
+//! off, and anything else is refused with file and offset. Knows the format, not how records are
+//! appended.
 //!
 //! The facts, from the durability contract of `vfs` and the order in which the log writes:
 //! 1. A sector holds what it held before or what was written; both verify (see `sector`).
@@ -20,20 +20,21 @@
 //! | H    | a segment ends elsewhere than the next one says                       | refused |
 //! | I    | a sequence number is missing between two segments                     | refused |
 //! | J    | two files claim one sequence number                                   | refused |
-//! | K    | a file has not the size its name promises                             | refused |
+//! | K    | a file does not have the size in its name                             | refused |
 //! | L    | the last segment has its name, but nothing was written to it          | removed |
 //! | M    | the same, but its header was lost and unsynced records are there      | removed |
 //! | N    | its header is lost, and its records say that they were durable        | refused |
-//! | O    | a header is not what a header can be                                  | refused |
+//! | O    | a header has impossible values                                        | refused |
 //! | P    | a segment without a header that is not the last, or the only one left | refused |
 //! | Q    | no segment at all                                                     | a new log |
 //!
-//! What lies behind a cut stays there, and the segment takes no more records, because the log must not
-//! grow up to those behind the gap: the next record begins a new segment, whose header says where this
-//! one ends. So a cut changes nothing on the disk, and a power cut before the new segment leaves C or D
-//! again. Wiping would do as well, if one knew after its sync failed that it had been tried.
+//! What follows a cut stays there, and the segment takes no more records, because the log must not
+//! grow up to those behind the gap. The next record begins a new segment, whose header says where
+//! this one ends. So a cut changes nothing on the disk, and a power cut before the new segment
+//! leaves C or D again. Wiping would work, too, if one knew after a failed sync that it had been
+//! tried.
 //!
-//! That what is read here is on the disk, and not in the page cache alone, is the work of `anchor`.
+//! `anchor` makes sure that what is read here is on the disk, not only in the page cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -49,7 +50,7 @@ use crate::seal::{CLEAR, Seal};
 use crate::vfs::{File, Open, Vfs};
 use crate::{Error, Result};
 
-/// Files are read in such pieces; a multiple of the sector.
+/// Files are read in pieces of this size; a multiple of the sector.
 pub(super) const READ_BYTES: usize = 1 << 20;
 
 /// A segment whose place in the log is certain.
@@ -58,44 +59,44 @@ pub(super) struct Segment {
     pub(super) sequence: u64,
     pub(super) bytes: u64,
     pub(super) path: PathBuf,
-    /// Of the records appended here; repeated ones do not count.
+    /// Highest index of the records appended here; repeated ones do not count.
     pub(super) highest: Option<u64>,
-    /// Index of the first of them, and how many there are.
+    /// Lowest index of them, and their number.
     pub(super) lowest: Option<u64>,
     pub(super) records: u64,
-    /// Ids of the keys that its records are sealed under; 0: some are clear.
+    /// Ids of the keys that seal its records; 0 if some are clear.
     pub(super) keys: BTreeSet<u32>,
 }
 
 impl Segment {
-    /// No record of it is sealed otherwise than under this key.
+    /// True if all its sealed records use this key.
     pub(super) fn is_of(&self, key: u32) -> bool {
         self.keys.iter().all(|used| *used == key)
     }
 }
 
-/// The segment that the log goes on in.
+/// The segment in which the log continues.
 #[derive(Debug)]
 pub(super) struct Tail {
     pub(super) segment: Segment,
     pub(super) file: Arc<dyn File>,
     pub(super) seed: u32,
-    /// Of the last record.
+    /// Checksum of the last record.
     pub(super) crc: u32,
     pub(super) len: u64,
-    /// What of the stream lies in the sector that is not full, and its first record's start.
+    /// The stream bytes in the sector that is not full, and the start of its first record.
     pub(super) open: Vec<u8>,
     pub(super) first: Option<usize>,
-    /// Sectors behind the end hold pieces of records that never came to be: nothing may be appended.
+    /// Sectors behind the end hold pieces of incomplete records: nothing may be appended.
     pub(super) cut: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Oldest first, the tail not among them.
+    /// Oldest first, without the tail.
     pub(super) older: Vec<Segment>,
     pub(super) tail: Option<Tail>,
-    /// Of any record.
+    /// Highest index of any record.
     pub(super) highest: u64,
     pub(super) carries: BTreeMap<u8, Carry>,
     /// Kinds of carried records that the newest segment holds.
@@ -155,7 +156,7 @@ pub(super) fn recover(
             None => walk.last(&mut found, visit)?,
         }
     }
-    // A killed process leaves names that no one synced; what is shown must be durable.
+    // A killed process may leave unsynced names; everything returned must be durable.
     vfs.sync_dir(dir).map_err(Error::io("sync", dir))?;
     Ok(found)
 }
@@ -166,9 +167,9 @@ struct Listing {
     next_number: u64,
 }
 
-/// The directory, with what is worthless removed and sequence and sizes checked.
+/// The directory's segments, with worthless files removed and sequence and sizes checked.
 fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
-    // Spares may hold what was never sealed, or was under a key that is to be forgotten.
+    // Spares may hold data that was never sealed, or is under a key to be forgotten.
     let mixed = options.seal.as_ref().is_some_and(|seal| seal.is_mixed());
     let mut listing = Listing {
         segments: Vec::new(),
@@ -187,7 +188,7 @@ fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
                 listing.next_number = listing.next_number.max(n.saturating_add(1));
                 let bytes = size(&*open(vfs, &path)?, &path)?;
                 if bytes == options.segment_bytes && listing.spares.len() < SPARES_MAX && !mixed {
-                    // Whether it was a segment once does not show.
+                    // It does not show whether this was a segment once.
                     listing.spares.push(Spare {
                         path,
                         bytes,
@@ -232,7 +233,7 @@ fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
     Ok(listing)
 }
 
-/// `None` when the first sector holds none: blank, or left from the file's earlier life.
+/// `None` if the first sector holds no header: blank, or left from the file's earlier life.
 fn read_header(file: &dyn File, segment: &Segment) -> Result<Option<Header>> {
     let mut bytes = [0; SECTOR_BYTES];
     read(file, &mut bytes, 0, &segment.path)?;
@@ -250,7 +251,7 @@ fn read_header(file: &dyn File, segment: &Segment) -> Result<Option<Header>> {
     Ok(Some(header))
 }
 
-/// The last segment has no header: power went before its first sync, or its first sector rotted.
+/// The last segment has no header: power failed before its first sync, or its first sector rotted.
 fn unbegun(file: &dyn File, segment: &Segment) -> Result<char> {
     let rest = Rest::scan(file, segment, 0)?;
     match (rest.own_end, rest.durable) {
@@ -271,13 +272,13 @@ struct Walk {
     file: Arc<dyn File>,
     header: Header,
     seed: u32,
-    /// Checksum of the record before.
+    /// Checksum of the previous record.
     prev: u32,
-    /// Where in the stream the next record starts.
+    /// Stream offset of the next record.
     at: u64,
     stream: Stream,
     seal: Option<Arc<Seal>>,
-    /// For the sealed records after the last key record.
+    /// Opens the sealed records after the last key record.
     opener: Option<RecordOpener>,
 }
 
@@ -302,7 +303,7 @@ impl Walk {
         }
     }
 
-    /// A segment with one after it, which says where this one ends.
+    /// Reads a segment that is not the last: the next one says where it ends.
     fn middle(mut self, next: &Header, found: &mut Found, visit: &mut Visit<'_>) -> Result<()> {
         self.check_start(found)?;
         if next.previous_end > sector::capacity(self.segment.bytes) {
@@ -354,7 +355,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The first segment there is may follow dropped ones; `highest` then comes from its header.
+    /// The oldest segment may follow dropped ones; `highest` then comes from its header.
     fn check_start(&self, found: &mut Found) -> Result<()> {
         if found.older.is_empty() {
             found.highest = self.header.highest;
@@ -366,41 +367,17 @@ impl Walk {
         Ok(())
     }
 
-    /// Shows the next record; false where the records end.
+    /// Passes on the next record; false where the records end.
     fn step(&mut self, found: &mut Found, visit: &mut Visit<'_>) -> Result<bool> {
-        let path = &self.segment.path;
-        let stream = &mut self.stream;
         let start = self.at;
-        if !stream.fill(&*self.file, path, start, record::ALIGN)?
-            || record::is_absent(stream.bytes(start, record::ALIGN))
-            || !stream.fill(&*self.file, path, start, HEAD_BYTES)?
-        {
+        let Some(head) = self.next_head()? else {
             return Ok(false);
-        }
-        let head = match Head::decode(stream.bytes(start, HEAD_BYTES)) {
-            Ok(head) => head,
-            Err(e) => return Err(self.refuse('G', e.what)),
         };
-        let whole = head.stream_bytes();
-        if head.prev != self.prev {
-            return Err(self.refuse('G', "the record does not follow the one before it"));
-        }
-        if start + whole as u64 > sector::capacity(self.segment.bytes) {
-            return Err(self.refuse('G', "the record reaches beyond its segment"));
-        }
-        if !stream.fill(&*self.file, path, start, whole)? {
-            return Ok(false);
-        }
-        let bytes = stream.bytes(start, whole);
-        if !head.verifies(self.seed, bytes) {
-            return Err(self.refuse('G', "the record fails its checksum"));
-        }
-        self.at += whole as u64;
-        self.prev = head.crc;
         if head.flags & record::FILLING != 0 {
             return Ok(true);
         }
-        let record = &bytes[..HEAD_BYTES + head.len];
+        let path = &self.segment.path;
+        let record = self.stream.bytes(start, HEAD_BYTES + head.len);
         if head.flags & record::KEY != 0 {
             let opener = RecordOpener::new(self.seal.as_deref(), &record[HEAD_BYTES..]);
             let opener = opener.map_err(|what| refuse_at(start, path, what))?;
@@ -445,7 +422,41 @@ impl Walk {
         Ok(true)
     }
 
-    /// What of the stream lies in the sector that is not full, and its first record's start.
+    /// Moves behind the next record, which is then in `stream`, and returns its head. `None`: the
+    /// records end here.
+    fn next_head(&mut self) -> Result<Option<Head>> {
+        let path = &self.segment.path;
+        let stream = &mut self.stream;
+        let start = self.at;
+        if !stream.fill(&*self.file, path, start, record::ALIGN)?
+            || record::is_absent(stream.bytes(start, record::ALIGN))
+            || !stream.fill(&*self.file, path, start, HEAD_BYTES)?
+        {
+            return Ok(None);
+        }
+        let head = match Head::decode(stream.bytes(start, HEAD_BYTES)) {
+            Ok(head) => head,
+            Err(e) => return Err(self.refuse('G', e.what)),
+        };
+        let whole = head.stream_bytes();
+        if head.prev != self.prev {
+            return Err(self.refuse('G', "the record does not follow the one before it"));
+        }
+        if start + whole as u64 > sector::capacity(self.segment.bytes) {
+            return Err(self.refuse('G', "the record reaches beyond its segment"));
+        }
+        if !stream.fill(&*self.file, path, start, whole)? {
+            return Ok(None);
+        }
+        if !head.verifies(self.seed, stream.bytes(start, whole)) {
+            return Err(self.refuse('G', "the record fails its checksum"));
+        }
+        self.at += whole as u64;
+        self.prev = head.crc;
+        Ok(Some(head))
+    }
+
+    /// The stream bytes in the sector that is not full, and the start of its first record.
     fn open_sector(&self) -> Result<(Vec<u8>, Option<usize>)> {
         let path = &self.segment.path;
         let kept = (self.at % DATA_BYTES as u64) as usize;
@@ -469,17 +480,17 @@ impl Walk {
     }
 }
 
-/// What lies in a segment from the end of its records on.
+/// The content of a segment after the end of its records.
 #[derive(Debug, Default)]
 struct Rest {
-    /// A sector of the segment's own holds bytes after the end: some record was begun.
+    /// One of the segment's own sectors has bytes after the end: some record was begun.
     junk: bool,
     /// Some record starts in a sector after the one with the end.
     behind: bool,
     stale: bool,
-    /// Where in the file the last sector of the segment's own ends; 0 = there is none.
+    /// File offset where the last of the segment's own sectors ends; 0 if there is none.
     own_end: u64,
-    /// The most that any record there says was durable, in bytes of stream.
+    /// The most that any record there says was durable, in stream bytes.
     durable: u32,
 }
 
@@ -512,7 +523,7 @@ impl Rest {
                 self.own_end = at + SECTOR_BYTES as u64;
                 self.durable = self.durable.max(witness(data, first));
                 match ended {
-                    // A record's first 8 bytes are never all zero, so one begun here shows.
+                    // A record's first 8 bytes are never all zero, so a record begun here shows.
                     Some(kept) => self.junk |= data[kept..].iter().any(|b| *b != 0),
                     None => {
                         self.junk = true;
@@ -525,7 +536,7 @@ impl Rest {
     }
 }
 
-/// The most that the records starting in this sector say was durable.
+/// The most that the records starting in this sector say was durable, in stream bytes.
 pub(super) fn witness(data: &[u8], first: Option<usize>) -> u32 {
     let mut durable = 0;
     let mut next = first;
@@ -537,16 +548,16 @@ pub(super) fn witness(data: &[u8], first: Option<usize>) -> u32 {
     durable
 }
 
-/// A segment's stream, read piece by piece; holds no more than one piece and one record.
+/// A segment's stream, read in pieces; holds at most one piece and one record.
 struct Stream {
     sequence: u64,
     file_bytes: u64,
     bytes: Vec<u8>,
-    /// Where in the stream `bytes` starts.
+    /// Stream offset of `bytes`.
     start: u64,
-    /// Where in the file the next piece starts.
+    /// File offset of the next piece.
     next: u64,
-    /// A sector that is not the segment's own, or the file's end, was met.
+    /// The reader met a sector that is not the segment's own, or the file's end.
     stopped: bool,
     piece: Vec<u8>,
 }
@@ -564,8 +575,8 @@ impl Stream {
         }
     }
 
-    /// Makes `bytes(at, len)` possible; false when the stream stops before. Forgets what is
-    /// before `at`.
+    /// Makes `bytes(at, len)` possible; false if the stream ends before. Forgets everything before
+    /// `at`.
     fn fill(&mut self, file: &dyn File, path: &Path, at: u64, len: usize) -> Result<bool> {
         let end = at + len as u64;
         while self.start + (self.bytes.len() as u64) < end {
@@ -621,7 +632,7 @@ pub(super) fn read(file: &dyn File, buf: &mut [u8], at: u64, path: &Path) -> Res
     file.read_at(buf, at).map_err(Error::io("read", path))
 }
 
-/// All sectors of the record at this place in the stream are intact, but it is impossible.
+/// The sectors of the record at this stream offset are intact, but the record is impossible.
 fn refuse_at(stream: u64, path: &Path, what: impl Into<String>) -> Error {
     refuse('G', path, sector::file_offset(stream), what)
 }

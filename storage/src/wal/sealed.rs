@@ -1,36 +1,37 @@
-//! Log records under encryption at rest. Why no nonce repeats is argued in `seal`.
+//! Log records under encryption at rest. The module `seal` shows why no nonce repeats.
 //!
-//! A *key record* begins a scope: all sealed records after it in the segment, up to the next one,
-//! are sealed under the subkey of its key and salt. It is the log's own and never shown:
+//! A *key record* begins a scope: all sealed records after it in the segment, up to the next key
+//! record, are sealed under the subkey of its key and salt. The log writes it for itself and never
+//! returns it:
 //!
 //! | offset | size | name | meaning             |
 //! |--------|------|------|---------------------|
 //! | 0      | 4    | key  | id                  |
 //! | 4      | 16   | salt | of the scope        |
 //!
-//! A segment begins with one, and whoever opens the log and goes on in a segment writes another.
-//! The payload of a sealed record is the caller's, sealed, and a tag of 16 bytes; its position is
-//! the record's place in the stream, its head (but for the checksum) is authenticated with it. The
-//! checksum is that of the sealed bytes.
+//! A segment begins with one. A process that opens the log and continues in a segment writes
+//! another. The payload of a sealed record is the caller's, encrypted, then a tag of 16 bytes. Its
+//! position is the record's place in the stream. The head, without the checksum, is authenticated
+//! with it. The checksum covers the sealed bytes.
 
 use super::record::{self, HEAD_BYTES};
 use crate::seal::{Purpose, SALT_BYTES, Salt, Scope, Seal, Subkey, TAG_BYTES};
 
 const KEY_RECORD_BYTES: usize = 4 + SALT_BYTES;
-/// What a key record takes of a segment's stream.
+/// Stream bytes that a key record takes.
 pub(super) const KEY_RECORD_STREAM_BYTES: u64 = record::stream_bytes(KEY_RECORD_BYTES) as u64;
 
-/// Of the head, what is authenticated.
+/// The part of the head that is authenticated.
 const BESIDE: std::ops::Range<usize> = 4..HEAD_BYTES;
 
-/// What new records of a segment are sealed with.
+/// Seals the new records of a segment.
 #[derive(Debug)]
 pub(super) struct RecordSealer {
     scope: Scope,
     sealed: Vec<u8>,
 }
 
-/// A larger buffer is not kept.
+/// A larger buffer is released.
 const KEPT_BYTES: usize = 1 << 20;
 
 impl RecordSealer {
@@ -52,7 +53,7 @@ impl RecordSealer {
         out
     }
 
-    /// The payload of the record that begins at `at`: once for each place.
+    /// Seals the payload of the record that begins at `at`; at most once for each place.
     pub(super) fn seal(&mut self, at: u64, head: &[u8; HEAD_BYTES], payload: &[&[u8]]) -> &[u8] {
         self.sealed.clear();
         self.sealed.shrink_to(KEPT_BYTES);
@@ -65,7 +66,7 @@ impl RecordSealer {
     }
 }
 
-/// What the records of a segment are opened with.
+/// Opens the sealed records of a segment.
 #[derive(Debug)]
 pub(super) struct RecordOpener {
     key: u32,
@@ -74,7 +75,7 @@ pub(super) struct RecordOpener {
 }
 
 impl RecordOpener {
-    /// From a key record's payload; the error says what is wrong with it.
+    /// Builds it from a key record's payload; the error says what is wrong with that.
     pub(super) fn new(seal: Option<&Seal>, payload: &[u8]) -> Result<RecordOpener, String> {
         let (key, salt) = parse(payload).ok_or("impossible record of a key")?;
         let subkey = seal.and_then(|seal| seal.subkey(key, Purpose::Record, &salt));
@@ -89,7 +90,7 @@ impl RecordOpener {
         self.key
     }
 
-    /// `record` begins with its head and ends with the payload.
+    /// `record` is the whole record, from its head to the end of its payload.
     pub(super) fn open(&mut self, at: u64, record: &[u8]) -> Result<&[u8], String> {
         let (head, payload) = record.split_at(HEAD_BYTES);
         let Some((payload, tag)) = payload.split_last_chunk::<TAG_BYTES>() else {

@@ -1,5 +1,5 @@
-//! How a segment's bytes lie in sectors. A segment file is a row of 512-byte sectors, the unit a
-//! disk writes as a whole; each is blank (all zeros) or checks itself:
+//! The layout of a segment's bytes in sectors. A segment file is a sequence of 512-byte sectors,
+//! the unit that a disk writes as a whole. Each is blank (all zeros) or has its own checksum:
 //!
 //! ```text
 //!   0                                                        504      508    512
@@ -10,14 +10,14 @@
 //!          (255 when no record starts in it);   crc = CRC-32C of bytes 0..508
 //! ```
 //!
-//! That is what tells a torn write from damage: after a power cut a sector holds what it held
-//! before or what was written, and both verify. One that does not verify has rotted. The tag tells
-//! the bytes of this segment from those of the file's earlier life, and lets recovery find records
-//! behind a gap without searching payloads, which users fill.
+//! This tells a torn write from damage. After a power cut a sector holds its old content or its new
+//! content, and both verify. A sector that does not verify has rotted. The tag tells the bytes of
+//! this segment from those of the file's earlier life. It also lets recovery find records behind a
+//! gap without searching payloads, which clients choose.
 
-/// What a disk writes as a whole.
+/// The unit that a disk writes as a whole.
 pub(super) const SECTOR_BYTES: usize = 512;
-/// What of it belongs to the stream. A multiple of 8, as records are.
+/// Bytes of a sector that belong to the stream. A multiple of 8, as records are.
 pub(super) const DATA_BYTES: usize = 504;
 
 const CRC_AT: usize = 508;
@@ -31,13 +31,13 @@ const _: () = assert!(DATA_BYTES + 8 == SECTOR_BYTES);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sector<'a> {
     Blank,
-    /// Written as part of the segment asked about.
+    /// Written as part of the segment in question.
     Own {
-        /// Where the first record that starts in this sector starts.
+        /// Offset of the first record that starts in this sector.
         first: Option<usize>,
         data: &'a [u8],
     },
-    /// Intact, from an earlier life of the file.
+    /// Intact, but from an earlier life of the file.
     Stale,
     Damaged,
 }
@@ -63,50 +63,49 @@ pub(super) fn read(sector: &[u8], sequence: u64) -> Sector<'_> {
     }
 }
 
-/// Where a byte of the stream lies in the file; the header's sector comes before the stream.
+/// File offset of a byte of the stream; the header's sector comes before the stream.
 pub(super) fn file_offset(stream: u64) -> u64 {
     let (sector, rest) = (stream / DATA_BYTES as u64, stream % DATA_BYTES as u64);
     (sector + 1) * SECTOR_BYTES as u64 + rest
 }
 
-/// The length of the stream that ends where the page of the file ends that the byte at `offset`
-/// lies in.
+/// Length of the stream up to the end of the file page that holds the byte at `offset`.
 pub(super) fn stream_before_page(offset: u64, page_bytes: u64) -> u64 {
     let page_end = (offset / page_bytes + 1) * page_bytes;
     capacity(page_end)
 }
 
-/// How many bytes of stream a segment file of this size holds.
+/// Stream bytes that a segment file of this size holds.
 pub(super) fn capacity(file_bytes: u64) -> u64 {
     (file_bytes / SECTOR_BYTES as u64).saturating_sub(1) * DATA_BYTES as u64
 }
 
-/// The size of a segment file that holds this much stream.
+/// Size of a segment file that holds this much stream.
 pub(super) fn file_bytes(stream: u64) -> u64 {
     (stream.div_ceil(DATA_BYTES as u64) + 1) * SECTOR_BYTES as u64
 }
 
-/// Lays a stream into sectors, ready to be written at `offset()` of the file.
+/// Packs a stream into sectors, ready to be written at `offset()` of the file.
 #[derive(Debug)]
 pub(super) struct Framer {
     sequence: u64,
-    /// Whole sectors not yet handed out; the last is open when `fill > 0`.
+    /// Complete sectors not yet handed out; the last one is open if `fill > 0`.
     sectors: Vec<u8>,
-    /// Where in the file `sectors` belongs.
+    /// File offset of `sectors`.
     offset: u64,
-    /// Bytes of stream in the open sector. Invariant: below `DATA_BYTES`; 0 = none is open.
+    /// Stream bytes in the open sector. Invariant: below `DATA_BYTES`; 0 if none is open.
     fill: usize,
     /// The tag's first byte for the open sector.
     first: u8,
-    /// Length of the stream, the header's sector not counted.
+    /// Length of the stream, without the header's sector.
     len: u64,
 }
 
-/// Buffers above this are given back after a write.
+/// A larger buffer is released after a write.
 const KEPT_BUFFER_BYTES: usize = 4 << 20;
 
 impl Framer {
-    /// For a segment not yet begun: the first write starts with the header's sector.
+    /// For a new segment: the first write starts with the header's sector.
     pub(super) fn begin(sequence: u64, header: &[u8; DATA_BYTES]) -> Framer {
         let mut sectors = vec![0; SECTOR_BYTES];
         sectors[..DATA_BYTES].copy_from_slice(header);
@@ -121,7 +120,7 @@ impl Framer {
         }
     }
 
-    /// Goes on after `len` bytes of stream; `open` is what of them lies in the sector that is not
+    /// Continues after `len` bytes of stream. `open` is the part of them in the sector that is not
     /// full yet, `first` the start of its first record.
     pub(super) fn resume(sequence: u64, len: u64, open: &[u8], first: Option<usize>) -> Framer {
         assert_eq!(open.len() as u64, len % DATA_BYTES as u64);
@@ -148,7 +147,7 @@ impl Framer {
         self.sectors.len()
     }
 
-    /// The next byte pushed begins a record.
+    /// Call before pushing the first byte of a record.
     pub(super) fn start_record(&mut self) {
         if self.fill == 0 || self.first == NO_RECORD {
             debug_assert!(self.fill.is_multiple_of(8));
@@ -176,7 +175,7 @@ impl Framer {
         }
     }
 
-    /// Everything not yet handed out, in whole sectors, and where it belongs.
+    /// Everything not yet handed out, as whole sectors, and its file offset.
     pub(super) fn sectors(&mut self) -> (&[u8], u64) {
         if self.fill > 0 {
             let open = self.sectors.len() - SECTOR_BYTES;
@@ -185,8 +184,8 @@ impl Framer {
         (&self.sectors, self.offset)
     }
 
-    /// What `sectors` gave has been written. The open sector stays: the next write repeats its
-    /// beginning, which a disk that writes whole sectors cannot lose by that.
+    /// The result of `sectors` was written. The open sector stays: the next write repeats its
+    /// beginning, which a disk that writes whole sectors cannot lose that way.
     pub(super) fn written(&mut self) {
         let kept = if self.fill > 0 { SECTOR_BYTES } else { 0 };
         let done = self.sectors.len() - kept;
@@ -205,7 +204,7 @@ fn seal(sector: &mut [u8], sequence: u64, first: u8) {
     reseal(sector);
 }
 
-/// Makes the checksum fit what is in the sector.
+/// Recomputes the checksum of a sector.
 pub(super) fn reseal(sector: &mut [u8]) {
     let crc = crc32c::crc32c(&sector[..CRC_AT]);
     sector[CRC_AT..SECTOR_BYTES].copy_from_slice(&crc.to_le_bytes());

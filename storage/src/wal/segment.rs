@@ -1,10 +1,10 @@
-//! Segment files: their names, the header in their first sector, and where new ones come from.
+//! Segment files: their names, the header in their first sector, and how new ones are made.
 //!
-//! `<sequence>-<size>.wal` (both hex) is a segment in its place; its name is given only once the
-//! file has its full size durably, so a shorter one has lost bytes. `spare-<n>.wal` is a file of
-//! full size waiting to become one: new, with its space reserved, or a dropped segment (stale,
-//! which the sectors' tags show). `preparing-<n>.wal` is one in the making, or a dropped segment that
-//! nobody has a use for; either is worthless after a crash.
+//! `<sequence>-<size>.wal` (both hex) is a segment of the log. It gets this name only after its
+//! file durably has the full size, so a shorter one has lost bytes. `spare-<n>.wal` is a file of
+//! full size that can become a segment: a new one with reserved space, or a dropped segment (stale,
+//! as the sectors' tags show). `preparing-<n>.wal` is a file under construction, or a dropped
+//! segment that is not needed; either is worthless after a crash.
 //!
 //! The header, in the data part of sector 0 (its crc and tag are the sector's):
 //!
@@ -38,10 +38,10 @@ const MAGIC: &[u8; 8] = b"stelewal";
 const VERSION: u32 = 1;
 const RESERVED_BYTES: usize = 24;
 
-/// Spare files kept: one to roll over to, and two more, as a checkpoint makes so many superfluous at
-/// once: a drop need not free their blocks, and the log not have new ones reserved.
+/// Spare files kept: one to roll over to, and two more, because a checkpoint drops about so many
+/// segments at once. So a drop need not free blocks, and the log need not reserve new ones.
 pub(super) const SPARES_MAX: usize = 3;
-/// Numbers in names stay below, so that counting up never overflows.
+/// Numbers in names stay below this, so that counting up never overflows.
 const NUMBERS_MAX: u64 = 1 << 62;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) struct Header {
     pub(super) previous_end: u64,
     pub(super) highest: u64,
     pub(super) salt: u64,
-    /// Tells people and older programs; the key records count.
+    /// Informs people and older programs; only the key records count.
     pub(super) key: u32,
 }
 
@@ -98,7 +98,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Where the checksums of this segment's records start.
+    /// The start value of the checksums of this segment's records.
     pub(super) fn seed(&self) -> u32 {
         crc32c::crc32c(&self.encode())
     }
@@ -113,7 +113,7 @@ pub(super) enum Name {
 }
 
 impl Name {
-    /// `None` for what is not the log's.
+    /// `None` if the name is not one of the log's.
     pub(super) fn parse(name: &str) -> Option<Name> {
         let hex = |text: &str| {
             let number = u64::from_str_radix(text, 16).ok()?;
@@ -150,12 +150,12 @@ pub(super) struct Spare {
     pub(super) used: bool,
     /// It may hold records of an earlier life.
     pub(super) stale: bool,
-    /// In memory it lies in pieces as large as its writes were. Smaller writes of its next life would
-    /// dirty, and be charged for, whole ones.
+    /// The page cache holds it in pieces as large as its writes were. Smaller writes of its next
+    /// life would dirty, and be charged for, whole pieces.
     pub(super) cached: bool,
 }
 
-/// A segment to be taken out of the log.
+/// A segment that leaves the log.
 #[derive(Clone, Debug)]
 pub(super) struct Dropped {
     pub(super) path: PathBuf,
@@ -168,8 +168,8 @@ pub(super) struct Spares {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     state: Arc<Mutex<State>>,
-    /// Held while dropped segments and files of no use are removed, so that it is done in order, and
-    /// whoever has to know them gone can wait.
+    /// Held while dropped segments and useless files are removed, so that removal happens in order,
+    /// and a caller that needs them gone can wait.
     removing: Arc<Mutex<()>>,
 }
 
@@ -177,18 +177,18 @@ pub(super) struct Spares {
 struct State {
     ready: Vec<Spare>,
     next_number: u64,
-    /// A job is under way: one at a time.
+    /// A job is running; at most one at a time.
     preparing: bool,
-    /// Segments that the log has no use for, oldest first, still under their names.
+    /// Segments that left the log, oldest first, still under their names.
     dropped: VecDeque<Dropped>,
-    /// Of no use; to be removed.
+    /// Useless files, to be removed.
     useless: Vec<PathBuf>,
-    /// Somebody waits for that.
+    /// Someone waits for the removal.
     hurry: bool,
 }
 
 impl Spares {
-    /// `next_number` is above those of all spares there are.
+    /// `next_number` is above those of all existing spares.
     pub(super) fn new(vfs: Arc<dyn Vfs>, dir: &Path, ready: Vec<Spare>, next_number: u64) -> Self {
         let state = State {
             ready,
@@ -210,7 +210,7 @@ impl Spares {
         self.state.lock().ready.is_empty()
     }
 
-    /// A spare of at least that size; `fresh`: of those that never held records.
+    /// A spare of at least that size; `fresh`: only one that never held records.
     pub(super) fn take(&self, bytes: u64, fresh: bool) -> Option<Spare> {
         let mut state = self.state.lock();
         let fits = |spare: &Spare| spare.bytes >= bytes && !(fresh && spare.stale);
@@ -218,14 +218,15 @@ impl Spares {
         Some(state.ready.remove(fits))
     }
 
-    /// Makes a file of that size now, on this thread: nothing is written, its space is reserved.
+    /// Makes a file of that size on this thread: reserves its space, writes nothing.
     pub(super) fn make(&self, bytes: u64) -> Result<Spare> {
         let number = self.number();
         let (preparing, spare) = (Name::Preparing(number), Name::Spare(number));
         let path = preparing.path(&self.dir);
         let made = self.reserve(&path, bytes);
         if made.is_err() {
-            // Best effort: a full disk gets the space back. Recovery removes it otherwise.
+            // Best effort: gives the space back to a full disk. Otherwise recovery removes the
+            // file.
             let _ = self.vfs.remove(&path);
         }
         made?;
@@ -244,7 +245,7 @@ impl Spares {
         self.state.lock().ready.push(spare);
     }
 
-    /// Removes the files that may hold records of an earlier life, and what was left to a job.
+    /// Removes the files that may hold records of an earlier life, and the files left to a job.
     pub(super) fn discard_stale(&self) -> Result<()> {
         self.state.lock().hurry = true;
         let removing = self.removing.lock();
@@ -271,13 +272,14 @@ impl Spares {
         }
     }
 
-    /// Leaves the oldest segment to a [`DropJob`]: that renames files and syncs the directory, for which
-    /// no write to the log is to wait. After a crash it is a segment again, and dropped again.
+    /// Leaves the oldest segment to a [`DropJob`], which renames files and syncs the directory; no
+    /// write to the log should wait for that. After a crash it is a segment again, and is dropped
+    /// again.
     pub(super) fn drop_later(&self, dropped: Dropped) {
         self.state.lock().dropped.push_back(dropped);
     }
 
-    /// Removes a segment when none is left to a job (see `discard_stale`). Durable on return.
+    /// Removes a segment while none is left to a job (see `discard_stale`). Durable on return.
     pub(super) fn drop_now(&self, dropped: &Dropped) -> Result<()> {
         self.remove_durably(&dropped.path)
     }
@@ -291,16 +293,17 @@ impl Spares {
         self.sync_dir()
     }
 
-    /// Takes all dropped segments out of the log, one by one, each durably before the next goes: a gap
-    /// would be taken for a loss. `removing` is held. Those of the size that new ones have become
-    /// spares, as long as there is room for them.
+    /// Takes all dropped segments out of the log, one by one, each durably before the next: a gap
+    /// would count as a loss. The caller holds `removing`. Segments of the wanted size become
+    /// spares, up to `SPARES_MAX`.
     fn recycle(&self, wanted: u64) -> Result<()> {
         while let Some(Dropped { path, bytes }) = self.next_dropped() {
             let keep = bytes == wanted && self.state.lock().ready.len() < SPARES_MAX;
             let number = self.number();
-            let name = match keep {
-                true => Name::Spare(number),
-                false => Name::Preparing(number),
+            let name = if keep {
+                Name::Spare(number)
+            } else {
+                Name::Preparing(number)
             };
             let to = name.path(&self.dir);
             self.rename(&path, &to)?;
@@ -320,7 +323,7 @@ impl Spares {
         Ok(())
     }
 
-    /// Work for a helper thread after segments were dropped.
+    /// A job for a helper thread after segments were dropped.
     pub(super) fn drop_job(&self, wanted: u64) -> Option<DropJob> {
         let state = self.state.lock();
         let files = !state.dropped.is_empty() || !state.useless.is_empty();
@@ -331,8 +334,7 @@ impl Spares {
         })
     }
 
-    /// Takes spares out of the page cache. One may get its place in the log meanwhile, which is no
-    /// harm.
+    /// Takes spares out of the page cache. It does no harm if one becomes a segment meanwhile.
     fn forget_cached(&self) -> Result<()> {
         loop {
             let file = {
@@ -348,8 +350,8 @@ impl Spares {
         }
     }
 
-    /// Step by step, so that the log's syncs need not wait for the whole of a file to be freed. `removing`
-    /// is held.
+    /// Removes useless files in steps, so that the log's syncs do not wait until a whole file is
+    /// freed. The caller holds `removing`.
     fn remove_useless(&self, rest: &mut dyn FnMut()) -> Result<()> {
         loop {
             let Some(path) = self.state.lock().useless.pop() else {
@@ -358,14 +360,14 @@ impl Spares {
             let file = self.vfs.open(&path, Open::Existing);
             let file = file.map_err(Error::io("open", &path))?;
             let rest = || {
-                // Not held over the rest: the log asks for its spares with every write.
+                // The lock is not held during `rest`: the log asks for its spares with every write.
                 let hurry = self.state.lock().hurry;
                 if !hurry {
                     rest();
                 }
             };
             match vfs::shorten(&*file, 0, rest) {
-                // Some file systems need space to give space back.
+                // Some file systems need space to free space.
                 Err(error) if is_full(&error) => {}
                 done => done.map_err(Error::io("truncate", &path))?,
             }
@@ -373,7 +375,7 @@ impl Spares {
         }
     }
 
-    /// Gives the spare its place in the log. Durable on return.
+    /// Gives the spare its name as a segment. Durable on return.
     pub(super) fn install(&self, spare: &Spare, to: &Path) -> Result<Arc<dyn File>> {
         self.rename(&spare.path, to)?;
         self.sync_dir()?;
@@ -382,7 +384,7 @@ impl Spares {
             .map_err(Error::io("open", to))
     }
 
-    /// Work for a helper thread, unless a spare is ready or being made.
+    /// A job for a helper thread, unless a spare is ready or in preparation.
     pub(super) fn job(&self, bytes: u64) -> Option<PrepareJob> {
         let mut state = self.state.lock();
         if state.preparing || !state.ready.is_empty() {
@@ -421,7 +423,7 @@ impl Spares {
     }
 }
 
-/// The making of a segment file ahead of its use; runs on any thread.
+/// Creates a segment file ahead of its use; runs on any thread.
 #[derive(Debug)]
 pub struct PrepareJob {
     spares: Spares,
@@ -429,7 +431,7 @@ pub struct PrepareJob {
 }
 
 impl PrepareJob {
-    /// Failing harms nothing that is logged; the log then makes its next file by itself.
+    /// A failure loses no records; the log then makes its next file itself.
     pub fn run(self) -> Result<()> {
         let spare = self.spares.make(self.bytes)?;
         self.spares.put(spare);
@@ -443,17 +445,17 @@ impl Drop for PrepareJob {
     }
 }
 
-/// What is left to do for dropped segments, some tens of milliseconds for each; runs on any thread.
+/// The remaining work for dropped segments, some tens of milliseconds each; runs on any thread.
 #[derive(Debug)]
 pub struct DropJob {
     spares: Spares,
-    /// The size of a segment made today.
+    /// The size of a new segment.
     wanted: u64,
 }
 
 impl DropJob {
-    /// What could not be removed goes when the log is opened again. `rest` is called between pieces of
-    /// the work, and may wait. Of several jobs one works at a time.
+    /// Files that could not be removed go when the log is opened again. `rest` is called between
+    /// pieces of the work, and may wait. If there are several jobs, one works at a time.
     pub fn run(self, mut rest: impl FnMut()) -> Result<()> {
         let removing = self.spares.removing.lock();
         self.spares.recycle(self.wanted)?;
@@ -463,7 +465,7 @@ impl DropJob {
     }
 }
 
-/// Whether a segment file can have that size at all.
+/// True if a segment file can have that size.
 pub(super) fn is_possible_size(bytes: u64) -> bool {
     bytes.is_multiple_of(SECTOR_BYTES as u64)
         && bytes >= 2 * SECTOR_BYTES as u64

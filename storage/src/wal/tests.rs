@@ -15,7 +15,7 @@ type Plain = (u8, u64, Vec<u8>);
 const ENTRY: u8 = 1;
 const STATE: u8 = 2;
 
-/// What a log showed at open.
+/// The records that a log returned at open.
 #[derive(Debug, Default)]
 struct Seen {
     appended: Vec<Plain>,
@@ -53,11 +53,11 @@ fn payload(n: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (n * 31 + i) as u8).collect()
 }
 
-/// A log with what it must hold.
+/// A log's expected content.
 #[derive(Debug, Default)]
 struct Model {
     appended: Vec<Plain>,
-    /// How many of them were synced.
+    /// Number of records that were synced.
     synced: usize,
     dropped_before: u64,
 }
@@ -79,8 +79,8 @@ impl Model {
         Ok(())
     }
 
-    /// A run of what was appended: nothing invented, nothing out of order, nothing synced lost.
-    /// What was appended and not shown is forgotten: it never happened.
+    /// The log returned a run of the appended records: none invented, none out of order, no synced
+    /// one lost. Appended records that did not come back are forgotten.
     fn check(&mut self, seen: &Seen) {
         let first = seen.appended.first();
         let start = match first {
@@ -109,13 +109,13 @@ impl Model {
     }
 }
 
-/// Appends, syncs, rolls over, drops and prepares; the same every time. Stops at the first error.
+/// Appends, syncs, rolls over, drops and prepares, in a fixed order. Stops at the first error.
 fn workload(vfs: &SimVfs, model: &mut Model, steps: u64) -> Result<()> {
     let (mut wal, seen) = open(vfs, SMALL)?;
     model.check(&seen);
     for step in 1..=steps {
         let n = model.appended.len() as u64 + 1;
-        // Sizes around those of sectors, of a segment, and above.
+        // Sizes around those of sectors and of a segment, and above.
         let len = [0, 8, 100, 1640, 470, 504, 1700, 3000, 5000, 20][(step % 10) as usize];
         model.append(&mut wal, ENTRY, n, payload(n, len));
         if step % 3 == 0 {
@@ -135,7 +135,7 @@ fn workload(vfs: &SimVfs, model: &mut Model, steps: u64) -> Result<()> {
             model.dropped_before = n.saturating_sub(4);
             wal.drop_before(n.saturating_sub(4))?;
         }
-        // Some steps later: more may be dropped meanwhile, and lie there in a crash.
+        // Some steps later: more may be dropped meanwhile, and still be there in a crash.
         if step % 9 == 0
             && let Some(job) = wal.finish_drop()
         {
@@ -145,7 +145,7 @@ fn workload(vfs: &SimVfs, model: &mut Model, steps: u64) -> Result<()> {
     Ok(())
 }
 
-/// Opens what a crash left, checks it, and checks that the log goes on from there.
+/// Opens the log after a crash, checks it, and checks that it accepts new records.
 fn check_and_go_on(vfs: &SimVfs, model: &mut Model) {
     let (mut wal, seen) = open(vfs, SMALL).unwrap();
     model.check(&seen);
@@ -161,7 +161,7 @@ fn check_and_go_on(vfs: &SimVfs, model: &mut Model) {
     }
 }
 
-/// A disk whose log is sealed, or clear.
+/// A disk for a sealed log, or for a clear one.
 fn disk(seed: u64, sealed: bool) -> SimVfs {
     let vfs = SimVfs::new(seed);
     if sealed {
@@ -235,8 +235,8 @@ fn cut_recovery(sealed: bool) {
     }
 }
 
-/// What was to be synced stays readable in memory and is not on the disk. The restarted process goes on
-/// with it, fails in its turn, and is restarted; then power goes.
+/// The unsynced data stays readable in memory but is not on the disk. The restarted process
+/// continues with it, fails, too, and is restarted; then power fails.
 #[test]
 fn a_restart_after_a_failed_sync_trusts_nothing_that_only_memory_has() {
     for sealed in [false, true] {
@@ -460,7 +460,7 @@ fn a_drop_leaves_the_disk_to_its_job_and_two_jobs_do_not_disturb_each_other() {
         assert_eq!(vfs.calls(), calls, "record {n}");
     }
     assert!(wal.older.len() < 4 && jobs.len() > 10);
-    // A crash brings them back; nothing of that is wrong.
+    // A crash brings them back, which does no harm.
     let (_, seen) = open(&vfs.process_killed(), SMALL).unwrap();
     assert_eq!(seen.appended.len(), 99);
     model.copy().check(&seen);
@@ -539,14 +539,14 @@ fn carried_state_lost_at_the_head_of_a_segment_is_repeated_before_older_ones_go(
         .iter()
         .find(|name| name.starts_with("0000000000000002"));
     let second = Path::new(DIR).join(second.unwrap());
-    // Of it only the header survives.
+    // Only its header survives.
     let mut bytes = image.contents(&second).unwrap();
     bytes[sector::SECTOR_BYTES..].fill(0);
     image.install(&second, &bytes);
 
     let (mut wal, seen) = open(&image, SMALL).unwrap();
     assert_eq!(seen.appended.len(), 4);
-    // Nothing may go before the repetition is durable.
+    // No segment may be dropped before the repetition is durable.
     wal.drop_before(100).unwrap();
     assert!(wal.finish_drop().is_none());
     let (_, seen) = open(&image.power_cut(1), SMALL).unwrap();

@@ -1,4 +1,4 @@
-//! A segment that is being written: records framed, written and synced.
+//! A segment under construction: records are framed, written and synced.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,39 +13,39 @@ use crate::seal::{Scope, TAG_BYTES};
 use crate::vfs::{File, is_full};
 use crate::{Error, Result};
 
-/// A write up to this size is that of a few clients; see `touch_ahead`.
+/// A write up to this size comes from few clients; see `touch_ahead`.
 const SMALL_WRITE_BYTES: usize = 4096;
-/// So many small writes in a row make a load of few clients.
+/// This many small writes in a row mean a load of few clients.
 const SMALL_WRITES_IN_A_ROW: u32 = 8;
-/// No more than this is given away to begin with a page; see `OpenSegment::fill_page`.
+/// Most bytes given up to begin with a new page; see `OpenSegment::fill_page`.
 const FILLING_BYTES_MAX: usize = PAGE_BYTES as usize / 2;
-/// So much is written ahead of small writes: one of some two hundred is larger by that.
+/// Bytes written ahead of small writes: about one write in two hundred is larger by that.
 const TOUCH_AHEAD_BYTES: u64 = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct OpenSegment {
     pub(super) segment: Segment,
-    /// Where its file comes from; `None` as `file` once it has its place.
+    /// Where its file comes from; `None`, like `file`, once it has its place.
     pub(super) source: Option<Spare>,
     pub(super) file: Option<Arc<dyn File>>,
     pub(super) framer: Framer,
     pub(super) seed: u32,
-    /// Of the last record appended.
+    /// Checksum of the last record appended.
     pub(super) crc: u32,
     /// Stream bytes written, and synced. Invariant: durable <= written <= framer.len().
     pub(super) written: u64,
     pub(super) durable: u64,
     /// Blocks of the file up to this byte have been written at least once.
     pub(super) touched: u64,
-    /// Small writes since the last one that was not.
+    /// Small writes since the last larger one.
     pub(super) small_writes: u32,
-    /// When this much is durable, the segments before are not needed for what this one repeats.
+    /// Once this much is durable, earlier segments are not needed for what this one repeats.
     pub(super) head_end: u64,
-    /// `None`: new records stay clear.
+    /// `None` if new records stay clear.
     pub(super) sealer: Option<RecordSealer>,
     /// Begun by another process: nothing may be sealed here under its scope.
     pub(super) resumed: bool,
-    /// Its end was cut: takes nothing more.
+    /// Its end was cut, so it takes no more records.
     pub(super) cut: bool,
 }
 
@@ -93,7 +93,7 @@ impl OpenSegment {
         }
     }
 
-    /// A file for it; on a disk that is nearly full a shorter one, with room for what is there.
+    /// Makes a file for it; on a nearly full disk a shorter one, with room for the buffered bytes.
     pub(super) fn make_file(&mut self, spares: &Spares, dir: &Path) -> Result<Spare> {
         let least = sector::file_bytes(self.framer.len()).max(SEGMENT_BYTES_MIN);
         let least = least.next_multiple_of(SEGMENT_BYTES_STEP);
@@ -113,9 +113,10 @@ impl OpenSegment {
     }
 
     pub(super) fn room(&self) -> u64 {
-        match self.cut {
-            true => 0,
-            false => sector::capacity(self.segment.bytes) - self.framer.len(),
+        if self.cut {
+            0
+        } else {
+            sector::capacity(self.segment.bytes) - self.framer.len()
         }
     }
 
@@ -123,7 +124,7 @@ impl OpenSegment {
         self.segment.is_of(key)
     }
 
-    /// Records from here on are sealed under this scope, or stay clear.
+    /// Later records are sealed under this scope; with `None` they stay clear.
     pub(super) fn begin_scope(&mut self, scope: Option<Scope>) {
         self.sealer = None;
         if let Some(scope) = scope {
@@ -186,14 +187,16 @@ impl OpenSegment {
         let end = offset + sectors.len() as u64;
         let written = file.write_at(sectors, offset);
         written.map_err(Error::io("write", path))?;
-        self.small_writes = match sectors.len() <= SMALL_WRITE_BYTES {
-            true => self.small_writes.saturating_add(1),
-            false => 0,
+        self.small_writes = if sectors.len() <= SMALL_WRITE_BYTES {
+            self.small_writes.saturating_add(1)
+        } else {
+            0
         };
         if end > self.touched {
-            self.touched = match self.small_writes >= SMALL_WRITES_IN_A_ROW {
-                true => touch_ahead(&**file, path, end, self.segment.bytes)?,
-                false => end,
+            self.touched = if self.small_writes >= SMALL_WRITES_IN_A_ROW {
+                touch_ahead(&**file, path, end, self.segment.bytes)?
+            } else {
+                end
             };
         }
         self.framer.written();
@@ -201,9 +204,9 @@ impl OpenSegment {
         Ok(())
     }
 
-    /// Before a sync, fills the page of the file in which the log ends, when a batch like the one to
-    /// be synced would not find room there and more than half of it is used: the disk writes pages,
-    /// and the next batch would have this one written again. Whether it did.
+    /// Before a sync, fills up the file page in which the log ends, if a batch of the present size
+    /// would not fit there and more than half of the page is used: the disk writes pages, so the
+    /// next batch would write this one again. Returns whether it did.
     pub(super) fn fill_page(&mut self) -> bool {
         let (len, news) = (self.framer.len(), self.framer.len() - self.durable);
         let next = sector::file_offset(len);
@@ -245,11 +248,11 @@ impl OpenSegment {
     }
 }
 
-/// The first write to a reserved block costs its sync a change of the file's map beside the data.
-/// Large batches carry that easily. Lone records would each pay for it, so their blocks are
-/// written ahead, as zeros. Page by page: after a large write the page cache holds the file in
-/// large pieces, and from then on the smallest record dirties, and is charged for, a whole one.
-/// Returns how far it went; durable with the next sync.
+/// The first write to a reserved block makes its sync change the file's extent map, too. Large
+/// batches carry that cost easily. Single records would each pay for it, so zeros are written to
+/// their blocks ahead, page by page: after one large write the page cache holds the file in large
+/// pieces, and then the smallest record dirties, and is charged for, a whole piece. Returns how far
+/// it came, in bytes; durable with the next sync.
 fn touch_ahead(file: &dyn File, path: &Path, from: u64, file_bytes: u64) -> Result<u64> {
     static ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
     let to = file_bytes.min((from + TOUCH_AHEAD_BYTES).next_multiple_of(PAGE_BYTES));
@@ -258,7 +261,7 @@ fn touch_ahead(file: &dyn File, path: &Path, from: u64, file_bytes: u64) -> Resu
         let next = to.min((at + 1).next_multiple_of(PAGE_BYTES));
         let zeros = &ZEROS[..(next - at) as usize];
         match file.write_at(zeros, at) {
-            // The record itself has its place. What comes next will tell.
+            // The record itself has its place. The next write will report the full disk.
             Err(error) if is_full(&error) => return Ok(at),
             done => done.map_err(Error::io("write", path))?,
         }

@@ -1,5 +1,5 @@
-//! Somebody else on the same disk: a thread that writes a page of a file of its own and syncs it, over
-//! and over. A pause that it shares is the disk's, or that of whoever holds the disk up for all.
+//! An independent writer on the same disk: a thread that writes and syncs one page of its own file,
+//! over and over. A pause that it shares comes from the disk, or from a load that blocks the disk.
 
 #![expect(
     clippy::disallowed_methods,
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::super::Result;
 
-/// Seldom enough to cost the others nothing.
+/// Long enough that it does not disturb the measured load.
 const EVERY: Duration = Duration::from_millis(10);
 const PAGE: [u8; 4096] = [b'b'; 4096];
 
@@ -33,7 +33,7 @@ struct Shared {
 }
 
 impl Bystander {
-    /// Its file lies in `dir`.
+    /// Starts the thread; its file is in `dir`.
     pub(super) fn start(dir: &Path) -> Result<Bystander> {
         let file = File::create(dir.join("bystander"))?;
         file.write_all_at(&PAGE, 0)?;

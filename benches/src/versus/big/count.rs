@@ -1,4 +1,4 @@
-//! Counts and pages of a large store, one request at a time over one connection.
+//! Counts and pages of a large store, with one request at a time on one connection.
 
 #![expect(clippy::disallowed_methods, reason = "measures time")]
 
@@ -14,7 +14,7 @@ use super::{Plan, Result};
 use crate::versus::loads::VALUE_BYTES;
 use crate::workload::key;
 
-/// One request is repeated that often, or that long, whichever is less.
+/// A request is repeated until it reaches this number or this time.
 const TIMES_MAX: usize = 300;
 const TIME_MAX: Duration = Duration::from_secs(3);
 const PAGE: i64 = 500;
@@ -88,7 +88,7 @@ pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>)
     Ok(())
 }
 
-/// The median, in milliseconds.
+/// The median latency of a request, in milliseconds.
 async fn repeat(client: &Client, request: &RangeRequest) -> Result<f64> {
     let mut taken = Latencies::default();
     let mut kv = client.kv();
@@ -101,7 +101,7 @@ async fn repeat(client: &Client, request: &RangeRequest) -> Result<f64> {
     Ok(taken.ms(0.5))
 }
 
-/// First and last pages: those between are like them.
+/// Measures the first and the last pages; those between are alike.
 async fn page(
     client: &Client,
     plan: &Plan,

@@ -1,4 +1,4 @@
-//! A store filled put by put: what it takes, and how soon it is back after a stop and after a kill.
+//! A store filled put by put: what that costs, and the time of a restart after a stop and a kill.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{CLIENTS, Plan, Result};
 use crate::versus::loads::VALUE_BYTES;
 
 const FILLING_CLIENTS: usize = 500;
-/// Background work of the fill is over by then, as far as it comes by itself.
+/// Time for the background work of the fill to finish.
 const SETTLE: Duration = Duration::from_secs(3);
 /// Load before the kill.
 const LOADED: Duration = Duration::from_secs(5);
@@ -72,7 +72,7 @@ pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<
         load.take().await?;
         Ok(())
     }))?;
-    // Some of what the clients asked for is under way.
+    // Some requests of the clients are in flight now.
     subject.kill();
     let back = subject.restart()?;
     figures.aim(

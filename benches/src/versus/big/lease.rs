@@ -1,4 +1,4 @@
-//! Very many leases: what they take, how many are kept alive, and a crowd that ends in one second.
+//! Many leases: what they cost, how many are kept alive, and a crowd that expires in one second.
 
 #![expect(clippy::disallowed_methods, reason = "measures time")]
 
@@ -21,17 +21,17 @@ use crate::workload::Keys;
 
 const GRANTING_CLIENTS: usize = 500;
 const CLIENTS_PER_CONN: usize = 10;
-/// Of leases that do not end while they are looked at.
+/// TTL in seconds of leases that do not expire during the measurement.
 const LONG_TTL: i64 = 3600;
 const KEEPING_CLIENTS: usize = 100;
 const KEEPING: Duration = Duration::from_secs(8);
-/// How long the crowd's end is watched; etcd revokes a thousand leases a second.
+/// How long the expiry of the crowd is watched; etcd revokes 1,000 leases per second.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_WITH_ETCD: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(100);
-/// Keys of the crowd, apart from those of other loads.
+/// Prefix of the crowd's keys, separate from those of other loads.
 const CROWD: &[u8] = b"/crowd/";
-/// Keys that are put meanwhile.
+/// Number of keys for the puts in the background.
 const PUT_KEYS: u64 = 10_000;
 
 pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>) -> Result<()> {
@@ -54,7 +54,7 @@ pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>)
         figures.aim("lease: keep-alives/s", format!("{kept:.0}"), "≥ etcd's");
         let cpu = (busy.cpu - after.cpu).as_secs_f64() * 1e6 / (kept * KEEPING.as_secs_f64());
         figures.number("lease: CPU us/keep-alive", cpu, 1);
-        // Twice and a half the time that this many grants took, a put each among them.
+        // 2.5 times the time that this many grants took, because each now also has a put.
         let ahead = took.as_secs_f64() * crowd as f64 / leases as f64 * 2.5 + 5.0;
         let end = Instant::now() + Duration::from_secs_f64(ahead);
         let ttl = move |now: Instant| (end - now).as_secs_f64().ceil() as i64;
@@ -66,7 +66,7 @@ pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>)
     }))
 }
 
-/// Puts go on while all of the crowd's leases end within a second.
+/// Puts in the background while all of the crowd's leases expire within a second.
 async fn watch_the_end(
     subject: &Subject,
     url: &str,
@@ -96,7 +96,7 @@ async fn watch_the_end(
     }
     let (mut taken, over) = load.take().await?;
     let seconds = end.elapsed().as_secs_f64();
-    // From when the first of them ends; the last does a second later.
+    // Counted from the first expiry; the last is one second later.
     let told = match left {
         0 => format!("{seconds:.1}"),
         left => format!(
@@ -134,7 +134,7 @@ async fn left_of(client: &Client) -> Result<i64> {
     Ok(client.kv().range(request).await?.into_inner().count)
 }
 
-/// Grants leases by these numbers, each with a key attached if it `has_key`; how long that took.
+/// Grants leases with these IDs, each with a key attached if `has_key`; returns the time it took.
 async fn grant(
     url: &str,
     ids: std::ops::Range<u64>,
@@ -183,7 +183,7 @@ fn attached(lease: i64) -> PutRequest {
     }
 }
 
-/// Renewals a second of clients that each send the next one when the last is answered.
+/// Renewals per second, with clients that each send the next when the last is answered.
 async fn keep_alive(url: &str, leases: u64) -> Result<f64> {
     let conns = connect(url, KEEPING_CLIENTS / CLIENTS_PER_CONN).await?;
     let count = Rc::new(RefCell::new(0_u64));

@@ -1,4 +1,4 @@
-//! The load generator: fills, and clients that put without end while their latencies are taken.
+//! The load generator: fills, and clients that put continuously while their latencies are taken.
 
 #![expect(clippy::disallowed_methods, reason = "measures time")]
 
@@ -16,14 +16,14 @@ use tokio::task::{JoinHandle, JoinSet, LocalSet, spawn_local};
 use super::super::Result;
 use crate::workload::{Keys, key};
 
-/// Clients that share a connection.
+/// Number of clients that share a connection.
 const CLIENTS_PER_CONN: usize = 10;
-/// Below what etcd takes in a transaction.
+/// Below etcd's limit of operations in a transaction.
 const KEYS_PER_TXN: u64 = 100;
 const TXNS_AT_ONCE: usize = 8;
 const KEYS_PER_DELETE: u64 = 1000;
 
-/// Runs what is spawned on this thread along with it.
+/// Runs a future and the tasks that it spawns on this thread.
 pub(super) async fn local<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     LocalSet::new().run_until(work).await
 }
@@ -36,7 +36,7 @@ pub(super) async fn connect(url: &str, count: usize) -> Result<Vec<Client>> {
     Ok(clients)
 }
 
-/// Puts all `keys`, many in a transaction.
+/// Puts all `keys`, many per transaction.
 pub(super) async fn fill(url: &str, keys: Range<u64>, value_bytes: usize) -> Result<()> {
     let clients = connect(url, 2).await?;
     let value: bytes::Bytes = vec![b'v'; value_bytes].into();
@@ -68,7 +68,7 @@ pub(super) async fn fill(url: &str, keys: Range<u64>, value_bytes: usize) -> Res
     Ok(())
 }
 
-/// Deletes `keys`, a bounded part with each request.
+/// Deletes `keys`, a limited range per request.
 pub(super) async fn delete(client: &Client, keys: Range<u64>) -> Result<()> {
     for first in keys.clone().step_by(KEYS_PER_DELETE as usize) {
         let last = (first + KEYS_PER_DELETE).min(keys.end);
@@ -82,7 +82,7 @@ pub(super) async fn delete(client: &Client, keys: Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Puts each of `keys` once, alone, by many clients; how long that took.
+/// Puts each of `keys` in its own request, with many clients; returns the time it took.
 pub(super) async fn put_each(
     url: &str,
     keys: u64,
@@ -102,7 +102,7 @@ pub(super) async fn put_each(
                     let Some(number) = next.borrow_mut().next() else {
                         return Ok(());
                     };
-                    // An odd factor maps no two numbers to the same one.
+                    // Multiplication by an odd factor is a bijection.
                     let number = if random {
                         number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
                     } else {
@@ -124,7 +124,7 @@ pub(super) async fn put_each(
     Ok(began.elapsed())
 }
 
-/// How long requests took.
+/// The latencies of requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Latencies {
     micros: Vec<u32>,
@@ -139,7 +139,7 @@ impl Latencies {
         self.micros.len()
     }
 
-    /// The share `part` took no longer than this many milliseconds.
+    /// The latency in milliseconds at quantile `part`.
     pub(super) fn ms(&mut self, part: f64) -> f64 {
         self.micros.sort_unstable();
         let last = self.micros.len().saturating_sub(1);
@@ -149,14 +149,14 @@ impl Latencies {
     }
 }
 
-/// What the clients of [`Putters`] do.
+/// The load of [`Putters`].
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) clients: usize,
-    /// Keys are drawn from these numbers.
+    /// The numbers from which keys are drawn.
     pub(super) keys: Range<u64>,
     pub(super) value_bytes: usize,
-    /// A second, of all together.
+    /// Puts per second, all clients together.
     pub(super) rate: Option<u64>,
 }
 
@@ -189,7 +189,7 @@ impl Putters {
         })
     }
 
-    /// What was taken since the last call, and over which time; an error when a client had one.
+    /// The latencies since the last call, and their time span; fails if a client failed.
     pub(super) async fn take(&mut self) -> Result<(Latencies, Duration)> {
         if let Some(ended) = self.tasks.iter().position(JoinHandle::is_finished) {
             self.tasks.swap_remove(ended).await??;
@@ -223,7 +223,7 @@ async fn put_on(
     loop {
         let mut began = Instant::now();
         if let Some(every) = every {
-            // A put that waits for a slow one before it counts from when it should have begun.
+            // A put delayed by a slow one before it counts from when it was due.
             due += every.mul_f64(0.5 + (random.next_number() % 1000) as f64 / 1000.0);
             tokio::time::sleep_until(due.into()).await;
             began = due;

@@ -1,4 +1,4 @@
-//! Puts of many clients, undisturbed and while the store does one of its chores.
+//! Put latency of many clients, undisturbed and during the store's maintenance tasks.
 
 #![expect(clippy::disallowed_methods, reason = "measures time")]
 
@@ -14,12 +14,12 @@ use super::table::Figures;
 use super::{CLIENTS, Plan, Result};
 use crate::versus::loads::VALUE_BYTES;
 
-/// A stretch lasts so long, and longer while the chore does.
+/// The length of a measurement; it is longer if the task takes longer.
 const STRETCH: Duration = Duration::from_secs(10);
-/// A chore that nobody asks for is waited for that long.
+/// How long to wait for a task that starts by itself.
 const CHORE_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(200);
-/// So long the disk is watched while nobody writes.
+/// How long the disk is measured without any load.
 const ALONE: Duration = Duration::from_secs(30);
 
 pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>) -> Result<()> {
@@ -34,7 +34,7 @@ pub(super) fn measure(subject: &Subject, plan: &Plan, figures: &mut Figures<'_>)
             longest,
             1,
         );
-        // So many keys, and so many revisions more to be compacted.
+        // Twice: so many keys, and as many old revisions to compact.
         fill(&url, 0..plan.keys, VALUE_BYTES).await?;
         fill(&url, 0..plan.keys, VALUE_BYTES).await?;
         let client = connect(&url, 1).await?.remove(0);
@@ -121,7 +121,7 @@ impl Stretches<'_, '_> {
     }
 }
 
-/// Until Stele has made one by itself; etcd makes many a second.
+/// Waits until Stele has made a checkpoint by itself; etcd makes many per second.
 async fn checkpoint(subject: &Subject) -> Result<()> {
     let began = Instant::now();
     let before = subject.checkpoints().await?;
@@ -131,7 +131,7 @@ async fn checkpoint(subject: &Subject) -> Result<()> {
     Ok(())
 }
 
-/// Until the file has lost half its length; etcd's never does by itself.
+/// Waits until the file has lost half its length; etcd's never shrinks by itself.
 async fn shrunk(subject: &Subject, client: &Client) -> Result<()> {
     let began = Instant::now();
     let before = subject.file_bytes();

@@ -1,4 +1,4 @@
-//! The length of the data file: after a great deletion, and under a load that overwrites.
+//! The size of the data file: after a large deletion, and under a load that overwrites keys.
 
 #![expect(clippy::disallowed_methods, reason = "measures time")]
 
@@ -10,15 +10,15 @@ use super::table::Figures;
 use super::{CLIENTS, Options, Plan, Result, Side};
 use crate::workload::KEY_BYTES;
 
-/// A million of them are a gigabyte.
+/// A million values are 1 GB.
 const VALUE_BYTES: usize = 1024;
 const POLL: Duration = Duration::from_millis(250);
-/// How long the file is watched; etcd's never shrinks by itself.
+/// How long the file size is watched; etcd's never shrinks by itself.
 const PATIENCE: Duration = Duration::from_secs(90);
 const PATIENCE_WITH_ETCD: Duration = Duration::from_secs(5);
-/// Puts a second: the same on both sides, so that the same history waits to be compacted.
+/// Puts per second: the same on both sides, so that both have the same history to compact.
 const OVERWRITES_PER_SECOND: u64 = 5000;
-/// Between two compactions of everything but the newest versions.
+/// Between two compactions at the current revision.
 const COMPACT_EVERY: Duration = Duration::from_secs(5);
 
 fn live_bytes(keys: u64) -> f64 {

@@ -1,4 +1,4 @@
-//! The server that is measured: started on a fresh directory, asked for what the system says of it.
+//! The measured server: started on a fresh directory, with its figures from the operating system.
 
 #![expect(
     clippy::disallowed_methods,
@@ -22,7 +22,7 @@ use super::super::Result;
 use super::super::options::{Options, Programs};
 use super::super::side::Side;
 
-/// etcd refuses at two gigabytes when it is not told otherwise.
+/// etcd's default quota is 2 GB.
 const QUOTA: &str = "--quota-backend-bytes=34359738368";
 
 pub(super) const MIB: f64 = 1024.0 * 1024.0;
@@ -57,7 +57,7 @@ impl Subject {
         })
     }
 
-    /// The same program on another fresh directory.
+    /// Restarts the same program on another fresh directory.
     pub(super) fn start_afresh(&mut self) -> Result<()> {
         self.server.kill();
         let dir = tempfile::tempdir_in(self.scratch.path())?.keep();
@@ -69,7 +69,7 @@ impl Subject {
         self.runtime.block_on(future)
     }
 
-    /// Where the data directories lie; gone with the subject.
+    /// The directory that holds the data directories; removed with the subject.
     pub(super) fn scratch(&self) -> &Path {
         self.scratch.path()
     }
@@ -82,7 +82,7 @@ impl Subject {
         Ok(self.server.usage()?)
     }
 
-    /// Length of the file that holds the data; logs are apart.
+    /// Size of the data file in bytes, without logs.
     pub(super) fn file_bytes(&self) -> f64 {
         let member = self.server.data_dir().join("member");
         let file: PathBuf = match self.side {
@@ -92,7 +92,7 @@ impl Subject {
         fs::metadata(file).map_or(0.0, |data| data.len() as f64)
     }
 
-    /// Checkpoints made, or commits of etcd's database.
+    /// Number of checkpoints made; for etcd, of commits of its database.
     pub(super) async fn checkpoints(&self) -> Result<u64> {
         const NAME: &str = "etcd_disk_backend_commit_duration_seconds_count ";
         let mut stream = TcpStream::connect(("127.0.0.1", self.server.client_port())).await?;
@@ -117,14 +117,14 @@ impl Subject {
         self.server.kill();
     }
 
-    /// SIGTERM, and how long it took.
+    /// Stops the server with SIGTERM; returns the time it took.
     pub(super) fn stop(&mut self) -> Duration {
         let began = Instant::now();
         self.server.terminate();
         began.elapsed()
     }
 
-    /// Starts the stopped server; until its first linearizable read.
+    /// Starts the stopped server; returns the time until its first linearizable read.
     pub(super) fn restart(&mut self) -> Result<Duration> {
         let began = Instant::now();
         self.server.start()?;

@@ -1,4 +1,4 @@
-//! Figures side by side: one row for each, with what it should be.
+//! The figures of both sides: one row per figure, with the goal.
 
 #![expect(clippy::disallowed_methods, reason = "keeps the record")]
 
@@ -20,7 +20,7 @@ struct Row {
     values: Vec<(Side, String)>,
 }
 
-/// Where the figures of one side go.
+/// Adds the figures of one side.
 pub(super) struct Figures<'a> {
     table: &'a mut Table,
     pub(super) side: Side,
@@ -44,7 +44,7 @@ impl Table {
         out
     }
 
-    /// Writes `big.md` into the folder.
+    /// Writes `big.md` into `folder`.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder)?;
         fs::write(folder.join("big.md"), self.markdown())?;
@@ -61,7 +61,7 @@ impl Figures<'_> {
         self.add(name, format!("{value:.digits$}"));
     }
 
-    /// A figure, and what it should be for Stele.
+    /// A figure, and the goal for Stele.
     pub(super) fn aim(
         &mut self,
         name: impl Into<String>,

@@ -1,5 +1,5 @@
-//! Many watchers on one server: how soon events reach them, and whether those notice that some do
-//! not read.
+//! Many watchers on one server: the delay of events, and whether it grows for the others when some
+//! clients do not read.
 
 #![expect(clippy::disallowed_methods, reason = "measures time")]
 
@@ -25,15 +25,15 @@ use crate::workload::{Keys, key};
 
 const STREAMS_PER_CONN: u64 = 10;
 const WATCHERS_PER_STREAM: u64 = 10;
-/// A put concerns that many watchers, each on a connection of its own.
+/// Number of watchers of a key, each on a different connection.
 const WATCHERS_PER_KEY: u64 = 10;
-/// One connection in so many does not read.
+/// One in this many connections does not read.
 const STUCK_PART: u64 = 10;
-/// What the kernel and HTTP/2 hold for a client that does not read: little, so that it is stuck soon.
+/// The HTTP/2 window of a client that does not read: small, so that it is stuck soon.
 const WINDOW_BYTES: u32 = 65_535;
-/// Puts a second while delivery is measured, far from the limit of either side.
+/// Puts per second during the measurement, far below the limit of either side.
 const RATE: u64 = 500;
-/// Until those that do not read are stuck for good.
+/// Time until the clients that do not read are stuck for good.
 const WARM: Duration = Duration::from_secs(8);
 const MEASURED: Duration = Duration::from_secs(15);
 const CLIENTS_AT_FULL_SPEED: usize = 20;
@@ -47,7 +47,7 @@ pub(super) fn measure(subject: &mut Subject, plan: &Plan, figures: &mut Figures<
     Ok(())
 }
 
-/// The 99th percentile of delivery in milliseconds; those that read count.
+/// The 99th percentile of the delay in milliseconds, for clients that read.
 fn run(
     subject: &Subject,
     plan: &Plan,
@@ -125,7 +125,7 @@ fn run(
     }))
 }
 
-/// What the readers share.
+/// State that all readers share.
 struct Board {
     start: Instant,
     latencies: RefCell<Latencies>,
@@ -143,7 +143,7 @@ impl Default for Board {
 }
 
 impl Board {
-    /// A value that says when it was sent.
+    /// A value that contains the time it was sent.
     fn value(&self) -> bytes::Bytes {
         let mut value = vec![b'w'; VALUE_BYTES];
         let nanos = self.start.elapsed().as_nanos() as u64;
@@ -177,7 +177,7 @@ struct Watched {
     _requests: mpsc::Sender<WatchRequest>,
 }
 
-/// A stream with a watcher on each of the keys, all of them created.
+/// A stream with a watcher on each of the keys; returns when all are created.
 async fn open(client: &Client, numbers: impl Iterator<Item = u64>) -> Result<Watched> {
     let (requests, messages) = mpsc::channel(WATCHERS_PER_STREAM as usize);
     let mut count = 0;
@@ -211,13 +211,13 @@ async fn open(client: &Client, numbers: impl Iterator<Item = u64>) -> Result<Wat
 }
 
 async fn read(mut watched: Watched, board: Rc<Board>) {
-    // It ends with the run.
+    // The stream ends with the run.
     while let Ok(Some(response)) = watched.responses.message().await {
         board.note(&response);
     }
 }
 
-/// Puts at a rate, each by itself.
+/// Puts at a fixed rate, one per request.
 async fn paced(client: &Client, keys: u64, over: Duration, board: &Rc<Board>) -> Result<()> {
     let mut random = Keys::new(over.as_nanos() as u64, keys);
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / RATE as u32);

@@ -1,4 +1,4 @@
-//! etcd's `benchmark` on three members, through all of them at once.
+//! etcd's `benchmark` on three members, with requests to all of them.
 
 #![expect(
     clippy::disallowed_methods,
@@ -15,7 +15,7 @@ use crate::versus::loads::Load;
 use crate::versus::options::{Options, Programs};
 use crate::versus::side::{self, Run, Side};
 
-/// As on one server, with processor time, memory and bytes written summed over the members.
+/// As on one server; CPU time, memory and bytes written are summed over the members.
 pub(in crate::versus) fn run(
     side: Side,
     load: &Load,

@@ -1,8 +1,8 @@
-//! What a new member costs those who write: the put latency of fifty clients of the leader at a
-//! fixed rate, while learners are fed the whole store, and undisturbed before each of them.
+//! The cost of a new member for writers: the put latency of fifty clients of the leader at a fixed
+//! rate, while learners receive the whole store, and undisturbed before each of them.
 //!
-//! With its learners on the machine, and on the disk, of the three voters it measures all four. With
-//! `--learner-dir`, as far as one machine goes, what feeding costs the leader.
+//! Without options, the learners share the machine and disk with the three voters, so it measures
+//! all four. With `--learner-dir` it measures the leader's cost, as far as one machine allows.
 
 #![expect(clippy::disallowed_methods, reason = "measures over a time")]
 
@@ -15,20 +15,20 @@ use crate::versus::generator;
 use crate::versus::options::{Options, Programs};
 
 const CLIENTS: usize = 50;
-/// 1,000 puts a second: far from the limit of either side.
+/// 1,000 puts per second: far below the limit of either side.
 const PACE: Pace = Pace {
     every: Duration::from_millis(50),
     patience: Duration::from_secs(10),
     value_bytes: 256,
 };
-/// Some 300 MB of state, all of it live.
+/// About 300 MB of live state.
 const FILL: u64 = 300_000;
 const FILL_VALUE_BYTES: &str = "1024";
-/// In all.
+/// Undisturbed time, all rounds together.
 const UNDISTURBED: Duration = Duration::from_secs(60);
-/// Learners fed, one after the other.
+/// Number of learners, one after the other.
 const ROUNDS: usize = 5;
-/// What the fill leaves behind has to be written first.
+/// Time for the background writes of the fill to finish.
 const CALM: Duration = Duration::from_secs(5);
 
 pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<()> {
@@ -48,7 +48,7 @@ pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<(
         let (mut calm, mut fed, mut feeding) = (Vec::new(), Vec::new(), Duration::ZERO);
         let span = UNDISTURBED.mul_f64(options.minutes.min(1.0)) / rounds as u32;
         for round in 0..rounds {
-            // The disk has good minutes and bad ones: one of each kind beside the other.
+            // The disk's speed varies, so an undisturbed span precedes each disturbed one.
             let calmed = Instant::now();
             std::thread::sleep(span);
             let began = Instant::now();

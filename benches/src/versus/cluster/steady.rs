@@ -1,4 +1,4 @@
-//! Does a leader stay the leader under full load? A thousand clients put for some minutes.
+//! Whether a leader stays leader under full load: a thousand clients put for some minutes.
 
 #![expect(clippy::disallowed_methods, reason = "limits a load by time")]
 
@@ -12,7 +12,7 @@ use crate::versus::generator;
 use crate::versus::loads::Load;
 use crate::versus::options::{Options, Programs};
 
-/// Every candidacy of a member; after the start there should be none.
+/// Log texts of a member that campaigns; after the start there should be none.
 const CANDIDACIES: [&str; 2] = ["became pre-candidate at term", "became candidate at term"];
 
 pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<()> {
@@ -62,7 +62,7 @@ pub(in crate::versus) fn run(options: &Options, programs: &Programs) -> Result<(
     Ok(())
 }
 
-/// Or the store would outgrow the disk in ten minutes.
+/// Compacts, because otherwise the store would fill the disk in ten minutes.
 fn compact(cluster: &Cluster, leader: usize) -> Result<()> {
     let url = cluster.urls()[leader].clone();
     cluster.runtime.block_on(async {

@@ -1,7 +1,7 @@
-//! For how long nobody can write when the leader is killed, told to end, or stopped.
+//! How long no client can write after the leader is killed, terminated, or stopped.
 //!
-//! A client at each member writes all the time, one small put after the other, each given up soon.
-//! What counts is the longest time without any acknowledged write around the fault.
+//! One client at each member writes continuously: small puts, one after the other, with a short
+//! timeout. The result is the longest time without any acknowledged write around the fault.
 
 #![expect(clippy::disallowed_methods, reason = "waits for what it measures")]
 
@@ -19,9 +19,9 @@ const PACE: Pace = Pace {
     patience: Duration::from_millis(100),
     value_bytes: 256,
 };
-/// Writes go on for so long before a fault, and after its end.
+/// How long writes must work before a fault, and after it.
 const CALM: Duration = Duration::from_millis(1500);
-/// For writes to go on after a fault.
+/// How long the first write after a fault may take.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(5);
 const ROUNDS: usize = 7;
@@ -44,7 +44,7 @@ impl Fault {
         }
     }
 
-    /// What Stele is to reach, for the table.
+    /// Stele's goal, for the table.
     fn aim(self) -> &'static str {
         match self {
             Fault::Kill => "median <= 150, max <= 400",
@@ -122,7 +122,7 @@ fn one(cluster: &mut Cluster, writers: &Writers, fault: Fault) -> Result<Duratio
     }
     cluster.wait_new_leader(leader, term)?;
     wait_written(writers)?;
-    // An end that goes on for longer than the first write shows here.
+    // If the fault lasts longer than the first write, the gap shows it.
     std::thread::sleep(CALM / 3);
     let gap = writers.longest_gap(began);
     match fault {

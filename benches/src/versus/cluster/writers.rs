@@ -1,4 +1,4 @@
-//! Clients of our own that write all the time and note when what was acknowledged.
+//! Clients that write continuously and record when each write was acknowledged.
 
 #![expect(
     clippy::disallowed_methods,
@@ -15,27 +15,26 @@ use etcd_api::etcdserverpb::PutRequest;
 use parking_lot::Mutex;
 use tokio::time::{interval_at, sleep, timeout};
 
-/// One put that was acknowledged.
+/// One acknowledged put.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ack {
     pub(super) at: Instant,
     pub(super) took: Duration,
 }
 
-/// How a group of clients writes.
+/// How clients write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Of one client: from the beginning of a put to that of the next, or more when one takes
-    /// longer.
+    /// Time between the starts of two puts of a client; longer if a put takes longer.
     pub(super) every: Duration,
-    /// A put that takes longer is given up.
+    /// The timeout of a put.
     pub(super) patience: Duration,
     pub(super) value_bytes: usize,
 }
 
-/// After a put that failed at once.
+/// Delay after a put that failed at once.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Each client writes to keys of its own, in turn.
+/// Number of keys of each client, used in turn.
 const KEYS: u64 = 1000;
 
 pub(super) struct Writers {
@@ -45,7 +44,7 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    /// One client for each of `urls`, which may name a server several times.
+    /// Starts one client for each of `urls`, which may name a server several times.
     pub(super) fn start(urls: Vec<String>, pace: Pace) -> super::Result<Writers> {
         let acks: Arc<Mutex<Vec<Ack>>> = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
@@ -59,7 +58,7 @@ impl Writers {
                 let mut clients = tokio::task::JoinSet::new();
                 for (number, url) in urls.into_iter().enumerate() {
                     let (acks, stop) = (Arc::clone(&noted), Arc::clone(&stopped));
-                    // Spread over the interval, so that they do not come in bursts.
+                    // The starts are spread over the interval, so that puts do not come in bursts.
                     let first = began + pace.every * number as u32 / count;
                     clients.spawn(write(number, url, pace, first, acks, stop));
                 }
@@ -73,12 +72,12 @@ impl Writers {
         })
     }
 
-    /// In the order in which they came.
+    /// The acknowledged puts in order.
     pub(super) fn acks(&self) -> Vec<Ack> {
         self.acks.lock().clone()
     }
 
-    /// The longest time without an acknowledgement since `since`.
+    /// The longest time without an acknowledged put after `since`.
     pub(super) fn longest_gap(&self, since: Instant) -> Duration {
         let acks = self.acks.lock();
         let first = acks.partition_point(|ack| ack.at < since).saturating_sub(1);
@@ -87,7 +86,7 @@ impl Writers {
         gaps.max().unwrap_or_default()
     }
 
-    /// Whether anything was acknowledged after `since`.
+    /// True if a put was acknowledged after `since`.
     pub(super) fn wrote_since(&self, since: Instant) -> bool {
         self.acks.lock().last().is_some_and(|ack| ack.at > since)
     }
@@ -97,7 +96,7 @@ impl Drop for Writers {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It panics only where a task does, and that has been said.
+            // It panics only if a task does, which was reported.
             let _ = thread.join();
         }
     }
@@ -138,7 +137,7 @@ async fn write(
                 let took = at - began;
                 acks.lock().push(Ack { at, took });
             }
-            // A new connection next time: whatever became of the old one.
+            // The next attempt uses a new connection, whatever happened to the old one.
             Ok(None) => sleep(PAUSE).await,
             Err(_) => {}
         }

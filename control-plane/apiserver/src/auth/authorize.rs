@@ -171,7 +171,9 @@ impl Known {
                 return false;
             };
             for change in changes {
-                let object = &change.entry.object;
+                let Ok(object) = &change.entry.decode() else {
+                    return false;
+                };
                 if change.deleted {
                     let (namespace, name) = (object::namespace(object), object::name(object));
                     policy.remove(storage.kind.kind, namespace, name);
@@ -190,8 +192,8 @@ impl Known {
         for storage in storages {
             let cache = reader.feed.cache(storage);
             let (entries, place, _) = cache.snapshot(&storage.folder(""));
-            for entry in &entries {
-                policy.put(storage.kind.kind, &entry.object);
+            for object in entries.iter().filter_map(|stored| stored.decode().ok()) {
+                policy.put(storage.kind.kind, &object);
             }
             places.push(place);
         }

@@ -10,9 +10,9 @@ use crate::http::connections::Limits;
 use crate::http::slots::Slots;
 use crate::registry::Registry;
 use crate::resources::catalogue::Storage;
-use crate::storage::entry::Entry;
 use crate::storage::feed::Feed;
 use crate::storage::store::Store;
+use crate::storage::stored::Stored;
 
 /// The API as its handlers know it.
 #[derive(Clone)]
@@ -31,13 +31,13 @@ pub(crate) struct Core {
 }
 
 impl Api {
-    /// Returns what was read as an entry; the cache's own when it has the same revision.
-    pub(crate) fn entry_of(
+    /// Returns what was read as an object; the cache's own when it has the same revision.
+    pub(crate) fn stored_of(
         &self,
         storage: &'static Storage,
         key: &str,
         kv: &etcd_api::mvccpb::KeyValue,
-    ) -> Result<Arc<Entry>, Status> {
-        self.0.registry.reader.entry_of(storage, key, kv)
+    ) -> Result<Arc<Stored>, Status> {
+        self.0.registry.reader.stored_of(storage, key, kv)
     }
 }

@@ -25,6 +25,7 @@ use crate::registry::patch::Patch;
 use crate::registry::strategy;
 use crate::registry::write::{Change, Writer};
 use crate::storage::entry::Entry;
+use crate::storage::stored::Stored;
 
 /// A request about objects, once it is known whose it is and that it may.
 pub(crate) struct Call<'a> {
@@ -99,6 +100,13 @@ impl<'a> Call<'a> {
         Ok(reply::bytes(code, shown.accept.encoding.media_type(), body))
     }
 
+    pub(crate) fn show_stored(&self, stored: &Stored) -> Result<Response<Body>, Status> {
+        let shown = self.shown()?;
+        let body = shown.stored(stored)?;
+        let media_type = shown.accept.encoding.media_type();
+        Ok(reply::bytes(StatusCode::OK, media_type, body))
+    }
+
     async fn get(&self) -> Result<Response<Body>, Status> {
         let Target {
             resource,
@@ -120,7 +128,7 @@ impl<'a> Call<'a> {
         {
             let cache = self.api.0.feed.cache(storage);
             if let Some(entry) = cache.get(&storage.key(namespace, name)) {
-                return self.show(StatusCode::OK, &entry);
+                return self.show_stored(&entry);
             }
         }
         let entry = self
@@ -130,7 +138,7 @@ impl<'a> Call<'a> {
             .reader
             .read(resource, namespace, name)
             .await?;
-        self.show(StatusCode::OK, &entry)
+        self.show_stored(&entry)
     }
 
     async fn list(&self) -> Result<Response<Body>, Status> {
@@ -146,7 +154,7 @@ impl<'a> Call<'a> {
 
     fn show_list(
         &self,
-        entries: &[std::sync::Arc<Entry>],
+        entries: &[std::sync::Arc<Stored>],
         meta: &ListMeta,
     ) -> Result<Response<Body>, Status> {
         let shown = self.shown()?;
@@ -316,15 +324,12 @@ impl<'a> Call<'a> {
         let (entries, meta) = listing.run(self.api, resource).await?;
         let dry = options.dry || self.options()?.dry;
         for entry in &entries {
-            let namespace = object::namespace(&entry.object);
+            let (namespace, name) = (entry.namespace(), entry.name());
             let writer = Writer {
-                namespace,
+                namespace: &namespace,
                 ..self.writer(dry)
             };
-            match writer
-                .delete(object::name(&entry.object), options.clone())
-                .await
-            {
+            match writer.delete(&name, options.clone()).await {
                 Err(error) if error.code != 404 => return Err(error),
                 _ => {}
             }

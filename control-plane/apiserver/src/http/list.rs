@@ -12,9 +12,8 @@ use crate::http::api::Api;
 use crate::http::reply::ListMeta;
 use crate::http::request::{Query, Selectors};
 use crate::resources::catalogue::{Resource, Storage};
-use crate::resources::convert;
-use crate::storage::entry::Entry;
 use crate::storage::store;
+use crate::storage::stored::Stored;
 
 /// Keys read from the store at once when the client sets no limit, or a selector hides many.
 const PAGE_KEYS: i64 = 2000;
@@ -108,7 +107,7 @@ impl Listing {
         &self,
         api: &Api,
         resource: &'static Resource,
-    ) -> Result<(Vec<Arc<Entry>>, ListMeta), Status> {
+    ) -> Result<(Vec<Arc<Stored>>, ListMeta), Status> {
         let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
         let folder = storage.folder(&self.namespace);
         match &self.from {
@@ -146,12 +145,12 @@ impl Listing {
         storage: &'static Storage,
         folder: &str,
         revision: i64,
-    ) -> Result<(Vec<Arc<Entry>>, ListMeta), Status> {
+    ) -> Result<(Vec<Arc<Stored>>, ListMeta), Status> {
         api.0.feed.cache(storage).check(folder)?;
         let (mut entries, _, changed) = api.0.feed.cache(storage).snapshot(folder);
         let revision = revision.max(changed);
         if !self.selectors.is_empty() {
-            entries.retain(|entry| self.shows(resource, entry));
+            entries.retain(|entry| self.selectors.matches(resource, entry));
         }
         let mut meta = ListMeta {
             revision,
@@ -177,7 +176,7 @@ impl Listing {
         folder: &str,
         mut start: String,
         mut revision: i64,
-    ) -> Result<(Vec<Arc<Entry>>, ListMeta), Status> {
+    ) -> Result<(Vec<Arc<Stored>>, ListMeta), Status> {
         let mut entries = Vec::new();
         let mut meta = ListMeta::default();
         loop {
@@ -194,9 +193,9 @@ impl Listing {
             let (total, read) = (page.items.len(), page.count);
             for (at, kv) in page.items.iter().enumerate() {
                 let key = String::from_utf8_lossy(&kv.key).into_owned();
-                let entry = api.entry_of(storage, &key, kv)?;
+                let entry = api.stored_of(storage, &key, kv)?;
                 start = format!("{key}\0");
-                if !self.shows(resource, &entry) {
+                if !self.selectors.matches(resource, &entry) {
                     continue;
                 }
                 entries.push(entry);
@@ -212,11 +211,6 @@ impl Listing {
                 return Ok((entries, meta));
             }
         }
-    }
-
-    fn shows(&self, resource: &'static Resource, entry: &Entry) -> bool {
-        let object = convert::to_served(resource, &entry.object);
-        self.selectors.is_empty() || self.selectors.matches(resource, &object)
     }
 }
 

@@ -13,10 +13,12 @@ use serde_json::{Value, json};
 use crate::clock;
 use crate::http::media::yaml;
 use crate::http::media::{Accept, Encoding, Form, JSON};
+use crate::http::spliced;
 use crate::http::table;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 use crate::storage::entry::{Entry, to_json};
+use crate::storage::stored::Stored;
 
 /// The most letters of a warning.
 const WARNING_BYTES_MAX: usize = 256;
@@ -66,7 +68,7 @@ pub(crate) struct ListMeta {
 }
 
 impl ListMeta {
-    fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         let mut meta = json!({"resourceVersion": self.revision.to_string()});
         if !self.token.is_empty() {
             meta["continue"] = self.token.as_str().into();
@@ -79,13 +81,23 @@ impl ListMeta {
 }
 
 impl Shown {
-    /// One stored object.
+    /// One object that was written.
     pub(crate) fn entry(&self, entry: &Entry) -> Result<Bytes, Status> {
-        let plain = self.accept == Accept::PLAIN && convert::is_same(self.resource);
-        if plain {
-            return Ok(entry.json().clone());
-        }
         self.object(&convert::to_served(self.resource, &entry.object))
+    }
+
+    /// One stored object.
+    pub(crate) fn stored(&self, stored: &Stored) -> Result<Bytes, Status> {
+        match spliced::object(self, stored) {
+            Some(bytes) => bytes,
+            None => self.object(&self.decoded(stored)?),
+        }
+    }
+
+    /// A stored object in the served version.
+    pub(crate) fn decoded(&self, stored: &Stored) -> Result<Arc<Value>, Status> {
+        let object = Arc::new(stored.decode()?);
+        Ok(convert::to_served(self.resource, &object))
     }
 
     /// One object in the served version.
@@ -112,19 +124,22 @@ impl Shown {
     }
 
     /// A list of stored objects.
-    pub(crate) fn list(&self, entries: &[Arc<Entry>], meta: &ListMeta) -> Result<Bytes, Status> {
-        if self.accept == Accept::PLAIN && convert::is_same(self.resource) {
-            return Ok(self.spliced(entries, meta));
+    pub(crate) fn list(&self, all: &[Arc<Stored>], meta: &ListMeta) -> Result<Bytes, Status> {
+        if let Some(bytes) = spliced::list(self, all, meta) {
+            return bytes;
         }
-        let objects = entries.iter();
-        let objects: Vec<Arc<Value>> = objects
-            .map(|entry| convert::to_served(self.resource, &entry.object))
-            .collect();
+        let objects = all.iter().map(|stored| self.decoded(stored));
+        let objects = objects.collect::<Result<Vec<_>, _>>()?;
+        self.list_of(&objects, meta)
+    }
+
+    /// A list of objects in the served version.
+    pub(crate) fn list_of(&self, objects: &[Arc<Value>], meta: &ListMeta) -> Result<Bytes, Status> {
         let (kind, version) = (self.resource.list_kind(), self.resource.kind.api_version());
         let list = match self.accept.form {
             Form::Table => {
                 let (include, meta) = (self.include, meta.to_value());
-                table::of(self.resource, &objects, include, meta, clock::now())
+                table::of(self.resource, objects, include, meta, clock::now())
             }
             Form::Metadata => json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
@@ -148,26 +163,6 @@ impl Shown {
             object::remove(&mut item, &["kind"]);
         }
         item
-    }
-
-    /// The list as text, made of the objects' texts.
-    fn spliced(&self, entries: &[Arc<Entry>], meta: &ListMeta) -> Bytes {
-        let bytes = entries.iter().map(|entry| entry.json().len() + 1);
-        let mut out = BytesMut::with_capacity(bytes.sum::<usize>() + 256);
-        let (kind, version) = (self.resource.list_kind(), self.resource.kind.api_version());
-        let meta = meta.to_value();
-        let head = format!(
-            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{meta},\"items\":["
-        );
-        out.put_slice(head.as_bytes());
-        for (at, entry) in entries.iter().enumerate() {
-            if at > 0 {
-                out.put_u8(b',');
-            }
-            out.put_slice(entry.json());
-        }
-        out.put_slice(b"]}");
-        out.freeze()
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod info;
 
+use std::sync::Arc;
+
 use http::Method;
 use machinery::selector::{FieldRequirement, FieldSelector, LabelSelector};
 use machinery::status::{Cause, Status};
@@ -9,6 +11,8 @@ use machinery::status::{Cause, Status};
 use crate::registry::options::{Validation, dry_run};
 use crate::registry::strategy::{self, UnknownField};
 use crate::resources::catalogue::{self, Resource};
+use crate::resources::convert;
+use crate::storage::stored::{Stored, field_text};
 
 pub(crate) use info::Info;
 
@@ -249,38 +253,40 @@ impl Selectors {
         self
     }
 
-    /// Whether an object, in the served version, is meant.
-    pub(crate) fn matches(&self, resource: &Resource, object: &serde_json::Value) -> bool {
-        self.labels.matches(machinery::object::labels(object))
-            && (self.fields.is_empty()
-                || self.fields.matches(|field| value(resource, object, field)))
+    /// Whether an object is meant.
+    pub(crate) fn matches(&self, resource: &Resource, stored: &Stored) -> bool {
+        self.labels.matches_by(|key| stored.label(key))
+            && (self.fields.is_empty() || self.fields_match(resource, stored))
+    }
+
+    fn fields_match(&self, resource: &Resource, stored: &Stored) -> bool {
+        if convert::is_same(resource) {
+            return self.fields.matches(|field| stored.field(field));
+        }
+        // The served version calls the fields something else.
+        let Ok(object) = stored.decode() else {
+            return false;
+        };
+        let object = convert::to_served(resource, &Arc::new(object));
+        self.fields.matches(|field| value(resource, &object, field))
     }
 }
 
-/// The text of a selectable field.
-fn value<'a>(
+/// The text of a selectable field of an object in the served version.
+fn value(
     resource: &Resource,
-    object: &'a serde_json::Value,
+    object: &serde_json::Value,
     field: &str,
-) -> std::borrow::Cow<'a, str> {
-    use serde_json::Value;
+) -> std::borrow::Cow<'static, str> {
+    use machinery::object::{at, text};
     let found = match field {
-        "metadata.name" => return machinery::object::name(object).into(),
-        "metadata.namespace" => return machinery::object::namespace(object).into(),
+        "metadata.name" => at(object, &["metadata", "name"]),
+        "metadata.namespace" => at(object, &["metadata", "namespace"]),
         field => resource
             .selectable(field)
-            .and_then(|path| machinery::object::at(object, &path)),
+            .and_then(|path| at(object, &path)),
     };
-    match found {
-        Some(Value::String(text)) => text.as_str().into(),
-        Some(Value::Bool(flag)) => flag.to_string().into(),
-        Some(Value::Number(number)) => number.to_string().into(),
-        _ => match field {
-            // Newer senders of events say who they are in another field.
-            "source" => machinery::object::text(object, &["reportingComponent"]).into(),
-            "spec.unschedulable" | "spec.hostNetwork" => "false".into(),
-            "status.replicas" | "status.successful" => "0".into(),
-            _ => "".into(),
-        },
-    }
+    field_text(field, found.cloned(), || {
+        text(object, &["reportingComponent"]).to_owned()
+    })
 }

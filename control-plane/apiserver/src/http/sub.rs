@@ -12,7 +12,6 @@ use crate::http::call::Call;
 use crate::http::media;
 use crate::registry::scale::scale_of;
 use crate::registry::write::Change;
-use crate::resources::convert;
 
 /// Answers a request about a subresource.
 pub(crate) async fn answer(
@@ -42,7 +41,7 @@ pub(crate) async fn answer(
             let entry = reader
                 .read(target.resource, &target.namespace, &target.name)
                 .await?;
-            call.show(StatusCode::OK, &entry)
+            call.show_stored(&entry)
         }
         ("status" | "approval" | "ephemeralcontainers" | "resize", "update") => {
             call.replace(body, name).await
@@ -146,8 +145,6 @@ fn created(call: &Call<'_>) -> Result<Response<Body>, Status> {
 async fn stored(call: &Call<'_>) -> Result<std::sync::Arc<Value>, Status> {
     let reader = &call.api.0.registry.reader;
     let target = call.target;
-    let entry = reader
-        .read(target.resource, &target.namespace, &target.name)
-        .await?;
-    Ok(convert::to_served(target.resource, &entry.object))
+    let kind = target.resource.kind;
+    reader.get(kind, &target.namespace, &target.name).await
 }

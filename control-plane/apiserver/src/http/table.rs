@@ -8,11 +8,12 @@ mod workload;
 use std::sync::Arc;
 
 use machinery::object;
-use machinery::time::{self, Timestamp};
+use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::http::reply::{Include, only_metadata};
 use crate::resources::catalogue::Resource;
+use crate::storage::cells::{Cell, Cells};
 
 /// The column of the name, as it is everywhere or where only wide output shows it.
 const NAME: &str = "Name";
@@ -26,7 +27,7 @@ const UNKNOWN: &str = "<unknown>";
 struct Layout {
     /// A star marks columns that only wide output shows, a hash numbers.
     columns: &'static [&'static str],
-    cells: fn(&Value, Timestamp) -> Vec<Value>,
+    cells: fn(&Value) -> Vec<Cell>,
 }
 
 /// A table of objects in the served version.
@@ -38,15 +39,9 @@ pub(crate) fn of(
     now: Timestamp,
 ) -> Value {
     let layout = layout(resource.kind.group, resource.kind.plural);
-    // Some kinds have their name elsewhere: what an event is called tells nobody anything.
-    let named = !layout.columns.contains(&NAME_LATER);
-    let first = named.then_some(NAME).into_iter();
-    let columns = first.chain(layout.columns.iter().copied());
-    let columns: Vec<Value> = columns.map(column).collect();
     let rows = objects.iter().map(|object| {
-        let first = named.then(|| Value::from(object::name(object)));
-        let mut cells = Vec::from_iter(first);
-        cells.extend((layout.cells)(object, now));
+        let cells = layout.all_cells(object);
+        let cells: Vec<Value> = cells.iter().map(|cell| cell.at(now)).collect();
         let shown = match include {
             Include::None => Value::Null,
             Include::Metadata => only_metadata(object),
@@ -56,8 +51,39 @@ pub(crate) fn of(
     });
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-        "rows": rows.collect::<Vec<_>>(), "columnDefinitions": columns,
+        "rows": rows.collect::<Vec<_>>(), "columnDefinitions": layout.definitions(),
     })
+}
+
+/// What the columns of a resource are.
+pub(crate) fn columns(resource: &Resource) -> Vec<Value> {
+    layout(resource.kind.group, resource.kind.plural).definitions()
+}
+
+/// The cells of an object in the served version.
+pub(crate) fn cells(resource: &Resource, object: &Value) -> Cells {
+    let layout = layout(resource.kind.group, resource.kind.plural);
+    Cells::new(&layout.all_cells(object))
+}
+
+impl Layout {
+    /// Some kinds have their name elsewhere: what an event is called tells nobody anything.
+    fn begins_with_name(&self) -> bool {
+        !self.columns.contains(&NAME_LATER)
+    }
+
+    fn definitions(&self) -> Vec<Value> {
+        let first = self.begins_with_name().then_some(NAME).into_iter();
+        let columns = first.chain(self.columns.iter().copied());
+        columns.map(column).collect()
+    }
+
+    fn all_cells(&self, object: &Value) -> Vec<Cell> {
+        let first = self.begins_with_name().then(|| object::name(object).into());
+        let mut cells = Vec::from_iter(first);
+        cells.extend((self.cells)(object));
+        cells
+    }
 }
 
 fn column(name: &str) -> Value {
@@ -85,30 +111,35 @@ fn layout(group: &str, plural: &str) -> Layout {
         .or_else(|| config::layout(group, plural))
         .unwrap_or(Layout {
             columns: &["Age"],
-            cells: |object, now| vec![age(object, now)],
+            cells: |object| vec![age(object)],
         })
 }
 
 /// How old an object is, such as `5m`.
-fn age(object: &Value, now: Timestamp) -> Value {
-    since(object::creation_timestamp(object), now).into()
+fn age(object: &Value) -> Cell {
+    since(object::creation_timestamp(object))
 }
 
 /// How long ago a time was.
-fn since(text: &str, now: Timestamp) -> String {
+fn since(text: &str) -> Cell {
     match Timestamp::parse(text) {
-        Some(then) => time::human(now.since(then)),
-        None => UNKNOWN.to_owned(),
+        Some(then) => Cell::ago(then),
+        None => UNKNOWN.into(),
     }
 }
 
 /// An integer of the object; 0 when there is none.
-fn number(object: &Value, path: &[&str]) -> Value {
-    object::integer(object, path).unwrap_or(0).into()
+fn number(object: &Value, path: &[&str]) -> Cell {
+    count(object, path).into()
+}
+
+/// The same as a part of a text.
+fn count(object: &Value, path: &[&str]) -> i64 {
+    object::integer(object, path).unwrap_or(0)
 }
 
 /// A text of the object, or what stands for none.
-fn text_or(object: &Value, path: &[&str], none: &str) -> Value {
+fn text_or(object: &Value, path: &[&str], none: &str) -> Cell {
     match object::text(object, path) {
         "" => none.into(),
         text => text.into(),
@@ -116,16 +147,16 @@ fn text_or(object: &Value, path: &[&str], none: &str) -> Value {
 }
 
 /// Anything as a cell: numbers and text as they are.
-fn any_or(object: &Value, path: &[&str], none: &str) -> Value {
+fn any_or(object: &Value, path: &[&str], none: &str) -> Cell {
     match object::at(object, path) {
         None | Some(Value::Null) => none.into(),
-        Some(value @ Value::String(_)) => value.clone(),
+        Some(value @ Value::String(_)) => value.clone().into(),
         Some(value) => value.to_string().into(),
     }
 }
 
 /// The names and the images of the containers below a path, joined by commas.
-fn containers(object: &Value, path: &[&str]) -> [Value; 2] {
+fn containers(object: &Value, path: &[&str]) -> [Cell; 2] {
     let all = object::items(object, path);
     ["name", "image"].map(|key| {
         let texts: Vec<&str> = all.iter().map(|one| object::text(one, &[key])).collect();
@@ -134,7 +165,7 @@ fn containers(object: &Value, path: &[&str]) -> [Value; 2] {
 }
 
 /// A label selector as text.
-fn selector(object: &Value, path: &[&str]) -> Value {
+fn selector(object: &Value, path: &[&str]) -> Cell {
     let Some(found) = object::at(object, path) else {
         return NONE.into();
     };
@@ -145,7 +176,7 @@ fn selector(object: &Value, path: &[&str]) -> Value {
 }
 
 /// A plain map of labels as text.
-fn labels(object: &Value, path: &[&str]) -> Value {
+fn labels(object: &Value, path: &[&str]) -> Cell {
     let map = object::at(object, path).and_then(Value::as_object);
     let pairs = map.into_iter().flatten();
     let pairs: Vec<String> = pairs
@@ -158,7 +189,7 @@ fn labels(object: &Value, path: &[&str]) -> Value {
 }
 
 /// The first few of a list, and how many more there are.
-fn shortened(texts: &[String], most: usize) -> Value {
+fn shortened(texts: &[String], most: usize) -> Cell {
     match texts.len() {
         0 => NONE.into(),
         count if count > most => {

@@ -19,13 +19,16 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::http::api::Api;
 use crate::http::list;
-use crate::http::media::{Accept, Encoding, Form};
+use crate::http::media::{Encoding, Form};
 use crate::http::reply::{self, Shown};
 use crate::http::request::{Query, Selectors};
+use crate::http::spliced;
 use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
 use crate::storage::cache::{Cache, Change, Cursor};
-use crate::storage::entry::{Entry, to_json};
+use crate::storage::entry::to_json;
+use crate::storage::interest::Interest;
+use crate::storage::stored::Stored;
 
 /// A watch that sets no end gets this long, and up to as long again by chance.
 const SECONDS_MIN: u64 = 1800;
@@ -128,20 +131,22 @@ impl Watching {
             .seconds
             .unwrap_or(SECONDS_MIN + clock::below(SECONDS_MIN));
         let ends = Instant::now() + Duration::from_secs(seconds);
+        let interest = interest(shown.resource, folder, &self.selectors);
+        let Ok(changed) = cache.join(&interest, cursor) else {
+            // The changes behind the place were forgotten since it was taken.
+            return Ok(too_old(revision.max(self.asked()), shown.accept.encoding));
+        };
         let watch = Watch {
             api: api.clone(),
             shown,
             storage,
-            folder,
+            interest,
             bookmark_due: match self.begin {
                 Begin::StateThenBookmark(_) if self.bookmarks => Some(revision),
                 _ => None,
             },
-            seen_after: match self.begin {
-                Begin::After(asked) => asked,
-                _ => 0,
-            },
-            changed: cache.subscribe(),
+            seen_after: self.asked(),
+            changed,
             selectors: self.selectors,
             bookmarks: self.bookmarks,
             waiting,
@@ -154,6 +159,30 @@ impl Watching {
         let stopping = api.0.stopping.subscribe();
         Ok(watch.into_response(stopping))
     }
+}
+
+impl Watching {
+    /// The revision that the client has seen; 0 for none.
+    fn asked(&self) -> i64 {
+        match self.begin {
+            Begin::After(asked) => asked,
+            _ => 0,
+        }
+    }
+}
+
+/// The part of the collection that the selectors leave.
+fn interest(resource: &Resource, folder: String, selectors: &Selectors) -> Interest {
+    let mut required = selectors.fields.requirements.iter().filter(|one| {
+        // Another version may call the field something else.
+        !one.negated && convert::is_same(resource)
+    });
+    // A name leaves one object; of other fields the first is as good as any.
+    let name = required.clone().find(|one| one.field == "metadata.name");
+    let field = name
+        .or_else(|| required.next())
+        .map(|one| (one.field.clone(), one.value.clone()));
+    Interest { folder, field }
 }
 
 /// The rules for what may be asked together.
@@ -191,11 +220,11 @@ struct Watch {
     api: Api,
     shown: Shown,
     storage: &'static Storage,
-    folder: String,
+    interest: Interest,
     selectors: Selectors,
     bookmarks: bool,
     /// Objects that were there, not yet told.
-    waiting: VecDeque<Arc<Entry>>,
+    waiting: VecDeque<Arc<Stored>>,
     /// The bookmark that ends them.
     bookmark_due: Option<i64>,
     /// Changes up to here are the client's own knowledge.
@@ -263,8 +292,7 @@ impl Watch {
             let Some(entry) = self.waiting.pop_front() else {
                 break;
             };
-            let object = convert::to_served(self.shown.resource, &entry.object);
-            if self.selectors.matches(self.shown.resource, &object) {
+            if self.selectors.matches(self.shown.resource, &entry) {
                 let frame = self.frame("ADDED", &entry);
                 chunk.put_slice(&frame);
             }
@@ -283,7 +311,7 @@ impl Watch {
         while chunk.len() < CHUNK_BYTES {
             // Marked before looking: a change that comes after it wakes the watch again.
             self.changed.borrow_and_update();
-            match cache.changes(&mut self.cursor, BATCH_CHANGES) {
+            match cache.changes_of(&self.interest, &mut self.cursor, BATCH_CHANGES) {
                 Ok(changes) if changes.is_empty() => return,
                 Ok(changes) => {
                     for change in changes {
@@ -301,32 +329,44 @@ impl Watch {
     }
 
     fn tell(&mut self, chunk: &mut BytesMut, change: &Change) {
-        if change.revision <= self.seen_after || !change.entry.key.starts_with(&self.folder) {
+        if change.revision <= self.seen_after {
             return;
         }
-        let shown = self.shown;
-        if self.selectors.is_empty() && self.is_plain() {
-            let frame = change.frame(|change| plain_frame(verb(change), &change.entry));
-            return chunk.put_slice(&frame);
-        }
-        let matches = |entry: &Entry| {
-            let object = convert::to_served(shown.resource, &entry.object);
-            self.selectors.matches(shown.resource, &object)
-        };
+        let resource = self.shown.resource;
+        let matches = |stored: &Stored| self.selectors.matches(resource, stored);
         let before = change.before.as_deref().is_some_and(matches);
         let after = !change.deleted && matches(&change.entry);
-        let frame = match (before, after) {
+        let verb = match (before, after) {
             (false, false) => return,
-            (false, true) => self.frame("ADDED", &change.entry),
-            (true, true) => self.frame("MODIFIED", &change.entry),
-            (true, false) if change.deleted => self.frame("DELETED", &change.entry),
+            (false, true) => "ADDED",
+            (true, true) => "MODIFIED",
+            (true, false) => "DELETED",
+        };
+        let left = verb == "DELETED" && !change.deleted;
+        let frame = match &change.before {
             // It left what is selected: shown as it was, at the revision of its leaving.
-            (true, false) => match &change.before {
-                Some(before) => self.frame("DELETED", &before.at(change.revision)),
-                None => return,
+            Some(before) if left => match before.at(change.revision) {
+                Ok(before) => self.frame(verb, &before),
+                Err(error) => error_frame(&error, self.shown.accept.encoding),
             },
+            _ if verb == self::verb(change) => self.shared_frame(change),
+            _ => self.frame(verb, &change.entry),
         };
         chunk.put_slice(&frame);
+    }
+
+    /// What most watchers of a change are told; in whole objects, it is written once for all.
+    fn shared_frame(&mut self, change: &Change) -> Bytes {
+        let accept = self.shown.accept;
+        if accept.form != Form::Object || !convert::is_same(self.shown.resource) {
+            return self.frame(verb(change), &change.entry);
+        }
+        let shown = self.shown;
+        let frame = change.frame(accept.encoding == Encoding::Protobuf, |change| {
+            let body = shown.stored(&change.entry)?;
+            Ok(frame_of(verb(change), &body, accept.encoding))
+        });
+        frame.unwrap_or_else(|error| error_frame(&error, accept.encoding))
     }
 
     /// Everything up to here was told.
@@ -356,16 +396,23 @@ impl Watch {
         chunk.put_slice(&frame);
     }
 
-    fn is_plain(&self) -> bool {
-        self.shown.accept == Accept::PLAIN && convert::is_same(self.shown.resource)
-    }
-
-    fn frame(&mut self, verb: &str, entry: &Entry) -> Bytes {
-        if self.is_plain() {
-            return plain_frame(verb, entry);
+    fn frame(&mut self, verb: &str, stored: &Stored) -> Bytes {
+        let encoding = self.shown.accept.encoding;
+        let columns = !self.columns_told;
+        let body = match spliced::watched(&self.shown, stored, columns) {
+            Some(body) => body,
+            None => match self.shown.decoded(stored) {
+                Ok(object) => return self.object_frame(verb, &object),
+                Err(error) => Err(error),
+            },
+        };
+        match body {
+            Ok(body) => {
+                self.columns_told = true;
+                frame_of(verb, &body, encoding)
+            }
+            Err(error) => error_frame(&error, encoding),
         }
-        let object = convert::to_served(self.shown.resource, &entry.object);
-        self.object_frame(verb, &object)
     }
 
     fn object_frame(&mut self, verb: &str, object: &Arc<Value>) -> Bytes {
@@ -382,10 +429,21 @@ impl Watch {
             }
         }
         self.columns_told = true;
-        match encoding {
-            Encoding::Json | Encoding::Yaml => json_frame(verb, &body),
-            Encoding::Protobuf => protobuf::watch_frame(verb, &body).into(),
-        }
+        frame_of(verb, &body, encoding)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.api.0.feed.cache(self.storage).leave(&self.interest);
+    }
+}
+
+/// One event around an encoded object.
+fn frame_of(verb: &str, body: &[u8], encoding: Encoding) -> Bytes {
+    match encoding {
+        Encoding::Json | Encoding::Yaml => json_frame(verb, body),
+        Encoding::Protobuf => protobuf::watch_frame(verb, body).into(),
     }
 }
 
@@ -405,10 +463,6 @@ fn verb(change: &Change) -> &'static str {
         (false, Some(_)) => "MODIFIED",
         (false, None) => "ADDED",
     }
-}
-
-fn plain_frame(verb: &str, entry: &Entry) -> Bytes {
-    json_frame(verb, entry.json())
 }
 
 fn json_frame(verb: &str, object: &[u8]) -> Bytes {

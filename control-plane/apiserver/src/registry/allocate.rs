@@ -279,10 +279,11 @@ async fn take(registry: &Registry, address: Ipv4Addr, service: &Value) -> Result
         let path = ["spec", "parentRef", key];
         object::text(held, &path) == object::text(&object, &path)
     };
+    let held = held.map(|held| held.decode()).transpose()?;
     let ours = held.is_some_and(|held| {
         ["resource", "namespace", "name"]
             .iter()
-            .all(|key| same(&held.object, key))
+            .all(|key| same(&held, key))
     });
     Ok(if ours { Taken::Before } else { Taken::No })
 }

@@ -6,7 +6,6 @@ use serde_json::Value;
 use crate::admission::CREATE;
 use crate::clock;
 use crate::registry::write::Writer;
-use crate::resources::convert;
 
 impl Writer<'_> {
     /// Answers a review: a kind that can only be created and is never stored.
@@ -37,8 +36,8 @@ impl Writer<'_> {
         mut request: Value,
     ) -> Result<Value, Status> {
         let reader = &self.registry.reader;
-        let entry = reader.read(self.resource, self.namespace, name).await?;
-        let account = convert::to_served(self.resource, &entry.object);
+        let kind = self.resource.kind;
+        let account = reader.get(kind, self.namespace, name).await?;
         self.admit_body("token", name, &mut request).await?;
         let issuer = self.registry.issuer.as_ref();
         let issuer = issuer.ok_or_else(Status::unknown_path)?;

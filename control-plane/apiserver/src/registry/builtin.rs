@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::cidr::Cidr;
 use crate::registry::Registry;
 use crate::resources::catalogue;
+use crate::storage::interest::Interest;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
@@ -52,13 +53,26 @@ pub(crate) async fn keep(registry: &Registry) -> Result<(), Status> {
     let Some(storage) = services.and_then(|services| services.storage) else {
         return Ok(());
     };
-    let mut changed = registry.reader.feed.cache(storage).subscribe();
-    loop {
-        make(registry).await?;
-        if changed.changed().await.is_err() {
-            return Ok(());
+    let cache = registry.reader.feed.cache(storage);
+    let interest = Interest {
+        folder: storage.folder(""),
+        field: None,
+    };
+    // Its end is never forgotten between these two calls: what is asked for is only to be woken.
+    let Ok(mut changed) = cache.join(&interest, cache.end()) else {
+        return Err(Status::internal("the services changed too fast"));
+    };
+    let kept = async {
+        loop {
+            make(registry).await?;
+            if changed.changed().await.is_err() {
+                return Ok(());
+            }
         }
-    }
+    };
+    let kept = kept.await;
+    cache.leave(&interest);
+    kept
 }
 
 /// The service pods find this server by.

@@ -70,12 +70,12 @@ impl Registry {
         dry: bool,
         edit: &mut dyn Edit,
     ) -> Result<Edited, Status> {
-        let mut current = self.reader.feed.cache(storage).get(key);
-        let mut newest = false;
-        if current.is_none() {
-            current = self.reader.read_key(storage, key).await?;
-            newest = true;
-        }
+        let cached = self.reader.feed.cache(storage).get(key);
+        let mut newest = cached.is_none();
+        let mut current = match cached {
+            Some(cached) => Some(cached.entry()?),
+            None => self.read_entry(storage, key).await?,
+        };
         for _ in 0..ATTEMPTS_MAX {
             let step = edit.step(current.as_deref()).await;
             let changes = |step: &Step| match step {
@@ -87,7 +87,7 @@ impl Registry {
             };
             // A write is checked by the store. Everything else is only true of the newest state.
             if !newest && !step.as_ref().is_ok_and(changes) {
-                current = self.reader.read_key(storage, key).await?;
+                current = self.read_entry(storage, key).await?;
                 newest = true;
                 continue;
             }
@@ -106,6 +106,15 @@ impl Registry {
         Err(Status::too_many_requests("the object changes too fast", 1))
     }
 
+    async fn read_entry(
+        &self,
+        storage: &'static Storage,
+        key: &str,
+    ) -> Result<Option<Arc<Entry>>, Status> {
+        let stored = self.reader.read_key(storage, key).await?;
+        stored.map(|stored| stored.entry()).transpose()
+    }
+
     /// Writes; the inner error is the newer state that was in the way.
     async fn take_step(
         &self,
@@ -122,7 +131,7 @@ impl Registry {
                 return Ok(Ok(Edited::Same(kept(current)?)));
             }
             Step::Put(object) | Step::Delete(object) if dry => {
-                let entry = Arc::new(Entry::new(key.into(), revision, object));
+                let entry = Arc::new(Entry::new(revision, object));
                 return Ok(Ok(match current {
                     None => Edited::Created(entry),
                     Some(_) => Edited::Updated(entry),
@@ -141,7 +150,7 @@ impl Registry {
             Step::Delete(object) => {
                 let swap = self.reader.store.delete(key, revision).await?;
                 if let Swap::Done(at) = swap {
-                    let entry = Arc::new(Entry::new(key.into(), at, object));
+                    let entry = Arc::new(Entry::new(at, object));
                     return Ok(Ok(Edited::Deleted(entry)));
                 }
                 (swap, None)
@@ -149,13 +158,15 @@ impl Registry {
         };
         match (swap, object) {
             (Swap::Done(at), Some(object)) => {
-                let entry = Arc::new(Entry::new(key.into(), at, object));
+                let entry = Arc::new(Entry::new(at, object));
                 Ok(Ok(match current {
                     None => Edited::Created(entry),
                     Some(_) => Edited::Updated(entry),
                 }))
             }
-            (Swap::Changed(Some(kv)), _) => Ok(Err(Some(self.reader.entry_of(storage, key, &kv)?))),
+            (Swap::Changed(Some(kv)), _) => Ok(Err(Some(
+                self.reader.stored_of(storage, key, &kv)?.entry()?,
+            ))),
             _ => Ok(Err(None)),
         }
     }

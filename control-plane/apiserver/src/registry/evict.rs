@@ -12,7 +12,6 @@ use crate::registry::delete::Options;
 use crate::registry::edit::{Edit, Step};
 use crate::registry::write::Writer;
 use crate::resources::catalogue::{self, Resource};
-use crate::resources::convert;
 use crate::storage::entry::Entry;
 
 /// The most pods a budget remembers as about to go.
@@ -39,8 +38,7 @@ impl Writer<'_> {
         };
         options.dry |= dry;
         let reader = &self.registry.reader;
-        let entry = reader.read(self.resource, self.namespace, name).await?;
-        let pod = convert::to_served(self.resource, &entry.object);
+        let pod = reader.get(self.resource.kind, self.namespace, name).await?;
         if !goes_freely(&pod) {
             self.pay_budget(&pod, options.dry).await?;
         }

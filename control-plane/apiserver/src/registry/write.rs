@@ -104,7 +104,7 @@ impl Writer<'_> {
             {
                 return Err(already_exists(resource, &name));
             }
-            return Ok(Arc::new(Entry::new(key.into(), 0, stored)));
+            return Ok(Arc::new(Entry::new(0, stored)));
         }
         let written = match versioned {
             // The store says so, after everything else has been checked.
@@ -115,7 +115,7 @@ impl Writer<'_> {
             false => self.store_new(storage, &key, &stored).await,
         };
         match written {
-            Ok(Some(revision)) => Ok(Arc::new(Entry::new(key.into(), revision, stored))),
+            Ok(Some(revision)) => Ok(Arc::new(Entry::new(revision, stored))),
             other => {
                 allocated.give_back(self.registry).await;
                 match other {

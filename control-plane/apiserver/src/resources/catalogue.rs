@@ -160,8 +160,21 @@ impl Resource {
 }
 
 /// The path in the object that a selectable field stands for.
-fn selectable(group: &str, plural: &str, field: &str) -> Option<Vec<&'static str>> {
-    let fields: &[&'static str] = match (group, plural) {
+pub(crate) fn selectable(group: &str, plural: &str, field: &str) -> Option<Vec<&'static str>> {
+    let fields = selectable_fields(group, plural);
+    let field = fields.iter().find(|one| **one == field)?;
+    let path = match *field {
+        "source" => "source.component",
+        "status.podIPs" => "status.podIP",
+        "status.successful" => "status.succeeded",
+        field => field,
+    };
+    Some(path.split('.').collect())
+}
+
+/// The fields that selectors may name, besides name and namespace.
+pub(crate) fn selectable_fields(group: &str, plural: &str) -> &'static [&'static str] {
+    match (group, plural) {
         ("", "pods") => &[
             "spec.nodeName",
             "spec.restartPolicy",
@@ -207,15 +220,7 @@ fn selectable(group: &str, plural: &str, field: &str) -> Option<Vec<&'static str
         ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
         ("resource.k8s.io", "resourceslices") => &["spec.nodeName", "spec.driver"],
         _ => &[],
-    };
-    let field = fields.iter().find(|one| **one == field)?;
-    let path = match *field {
-        "source" => "source.component",
-        "status.podIPs" => "status.podIP",
-        "status.successful" => "status.succeeded",
-        field => field,
-    };
-    Some(path.split('.').collect())
+    }
 }
 
 /// Whether this is the version of its kind that the store holds.

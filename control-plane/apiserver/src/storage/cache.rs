@@ -15,7 +15,8 @@ use machinery::status::Status;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use crate::storage::entry::Entry;
+use crate::storage::interest::{Groups, Interest};
+use crate::storage::stored::Stored;
 
 /// The changes a collection remembers: a watcher this far behind starts over.
 const CHANGES_MAX: usize = 4096;
@@ -24,39 +25,57 @@ const CHANGES_MAX: usize = 4096;
 pub(crate) struct Change {
     pub(crate) revision: i64,
     /// The object after it; when it was deleted, its last state at the deletion's revision.
-    pub(crate) entry: Arc<Entry>,
+    pub(crate) entry: Arc<Stored>,
     /// The object before it.
-    pub(crate) before: Option<Arc<Entry>>,
+    pub(crate) before: Option<Arc<Stored>>,
     pub(crate) deleted: bool,
-    frame: OnceLock<Bytes>,
+    /// One for each encoding of watches.
+    frames: [OnceLock<Bytes>; 2],
 }
 
 impl Change {
-    pub(crate) fn put(entry: Arc<Entry>, before: Option<Arc<Entry>>) -> Change {
+    pub(crate) fn put(entry: Arc<Stored>, before: Option<Arc<Stored>>) -> Change {
         let revision = entry.revision;
         Change {
             revision,
             entry,
             before,
             deleted: false,
-            frame: OnceLock::new(),
+            frames: Default::default(),
         }
     }
 
-    pub(crate) fn delete(before: Arc<Entry>, revision: i64) -> Change {
-        let entry = Arc::new(before.at(revision));
+    pub(crate) fn delete(before: Arc<Stored>, revision: i64) -> Change {
+        // What was written into before can be written into again. If not, the last state is shown
+        // as it was: that the object is gone must not be lost.
+        let entry = before.at(revision).map_or_else(
+            |error| {
+                tracing::error!(key = %before.key, %error, "a deleted object keeps its revision");
+                Arc::clone(&before)
+            },
+            Arc::new,
+        );
         Change {
             revision,
             entry,
             before: Some(before),
             deleted: true,
-            frame: OnceLock::new(),
+            frames: Default::default(),
         }
     }
 
-    /// The line that tells watchers of it all who see every object; written once.
-    pub(crate) fn frame(&self, write: impl FnOnce(&Change) -> Bytes) -> Bytes {
-        self.frame.get_or_init(|| write(self)).clone()
+    /// What tells watchers of it, in one of the encodings; written once for all of them.
+    pub(crate) fn frame(
+        &self,
+        protobuf: bool,
+        write: impl FnOnce(&Change) -> Result<Bytes, Status>,
+    ) -> Result<Bytes, Status> {
+        let place = &self.frames[usize::from(protobuf)];
+        if let Some(frame) = place.get() {
+            return Ok(frame.clone());
+        }
+        let frame = write(self)?;
+        Ok(place.get_or_init(|| frame).clone())
     }
 }
 
@@ -70,11 +89,12 @@ pub(crate) struct TooOld;
 /// One collection.
 pub(crate) struct Cache {
     state: RwLock<State>,
-    changed: watch::Sender<u64>,
+    /// What all its keys begin with.
+    prefix: &'static str,
 }
 
 struct State {
-    items: BTreeMap<Arc<str>, Arc<Entry>>,
+    items: BTreeMap<Arc<str>, Arc<Stored>>,
     /// Keys whose newest values are no objects, and why. `items` may have what was there before.
     unreadable: BTreeMap<Arc<str>, String>,
     /// Rising revisions; the last one has number `next - 1`.
@@ -84,10 +104,11 @@ struct State {
     known_after: i64,
     /// Of the last change.
     revision: i64,
+    groups: Groups,
 }
 
 impl Cache {
-    pub(crate) fn new() -> Cache {
+    pub(crate) fn new(prefix: &'static str) -> Cache {
         let state = State {
             items: BTreeMap::new(),
             unreadable: BTreeMap::new(),
@@ -95,15 +116,16 @@ impl Cache {
             next: 0,
             known_after: 0,
             revision: 0,
+            groups: Groups::default(),
         };
         Cache {
             state: RwLock::new(state),
-            changed: watch::Sender::new(0),
+            prefix,
         }
     }
 
     /// Starts over from everything there is at a revision. Watchers see that they missed changes.
-    pub(crate) fn reset(&self, items: BTreeMap<Arc<str>, Arc<Entry>>, revision: i64) {
+    pub(crate) fn reset(&self, items: BTreeMap<Arc<str>, Arc<Stored>>, revision: i64) {
         let mut state = self.state.write();
         state.items = items;
         state.unreadable.clear();
@@ -113,19 +135,15 @@ impl Cache {
         state.known_after = revision;
         state.revision = revision;
         let next = state.next;
-        drop(state);
-        self.changed.send_replace(next);
+        state.groups.reset(next);
     }
 
     /// Takes the changes of one message of the store, all at once.
-    pub(crate) fn apply(&self, changes: Vec<(Arc<str>, i64, Option<Entry>)>) {
+    pub(crate) fn apply(&self, changes: Vec<(Arc<str>, i64, Option<Stored>)>) {
         let mut state = self.state.write();
         for (key, revision, entry) in changes {
-            state.apply(key, revision, entry);
+            state.apply(self.prefix, key, revision, entry);
         }
-        let next = state.next;
-        drop(state);
-        self.changed.send_replace(next);
     }
 
     /// The newest value of a key is no object. That it is gone is not said: things would be deleted
@@ -151,13 +169,13 @@ impl Cache {
     }
 
     /// The object of a key.
-    pub(crate) fn get(&self, key: &str) -> Option<Arc<Entry>> {
+    pub(crate) fn get(&self, key: &str) -> Option<Arc<Stored>> {
         self.state.read().items.get(key).cloned()
     }
 
     /// Everything below a folder in the order of keys, with the place to watch on from and the
     /// revision of the last change.
-    pub(crate) fn snapshot(&self, folder: &str) -> (Vec<Arc<Entry>>, Cursor, i64) {
+    pub(crate) fn snapshot(&self, folder: &str) -> (Vec<Arc<Stored>>, Cursor, i64) {
         let state = self.state.read();
         let all = state
             .items
@@ -205,17 +223,58 @@ impl Cache {
 
     /// How many watch it.
     pub(crate) fn watchers(&self) -> usize {
-        self.changed.receiver_count()
+        self.state.read().groups.watchers()
     }
 
-    /// Wakes when there are more changes.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
+    /// Adds a watcher of a part from a place on. What it gets wakes when there are more changes
+    /// in that part. The watcher must [`Cache::leave`].
+    pub(crate) fn join(
+        &self,
+        interest: &Interest,
+        cursor: Cursor,
+    ) -> Result<watch::Receiver<u64>, TooOld> {
+        let mut state = self.state.write();
+        let State {
+            ring, next, groups, ..
+        } = &mut *state;
+        let first = *next - ring.len() as u64;
+        if cursor.0 < first {
+            return Err(TooOld);
+        }
+        let seen = (cursor.0 - first) as usize;
+        let unseen = ring.iter().skip(seen).map(|change| &**change);
+        Ok(groups.join(interest, cursor.0, *next, (cursor.0..).zip(unseen)))
+    }
+
+    /// Takes a watcher of a part away.
+    pub(crate) fn leave(&self, interest: &Interest) {
+        self.state.write().groups.leave(interest);
+    }
+
+    /// At most so many changes of a part from a place on, which moves behind them.
+    pub(crate) fn changes_of(
+        &self,
+        interest: &Interest,
+        cursor: &mut Cursor,
+        most: usize,
+    ) -> Result<Vec<Arc<Change>>, TooOld> {
+        let state = self.state.read();
+        let first = state.next - state.ring.len() as u64;
+        let numbers = state.groups.numbers(interest, cursor.0, first)?;
+        let mut found = Vec::new();
+        for number in numbers.take(most) {
+            found.push(Arc::clone(&state.ring[(number - first) as usize]));
+            cursor.0 = number + 1;
+        }
+        if found.len() < most {
+            cursor.0 = state.next;
+        }
+        Ok(found)
     }
 }
 
 impl State {
-    fn apply(&mut self, key: Arc<str>, revision: i64, entry: Option<Entry>) {
+    fn apply(&mut self, prefix: &str, key: Arc<str>, revision: i64, entry: Option<Stored>) {
         self.unreadable.remove(&key);
         let change = match entry {
             Some(entry) => {
@@ -233,6 +292,8 @@ impl State {
         {
             self.known_after = oldest.revision;
         }
+        let first = self.next - self.ring.len() as u64;
+        self.groups.note(self.next, &change, prefix, first);
         self.ring.push_back(Arc::new(change));
         self.next += 1;
         self.revision = revision;

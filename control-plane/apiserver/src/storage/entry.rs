@@ -1,6 +1,7 @@
-//! An object as the store has it: decoded once, written as JSON at most once, shared by all.
+//! An object as a request has it: decoded, and how it is written for the store and as JSON.
 
-use std::sync::{Arc, OnceLock};
+use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use machinery::status::Status;
@@ -12,26 +13,22 @@ use crate::resources::catalogue::Storage;
 
 /// One object of one revision, in the version that is stored.
 pub(crate) struct Entry {
-    pub(crate) key: Arc<str>,
     /// Of its last change; for a deleted object of the deletion.
     pub(crate) revision: i64,
     pub(crate) object: Arc<Value>,
-    json: OnceLock<Bytes>,
 }
 
 impl Entry {
     /// Takes an object whose `resourceVersion` is set to this revision; 0 is for one that is not
     /// stored, and has none.
-    pub(crate) fn new(key: Arc<str>, revision: i64, mut object: Value) -> Entry {
+    pub(crate) fn new(revision: i64, mut object: Value) -> Entry {
         match revision {
             0 => drop(object::metadata_mut(&mut object).remove("resourceVersion")),
             revision => object::set_resource_version(&mut object, revision),
         }
         Entry {
-            key,
             revision,
             object: Arc::new(object),
-            json: OnceLock::new(),
         }
     }
 
@@ -52,17 +49,7 @@ impl Entry {
             ))
         })?;
         defaults::name_kinds(storage.kind.group, storage.kind.kind, &mut object);
-        Ok(Entry::new(key.into(), revision, object))
-    }
-
-    /// The same object at another revision: what a watch shows of a deleted one.
-    pub(crate) fn at(&self, revision: i64) -> Entry {
-        Entry::new(Arc::clone(&self.key), revision, Value::clone(&self.object))
-    }
-
-    /// The object as JSON.
-    pub(crate) fn json(&self) -> &Bytes {
-        self.json.get_or_init(|| to_json(&self.object))
+        Ok(Entry::new(revision, object))
     }
 }
 
@@ -85,6 +72,22 @@ pub(crate) fn to_json(value: &Value) -> Bytes {
     // Writing into memory fails only for maps with keys that are no text: there are none.
     let _ = serde_json::to_writer(&mut bytes, &InOrder(value));
     bytes.into()
+}
+
+/// An object as bytes of JSON, and where the value of its metadata is; empty when there is none.
+pub(crate) fn to_json_with_metadata(object: &Value) -> (Bytes, Range<usize>) {
+    let bytes = to_json(object);
+    let Some(metadata) = object.get("metadata") else {
+        return (bytes, 0..0);
+    };
+    // In front of it are the kind and the version, if there are any, in this order.
+    let before = ["kind", "apiVersion"].iter().filter_map(|key| {
+        let value = object.get(*key)?;
+        Some(format!("\"{key}\":{value},").len())
+    });
+    let begin = "{\"metadata\":".len() + before.sum::<usize>();
+    let length = metadata.to_string().len();
+    (bytes, begin..begin + length)
 }
 
 /// An object that begins with what it is, and a Status in the order of Kubernetes' own, as people

@@ -18,8 +18,8 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::resources::catalogue::{ROOT, Storage, storage_of_key, storages};
 use crate::storage::cache::Cache;
-use crate::storage::entry::Entry;
 use crate::storage::store::{self, Store, prefix_end};
+use crate::storage::stored::Stored;
 
 /// Keys read at once while loading.
 const PAGE_KEYS: i64 = 5000;
@@ -58,7 +58,10 @@ impl Feed {
     pub(crate) fn new(store: Store) -> Feed {
         Feed {
             store,
-            caches: storages().iter().map(|_| Cache::new()).collect(),
+            caches: storages()
+                .iter()
+                .map(|storage| Cache::new(&storage.prefix))
+                .collect(),
             revision: watch::Sender::new(0),
             progress_wanted: Notify::new(),
         }
@@ -141,7 +144,7 @@ impl Feed {
 
     /// Reads everything as of one revision.
     async fn load(&self) -> Result<i64, Status> {
-        let mut found: Vec<BTreeMap<Arc<str>, Arc<Entry>>> = Vec::new();
+        let mut found: Vec<BTreeMap<Arc<str>, Arc<Stored>>> = Vec::new();
         found.resize_with(self.caches.len(), BTreeMap::new);
         let mut unreadable = Vec::new();
         let (mut start, mut revision) = (ROOT.to_owned(), 0);
@@ -154,7 +157,7 @@ impl Feed {
                 let Some((storage, key)) = place(&kv.key) else {
                     continue;
                 };
-                match Entry::decode(storage, key, &kv.value, kv.mod_revision) {
+                match Stored::read(storage, key, &kv.value, kv.mod_revision) {
                     Ok(entry) => {
                         found[storage.at].insert(Arc::clone(&entry.key), Arc::new(entry));
                     }
@@ -259,7 +262,7 @@ impl Feed {
             };
             let entry = match event.r#type() {
                 EventType::Delete => None,
-                EventType::Put => match Entry::decode(storage, key, &kv.value, kv.mod_revision) {
+                EventType::Put => match Stored::read(storage, key, &kv.value, kv.mod_revision) {
                     Ok(entry) => Some(entry),
                     Err(error) => {
                         unreadable.insert((storage.at, key.to_owned()), error);

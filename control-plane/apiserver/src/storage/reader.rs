@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::resources::catalogue::{self, Resource, Storage};
 use crate::resources::convert;
-use crate::storage::entry::Entry;
 use crate::storage::feed::Feed;
 use crate::storage::store::Store;
+use crate::storage::stored::Stored;
 
 /// Objects, for parts of this process: it asks nobody whether the caller may.
 #[derive(Clone)]
@@ -29,8 +29,8 @@ impl Reader {
         name: &str,
     ) -> Result<Arc<Value>, Status> {
         let resource = catalogue::of(kind);
-        let entry = self.read(resource, namespace, name).await?;
-        Ok(convert::to_served(resource, &entry.object))
+        let stored = self.read(resource, namespace, name).await?;
+        Ok(convert::to_served(resource, &Arc::new(stored.decode()?)))
     }
 
     /// Returns the object from the cache, without a round trip.
@@ -38,8 +38,9 @@ impl Reader {
         let resource = catalogue::of(kind);
         let storage = resource.storage?;
         let cache = self.feed.cache(storage);
-        let entry = cache.get(&storage.key(namespace, name))?;
-        Some(convert::to_served(resource, &entry.object))
+        let stored = cache.get(&storage.key(namespace, name))?;
+        let object = stored.decode().ok()?;
+        Some(convert::to_served(resource, &Arc::new(object)))
     }
 
     /// Returns all objects of a namespace (of all namespaces when empty) from the cache.
@@ -52,7 +53,8 @@ impl Reader {
         let (entries, ..) = cache.snapshot(&storage.folder(namespace));
         let objects = entries.iter();
         objects
-            .map(|entry| convert::to_served(resource, &entry.object))
+            .filter_map(|stored| stored.kept().ok())
+            .map(|object| convert::to_served(resource, &object))
             .collect()
     }
 
@@ -67,7 +69,7 @@ impl Reader {
         resource: &'static Resource,
         namespace: &str,
         name: &str,
-    ) -> Result<Arc<Entry>, Status> {
+    ) -> Result<Arc<Stored>, Status> {
         let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
         let key = storage.key(namespace, name);
         let found = self.read_key(storage, &key).await?;
@@ -79,22 +81,22 @@ impl Reader {
         &self,
         storage: &'static Storage,
         key: &str,
-    ) -> Result<Option<Arc<Entry>>, Status> {
+    ) -> Result<Option<Arc<Stored>>, Status> {
         let (found, _) = self.store.get(key).await?;
         let Some(kv) = found else { return Ok(None) };
-        self.entry_of(storage, key, &kv).map(Some)
+        self.stored_of(storage, key, &kv).map(Some)
     }
 
-    /// Returns what was read as an entry; the cache's own when it has the same revision.
-    pub(crate) fn entry_of(
+    /// Returns what was read as an object; the cache's own when it has the same revision.
+    pub(crate) fn stored_of(
         &self,
         storage: &'static Storage,
         key: &str,
         kv: &etcd_api::mvccpb::KeyValue,
-    ) -> Result<Arc<Entry>, Status> {
+    ) -> Result<Arc<Stored>, Status> {
         match self.feed.cache(storage).get(key) {
-            Some(entry) if entry.revision == kv.mod_revision => Ok(entry),
-            _ => Entry::decode(storage, key, &kv.value, kv.mod_revision).map(Arc::new),
+            Some(stored) if stored.revision == kv.mod_revision => Ok(stored),
+            _ => Stored::read(storage, key, &kv.value, kv.mod_revision).map(Arc::new),
         }
     }
 }

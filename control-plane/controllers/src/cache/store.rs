@@ -1,4 +1,4 @@
-//! The objects of one kind, with the ways loops look for them.
+//! The objects of one kind, with the indices that loops need.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use serde::de::DeserializeOwned;
 use super::Key;
 use crate::meta;
 
-/// A kind that a store can keep.
+/// A kind that a store can hold.
 pub(crate) trait Known:
     Metadata<Ty = ObjectMeta> + Resource + Clone + Serialize + DeserializeOwned
 {
-    /// Where the object is, for pods the node.
+    /// The value of the place index: a pod's node, empty for other kinds.
     fn place(&self) -> &str {
         ""
     }
 }
 
-/// An object before and after a change; one of them is there.
+/// An object before and after a change; at least one of them is set.
 #[derive(Debug)]
 pub(crate) struct Diff<T> {
     pub(crate) old: Option<Arc<T>>,
     pub(crate) new: Option<Arc<T>>,
 }
 
-/// The uids of what is gone. An older state of it may still be on its way: by a watch, when an own
-/// call deleted it, or in the answer to an own call, when the watch was faster. Uids never come
-/// back, so there is no harm in remembering them, up to a limit.
+/// The uids of deleted objects. An older state of such an object may still arrive: from a watch, if
+/// an own call deleted it, or in the response to an own call, if the watch was faster. Uids are
+/// never reused, so remembering them is safe; the number is limited.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
     uids: BTreeSet<String>,
@@ -60,24 +60,24 @@ impl Gone {
 struct Entry<T> {
     object: Arc<T>,
     revision: i64,
-    /// When it became known.
+    /// When this state of the object was first seen.
     since: Timestamp,
 }
 
 /// The objects of one kind. The indices have exactly the keys of `objects`.
 pub(crate) struct Store<T> {
     objects: BTreeMap<Key, Entry<T>>,
-    /// By the uid of the controller; under the empty text those without.
+    /// By the controller's uid; the empty uid holds objects without a controller.
     by_controller: BTreeMap<String, BTreeSet<Key>>,
     by_place: BTreeMap<String, BTreeSet<Key>>,
     gone: Gone,
-    /// When what is no longer here was lost.
+    /// When each object that is no longer here disappeared.
     lost: BTreeMap<Key, Timestamp>,
 }
 
-/// How many uids of what is gone are remembered: far more than are ever on their way.
+/// Maximum number of remembered uids of deleted objects: far more than can still arrive late.
 const GONE_MAX: usize = 10_000;
-/// How many lost objects are remembered; past this all are forgotten.
+/// Maximum number of entries in `lost`; when it is reached, all are dropped.
 const LOST_MAX: usize = 10_000;
 
 impl<T> Default for Store<T> {
@@ -102,13 +102,13 @@ impl<T: Known> Store<T> {
         self.objects.get(key).map(|entry| &entry.object)
     }
 
-    /// When the object became known as it is now.
+    /// When the object's current state was first seen.
     pub(crate) fn since(&self, namespace: &str, name: &str) -> Option<Timestamp> {
         let entry = self.objects.get(&(namespace.to_owned(), name.to_owned()))?;
         Some(entry.since)
     }
 
-    /// When an object that is not here was lost, if it ever was here.
+    /// When an object that is not here disappeared; `None` if it never was here.
     pub(crate) fn lost_at(&self, namespace: &str, name: &str) -> Option<Timestamp> {
         let key = (namespace.to_owned(), name.to_owned());
         self.lost.get(&key).copied()
@@ -125,12 +125,12 @@ impl<T: Known> Store<T> {
             .map(|(_, entry)| &entry.object)
     }
 
-    /// Those whose controller has this uid.
+    /// The objects whose controller has this uid.
     pub(crate) fn controlled_by(&self, uid: &str) -> impl Iterator<Item = &Arc<T>> {
         self.keyed(self.by_controller.get(uid))
     }
 
-    /// Those of a namespace that have no controller.
+    /// The objects of a namespace without a controller.
     pub(crate) fn orphans(&self, namespace: &str) -> impl Iterator<Item = &Arc<T>> {
         let keys = self
             .by_controller
@@ -143,17 +143,17 @@ impl<T: Known> Store<T> {
         keys.filter_map(|key| self.at(key))
     }
 
-    /// Those at a place, for pods a node.
+    /// The objects at a place; for pods, a node.
     pub(crate) fn placed_at(&self, place: &str) -> impl Iterator<Item = &Arc<T>> {
         self.keyed(self.by_place.get(place))
     }
 
-    /// Every place anything is at.
+    /// Every place that has objects.
     pub(crate) fn places(&self) -> impl Iterator<Item = &str> {
         self.by_place.keys().map(String::as_str)
     }
 
-    /// Keeps an object unless it is older than what is known.
+    /// Stores an object unless a state as new is known, or the object was deleted.
     pub(crate) fn put(&mut self, object: T, now: Timestamp) -> Option<Diff<T>> {
         let metadata = object.metadata();
         if self.gone.contains(meta::uid(metadata)) {
@@ -175,7 +175,7 @@ impl<T: Known> Store<T> {
         })
     }
 
-    /// Forgets an object, for good.
+    /// Removes an object for good.
     pub(crate) fn take(&mut self, object: &Object, now: Timestamp) -> Option<Diff<T>> {
         let uid = object::uid(object);
         self.gone.add(uid);
@@ -183,7 +183,7 @@ impl<T: Known> Store<T> {
             object::namespace(object).to_owned(),
             object::name(object).to_owned(),
         );
-        // Another object of the same name may have taken its place already.
+        // A new object with the same name may be here already.
         let known = self.objects.get(&key)?;
         if meta::uid(known.object.metadata()) != uid {
             return None;
@@ -192,7 +192,7 @@ impl<T: Known> Store<T> {
         Some(Diff { old, new: None })
     }
 
-    /// These are all there are.
+    /// Replaces the content: these are all objects of the kind.
     pub(crate) fn replace(&mut self, objects: Vec<T>, now: Timestamp) -> Vec<Diff<T>> {
         let kept: BTreeSet<Key> = objects.iter().map(|o| meta::key(o.metadata())).collect();
         let lost: Vec<Key> = self

@@ -48,7 +48,7 @@ fn what_an_own_call_deleted_does_not_come_back_by_a_late_watch() {
     assert_eq!(known(&caches), None);
     assert_eq!(tell(&mut caches, Notice::Applied(config("u", 3))), 0);
     assert_eq!(tell(&mut caches, Notice::Deleted(last)), 0);
-    // Another one of the same name is another one.
+    // An object with the same name and another uid is another object.
     assert_eq!(tell(&mut caches, Notice::Applied(config("v", 7))), 1);
     assert_eq!(tell(&mut caches, Notice::Deleted(config("u", 4))), 0);
     assert_eq!(known(&caches).as_deref(), Some("7"));

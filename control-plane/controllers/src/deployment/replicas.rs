@@ -1,4 +1,4 @@
-//! How many replicas each replica set has, and how a changed number is spread over them.
+//! The size of each replica set, and how a changed number of replicas is divided among them.
 
 use std::cmp::Reverse;
 
@@ -23,7 +23,7 @@ pub(super) fn sum<'a>(sets: impl Iterator<Item = &'a Shared<ReplicaSet>>) -> i64
     sets.map(|set| wanted(set)).sum()
 }
 
-/// Scales a set, and notes in it for how many replicas of the deployment that was.
+/// Scales a set, and records the deployment's size in its annotations.
 pub(super) fn scale(view: &View<'_>, set: &ReplicaSet, replicas: i64, into: &mut Decision) {
     let annotations = json!({
         DESIRED: view.replicas().to_string(), MOST: view.most().to_string(),
@@ -45,8 +45,8 @@ pub(super) fn scale(view: &View<'_>, set: &ReplicaSet, replicas: i64, into: &mut
     }
 }
 
-/// Brings the sets to a changed number of replicas: all of it to the one that is active, or each
-/// its share of the change.
+/// Scales the sets to a changed number of replicas: the only active set takes all of the change;
+/// several active sets share it.
 pub(super) fn spread(view: &View<'_>, into: &mut Decision) {
     let mut active: Vec<&Shared<ReplicaSet>> = view.all().filter(|set| wanted(set) > 0).collect();
     if active.len() <= 1 {
@@ -60,7 +60,7 @@ pub(super) fn spread(view: &View<'_>, into: &mut Decision) {
         for set in view.old.iter().filter(|set| wanted(set) > 0) {
             scale(view, set, 0, into);
         }
-        // The active one may still be noted for an earlier number.
+        // The annotations may still hold an earlier size.
         scale(view, new, wanted(new), into);
         return;
     }
@@ -70,10 +70,12 @@ pub(super) fn spread(view: &View<'_>, into: &mut Decision) {
     let total = sum(active.iter().copied());
     let allowed = if view.replicas() > 0 { view.most() } else { 0 };
     let change = allowed - total;
-    // The largest takes what rounding leaves over; of equals the newer grows, the older shrinks.
-    match change > 0 {
-        true => active.sort_by_key(|set| (Reverse(wanted(set)), Reverse(revision::age(set)))),
-        false => active.sort_by_key(|set| (Reverse(wanted(set)), revision::age(set))),
+    // The largest set takes the rounding difference; ties go to the newer set when growing, and to
+    // the older set when shrinking.
+    if change > 0 {
+        active.sort_by_key(|set| (Reverse(wanted(set)), Reverse(revision::age(set))))
+    } else {
+        active.sort_by_key(|set| (Reverse(wanted(set)), revision::age(set)))
     }
     let mut given = 0;
     let mut sizes: Vec<i64> = Vec::new();
@@ -91,31 +93,32 @@ pub(super) fn spread(view: &View<'_>, into: &mut Decision) {
     }
 }
 
-/// The part of a change that a set takes: in proportion to its size, never more than is left.
+/// A set's share of a change: in proportion to its size, never more than the remainder.
 fn share(view: &View<'_>, set: &ReplicaSet, change: i64, given: i64) -> i64 {
     let size = wanted(set);
     let most = meta::annotation(&set.metadata, MOST).and_then(|text| text.parse::<i64>().ok());
     let most = most
         .filter(|most| *most > 0)
         .unwrap_or_else(|| view.replicas().max(1));
-    // Towards zero every set goes all the way.
+    // When the deployment is scaled to zero, every set is.
     let share = match view.replicas() {
         0 => -size,
         _ => rounded(size * view.most(), most) - size,
     };
     let left = change - given;
-    match change > 0 {
-        true => share.min(left).max(0),
-        false => share.max(left).min(0),
+    if change > 0 {
+        share.min(left).max(0)
+    } else {
+        share.max(left).min(0)
     }
 }
 
-/// A quotient to the nearest whole number, halves away from zero.
+/// The quotient rounded to the nearest integer; halves are rounded up.
 fn rounded(dividend: i64, divisor: i64) -> i64 {
     (2 * dividend + divisor).div_euclid(2 * divisor)
 }
 
-/// Whether a set has all replicas that the deployment wants, and all of them serve.
+/// True if a set has all replicas of the deployment, and all of them are available.
 fn is_saturated(view: &View<'_>, set: &ReplicaSet) -> bool {
     let desired = meta::annotation(&set.metadata, DESIRED).and_then(|text| text.parse().ok());
     let all = view.replicas();

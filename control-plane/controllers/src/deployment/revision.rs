@@ -1,4 +1,4 @@
-//! The replica set of each template: its name, its number in the history, how long it is kept.
+//! The replica set of each template: its name, its revision number, and how long it is kept.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use crate::meta::{self, Labels};
 use crate::replica_set::wanted;
 
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// The most bytes of past numbers that a set remembers.
+/// Maximum bytes of the annotation with a set's former revisions.
 const HISTORY_BYTES_MAX: usize = 2000;
-/// What a set does not inherit from its deployment.
+/// Annotations that a set does not inherit from its deployment.
 const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -27,15 +27,15 @@ const NOT_COPIED: [&str; 6] = [
     MOST,
     "deprecated.deployment.rollback.to",
 ];
-/// The letters of hashes: no vowels, so that no words come out.
+/// The letters of hashes: no vowels, so that no words appear.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Orders sets by age.
+/// The sort key of sets by age.
 pub(super) fn age(set: &ReplicaSet) -> (Timestamp, &str) {
     (meta::created(&set.metadata), meta::name(&set.metadata))
 }
 
-/// Whether the set was made from this template. The label that tells sets apart is no part of it.
+/// True if the set was made from this template. The hash label is ignored: it differs per set.
 pub(super) fn has_template(set: &ReplicaSet, template: &PodTemplateSpec) -> bool {
     let of_set = set.spec.as_ref().and_then(|spec| spec.template.as_ref());
     of_set.is_some_and(|of_set| without_hash(of_set) == without_hash(template))
@@ -47,14 +47,14 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
     if let Some(labels) = &mut metadata.labels {
         labels.remove(HASH);
     }
-    // Nothing at all and nothing in it are the same template.
+    // Empty labels or annotations are the same as none.
     metadata.labels = metadata.labels.take().filter(|labels| !labels.is_empty());
     metadata.annotations = metadata.annotations.take().filter(|has| !has.is_empty());
     metadata.creation_timestamp = None;
     template
 }
 
-/// Brings the new set up to date, or makes it. Gives the set back when nothing had to be written.
+/// Updates or creates the new set. Returns the set if nothing had to be written.
 pub(super) fn keep_up(
     view: &View<'_>,
     make: bool,
@@ -105,7 +105,7 @@ fn make_new(view: &View<'_>, number: i64, told: &mut Told, into: &mut Decision) 
         .replica_sets
         .get(meta::namespace(metadata), &name);
     if taken.is_some() {
-        // Another template, or another owner, has the name: the next number gives another one.
+        // A set with another template or owner has this name; the next count gives another name.
         told.status.collision_count = Some(collisions + 1);
         return;
     }
@@ -140,9 +140,10 @@ fn make_new(view: &View<'_>, number: i64, told: &mut Told, into: &mut Decision) 
         }),
         status: None,
     };
-    let size = match view.recreates() {
-        true => view.replicas(),
-        false => rollout::grown(view, &set),
+    let size = if view.recreates() {
+        view.replicas()
+    } else {
+        rollout::grown(view, &set)
     };
     if let Some(spec) = &mut set.spec {
         spec.replicas = i32::try_from(size).ok();
@@ -161,7 +162,7 @@ fn make_new(view: &View<'_>, number: i64, told: &mut Told, into: &mut Decision) 
     }
 }
 
-/// What has to change in the annotations of the new set.
+/// The annotations of the new set that must change.
 fn annotations(view: &View<'_>, of: &ObjectMeta, number: i64) -> BTreeMap<String, String> {
     let mut wanted: BTreeMap<String, String> = BTreeMap::new();
     let inherited = view.deployment.metadata.annotations.iter().flatten();
@@ -173,7 +174,7 @@ fn annotations(view: &View<'_>, of: &ObjectMeta, number: i64) -> BTreeMap<String
     if current < number {
         wanted.insert(REVISION.into(), number.to_string());
         if let Some(past) = has {
-            // A template that is taken up again: its earlier number becomes history.
+            // A rollback to an earlier template: the set's old revision moves to the history.
             let earlier = meta::annotation(of, HISTORY).unwrap_or_default();
             let mut numbers: Vec<&str> = earlier.split(',').filter(|n| !n.is_empty()).collect();
             numbers.push(past);
@@ -192,7 +193,7 @@ fn number(metadata: &ObjectMeta) -> i64 {
     number.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Deletes sets that have nothing left and are older than the history reaches.
+/// Deletes sets without replicas that exceed the revision history limit.
 pub(super) fn clean_up(view: &View<'_>, into: &mut Decision) {
     let limit = view.spec.revision_history_limit.unwrap_or(10);
     let idle = |set: &&Shared<ReplicaSet>| {
@@ -209,7 +210,7 @@ pub(super) fn clean_up(view: &View<'_>, into: &mut Decision) {
     }
 }
 
-/// The text that tells a template from others: FNV-1a of its JSON in letters that make no words.
+/// The hash of a template: FNV-1a of its JSON, in letters that make no words.
 pub(crate) fn hash(template: &PodTemplateSpec, collisions: i32) -> String {
     let mut bytes = serde_json::to_vec(&without_hash(template)).unwrap_or_default();
     if collisions > 0 {

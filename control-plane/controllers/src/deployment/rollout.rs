@@ -1,4 +1,4 @@
-//! The two ways from old replica sets to the new one: bit by bit, or all at once.
+//! The two strategies: step by step (`RollingUpdate`), or all at once (`Recreate`).
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 
@@ -10,7 +10,8 @@ use crate::decision::Decision;
 use crate::replica_set::wanted;
 use crate::{meta, pods};
 
-/// Moves replicas within the leeway: first the new set up, then the old ones down.
+/// Moves replicas within `maxSurge` and `maxUnavailable`: first the new set grows, then old ones
+/// shrink.
 pub(super) fn roll(view: &View<'_>, told: &mut Told, into: &mut Decision) {
     let Some(new) = revision::keep_up(view, true, told, into) else {
         return;
@@ -23,7 +24,7 @@ pub(super) fn roll(view: &View<'_>, told: &mut Told, into: &mut Decision) {
     shrink_old(view, &new, into);
 }
 
-/// How large the new set may be now.
+/// The size that the new set may have now.
 pub(super) fn grown(view: &View<'_>, new: &ReplicaSet) -> i64 {
     let (size, all) = (wanted(new), view.replicas());
     if size >= all {
@@ -39,7 +40,7 @@ fn shrink_old(view: &View<'_>, new: &ReplicaSet, into: &mut Decision) {
     }
     let least = view.replicas() - view.leeway().1;
     let new_unavailable = (wanted(new) - available(new)).max(0);
-    // Replicas of the new set that do not serve yet must not be counted on.
+    // Replicas of the new set that are not available yet do not count.
     let budget = sum(view.all()) - least - new_unavailable;
     if budget <= 0 {
         return;
@@ -47,7 +48,7 @@ fn shrink_old(view: &View<'_>, new: &ReplicaSet, into: &mut Decision) {
     let mut sizes: Vec<i64> = view.old.iter().map(|set| wanted(set)).collect();
     let mut left = budget;
     for (set, size) in view.old.iter().zip(&mut sizes) {
-        // What does not serve can go without anybody missing it.
+        // Replicas that are not available go first: removing them reduces no availability.
         let idle = (*size - available(set)).clamp(0, left);
         *size -= idle;
         left -= idle;
@@ -66,7 +67,7 @@ fn shrink_old(view: &View<'_>, new: &ReplicaSet, into: &mut Decision) {
     }
 }
 
-/// Ends all old pods before the first new one is made.
+/// Deletes all old pods before the new set gets replicas.
 pub(super) fn recreate(view: &View<'_>, told: &mut Told, into: &mut Decision) {
     for set in view.old.iter().filter(|set| wanted(set) > 0) {
         scale(view, set, 0, into);
@@ -80,7 +81,7 @@ pub(super) fn recreate(view: &View<'_>, told: &mut Told, into: &mut Decision) {
     scale(view, &new, view.replicas(), into);
 }
 
-/// Whether a set still has pods, ending or not.
+/// True if a set still has pods that have not finished.
 fn has_living(view: &View<'_>, set: &Shared<ReplicaSet>) -> bool {
     let mut of_set = view
         .context

@@ -1,4 +1,4 @@
-//! What a deployment says of itself: its counts and its conditions.
+//! A deployment's status: its counts and conditions.
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet};
 use machinery::time::Timestamp;
@@ -13,13 +13,14 @@ const AVAILABLE: &str = "Available";
 const FAILURE: &str = "ReplicaFailure";
 pub(super) const NOT_CREATED: &str = "ReplicaSetCreateError";
 
-/// The status as it is to be.
+/// The new status.
 pub(super) struct Told {
     pub(super) status: DeploymentStatus,
-    /// The number of the template in the history, as an annotation. It is written together with
-    /// the status, for an annotation written by itself would be a new generation.
+    /// The revision of the template, as an annotation. It is written together with the status: a
+    /// separate write of an annotation would raise the generation.
     pub(super) revision: Option<String>,
-    /// The other calls have failed before: were the status last, it would never be told.
+    /// Write the status before the other calls: they failed before, and a failing call stops the
+    /// rest.
     first: bool,
     now: Timestamp,
 }
@@ -34,7 +35,8 @@ impl Told {
         }
     }
 
-    /// Tells that people stopped the roll-out or let it go on. Time does not count meanwhile.
+    /// Sets the condition for a rollout that was paused or resumed. Paused time does not count
+    /// towards the progress deadline.
     pub(super) fn pause(&mut self, view: &View<'_>) {
         if deadline(view).is_none() {
             return;
@@ -61,7 +63,7 @@ impl Told {
         }
     }
 
-    /// The replica set of the template is there.
+    /// The template's replica set exists.
     pub(super) fn found(&mut self, view: &View<'_>, set: &ReplicaSet) {
         if deadline(view).is_some() && self.find(PROGRESSING).is_none() {
             let name = meta::name(&set.metadata);
@@ -70,7 +72,7 @@ impl Told {
         }
     }
 
-    /// The replica set of the template is about to be made.
+    /// The template's replica set is about to be created.
     pub(super) fn created(&mut self, view: &View<'_>, name: &str) {
         if deadline(view).is_some() {
             let text = format!("Created new replica set \"{name}\"");
@@ -78,7 +80,7 @@ impl Told {
         }
     }
 
-    /// The replica set of the template could not be made, and is tried again.
+    /// The template's replica set could not be created; the loop will retry.
     pub(super) fn not_created(&mut self, view: &View<'_>, name: &str, error: &str) {
         if deadline(view).is_some() {
             let text = format!("Failed to create new replica set \"{name}\": {error}");
@@ -87,7 +89,7 @@ impl Told {
         }
     }
 
-    /// Counts, judges, and writes the status if it changed.
+    /// Computes counts and conditions, and writes the status if it changed.
     pub(super) fn finish(mut self, view: &View<'_>, into: &mut Decision) {
         let old = view.deployment.status.clone().unwrap_or_default();
         self.count(view);
@@ -128,19 +130,20 @@ impl Told {
 
     fn judge_available(&mut self, view: &View<'_>) {
         let serving = i64::from(self.status.available_replicas.unwrap_or(0));
-        match serving >= view.replicas() - view.leeway().1 {
-            true => self.set(
+        if serving >= view.replicas() - view.leeway().1 {
+            self.set(
                 AVAILABLE,
                 "True",
                 "MinimumReplicasAvailable",
                 "Deployment has minimum availability.",
-            ),
-            false => self.set(
+            )
+        } else {
+            self.set(
                 AVAILABLE,
                 "False",
                 "MinimumReplicasUnavailable",
                 "Deployment does not have minimum availability.",
-            ),
+            )
         }
     }
 
@@ -167,7 +170,7 @@ impl Told {
             self.set(PROGRESSING, "True", "NewReplicaSetAvailable", &text);
         } else if progressed(old, &self.status) {
             let text = format!("{what} is progressing.");
-            // What counts is when it last moved, even if it is said in the same words.
+            // `lastUpdateTime` must move even if the condition stays the same, so it is set again.
             let since = current.filter(|has| has.status == "True");
             let since = since.and_then(|has| has.last_transition_time);
             self.drop(PROGRESSING);
@@ -199,7 +202,7 @@ impl Told {
         }
     }
 
-    /// A replica set that cannot make its pods says so here too.
+    /// Copies the condition of a replica set that cannot create its pods.
     fn copy_failure(&mut self, view: &View<'_>) {
         let sets = view.new.iter().chain(view.old.iter().rev());
         let failure = sets.clone().find_map(|set| {
@@ -233,7 +236,7 @@ impl Told {
         }
     }
 
-    /// Sets a condition. One that says the same for the same reason stays as it is.
+    /// Sets a condition. One with the same status and reason stays unchanged.
     fn set(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
         let now = Some(meta::time(self.now));
         let old = self.find(kind).cloned();
@@ -255,7 +258,7 @@ impl Told {
     }
 }
 
-/// Whether the roll-out is over, by the status that was told last.
+/// True if the last written status says that the rollout is complete.
 pub(super) fn is_complete(view: &View<'_>) -> bool {
     let status = view.deployment.status.clone().unwrap_or_default();
     is_complete_by(view, &status)
@@ -269,7 +272,7 @@ fn is_complete_by(view: &View<'_>, status: &DeploymentStatus) -> bool {
         && status.observed_generation >= view.deployment.metadata.generation
 }
 
-/// Whether anything moved between two statuses.
+/// True if the rollout made progress between two statuses.
 fn progressed(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
     let count = |count: Option<i32>| count.unwrap_or(0);
     let outdated =
@@ -280,7 +283,7 @@ fn progressed(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
         || count(new.available_replicas) > count(old.available_replicas)
 }
 
-/// Whether two statuses say the same: the API leaves out counters that are zero.
+/// True if two statuses are equal; the API leaves out counters that are zero.
 fn same(a: &DeploymentStatus, b: &DeploymentStatus) -> bool {
     let all = |status: &DeploymentStatus| {
         let counters = [
@@ -299,7 +302,7 @@ fn same(a: &DeploymentStatus, b: &DeploymentStatus) -> bool {
     all(a) == all(b)
 }
 
-/// How long the roll-out may stand still, in seconds; the largest number means for ever.
+/// `progressDeadlineSeconds`; the largest number means no deadline.
 fn deadline(view: &View<'_>) -> Option<i32> {
     view.spec
         .progress_deadline_seconds

@@ -24,7 +24,7 @@ fn deployment(replicas: i64, image: &str) -> Value {
     })
 }
 
-/// A set of the deployment: how many it has, and how many of those serve.
+/// A replica set of the deployment with so many replicas, `available` of them available.
 fn set(image: &str, revision: i64, replicas: i64, available: i64, desired: i64) -> Value {
     let mut template = template(image);
     template["metadata"]["labels"][HASH] = image.into();
@@ -51,7 +51,7 @@ fn set(image: &str, revision: i64, replicas: i64, available: i64, desired: i64) 
     })
 }
 
-/// The sizes that a decision gives to sets.
+/// The sizes that a decision sets.
 fn sizes(objects: &[Value]) -> Vec<String> {
     let decision = decide(&Deployments, &caches(objects), KEY);
     let lines = lines(&decision).into_iter().zip(bodies(&decision));
@@ -93,7 +93,7 @@ fn a_new_template_gets_a_set_as_large_as_the_surge_allows() {
 
 #[test]
 fn old_sets_shrink_only_by_what_serves_elsewhere() {
-    // 25% of 4: one more, one less. The new one does not serve yet, so one old may go.
+    // 25% of 4: surge 1, unavailable 1. The new pod is not available yet, so one old pod may go.
     let base = |new_available| {
         vec![
             deployment(4, "two"),
@@ -103,7 +103,7 @@ fn old_sets_shrink_only_by_what_serves_elsewhere() {
     };
     assert_eq!(sizes(&base(0)), ["web-one=3"]);
     assert_eq!(sizes(&base(1)), ["web-one=2"]);
-    // Replicas that do not serve go first, whatever else.
+    // Replicas that are not available go first in any case.
     let idle = [
         deployment(4, "two"),
         set("one", 1, 3, 2, 4),
@@ -114,7 +114,7 @@ fn old_sets_shrink_only_by_what_serves_elsewhere() {
 
 #[test]
 fn a_changed_number_is_spread_in_proportion() {
-    // In the middle of a roll-out, from 10 to 20: 13 replicas of 13 become 25 of 25.
+    // In the middle of a rollout from 10 to 20: 13 of at most 13 replicas become 25 of 25.
     let objects = [
         deployment(20, "two"),
         set("one", 1, 8, 8, 10),
@@ -180,7 +180,7 @@ fn an_earlier_template_is_taken_up_with_a_new_number() {
 
 #[test]
 fn the_number_of_the_template_is_told_with_the_status() {
-    // By itself it would be a change of annotations, and so a new generation to observe.
+    // A separate write would change only annotations, and so create a new generation to observe.
     let objects = [deployment(1, "two"), set("two", 3, 1, 1, 1)];
     let decision = decide(&Deployments, &caches(&objects), KEY);
     assert_eq!(lines(&decision), ["update status of deployments n/web"]);
@@ -280,7 +280,7 @@ fn history_keeps_as_many_empty_sets_as_it_is_told() {
 
 #[test]
 fn the_hash_of_a_template_stays_the_same_between_versions() {
-    // Were it to change, every deployment would roll out anew.
+    // If the hash changed, every deployment would roll out again.
     let template = serde_json::from_value(template("one")).unwrap();
     assert_eq!(revision::hash(&template, 0), HASH_OF_ONE);
     assert_ne!(revision::hash(&template, 1), HASH_OF_ONE);

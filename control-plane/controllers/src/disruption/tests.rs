@@ -17,7 +17,7 @@ fn budget(spec: Value) -> Value {
     budget
 }
 
-/// A deployment of four with all its pods, the first `ready` of them ready.
+/// A deployment with four pods, the first `ready` of them ready.
 fn four(ready: usize) -> Vec<Value> {
     let mut set = replica_set("web-1", 3);
     set["metadata"]["ownerReferences"] = json!([owner("apps/v1", "Deployment", "web")]);
@@ -34,7 +34,7 @@ fn four(ready: usize) -> Vec<Value> {
     objects
 }
 
-/// What is allowed, healthy, desired and expected.
+/// Allowed, healthy, desired and expected.
 fn told(budget: Value, others: Vec<Value>) -> [i64; 4] {
     let mut objects = others;
     objects.push(budget);
@@ -58,7 +58,7 @@ fn a_budget_allows_what_is_healthy_beyond_what_it_asks_for() {
     let least = |least: Value| budget(json!({"minAvailable": least}));
     assert_eq!(told(least(3.into()), four(4)), [1, 4, 3, 4]);
     assert_eq!(told(least(3.into()), four(3)), [0, 3, 3, 4]);
-    // Shares are of what the deployment wants, rounded up, however many pods there are.
+    // Percentages are of the deployment's replicas, rounded up, however many pods exist.
     assert_eq!(told(least("30%".into()), four(4)), [2, 4, 2, 4]);
     let most = |most: Value| budget(json!({"maxUnavailable": most}));
     assert_eq!(told(most(1.into()), four(4)), [1, 4, 3, 4]);
@@ -113,7 +113,7 @@ fn a_status_that_is_true_is_not_written_again() {
     objects.push(budget(json!({"minAvailable": 3})));
     let first = decide(&Disruption, &caches(&objects), KEY);
     let mut again = bodies(&first)[0].clone();
-    // The apiserver leaves out what is empty.
+    // The apiserver leaves out empty fields.
     again["status"]["disruptedPods"] = Value::Null;
     *objects.last_mut().unwrap() = again;
     let second = decide(&Disruption, &caches(&objects), KEY);

@@ -9,7 +9,7 @@ use crate::{meta, pods};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The pod as an endpoint, if it has an address of the family.
+/// The endpoint for a pod, if the pod has an address of the family.
 pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) -> Option<Endpoint> {
     let address = address(pod, family)?;
     let spec = service.spec.as_ref();
@@ -44,12 +44,12 @@ pub(super) fn of(caches: &Caches, service: &Service, pod: &Pod, family: &str) ->
     })
 }
 
-/// The pod that an endpoint is.
+/// The uid of an endpoint's pod.
 pub(super) fn uid(endpoint: &Endpoint) -> Option<&str> {
     endpoint.target_ref.as_ref()?.uid.as_deref()
 }
 
-/// The service's ports on this pod. A name that the pod does not have is left out.
+/// The service's ports on this pod. A named port that the pod does not have is left out.
 pub(super) fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
     let resolved = ports.into_iter().flatten().filter_map(|port| {
@@ -69,7 +69,7 @@ pub(super) fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
     resolved.collect()
 }
 
-/// When the newest of the pods became what it is, as the annotation says it.
+/// The latest change of readiness among the pods, for the trigger-time annotation.
 pub(super) fn last_change(pods: &[&Shared<Pod>]) -> Option<String> {
     let ready = pods.iter().filter_map(|pod| {
         let ready = pods::condition(pod, "Ready")?;
@@ -78,7 +78,7 @@ pub(super) fn last_change(pods: &[&Shared<Pod>]) -> Option<String> {
     ready.max().map(|stamp| stamp.to_seconds())
 }
 
-/// Whether no service sees a difference between two states of a pod.
+/// True if two states of a pod give the same endpoints.
 pub(super) fn same_to_services(old: &Pod, new: &Pod) -> bool {
     let seen = |pod: &Pod| {
         let addresses = pod

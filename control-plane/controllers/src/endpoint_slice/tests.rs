@@ -16,7 +16,7 @@ fn service() -> Value {
     })
 }
 
-/// The slices a decision makes, with names, as if the apiserver had made them.
+/// The slices that a decision creates, with names as the apiserver would generate them.
 fn made(decision: &Decision) -> Vec<Value> {
     let created = bodies(decision).into_iter();
     created

@@ -87,7 +87,7 @@ fn in_the_foreground_dependents_go_before_their_owner() {
         bodies(&decision)[0]["metadata"]["finalizers"],
         json!(["a/b"])
     );
-    // What does not block its owner is not waited for.
+    // A dependent that does not block its owner is not waited for.
     let mut unblocking = owned(pod("p", "a", true), "web");
     unblocking["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = false.into();
     let known = caches(&[deleted(FOREGROUND), unblocking]);
@@ -112,7 +112,7 @@ fn a_circle_of_owners_is_opened() {
         one["metadata"]["ownerReferences"] = json!([refer(to)]);
         one
     };
-    // Each owns the one before it: a is deleted, and waits for b.
+    // Each owns the one before it: `a` is deleted and waits for `b`.
     let mut first = of("a", "c");
     first["metadata"]["deletionTimestamp"] = ago(1).into();
     first["metadata"]["finalizers"] = json!([FOREGROUND]);
@@ -129,7 +129,7 @@ fn a_circle_of_owners_is_opened() {
     let references = &bodies(&opened)[0]["metadata"]["ownerReferences"];
     let unblocked = json!([{"uid": "pods/b", "blockOwnerDeletion": false}]);
     assert_eq!(*references, unblocked);
-    // Then the last is deleted, the second waits for it no more, and the circle is gone.
+    // Then the last is deleted, the second no longer waits for it, and the circle is broken.
     c["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = false.into();
     let known = caches(&[first, second, c]);
     assert_eq!(

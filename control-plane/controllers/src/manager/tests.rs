@@ -62,7 +62,7 @@ fn an_own_write_is_known_before_any_watch_tells_of_it() {
     made["metadata"]["resourceVersion"] = "2".into();
     manager.answered(&work.decision.steps[0], &Ok(made), at(SECOND));
     manager.done(&work, Ok(()), at(SECOND));
-    // The namespace again, before the account's watch has told.
+    // The namespace arrives again before the watch reports the service account.
     let notice = Notice::Applied({
         let mut again = namespace("n");
         again["metadata"]["resourceVersion"] = "3".into();

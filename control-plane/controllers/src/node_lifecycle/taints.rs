@@ -1,7 +1,7 @@
-//! The taints that a node's conditions ask for.
+//! The taints that follow from a node's conditions.
 //!
-//! Those that send pods off come one node at a time, and not at all while every node is silent:
-//! then it is rather this side that cannot hear.
+//! Taints that evict pods are set for one node at a time. They are not set while every node is
+//! silent: then it is more likely that this process cannot reach the nodes.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 pub(crate) const NO_EXECUTE: &str = "NoExecute";
 const NO_SCHEDULE: &str = "NoSchedule";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// The condition, the status of it that matters, the taint.
+/// Condition, status, and the taint for that status.
 const OF_CONDITIONS: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY),
     ("Ready", "Unknown", UNREACHABLE),
@@ -39,15 +39,15 @@ const OF_CONDITIONS: [(&str, &str, &str); 6] = [
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
-/// Between two nodes of a zone: a tenth of a node in a second.
+/// Delay between two nodes of a zone: 0.1 nodes per second.
 const BETWEEN: Duration = Duration::from_secs(10);
-/// In a large zone of which more than [`SICK_PERCENT`] is silent.
+/// Delay in a large zone in which more than [`SICK_PERCENT`] of the nodes are not ready.
 const BETWEEN_SICK: Duration = Duration::from_secs(100);
 const SICK_PERCENT: usize = 55;
-/// In a smaller one of these no node is emptied.
+/// In such a zone with at most this many nodes, no node gets an evicting taint.
 const LARGE: usize = 50;
 
-/// Writes the taints if they are not what the conditions ask for.
+/// Writes the taints if they differ from what the conditions require.
 pub(super) fn bring(context: &Context<'_>, node: &Node, into: &mut Decision) {
     let spec = node.spec.clone().unwrap_or_default();
     let has = spec.taints.unwrap_or_default();
@@ -85,7 +85,7 @@ pub(super) fn bring(context: &Context<'_>, node: &Node, into: &mut Decision) {
         let executes = |taint: &&Taint| taint.effect == NO_EXECUTE && is_ours(taint);
         let already = has.iter().any(|taint| executes(&taint));
         match delay(context, node) {
-            // Silent nodes and unready ones are emptied alike; the key may change at once.
+            // A node that is already tainted keeps `NoExecute`; only the key may change.
             _ if already => want(key, NO_EXECUTE),
             Some(delay) if delay.is_zero() => want(key, NO_EXECUTE),
             Some(delay) => into.again(delay),
@@ -105,7 +105,7 @@ pub(super) fn bring(context: &Context<'_>, node: &Node, into: &mut Decision) {
     }
 }
 
-/// Whether a taint is one that this loop sets and takes away.
+/// True for a taint that this loop sets and removes.
 fn is_ours(taint: &Taint) -> bool {
     let of_condition = OF_CONDITIONS.iter().any(|(.., key)| taint.key == *key);
     match taint.effect.as_str() {
@@ -115,7 +115,7 @@ fn is_ours(taint: &Taint) -> bool {
     }
 }
 
-/// How long to wait before the node is emptied; nothing when it is not to be.
+/// The delay before the node gets an evicting taint; `None` if it gets none for now.
 fn delay(context: &Context<'_>, node: &Node) -> Option<Duration> {
     let all = context.caches.nodes.all();
     if all.into_iter().all(|one| !is_ready(one)) {

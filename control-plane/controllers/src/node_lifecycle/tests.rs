@@ -42,7 +42,7 @@ fn a_silent_node_is_told_to_be_unknown() {
     assert!(all.iter().all(|one| one["status"] == "Unknown"));
     assert_eq!(all[0]["reason"], "NodeStatusUnknown");
     assert_eq!(all[1]["reason"], "NodeStatusNeverUpdated");
-    // Until then it is only watched.
+    // Until then the loop only waits.
     let decision = decide(&NodeLifecycle, &nodes, ("", "b"));
     assert_eq!(lines(&decision), Vec::<String>::new());
     assert_eq!(decision.after, Some(GRACE));

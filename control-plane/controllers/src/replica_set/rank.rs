@@ -1,4 +1,4 @@
-//! Which pods go first when there are too many: those that are worth least.
+//! The order in which extra pods are deleted: the least valuable first.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,12 +11,12 @@ use crate::{meta, pods};
 
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// A pod's worth: the least goes first.
+/// The rank of a pod; the smallest is deleted first.
 ///
-/// In order: whether it is on a node, its phase, whether it is ready, the cost people gave it,
-/// how many of its siblings are on the same node, how long it has been ready and how old it is
-/// (both in powers of two, so that close calls fall to the next rule), how often it restarted.
-/// The name is last, to make the order one.
+/// In order: whether it is on a node, its phase, whether it is ready, its deletion-cost annotation,
+/// how many sibling pods are on its node, how long it has been ready, its restarts, and its age.
+/// The two times are powers of two, so that small differences leave the choice to the next rule.
+/// The name comes last and makes the order total.
 type Worth<'a> = (
     bool,
     u8,
@@ -29,7 +29,7 @@ type Worth<'a> = (
     &'a str,
 );
 
-/// The `count` pods to delete.
+/// Selects `count` pods to delete.
 pub(super) fn victims<'a>(
     caches: &Caches,
     set: &ReplicaSet,
@@ -71,7 +71,7 @@ pub(super) fn victims<'a>(
     ranked.into_iter().take(count).map(|(_, pod)| pod).collect()
 }
 
-/// How many active pods of this set, and of its siblings under the same owner, each node has.
+/// The number of active pods on each node, of this set and other sets of the same owner.
 fn crowds(caches: &Caches, set: &ReplicaSet, active: &[&Shared<Pod>]) -> BTreeMap<String, usize> {
     let mut crowds = BTreeMap::new();
     let mut count = |pod: &Pod| {

@@ -1,9 +1,9 @@
-//! Carrying decisions out: one call after the other, or many of a kind at once when they go well.
+//! Carries decisions out: one call after the other, or in growing batches of similar calls.
 
 use std::sync::Arc;
 
 use api_client::Client;
-use futures::future::join_all;
+use futures_util::future::join_all;
 use machinery::object::Object;
 use machinery::status::Status;
 use machinery::world::{Api, Call};
@@ -12,23 +12,23 @@ use tokio::sync::mpsc;
 use crate::decision::Step;
 use crate::manager::{Outcome, Work};
 
-/// The most calls at once.
+/// Maximum number of calls in a batch.
 const AT_ONCE_MAX: usize = 32;
 
-/// What becomes of a decision.
+/// A report about a decision in progress.
 pub(super) enum Report {
-    /// A call was answered.
+    /// A call got a response.
     Answered {
         work: Arc<Work>,
         at: usize,
         answer: Result<Object, Status>,
     },
-    /// All were, or one failed and the rest were left out.
+    /// All calls got one, or one failed and the rest were skipped.
     Done { work: Arc<Work>, outcome: Outcome },
 }
 
-/// Makes the calls of a decision. Pods that are made or deleted are so in groups of 1, 2, 4 and so
-/// on: when the first ones fail, the apiserver is spared the others.
+/// Makes the calls of a decision. Creates and deletes of pods run in batches of 1, 2, 4 and so on,
+/// so that if the first ones fail the apiserver is spared the rest.
 pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<Report>) {
     let work = Arc::new(work);
     let steps = &work.decision.steps;
@@ -57,21 +57,22 @@ pub(super) async fn carry_out(client: Client, work: Work, reports: mpsc::Sender<
                 at: place,
                 answer,
             };
-            // Nobody listens any longer: everything is being stopped.
+            // The receiver is gone: the process is stopping.
             if reports.send(report).await.is_err() {
                 return;
             }
         }
         at += count;
-        group = match alike > 1 {
-            true => (group * 2).min(AT_ONCE_MAX),
-            false => 1,
+        group = if alike > 1 {
+            (group * 2).min(AT_ONCE_MAX)
+        } else {
+            1
         };
     }
     let _ = reports.send(Report::Done { work, outcome }).await;
 }
 
-/// Whether two steps do not depend on each other.
+/// True if two steps do not depend on each other.
 fn is_alike(first: &Step, step: &Step) -> bool {
     let same = std::ptr::eq(first.call.kind(), step.call.kind());
     let independent = matches!(
@@ -83,7 +84,7 @@ fn is_alike(first: &Step, step: &Step) -> bool {
     same && independent || looks(first) && looks(step)
 }
 
-/// Sends Events for people, one after the other. One that fails is lost.
+/// Sends Events one after the other. One that fails is dropped.
 pub(super) async fn send_events(client: Client, mut calls: mpsc::Receiver<Call>) {
     while let Some(call) = calls.recv().await {
         if let Err(error) = client.call(call).await {

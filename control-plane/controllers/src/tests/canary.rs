@@ -1,4 +1,4 @@
-//! Loops that are wrong on purpose: the crashes must find them, or they would prove nothing.
+//! Loops that are wrong on purpose: the crash tests must find the error, or they prove nothing.
 
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -14,13 +14,13 @@ use crate::meta;
 const MARK: &str = "greeted";
 const ACCOUNT: &str = "greeting";
 
-/// Makes an account in every namespace, and marks the namespace by a label.
+/// Creates an account in every namespace, and marks the namespace with a label.
 enum Greeter {
-    /// Marks it first: a crash after that leaves it without an account.
+    /// Marks it first: a crash after that leaves the namespace without an account.
     Hasty,
-    /// Makes the account first, each time under another name: a crash after that leaves two.
+    /// Creates the account first, each time with another name: a crash after that leaves two.
     Forgetful,
-    /// The name is always the same, and the mark comes last.
+    /// Always uses the same name, and marks the namespace last.
     Careful,
 }
 
@@ -77,7 +77,7 @@ impl Loop for Greeter {
     }
 }
 
-/// After how many of a manager's writes a crash leads to another end.
+/// The number of crash points that lead to another final state.
 fn found(loops: Loops) -> usize {
     let end = |crash_after| {
         let mut simulation = Simulation::of(loops, 1, crash_after);

@@ -1,4 +1,4 @@
-//! Caches made of a few objects, and decisions as lines of text.
+//! Caches with a few objects, and decisions as lines of text.
 
 use machinery::defaults;
 use machinery::object;
@@ -10,20 +10,20 @@ use crate::cache::{Caches, Feed};
 use crate::decision::Decision;
 use crate::loops::{Context, Failure, Loop};
 
-/// The time of every test that does not say another.
+/// The time in every test that does not set another.
 pub(crate) fn now() -> Timestamp {
     Timestamp::parse("2026-01-02T03:04:05Z").unwrap()
 }
 
-/// So many seconds before [`now`], as objects write it.
+/// The time so many seconds before [`now`], as text.
 pub(crate) fn ago(seconds: i64) -> String {
     let mut then = now();
     then.seconds -= seconds;
     then.to_seconds()
 }
 
-/// Objects as if their watches had just told of them. Each gets its kind and name as uid, a
-/// version, and the defaults of its kind.
+/// Caches with these objects, as if their watches had just reported them. Each object gets a uid
+/// from its kind and name, a version, and the defaults of its kind.
 pub(crate) fn caches(objects: &[Value]) -> Caches {
     caches_since(objects, now())
 }
@@ -64,13 +64,13 @@ pub(crate) fn decide_after(
     works.decide(&context, &(key.0.into(), key.1.into()))
 }
 
-/// The calls of a decision, without what they carry.
+/// The calls of a decision, without their bodies.
 pub(crate) fn lines(decision: &Decision) -> Vec<String> {
     let steps = decision.steps.iter();
     steps.map(|step| step.call.to_string()).collect()
 }
 
-/// What the calls carry: objects and patches.
+/// The bodies of the calls: objects and patches.
 pub(crate) fn bodies(decision: &Decision) -> Vec<Value> {
     let steps = decision.steps.iter();
     steps
@@ -83,7 +83,7 @@ pub(crate) fn bodies(decision: &Decision) -> Vec<Value> {
         .collect()
 }
 
-/// A pod of the app `web` that runs on a node; it is ready if `ready`.
+/// A pod of the app `web` on a node; ready if `ready`.
 pub(crate) fn pod(name: &str, node: &str, ready: bool) -> Value {
     let status = if ready { "True" } else { "False" };
     json!({
@@ -99,7 +99,7 @@ pub(crate) fn pod(name: &str, node: &str, ready: bool) -> Value {
     })
 }
 
-/// The same, owned by a replica set.
+/// The same pod, owned by a replica set.
 pub(crate) fn owned(pod: Value, set: &str) -> Value {
     let mut pod = pod;
     pod["metadata"]["ownerReferences"] = json!([owner("apps/v1", "ReplicaSet", set)]);
@@ -131,7 +131,7 @@ pub(crate) fn replica_set(name: &str, replicas: i64) -> Value {
     })
 }
 
-/// A node, and whether it is ready: `True`, `False` or `Unknown`. It was heard of just now.
+/// A node with a ready condition of `True`, `False` or `Unknown` and a heartbeat just now.
 pub(crate) fn node(name: &str, ready: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},

@@ -1,4 +1,4 @@
-//! What people do to the cluster of a simulation, and what has to come of it.
+//! The user's actions in a simulation, and the expected results.
 
 use machinery::object;
 use machinery::world::{DeleteOptions, Propagation};
@@ -8,7 +8,7 @@ use super::simulation::{Simulation, kind};
 
 pub(crate) struct Story {
     pub(crate) name: &'static str,
-    /// The manager writes more often than this.
+    /// Minimum number of writes that the manager makes.
     pub(crate) writes_min: usize,
     tell: fn(&mut Simulation),
 }
@@ -36,7 +36,7 @@ pub(crate) const STORIES: [Story; 4] = [
     },
 ];
 
-/// Nothing but the namespaces that every story begins with.
+/// Only the namespaces that every story begins with.
 pub(crate) const BEGINNING: Story = Story {
     name: "namespaces",
     writes_min: 3,
@@ -135,7 +135,7 @@ fn rollout(simulation: &mut Simulation) {
     let budget = &simulation.items(kind("policy", "PodDisruptionBudget"))[0]["status"];
     assert_eq!(budget["desiredHealthy"], 3);
     assert_eq!(budget["disruptionsAllowed"], 1);
-    // A strategy without overlap.
+    // The strategy `Recreate`.
     simulation.patch(
         deployments,
         "shop",
@@ -159,7 +159,7 @@ fn node_death(simulation: &mut Simulation) {
     let taints = object::items(&nodes[2], &["spec", "taints"]);
     assert_eq!(taints.len(), 2, "{taints:?}");
     assert_eq!(running(simulation, "one:1"), 3);
-    // Its pods stay until it is known to be gone for good.
+    // Its pods stay until the node is known to be gone for good.
     assert!(simulation.items(kind("", "Pod")).len() > 3);
     simulation.delete(kind("", "Node"), "", "c", DeleteOptions::default());
     simulation.settle();

@@ -1,4 +1,4 @@
-//! One manager, one world, hollow nodes, and a seed that decides who is next.
+//! One manager, one in-memory API, hollow nodes, and a seed that decides which one acts next.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::loops::Loop;
 use crate::manager::{Manager, Moment, Outcome, Work};
 use crate::sources;
 
-/// More turns than this are a loop that never ends.
+/// More turns than this mean that a loop never ends.
 const TURNS_MAX: usize = 200_000;
-/// How long nothing may happen before a story goes on: longer than every delay of the loops.
+/// How long nothing may happen before a story continues: longer than every delay of the loops.
 const QUIET: Duration = Duration::from_secs(150);
 const RENEW: Duration = Duration::from_secs(10);
 
-/// What makes the loops of a manager, each time it starts.
+/// Creates the loops for each new manager.
 pub(crate) type Loops = fn() -> Vec<Box<dyn Loop>>;
 
 pub(crate) struct Simulation {
@@ -30,16 +30,16 @@ pub(crate) struct Simulation {
     loops: Loops,
     random: u64,
     now: Moment,
-    /// What each informer has yet to tell, by its place among the sources.
+    /// The events that each informer has not delivered yet, indexed as `sources`.
     untold: Vec<VecDeque<Event>>,
-    /// The version up to which changes are among those.
+    /// The revision up to which changes are in `untold`.
     seen: i64,
-    /// Something happened other than that a node renewed its lease.
+    /// Something happened other than lease renewals.
     stirred: bool,
     writes: usize,
     crash_after: Option<usize>,
     nodes: BTreeMap<String, Node>,
-    /// The version at which scheduler and nodes had nothing to do.
+    /// The revision at which scheduler and nodes had nothing to do.
     idle_at: i64,
     addresses: u32,
 }
@@ -55,7 +55,7 @@ impl Simulation {
         Simulation::of(loops, seed, crash_after)
     }
 
-    /// One whose manager runs these loops.
+    /// A simulation whose manager runs these loops.
     pub(crate) fn of(loops: Loops, seed: u64, crash_after: Option<usize>) -> Simulation {
         let wall = Timestamp::parse("2026-01-02T03:04:05Z").unwrap();
         let now = Moment {
@@ -81,12 +81,12 @@ impl Simulation {
         simulation
     }
 
-    /// How often the manager has written.
+    /// The number of writes by the manager.
     pub(crate) fn writes(&self) -> usize {
         self.writes
     }
 
-    /// What a person does.
+    /// A call by a user.
     pub(crate) fn user(&self, call: Call) -> Object {
         let text = call.to_string();
         let answer = self.world.answer(call);
@@ -154,7 +154,7 @@ impl Simulation {
         self.nodes.get_mut(name).unwrap().alive = false;
     }
 
-    /// Lets everybody work until nothing happens for long.
+    /// Lets everything run until nothing has happened for [`QUIET`].
     pub(crate) fn settle(&mut self) {
         let mut quiet_since = self.now.since_start;
         for _ in 0..TURNS_MAX {
@@ -179,7 +179,7 @@ impl Simulation {
         panic!("the loops do not come to rest: {:?}", self.manager.depths());
     }
 
-    /// A new manager that knows nothing but what its informers find.
+    /// Starts a new manager, which knows only what its informers find.
     fn start(&mut self) {
         self.manager = Manager::new((self.loops)());
         self.untold = vec![VecDeque::new(); sources().len()];
@@ -194,7 +194,7 @@ impl Simulation {
         }
     }
 
-    /// One informer tells of one change, if it has not told of all.
+    /// One informer delivers one change; false if there is none left.
     fn tell(&mut self) -> bool {
         let sources = sources();
         for event in self.world.events_after(self.seen) {
@@ -236,7 +236,7 @@ impl Simulation {
         true
     }
 
-    /// Nothing comes back when the manager crashed.
+    /// Returns `None` if the manager crashed.
     fn carry_out(&mut self, work: &Work) -> Option<Outcome> {
         for (at, step) in work.decision.steps.iter().enumerate() {
             let answer = self.world.answer(step.call.clone());
@@ -247,7 +247,7 @@ impl Simulation {
                     return None;
                 }
             }
-            // Watches may be faster than the answer.
+            // Watches may be faster than the response.
             while self.chance(2) == 0 && self.tell() {}
             self.manager.answered(step, &answer, self.now);
             if let Err(error) = step.verdict(&answer) {
@@ -260,7 +260,7 @@ impl Simulation {
         Some(Ok(()))
     }
 
-    /// Time passes until somebody wants something.
+    /// Advances the time to the next thing that is due.
     fn pass_time(&mut self) {
         let soon = self.now.since_start + Duration::from_millis(500);
         let wake = self.manager.wake_at().unwrap_or(soon).max(soon);
@@ -289,7 +289,7 @@ impl Simulation {
         }
     }
 
-    /// What scheduler and nodes do: one thing to one pod.
+    /// Lets the scheduler and the nodes do one thing to one pod.
     fn live(&mut self) -> bool {
         if self.idle_at == self.world.revision() {
             return false;
@@ -340,7 +340,7 @@ impl Simulation {
         });
     }
 
-    /// The node with the fewest pods among those that take any.
+    /// The schedulable node with the fewest pods.
     fn free_node(&self, pods: &[Object]) -> Option<String> {
         let nodes = self.items(kind("", "Node"));
         let free = nodes.iter().filter(|node| {
@@ -367,7 +367,7 @@ impl Simulation {
         self.random % of
     }
 
-    /// All objects as text, without what depends on chance: versions, times, uids, addresses,
+    /// All objects as text, without values that depend on chance: versions, times, uids, addresses,
     /// generated names.
     pub(crate) fn normalised(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
@@ -401,7 +401,7 @@ fn selected(fields: &str, object: &Object) -> bool {
     }
 }
 
-/// Takes away what depends on chance.
+/// Removes values that depend on chance.
 fn plain(value: &mut Value) {
     const CHANCE: [&str; 14] = [
         "uid",

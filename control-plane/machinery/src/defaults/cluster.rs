@@ -1,4 +1,4 @@
-//! Services, nodes, storage, and the configuration of the cluster.
+//! Defaults of services, nodes, storage and cluster configuration.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use super::{below, default, default_at, each, has, made, pod, text};
 use crate::object;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Three hours.
+/// Default `clientIP.timeoutSeconds` of session affinity: three hours.
 const CLIENT_AFFINITY_SECONDS: u32 = 10_800;
 
 pub(super) fn service(object: &mut Value) {
@@ -46,7 +46,7 @@ pub(super) fn service(object: &mut Value) {
     }
 }
 
-/// What is written as text becomes data: it is another way to write, and none to read.
+/// Moves `stringData`, which clients can only write, into `data`, encoded as base64.
 pub(super) fn secret(object: &mut Value) {
     default(object, "type", "Opaque");
     let texts = object
@@ -70,7 +70,7 @@ pub(super) fn namespace(object: &mut Value) {
     default_at(object, &["status"], "phase", "Active");
 }
 
-/// A node's range of addresses is said twice: by itself, and first in a list.
+/// Keeps a node's `podCIDR` and the first item of its `podCIDRs` the same.
 pub(super) fn node(object: &mut Value) {
     below(object, &["spec"], |spec| {
         let one = text(spec, "podCIDR").to_owned();
@@ -102,7 +102,8 @@ pub(super) fn claim(object: &mut Value) {
     default_at(object, &["spec"], "volumeMode", "Filesystem");
 }
 
-/// Containers that say nothing get the most as their limit, and the limit or the least as request.
+/// For limits of type `Container`: `default` comes from `max`, `defaultRequest` from `default` and
+/// then from `min`.
 pub(super) fn limit_range(object: &mut Value) {
     each(object, &["spec", "limits"], |limit| {
         if text(limit, "type") != "Container" {
@@ -123,7 +124,7 @@ pub(super) fn limit_range(object: &mut Value) {
     });
 }
 
-/// The groups in which few fields have a default.
+/// Defaults of the groups that have only a few.
 pub(super) fn other(group: &str, kind: &str, object: &mut Value) {
     match (group, kind) {
         (RBAC, "RoleBinding" | "ClusterRoleBinding") => {

@@ -1,4 +1,4 @@
-//! Pods and what holds their template.
+//! Defaults of pods and of objects that hold a pod template.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{below, default, each, has, made, text};
 
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// A pod: its template's defaults and three more that templates do not have.
+/// A pod: the defaults of a template and three more.
 pub(super) fn pod(object: &mut Value) {
     template(object);
     let Some(spec) = object.get_mut("spec") else {
@@ -28,7 +28,7 @@ pub(super) fn pod(object: &mut Value) {
     }
 }
 
-/// Anything with a `spec` that is a pod's.
+/// Any object whose `spec` is a pod spec.
 pub(super) fn template(object: &mut Value) {
     let spec = made(object, &["spec"]);
     default(spec, "restartPolicy", "Always");
@@ -51,7 +51,7 @@ pub(super) fn template(object: &mut Value) {
     });
 }
 
-/// The sources of volumes, of pods and of persistent volumes alike.
+/// The volume sources that pods and persistent volumes share.
 pub(super) fn volume_source(volume: &mut Value) {
     const MODE: u32 = 0o644;
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
@@ -95,9 +95,10 @@ pub(super) fn volume_source(volume: &mut Value) {
 }
 
 fn container(container: &mut Value) {
-    let policy = match latest(text(container, "image")) {
-        true => "Always",
-        false => "IfNotPresent",
+    let policy = if latest(text(container, "image")) {
+        "Always"
+    } else {
+        "IfNotPresent"
     };
     default(container, "imagePullPolicy", policy);
     default(container, "terminationMessagePath", "/dev/termination-log");
@@ -151,7 +152,7 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
-/// Whether an image is named without tag and digest, or with the tag `latest`.
+/// True for an image without tag and digest, or with the tag `latest`.
 fn latest(image: &str) -> bool {
     let (name, digest) = match image.split_once('@') {
         Some((name, _)) => (name, true),

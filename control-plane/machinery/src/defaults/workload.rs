@@ -1,4 +1,4 @@
-//! What makes pods: deployments, sets, jobs and their autoscaler.
+//! Defaults of the workloads that create pods: deployments, sets, jobs, and their autoscaler.
 
 use serde_json::{Value, json};
 
@@ -96,9 +96,10 @@ pub(super) fn job(object: &mut Value) {
     default(spec, "completionMode", "NonIndexed");
     default(spec, "suspend", false);
     default(spec, "manualSelector", false);
-    let replace = match has(spec, "podFailurePolicy") {
-        true => "Failed",
-        false => "TerminatingOrFailed",
+    let replace = if has(spec, "podFailurePolicy") {
+        "Failed"
+    } else {
+        "TerminatingOrFailed"
     };
     default(spec, "podReplacementPolicy", replace);
     failure_policy(spec);
@@ -111,7 +112,7 @@ pub(super) fn cron_job(object: &mut Value) {
     default(spec, "suspend", false);
     default(spec, "successfulJobsHistoryLimit", 3);
     default(spec, "failedJobsHistoryLimit", 1);
-    // Of the job itself nothing is filled in until it is made.
+    // The job's own defaults are filled in only when the job is created.
     let job = made(spec, &["jobTemplate", "spec"]);
     failure_policy(job);
     pod::template(made(job, &["template"]));

@@ -7,34 +7,34 @@
 //! | `$patch: replace` in a map | the map is what the patch says |
 //! | `$patch: delete` in a map | the map becomes empty, or is not added |
 //! | `$patch: replace` in an item of a merged list | the list is the patch's other items |
-//! | `$patch: delete` in an item of a merged list | the item of that key goes |
-//! | `$retainKeys: [..]` in a map | every other key goes first |
-//! | `$deleteFromPrimitiveList/f: [..]` | these values go from the list `f` |
-//! | `$setElementOrder/f: [..]` | the list `f` comes into this order; items it does not name keep their place |
+//! | `$patch: delete` in an item of a merged list | the item with that key is removed |
+//! | `$retainKeys: [..]` in a map | every other key is removed first |
+//! | `$deleteFromPrimitiveList/f: [..]` | these values are removed from the list `f` |
+//! | `$setElementOrder/f: [..]` | the list `f` gets this order; items not named keep their place |
 
 use serde_json::{Map, Value};
 
 use super::{DEPTH_MAX, Error};
 use crate::schema::{Field, Message, Type};
 
-/// What no patch merges.
+/// The error for a list inside a list, which no patch can merge.
 pub const LISTS_OF_LISTS: &str = "lists of lists are not supported";
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ELEMENT_ORDER: &str = "$setElementOrder/";
 
-/// How many pairs of items are compared for one list: a list of 5,000 items may be sent whole.
+/// Maximum number of pairs of items compared for one list: enough for lists of 5,000 items.
 const COMPARISONS_MAX: usize = 25_000_000;
 
 type Object = Map<String, Value>;
 
-/// What is known of the map that is merged.
+/// What the table knows about the map that is merged.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
-    /// It has these fields.
+    /// A message with these fields.
     Message(&'static Message),
-    /// Free keys, or nothing known.
+    /// A map with free keys, or of unknown type.
     Free,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn merge_map(
     }
     retain_keys(&mut original, &mut patch)?;
     order_lists(&mut original, &mut patch, place, depth)?;
-    // Deletions first: a value that is both taken away and added is there in the end.
+    // Deletions come first, so a value that the patch both deletes and adds is present in the end.
     for delete in [true, false] {
         let keys = patch
             .keys()
@@ -114,16 +114,18 @@ fn merge_field(
     let merged = match (original.remove(key), value) {
         (Some(Value::Object(ours)), Value::Object(theirs)) => {
             let field = place.field(key)?;
-            match field.patch.replace {
-                true => theirs.into(),
-                false => merge_map(ours, theirs, Place::below(field), depth + 1)?.into(),
+            if field.patch.replace {
+                theirs.into()
+            } else {
+                merge_map(ours, theirs, Place::below(field), depth + 1)?.into()
             }
         }
         (Some(Value::Array(ours)), Value::Array(theirs)) => {
             let field = place.field(key)?;
-            match field.patch.merge || delete {
-                true => merge_list(ours, theirs, field, delete, depth)?.into(),
-                false => Value::Array(theirs),
+            if field.patch.merge || delete {
+                merge_list(ours, theirs, field, delete, depth)?.into()
+            } else {
+                Value::Array(theirs)
             }
         }
         (Some(ours), _) if delete => ours,
@@ -195,17 +197,18 @@ fn merge_list(
     arrange(merged, &order, &original, key)
 }
 
-/// Items are looked for one by one, which two long lists make slow.
+/// Refuses lists that are too long: items are found by linear search.
 fn comparable(left: &[Value], right: &[Value]) -> Result<(), Error> {
     let longer = left.len().max(right.len());
     let text = "the lists of the patch and the object are too long to be merged";
-    match longer * right.len() > COMPARISONS_MAX {
-        true => Err(Error::Malformed(text.into())),
-        false => Ok(()),
+    if longer * right.len() > COMPARISONS_MAX {
+        Err(Error::Malformed(text.into()))
+    } else {
+        Ok(())
     }
 }
 
-/// Takes the items with directives out of a patch and does what they say.
+/// Carries out the directives in a list patch. Returns the list and the patch's remaining items.
 fn special_items(
     mut original: Vec<Value>,
     patch: Vec<Value>,
@@ -234,13 +237,14 @@ fn special_items(
             other => return Err(unknown_directive(other, item.clone())),
         }
     }
-    Ok(match replace {
-        true => (plain, Vec::new()),
-        false => (original, plain),
+    Ok(if replace {
+        (plain, Vec::new())
+    } else {
+        (original, plain)
     })
 }
 
-/// Leaves only the keys the patch names, which must cover what it sets.
+/// Removes all keys that `$retainKeys` does not name; it must name every key that the patch sets.
 fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Error> {
     let Some(retain) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
@@ -265,7 +269,7 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Error> {
     Ok(())
 }
 
-/// Merges the lists for which the patch gives an order, and brings them into it.
+/// Merges the lists for which the patch has `$setElementOrder`, and puts them into that order.
 fn order_lists(
     original: &mut Object,
     patch: &mut Object,
@@ -311,8 +315,9 @@ fn order_lists(
     Ok(())
 }
 
-/// Go edits the server's list in place and then takes its order: where the patch deletes items,
-/// those it adds move up into the slots that became free. The result depends on it.
+/// Removes deleted items from the server's list and fills the free slots with added items, up to
+/// the old length. Go edits the server's list in place and then takes its order, so the result
+/// depends on this.
 fn refill(server: &mut Vec<Value>, patch: &[Value], key: &str) {
     let (length, before) = (server.len(), server.clone());
     let named = |one: &Value, item: &Value| one.get(key) == item.get(key);
@@ -334,7 +339,7 @@ fn is_empty_list(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// Every item of the patch must occur in the order, and in that order.
+/// Checks that every item of the patch occurs in the order, in the same sequence.
 fn same_order(patch: &[Value], order: &[Value], key: &str) -> Result<(), Error> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
@@ -362,8 +367,8 @@ fn same_order(patch: &[Value], order: &[Value], key: &str) -> Result<(), Error> 
     Ok(())
 }
 
-/// Sorts what `order` names by it, then puts the rest where the server had it: before the first
-/// named item that it used to precede.
+/// Sorts the items that `order` names by it. The rest keep the server's order: each goes before the
+/// first named item that it preceded on the server.
 fn arrange(
     merged: Vec<Value>,
     order: &[Value],
@@ -396,15 +401,16 @@ fn arrange(
             (None, None) => return Ok(arranged),
             _ => false,
         };
-        let item = match first {
-            true => rest.next().map(|(_, item)| item),
-            false => named.next().map(|(_, _, item)| item),
+        let item = if first {
+            rest.next().map(|(_, item)| item)
+        } else {
+            named.next().map(|(_, _, item)| item)
         };
         arranged.extend(item);
     }
 }
 
-/// Whether the lists hold maps; they must hold one type only, and no lists.
+/// True if the lists hold maps. All items must have one type, and no item may be a list.
 fn holds_maps(original: &[Value], patch: &[Value]) -> Result<bool, Error> {
     let mut all = original.iter().chain(patch);
     let Some(first) = all.next() else {
@@ -467,7 +473,7 @@ fn list(value: Value) -> Result<Vec<Value>, Error> {
     )))
 }
 
-/// What is added to an object has no nulls to take anything away.
+/// Removes nulls from a value that is added: there is nothing for them to delete.
 fn without_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -479,7 +485,7 @@ fn without_nulls(value: &mut Value) {
     }
 }
 
-/// What is added to an object loses the maps that only say what to do.
+/// Removes maps with directives from a value that is added.
 fn without_directives(value: Value) -> Option<Value> {
     Some(match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => return None,
@@ -501,7 +507,7 @@ fn unfit(text: impl Into<String>) -> Error {
     Error::Unprocessable(text.into())
 }
 
-/// A value as Go prints it in messages.
+/// A value in the form Go prints in messages.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),

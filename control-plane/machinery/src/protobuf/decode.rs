@@ -1,6 +1,6 @@
-//! Bytes to JSON, by the table.
+//! Protobuf to JSON, driven by the table.
 //!
-//! Protobuf leaves out what is empty, Go's JSON shows some of it: once a message is read,
+//! Protobuf leaves out empty fields; Go's JSON shows some of them. After a message is decoded,
 //! [`zero::complete`] adds and drops zero values by the tags of the Go fields.
 
 use base64::Engine as _;
@@ -15,8 +15,8 @@ use crate::schema::{self, Message, Type};
 use crate::time::{Timestamp, go_duration};
 use crate::zero;
 
-/// 100: Kubernetes' deepest kind, a pod in a cron job, has about 20; a JSON schema may nest.
-const DEPTH_MAX: usize = 100;
+/// 100: Kubernetes' deepest kind, a pod in a cron job, has about 20; a JSON schema may nest deeper.
+pub(super) const DEPTH_MAX: usize = 100;
 
 pub(super) struct Decoder {
     depth: usize,
@@ -97,7 +97,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// One item, or several numbers packed together.
+    /// Adds one item, or several numbers in packed encoding.
     fn items(&mut self, item: &Type, raw: Raw<'_>, list: &mut Vec<Value>) -> Result<(), Error> {
         let packed = matches!(item, Type::Bool | Type::Int32 | Type::Int64);
         match raw {
@@ -134,11 +134,11 @@ impl Decoder {
         Ok((key.to_owned(), value))
     }
 
-    fn value(&mut self, kind: &Type, raw: Raw<'_>) -> Result<Value, Error> {
+    pub(super) fn value(&mut self, kind: &Type, raw: Raw<'_>) -> Result<Value, Error> {
         Ok(match (kind, raw) {
             (Type::String(_), Raw::Bytes(bytes)) => utf8(bytes)?.into(),
             (Type::Bool, Raw::Varint(number)) => (number != 0).into(),
-            // Go keeps the low half of what is too large.
+            // Go keeps the low 32 bits of a number that is too large.
             (Type::Int32, Raw::Varint(number)) => (number as i32).into(),
             (Type::Int64, Raw::Varint(number)) => (number as i64).into(),
             (Type::Float64, Raw::Fixed64(bits)) => {
@@ -177,7 +177,7 @@ impl Decoder {
             nanos: numbers[2] as u32,
         };
         Ok(match kind {
-            // Go has no bytes at all for the time that is not set.
+            // Go encodes a time that is not set as no bytes at all.
             Type::Time | Type::MicroTime if bytes.is_empty() => Value::Null,
             Type::Time | Type::MicroTime if !in_calendar(time) => return Err(malformed("time")),
             Type::Time => time.to_seconds().into(),
@@ -209,14 +209,14 @@ impl Decoder {
         })
     }
 
-    /// An object inside another: JSON, or an envelope of its own.
+    /// A nested object: JSON, or protobuf with its own envelope.
     fn raw(&mut self, bytes: Option<&[u8]>) -> Result<Value, Error> {
         let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) else {
             return Ok(Value::Null);
         };
         if bytes.starts_with(&MAGIC) {
             self.depth += 1;
-            // The nested reader counts afresh; allow it only where little nests above.
+            // The nested decoder counts depth from zero, so allow it only at a small depth here.
             if self.depth > DEPTH_MAX / 10 {
                 return Err(Error::new("the message nests too deeply"));
             }
@@ -244,7 +244,7 @@ fn too_many() -> Error {
     Error::new("the message has too many parts")
 }
 
-/// The years that RFC 3339 can write.
-fn in_calendar(time: Timestamp) -> bool {
+/// True for the years that RFC 3339 can express.
+pub(super) fn in_calendar(time: Timestamp) -> bool {
     (-62_167_219_200..253_402_300_800).contains(&time.seconds) && time.nanos < 1_000_000_000
 }

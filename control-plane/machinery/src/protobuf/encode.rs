@@ -1,5 +1,5 @@
-//! JSON to bytes, by the table: fields by rising number, and, as Go does it, every field that is
-//! no pointer even when it is zero.
+//! JSON to protobuf, driven by the table: fields by rising number. As in Go, a field that is not a
+//! pointer is written even when it is zero.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -10,7 +10,7 @@ use super::wire::{put_bytes, put_fixed64, put_number, put_varint};
 use crate::schema::{self, Field, Message, Type};
 use crate::time::{Timestamp, parse_go_duration};
 
-/// 200: twice what is decoded; serde_json itself reads no deeper than 128.
+/// 200: twice the depth that is decoded; serde_json itself reads no deeper than 128.
 const DEPTH_MAX: usize = 200;
 
 static NULL: Value = Value::Null;
@@ -72,7 +72,7 @@ fn field(field: &Field, value: &Value, out: &mut Vec<u8>, depth: usize) -> Resul
     }
 }
 
-/// A value that is no list or map; null is zero.
+/// Encodes a value that is neither a list nor a map; null counts as zero.
 fn plain(
     field: &Field,
     kind: &Type,
@@ -146,7 +146,7 @@ fn special(
         }
         (Type::SchemaOrBool, Value::Bool(allows)) => put_number(out, 1, (*allows).into()),
         (Type::SchemaOrBool, schema) => {
-            // A schema that is given is allowed.
+            // With a schema, `allows` is true.
             put_number(out, 1, 1);
             put_schema(out, 2, schema, depth)?;
         }

@@ -1,9 +1,9 @@
-//! The bytes of protobuf: tags, varints, lengths, and the envelope around each body. Knows
-//! nothing of the table.
+//! The protobuf wire format: tags, varints, lengths, and the envelope around each body. Does not
+//! use the table.
 
 use super::{Error, MAGIC};
 
-/// One field as it is on the wire.
+/// One field as it is encoded.
 pub(super) enum Raw<'a> {
     Varint(u64),
     Fixed64(u64),
@@ -11,7 +11,7 @@ pub(super) enum Raw<'a> {
     Fixed32,
 }
 
-/// Walks the fields of a message.
+/// Iterates over the fields of a message.
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
 }
@@ -21,7 +21,7 @@ impl<'a> Fields<'a> {
         Fields { rest: bytes }
     }
 
-    /// The next field and its number; none at the end.
+    /// The next field and its number; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<(u32, Raw<'a>)>, Error> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -48,11 +48,17 @@ impl<'a> Fields<'a> {
         Ok(Some((number, raw)))
     }
 
-    /// The next varint, as in a packed list; none at the end.
+    /// The bytes after the field that was read last.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// The next varint of a packed list; `None` at the end.
     pub(super) fn next_varint(&mut self) -> Result<Option<u64>, Error> {
-        match self.rest.is_empty() {
-            true => Ok(None),
-            false => self.varint().map(Some),
+        if self.rest.is_empty() {
+            Ok(None)
+        } else {
+            self.varint().map(Some)
         }
     }
 
@@ -84,7 +90,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What is around each body.
+/// The `runtime.Unknown` around each body.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Envelope<'a> {
     pub(super) api_version: &'a str,
     pub(super) kind: &'a str,

@@ -1,8 +1,8 @@
 use super::*;
 
-/// Go shows these as they were written, because it kept the text.
+/// Go prints these unchanged because it keeps the original text.
 const KEPT: [&str; 5] = ["+5", "5.", "2E3", "1.k", "00012"];
-/// Beyond Go's fast numbers it wraps round or grows; ours stay at the end.
+/// Beyond its fast 64-bit numbers Go wraps around or grows; ours saturate.
 const LARGE: [&str; 9] = [
     "1E",
     "1Ei",

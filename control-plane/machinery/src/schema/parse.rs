@@ -1,10 +1,10 @@
-//! Reads the text of the table. Knows nothing of where it comes from.
+//! Parses the text of the table.
 
 use std::collections::HashMap;
 
 use super::{Field, Kind, ListType, Message, MessageId, Patch, Scope, Subresource, Table, Type};
 
-/// Reads the table; a line that does not read is a bug of the generator.
+/// Parses the table; panics on a line that does not parse, which is a bug of the generator.
 pub(super) fn table(text: &'static str) -> Table {
     let mut names = HashMap::new();
     for name in text.lines().filter_map(|line| line.strip_prefix("T ")) {
@@ -102,7 +102,7 @@ impl Table {
             .push(sub);
     }
 
-    /// Spreads embedded messages into the names of those that embed them.
+    /// Indexes fields by JSON name, including those of embedded messages.
     fn index(&mut self) {
         for at in 0..self.messages.len() {
             let mut by_json = HashMap::new();

@@ -1,9 +1,9 @@
-//! Reads the two forms of selectors in queries, giving up with the words of Go's parsers.
+//! Parses the query forms of selectors; errors are in the words of Go's parsers.
 
 use super::{Error, FieldRequirement, Operator, Requirement};
 use crate::name;
 
-/// Reads `a=b,c in (d,e),!f`.
+/// Parses `a=b,c in (d,e),!f`.
 pub(super) fn labels(text: &str) -> Result<Vec<Requirement>, Error> {
     let mut parser = Parser { rest: text };
     let mut all = Vec::new();
@@ -111,7 +111,7 @@ impl<'a> Parser<'a> {
         Requirement::new(key, operator, values)
     }
 
-    /// Nothing after the sign is the empty value.
+    /// A value; an empty one if nothing follows the operator.
     fn value(&mut self) -> Result<String, Error> {
         match self.peek() {
             Token::End | Token::Sign(",") => Ok(String::new()),
@@ -122,11 +122,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `(a,b)`; a missing item is the empty value.
+    /// `(a,b)`; a missing item is an empty value.
     fn values(&mut self) -> Result<Vec<String>, Error> {
         match self.next() {
             Token::Sign("(") => {}
-            // Go forgot this comma.
+            // Go's message lacks the comma here.
             other => return Err(Error(format!("found '{}' expected: '('", other.text()))),
         }
         let mut values = Vec::new();
@@ -167,11 +167,11 @@ fn found_in(why: &Error) -> Error {
     Error(format!("unable to parse requirement: {why}"))
 }
 
-/// Reads `a=b,c!=d`, where a backslash takes the meaning from `,`, `=` and itself.
+/// Parses `a=b,c!=d`; a backslash escapes `,`, `=` and itself.
 pub(super) fn fields(text: &str) -> Result<Vec<FieldRequirement>, Error> {
     let mut all = Vec::new();
     let mut parts = split(text);
-    // Go sorts them, so which of two values of a field comes first does not hang on the request.
+    // Sorted as in Go, so the order of two values of one field does not depend on the request.
     parts.sort_unstable();
     for part in parts {
         if part.is_empty() {
@@ -195,7 +195,7 @@ pub(super) fn fields(text: &str) -> Result<Vec<FieldRequirement>, Error> {
     Ok(all)
 }
 
-/// The value as it is written in a selector.
+/// Escapes a value for a selector.
 pub(super) fn escape(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     for c in value.chars() {
@@ -207,7 +207,7 @@ pub(super) fn escape(value: &str) -> String {
     text
 }
 
-/// At the commas that no backslash precedes.
+/// Splits at commas that are not escaped.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut start, mut escaped) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {

@@ -1,5 +1,5 @@
-//! The pass over a body: values are read by what the table expects at each place. Knows nothing
-//! of where the text comes from.
+//! The pass over a body: the table says which type each value must have. Independent of where the
+//! text comes from.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -16,12 +16,12 @@ use crate::schema::{Message, Type};
 use crate::time::{Timestamp, go_duration, parse_go_duration};
 use crate::zero;
 
-/// What is expected at a place.
+/// The expected type of a value.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
-    /// Anything, told only when written twice.
+    /// Anything; duplicate fields are reported.
     Any,
-    /// Anything, with nothing to tell: what lies inside is somebody else's.
+    /// Anything; nothing is reported, because the table does not describe the content.
     Foreign,
     /// An object with these fields.
     Message(&'static Message),
@@ -29,7 +29,7 @@ pub(super) enum Place {
     Type(&'static Type),
 }
 
-/// Where the pass is, and what it found.
+/// The current path and the problems found so far.
 #[derive(Default)]
 pub(super) struct Context {
     inner: RefCell<Inner>,
@@ -37,11 +37,11 @@ pub(super) struct Context {
 
 #[derive(Default)]
 struct Inner {
-    /// The path as problems show it, such as `spec.containers[0]`.
+    /// The path in problems, such as `spec.containers[0]`.
     path: String,
-    /// The names of fields alone, as Go's type errors show them, such as `spec.containers`.
+    /// The field names alone, as in Go's type errors, such as `spec.containers`.
     fields: Vec<String>,
-    /// The Go types whose fields these are.
+    /// The Go types that these fields belong to.
     owners: Vec<&'static str>,
     problems: Vec<String>,
     failure: Option<String>,
@@ -49,7 +49,7 @@ struct Inner {
 }
 
 impl Context {
-    /// What was found: the problems, and the first value of a wrong type.
+    /// Returns the problems, and the first type error.
     pub(super) fn finish(self) -> (Vec<String>, Option<String>) {
         let inner = self.inner.into_inner();
         (inner.problems, inner.failure)
@@ -60,19 +60,20 @@ impl Context {
         if inner.problems.len() < PROBLEMS_MAX {
             let path = join(&inner.path, key);
             let text = format!("{what} field {}", Value::from(path));
-            // A field that is written three times is told once.
+            // A field that is written three times is reported once.
             if !inner.problems.contains(&text) {
                 inner.problems.push(text);
             }
         }
     }
 
-    /// Counts what is about to be made.
+    /// Charges the budget for the value that is about to be allocated.
     fn spend<E: serde::de::Error>(&self, spend: fn(&mut Budget) -> bool) -> Result<(), E> {
         let there_is = spend(&mut self.inner.borrow_mut().budget);
-        match there_is {
-            true => Ok(()),
-            false => Err(self.fail("the object has too many parts".into())),
+        if there_is {
+            Ok(())
+        } else {
+            Err(self.fail("the object has too many parts".into()))
         }
     }
 
@@ -94,7 +95,7 @@ impl Context {
         ))
     }
 
-    /// Reads something below a key or index and comes back to where it was.
+    /// Runs `read` with the path extended by a key or index.
     fn below<R>(&self, part: &str, owner: Option<&'static str>, read: impl FnOnce() -> R) -> R {
         let length = {
             let mut inner = self.inner.borrow_mut();
@@ -118,13 +119,14 @@ impl Context {
 }
 
 fn join(path: &str, part: &str) -> String {
-    match path.is_empty() || part.starts_with('[') {
-        true => format!("{path}{part}"),
-        false => format!("{path}.{part}"),
+    if path.is_empty() || part.starts_with('[') {
+        format!("{path}{part}")
+    } else {
+        format!("{path}.{part}")
     }
 }
 
-/// Reads one value.
+/// Decodes one value.
 #[derive(Clone, Copy)]
 pub(super) struct Seed<'c> {
     pub(super) context: &'c Context,
@@ -221,7 +223,7 @@ impl Seed<'_> {
         }
     }
 
-    /// A value where only foreign places take anything.
+    /// A value of a type that only untyped places accept.
     fn other<E: serde::de::Error>(&self, found: &str, value: Value) -> Result<Value, E> {
         match self.place {
             Place::Any | Place::Foreign => Ok(value),
@@ -244,7 +246,7 @@ impl Seed<'_> {
                 .context
                 .below(&part, None, || list.next_element_seed(seed))?
             {
-                // A null among the items is the zero value.
+                // A null item becomes the zero value of the item's type.
                 Some(Value::Null) => values.push(match item {
                     Place::Type(kind) => zero::of(kind),
                     _ => Value::Null,
@@ -284,7 +286,7 @@ impl Seed<'_> {
     ) -> Result<Value, A::Error> {
         let mut values = Map::new();
         self.context.spend(Budget::object)?;
-        // Null counts as written, though it leaves nothing behind.
+        // A null also counts as a duplicate, although it leaves no value.
         let mut seen: Vec<String> = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
             let of_type = message.typed && (key == "kind" || key == "apiVersion");
@@ -344,7 +346,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Value, E> {
         match self.kind() {
             Some(Type::Bool) => Ok(value.into()),
-            // Go reads what is no text as a number here.
+            // Go reads anything but a string as a number here.
             Some(Type::IntOrString) => Err(self.context.wrong_type("bool", "int32")),
             _ => self.other("bool", value.into()),
         }
@@ -408,7 +410,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 }
 
-/// What the table does not look into.
+/// True for types whose content the table does not describe.
 fn is_foreign(kind: &Type) -> bool {
     matches!(
         kind,
@@ -421,7 +423,7 @@ fn is_foreign(kind: &Type) -> bool {
     )
 }
 
-/// How Go calls a type.
+/// The name of a type in Go.
 fn go_type(kind: &Type) -> String {
     let name = match kind {
         Type::String(None) => "string",
@@ -448,7 +450,7 @@ fn go_type(kind: &Type) -> String {
     name.to_owned()
 }
 
-/// `core/v1.PodSpec` is `v1.PodSpec` in Go.
+/// The Go name of a message: `core/v1.PodSpec` is `v1.PodSpec`.
 fn go_name(name: &'static str) -> &'static str {
     name.rsplit_once('/').map_or(name, |(_, name)| name)
 }

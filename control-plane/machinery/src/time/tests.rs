@@ -24,6 +24,20 @@ fn times_survive_the_round_trip() {
 }
 
 #[test]
+fn times_at_the_ends_of_the_calendar_are_read() {
+    for text in [
+        "0000-01-01T00:00:00Z",
+        "0001-01-01T00:00:00Z",
+        "9999-12-31T23:59:59Z",
+    ] {
+        assert_eq!(Timestamp::parse(text).unwrap().to_seconds(), text);
+    }
+    let late = Timestamp::parse("9999-12-31T23:59:59.999999999-23:59").unwrap();
+    assert_eq!(late.nanos, 999_999_999);
+    assert_eq!(late.to_seconds(), "9999-12-31T23:59:59Z");
+}
+
+#[test]
 fn offsets_count_and_nonsense_is_refused() {
     let utc = Timestamp::parse("2024-01-01T00:30:00Z");
     assert_eq!(Timestamp::parse("2024-01-01T02:00:00+01:30"), utc);
@@ -57,6 +71,7 @@ fn ages_and_durations_are_those_of_go() {
         assert_eq!(go_duration(nanos), line["go"].as_str().unwrap());
         assert_eq!(parse_go_duration(&go_duration(nanos)), Some(nanos));
     }
-    assert_eq!(parse_go_duration(""), None);
-    assert_eq!(parse_go_duration("5"), None);
+    for text in ["", "5", "-", "+"] {
+        assert_eq!(parse_go_duration(text), None, "{text}");
+    }
 }

@@ -1,8 +1,8 @@
-//! A cluster's objects in memory, for tests of loops: what an apiserver does to an object when it
-//! is written, without checking what people may get wrong.
+//! An in-memory API for tests of loops: it changes written objects as an apiserver does, but does
+//! not validate them.
 //!
-//! Everything is deterministic: names and uids are counted, the time is what the test last set,
-//! and every change is kept as an event for the test to hand on when it likes.
+//! Everything is deterministic: names and uids come from a counter, the time is what the test last
+//! set, and every change is kept as an event for the test to deliver when it wants.
 
 #[cfg(test)]
 mod tests;
@@ -23,34 +23,34 @@ use crate::time::Timestamp;
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It is new.
+    /// The object is new.
     Added,
-    /// It is different.
+    /// The object changed.
     Modified,
-    /// It is gone.
+    /// The object is gone.
     Deleted,
 }
 
-/// A change, as a watch tells it.
+/// A change as a watch event.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// The version of the change, which is also the object's.
+    /// The revision of the change, which is also the object's version.
     pub revision: i64,
     /// The object's kind.
     pub kind: &'static Kind,
     /// What happened.
     pub change: Change,
-    /// The object after the change, or as it last was.
+    /// The object after the change; for a deletion, its last state.
     pub object: Object,
 }
 
-/// The objects and everything that happened to them.
+/// The objects and all their changes.
 #[derive(Debug, Default)]
 pub struct World {
     state: Mutex<State>,
 }
 
-/// An object's place: group and plural of its kind, namespace, name.
+/// The key of an object: group and plural of its kind, namespace, name.
 type Key = (&'static str, &'static str, String, String);
 
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ struct State {
 }
 
 impl World {
-    /// An empty world whose clock stands at `now`.
+    /// An empty world whose clock is at `now`.
     pub fn new(now: Timestamp) -> World {
         let world = World::default();
         world.lock().now = now;
@@ -75,24 +75,24 @@ impl World {
         self.lock().now = now;
     }
 
-    /// The version of the newest change.
+    /// The revision of the newest change.
     pub fn revision(&self) -> i64 {
         self.lock().revision
     }
 
-    /// What happened after a version, in order.
+    /// The changes after a revision, in order.
     pub fn events_after(&self, revision: i64) -> Vec<Event> {
         let state = self.lock();
         let from = state.events.partition_point(|e| e.revision <= revision);
         state.events[from..].to_vec()
     }
 
-    /// Every object there is, by kind, namespace and name.
+    /// Every object, ordered by kind, namespace and name.
     pub fn objects(&self) -> Vec<(&'static Kind, Object)> {
         self.lock().objects.values().cloned().collect()
     }
 
-    /// Makes one call.
+    /// Executes one call.
     pub fn answer(&self, call: Call) -> Result<Object, Status> {
         self.lock().answer(call)
     }
@@ -185,7 +185,7 @@ impl State {
         })
     }
 
-    /// Keeps the object as it is now, or forgets it, and tells of it.
+    /// Stores the object or, for a deletion, removes it, and records the event.
     fn put(&mut self, kind: &'static Kind, mut object: Object, change: Change) -> Object {
         self.revision += 1;
         object::set_resource_version(&mut object, self.revision);
@@ -228,7 +228,7 @@ fn patched(
         let name = object::name(old);
         return Err(Status::conflict(kind.group, kind.plural, name, why));
     }
-    // A patch names a version only to ask for it; without one it is for whatever there is.
+    // Without a version in the patch there is no precondition: the current version applies.
     if object::resource_version(patch).is_empty() {
         let version = object::resource_version(old).to_owned();
         object::set(&mut new, &["metadata", "resourceVersion"], version.into());

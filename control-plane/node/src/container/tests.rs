@@ -62,7 +62,7 @@ fn an_end_is_for_good_or_not_by_the_policy() {
 fn restarts_wait_longer_each_time() {
     let spec = json!({"name": "c", "image": "i"});
     let plan = plan(&spec, Restart::Always, Some((0, 1)));
-    // The first start again is at once, in the same turn.
+    // The first restart has no delay and is in the same turn.
     let mut turn = advance(&plan, &waiting(&plan, "x"), at(0));
     let mut times = Vec::new();
     for _ in 0..8 {

@@ -15,7 +15,7 @@ fn at(seconds: i64) -> Timestamp {
     }
 }
 
-/// Lets the node look until nothing is left to do, and gives what it tells.
+/// Runs the node until nothing is left to do, and returns the Events.
 fn told(pod: &mut Object, now: Timestamp) -> Vec<String> {
     let mut told = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! A fleet on a world in memory.
+//! A fleet on an in-memory API.
 
 use machinery::patch;
 use machinery::world::DeleteOptions;
@@ -11,7 +11,7 @@ use crate::host::{STOPPED, Size};
 struct Scene {
     world: World,
     fleet: Fleet,
-    /// What the fleet has been told of.
+    /// The revision up to which the fleet was told of changes.
     told: i64,
     elapsed: Duration,
 }
@@ -59,8 +59,8 @@ impl Scene {
         }
     }
 
-    /// Tells the fleet what happened and does what it says until there is nothing more, and
-    /// answers how many calls that took.
+    /// Passes events to the fleet and makes its calls until none are left; returns the number of
+    /// calls.
     fn settle(&mut self) -> usize {
         let mut calls = 0;
         loop {
@@ -159,7 +159,7 @@ fn nodes_register_once_and_renew_their_leases() {
         assert_eq!(scene.pass(10), 3, "a renewal each and nothing else");
     }
     assert!(scene.renewed("node-2") > START.plus(Duration::from_secs(50)));
-    // A second process after the first takes over what is there.
+    // A second process takes over the objects of the first.
     scene.fleet = fleet(3);
     scene.elapsed += Duration::from_secs(10);
     scene.settle();
@@ -218,7 +218,7 @@ fn what_happened_while_nobody_ran_is_caught_up_with() {
     create(&scene.world, pod("b", "node-0", json!({})));
     scene.settle();
     delete(&scene.world, "Pod", "default", "a");
-    // The process starts anew; the informer begins with what there is.
+    // The process restarts; the informer begins with a list.
     scene.fleet = fleet(1);
     scene.told = scene.world.revision();
     let all = scene.world.objects().into_iter();

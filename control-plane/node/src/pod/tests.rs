@@ -24,7 +24,7 @@ fn pod(change: Value) -> Object {
     patch::merge(&pod, &change)
 }
 
-/// Applies what was decided, as an apiserver would. Answers whether the pod was deleted.
+/// Applies a decision as an apiserver would. Returns whether the pod was deleted.
 fn obey(pod: &mut Object, decision: &Decision) -> bool {
     let mut deleted = false;
     for call in &decision.calls {
@@ -46,7 +46,7 @@ fn obey(pod: &mut Object, decision: &Decision) -> bool {
     deleted
 }
 
-/// Lets the node look until nothing is left to do at this time.
+/// Repeats decisions until nothing is left to do at this time.
 fn settle(pod: &mut Object, now: Timestamp) -> Option<Timestamp> {
     for _ in 0..10 {
         let decision = decide(pod, now, PLACE);

@@ -53,7 +53,7 @@ fn a_node_that_only_pods_name_takes_nobody_and_goes_with_the_last_of_them() {
     cache.set_pod(Arc::new(info(&on("ghost", &asking("p", "1", "1Gi")))));
     assert_eq!((cache.node_count(), cache.slots()), (2, 3));
     assert!(cache.nodes().all(|node| node.name != "ghost"));
-    // A node removed under its pod stays as such a node; the others keep their places.
+    // A node removed under its pod stays as an unknown node; the others keep their positions.
     cache.set_pod(Arc::new(info(&on("a", &asking("q", "1", "1Gi")))));
     cache.remove_node("a");
     cache.remove_pod("p");

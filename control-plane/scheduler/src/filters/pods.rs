@@ -1,4 +1,4 @@
-//! Pods that must be near each other, or must not.
+//! The filter for required pod affinity and anti-affinity.
 
 use std::collections::HashMap;
 
@@ -8,19 +8,19 @@ use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 
-/// How many pods are in a domain: in the nodes of one value of one label.
+/// The number of pods in each domain, by label and value.
 type Domains = HashMap<(String, String), i64>;
 
-/// Who is where, as far as the pod's rules and those of the pods there ask.
+/// The pods in each domain, as far as the pod's rules and those of existing pods need them.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Pods that fit all of the pod's terms of affinity.
+    /// Existing pods that match all of the pod's affinity terms.
     wanted: Domains,
-    /// Pods that fit a term of its anti-affinity.
+    /// Existing pods that match one of its anti-affinity terms.
     unwanted: Domains,
-    /// Pods whose own anti-affinity the pod fits.
+    /// Existing pods with an anti-affinity term that matches the pod.
     unwelcome: Domains,
-    /// The pod fits its own terms, so that it may be the first of its kind.
+    /// The pod matches its own terms, so it may be the first of its kind.
     own_kind: bool,
 }
 
@@ -79,8 +79,8 @@ impl Counts {
         Ok(())
     }
 
-    /// Every term of affinity has somebody in the node's domain, or the pod is the first of its
-    /// kind anywhere and the node has the labels.
+    /// True if every affinity term has a pod in the node's domain, or if the pod is the first of
+    /// its kind in the cluster and the node has the labels.
     fn near(&self, pod: &PodInfo, node: &NodeInfo) -> bool {
         let mut all_there = true;
         for term in &pod.affinity {

@@ -1,4 +1,4 @@
-//! Spread over domains: no domain may have more pods than the emptiest by more than the skew.
+//! The filter for topology spread: no domain may exceed the emptiest one by more than the skew.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::{PodInfo, Spread};
 
-/// The pods that count, in each domain of each of the pod's spreads.
+/// The number of counted pods in each domain, for each of the pod's constraints.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     domains: Vec<HashMap<String, i64>>,
-    /// What the emptiest domain has; nothing while there are fewer domains than asked for.
+    /// The count of the emptiest domain; 0 if there are fewer domains than `minDomains`.
     fewest: Vec<i64>,
 }
 
@@ -36,7 +36,7 @@ impl Counts {
         let fewest = spreads.iter().zip(&domains).map(|(spread, domains)| {
             let enough = domains.len() as i64 >= spread.min_domains;
             let fewest = domains.values().min().copied();
-            // Without any domain nothing is too far above it, as in Go.
+            // As in Go: without any domain, no node exceeds the skew.
             if enough {
                 fewest.unwrap_or(i64::from(i32::MAX))
             } else {
@@ -66,13 +66,13 @@ impl Counts {
     }
 }
 
-/// Whether a node's domain counts for the spread.
+/// True if the pods of a node count for the constraint.
 pub(crate) fn includes(spread: &Spread, pod: &PodInfo, node: &NodeInfo) -> bool {
     let affinity = !spread.honor_affinity || super::node_affinity(pod, node);
     affinity && (!spread.honor_taints || !super::untolerated(pod, node))
 }
 
-/// How many pods of a node count for the spread.
+/// The number of pods on a node that count for the constraint.
 pub(crate) fn count(spread: &Spread, pod: &PodInfo, node: &NodeInfo) -> i64 {
     let pods = node.pods.values();
     pods.filter(|other| spread.who.counts(&pod.namespace, other))

@@ -8,7 +8,7 @@ use crate::core::{Core, Decision};
 use crate::pod::HostPort;
 use crate::tests::{asking, cache, info, node, on, pod};
 
-/// What is said when the nodes, with these pods on them, are asked to take the pod.
+/// The decision as text when these nodes, with these pods on them, are offered to the pod.
 fn said(nodes: &[Node], there: &[Arc<Pod>], pod: &Arc<Pod>) -> String {
     let mut core = Core::new("default-scheduler", 1);
     let now = std::time::Duration::ZERO;
@@ -127,7 +127,7 @@ fn reasons_of_many_nodes_are_counted_and_sorted_as_text() {
     let Some(Decision::Refuse { why, .. }) = core.next(Default::default()) else {
         panic!("no node takes it");
     };
-    // Five processors are more than the node has at all, so nobody leaving would help.
+    // Five processors are more than the node has in total, so preemption would not help.
     assert_eq!(
         why.to_string(),
         "0/12 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable, \
@@ -281,7 +281,7 @@ fn spread_keeps_domains_within_the_skew() {
     );
     let two = spread("p", json!({"maxSkew": 2}));
     assert_eq!(said(&nodes, &there, &two), "a");
-    // With fewer domains than asked for the emptiest counts as empty.
+    // With fewer domains than `minDomains`, the emptiest counts as empty.
     let only_x = [zone("a", "x")];
     assert_eq!(said(&only_x, &there, &web("p")), "a");
     let at_least_two = spread("p", json!({"maxSkew": 1, "minDomains": 2}));

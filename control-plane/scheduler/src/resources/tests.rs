@@ -35,7 +35,7 @@ fn the_larger_of_init_peak_and_steady_state_counts() {
 
 #[test]
 fn sidecars_run_beside_init_containers_after_them_and_beside_all_containers() {
-    // Before the sidecar 2; beside it 3 + 1; then 1 + 2: the peak is 4.
+    // Before the sidecar 2; with the sidecar 3 + 1; then 1 + 2: the peak is 4.
     let spec = json!({
         "containers": [container("2", "10")],
         "initContainers": [container("2", "1"), sidecar("1", "5"), container("3", "1")],

@@ -1,5 +1,5 @@
-//! Pods that are rather near each other, or rather not: the pod's own wishes and those of the
-//! pods that are there.
+//! The score for preferred pod affinity and anti-affinity: the pod's own preferences, and those of
+//! existing pods.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use crate::cache::Cache;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 
-/// What it is worth to a pod there that must have the pod near: it has somebody already.
+/// The weight of an existing pod's required affinity to the pod. It is low because the existing
+/// pod is already satisfied.
 const HARD_WISH_OF_OTHERS: i64 = 1;
 
-/// What a domain is worth: by label and value.
+/// The sum of weights of each domain, by label and value.
 type Worth<'a> = HashMap<&'a str, HashMap<&'a str, i64>>;
 
-/// The score of every node, if anybody has a wish.
+/// The score of every node; `None` if no preference applies.
 pub(super) fn scores(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Option<Vec<i64>> {
     let mut worth = Worth::new();
     let namespaces = &cache.namespaces;

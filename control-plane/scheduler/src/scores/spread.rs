@@ -1,4 +1,4 @@
-//! Spread that is preferred: fewer pods of the kind in the node's domains are better.
+//! The score for preferred topology spread: fewer counted pods in the node's domains are better.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The score of every node.
 pub(super) fn scores(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i64> {
     let spreads = &pod.spread_preferences;
-    // A node without a zone is still spread over by name, when the rules are the system's.
+    // With the default constraints, a node without a zone still counts, by its name.
     let ignored = |node: &NodeInfo| {
         pod.names_spread && !spreads.iter().all(|one| node.labels.contains_key(&one.key))
     };
@@ -39,7 +39,7 @@ pub(super) fn scores(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i
                     domains.len(),
                 )
             };
-            // Domains of which there are few weigh less, so that they do not drown the others.
+            // Constraints with few domains weigh less, so that they do not dominate the others.
             let weight = ((size + 2) as f64).ln();
             score += pods as f64 * weight + (spread.max_skew - 1) as f64;
         }
@@ -56,8 +56,8 @@ pub(super) fn scores(cache: &Cache, pod: &PodInfo, nodes: &[&NodeInfo]) -> Vec<i
     stretched.collect()
 }
 
-/// The pods that count in each domain that a candidate is in. By name of node they are counted
-/// one by one instead, for candidates alone.
+/// The number of counted pods in each domain of a candidate. For the key `hostname` this is empty:
+/// the caller counts each candidate's own pods.
 fn domains<'a>(
     cache: &'a Cache,
     pod: &PodInfo,
@@ -70,7 +70,7 @@ fn domains<'a>(
         return domains;
     }
     for node in candidates {
-        // A node without the label is a domain as well: the one without a name.
+        // Nodes without the label form a domain too, with an empty name.
         let domain = node.labels.get(&spread.key).map_or("", String::as_str);
         domains.insert(domain, 0);
     }

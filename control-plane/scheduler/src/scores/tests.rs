@@ -31,7 +31,7 @@ fn least_allocated_is_the_mean_share_that_is_left() {
         one_node(a(), &there, &asking("p", "1", "4Gi"), least_allocated),
         37
     );
-    // Who names nothing counts 100m and 200 MiB: 97 (97.5) and 97 (97.6).
+    // A container without requests counts 100m and 200 MiB: 97 (97.5) and 97 (97.6).
     assert_eq!(
         one_node(a(), &[], &pod("p", json!({})), least_allocated),
         97
@@ -122,7 +122,7 @@ fn pods_of_one_controller_are_spread_over_nodes() {
         spread::scores(&cache, &info(&owned("p")), &all),
         [40, 60, 100]
     );
-    // A pod by itself is not spread at all.
+    // A pod without a controller has no default constraints.
     assert!(info(&pod("p", json!({}))).spread_preferences.is_empty());
 }
 
@@ -179,12 +179,12 @@ fn wishes_for_pods_count_both_ways() {
     let nodes: Vec<Node> = ["a", "b", "c"].map(|name| node(name, json!({}))).into();
     let there = [
         on("a", &app("db", json!({}))),
-        // Would rather not be near the pod.
+        // It prefers not to be near the pod.
         on("b", &app("shy", wish("podAntiAffinity", 20, "web"))),
     ];
     let cache = cache(&nodes, &there);
     let all: Vec<&NodeInfo> = cache.nodes().collect();
-    // 60 by the pod's own wish, -20 by the other's: stretched over 80.
+    // 60 from the pod's own preference, -20 from the other's: scaled over a range of 80.
     let web = info(&app("web", wish("podAffinity", 60, "db")));
     assert_eq!(pods::scores(&cache, &web, &all), Some(vec![100, 0, 25]));
     let plain = info(&app("web", json!({})));
@@ -200,7 +200,7 @@ fn the_total_weighs_the_kinds() {
     let busy = on("a", &asking("q", "2", "4Gi"));
     let cache = cache(&[node("a", json!({})), node("b", json!({}))], &[busy]);
     let all: Vec<&NodeInfo> = cache.nodes().collect();
-    // No taints: 3 x 100. Left of a: (25 + 25) / 2, of b: 75. Balance 75 each.
+    // No taints: 3 x 100. Free on a: (25 + 25) / 2, on b: 75. Balance 75 each.
     let totals = total(&cache, &info(&asking("p", "1", "2Gi")), &all);
     assert_eq!(totals, [300 + 25 + 75, 300 + 75 + 75]);
 }

@@ -1,4 +1,4 @@
-//! What people are told: events, and the condition that says why a pod waits.
+//! Reports to users: Events, and the condition that says why a pod waits.
 
 #[cfg(test)]
 mod tests;
@@ -14,16 +14,16 @@ use serde_json::json;
 
 use crate::pod::PodInfo;
 
-/// The longest note an event may have; a longer one is cut.
+/// Maximum bytes of an Event's note; a longer one is cut.
 const NOTE_BYTES: usize = 1024;
-/// How many events are remembered so that saying the same again only counts it.
+/// Maximum number of remembered Events; repeating one of them only raises its count.
 const REMEMBERED: usize = 4096;
 
-/// The calls that say what happened to pods.
+/// Makes the calls that report what happened to pods.
 pub(super) struct Reporter {
-    /// Who says so.
+    /// The reporting controller.
     name: String,
-    /// Events said before, by uid of the pod and note: their name, and how often.
+    /// Events sent before, by uid of the pod and note: the Event's name and count.
     said: HashMap<(String, String), (String, i64)>,
 }
 
@@ -35,19 +35,19 @@ impl Reporter {
         }
     }
 
-    /// The pod got a node.
+    /// The pod was bound to a node.
     pub(super) fn scheduled(&self, pod: &PodInfo, node: &str, now: Timestamp) -> Vec<Call> {
         let note = format!("Successfully assigned {} to {node}", pod.full_name());
         let kind = ["Normal", "Scheduled", "Binding"];
         vec![event(&self.name, pod, kind, &note, now)]
     }
 
-    /// No node takes the pod.
+    /// No node fits the pod.
     pub(super) fn refused(&mut self, pod: &PodInfo, why: &str, now: Timestamp) -> Vec<Call> {
         self.failure(pod, "Unschedulable", why, now)
     }
 
-    /// The store refused the binding. That the pod is gone or has a node is no failure.
+    /// The apiserver refused the binding. It is no failure if the pod is gone or bound already.
     pub(super) fn not_bound(&mut self, pod: &PodInfo, why: &Status, now: Timestamp) -> Vec<Call> {
         if ["NotFound", "Conflict"].contains(&why.reason) {
             return Vec::new();
@@ -62,7 +62,7 @@ impl Reporter {
         calls
     }
 
-    /// The event that says so, or one more count of it if it was said before.
+    /// The call that creates the Event, or raises its count if it was sent before.
     fn failed_event(&mut self, pod: &PodInfo, note: &str, now: Timestamp) -> Call {
         if self.said.len() >= REMEMBERED {
             self.said.clear();
@@ -89,7 +89,7 @@ impl Reporter {
     }
 }
 
-/// The condition that says why the pod waits, unless it says so already.
+/// The call that sets the condition why the pod waits; `None` if it already says so.
 fn condition(pod: &PodInfo, reason: &str, why: &str, now: Timestamp) -> Option<Call> {
     let status = pod.pod.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_ref());

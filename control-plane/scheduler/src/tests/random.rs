@@ -1,7 +1,7 @@
-//! Random clusters: whatever comes and goes, no node is overcommitted, no rule that must hold is
-//! broken when a pod is placed, and nobody is left waiting who has a place to go.
+//! Random clusters: whatever changes, no node is overcommitted, no required rule is broken when a
+//! pod is placed, and no pod waits although a node fits it.
 //!
-//! The rules are checked by code of its own, straight from the objects.
+//! Separate code checks the rules, straight from the objects.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ fn random_pod(random: &mut Random, name: &str) -> Arc<Pod> {
     pod(name, json!({"metadata": {"labels": labels}, "spec": spec}))
 }
 
-/// The world as an apiserver would tell it.
+/// The objects as the apiserver has them.
 #[derive(Default)]
 struct World {
     nodes: BTreeMap<String, Node>,
@@ -90,7 +90,7 @@ struct World {
 }
 
 impl World {
-    /// Why a pod may not go to a node as things are, or nothing.
+    /// Why a pod may not go to a node at present; `None` if it may.
     fn breaks(&self, pod: &Pod, node: &Node) -> Option<String> {
         let name = node.metadata.name.as_deref().unwrap();
         let there = || {
@@ -102,7 +102,7 @@ impl World {
         let all: Vec<&Pod> = there().map(|pod| &**pod).chain([pod]).collect();
         let allocatable = node.status.as_ref().unwrap().allocatable.as_ref().unwrap();
         let has = |name: &str| amount(&allocatable[name].0);
-        // A node that shrank may have too little already; who asks for nothing may still come.
+        // A node that shrank may be overcommitted already; a pod without requests may still come.
         for kind in ["cpu", "memory"] {
             let asks = request(pod, kind) > 0;
             if asks && all.iter().map(|pod| request(pod, kind)).sum::<i64>() > has(kind) {
@@ -280,9 +280,9 @@ fn round(seed: u64) {
         }
         world.obey(&mut core, || random.one_in(10), now);
     }
-    // After the longest back-off only those wait who have no place to go. The five minutes after
-    // which everybody is tried are not over: what happened must have woken who could use it.
-    // One that finds its place may be what the next one waited for.
+    // After the longest back-off only pods that fit nowhere may wait. The five minutes after which
+    // every parked pod is retried are not over, so events must have woken all others. Several
+    // rounds, because a pod that was placed may be what another one waited for.
     for _ in 0..25 {
         now += Duration::from_secs(11);
         world.obey(&mut core, || false, now);

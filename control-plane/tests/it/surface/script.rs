@@ -1,4 +1,4 @@
-//! Scripts of requests and answers, and answers with what differs from run to run left out.
+//! Scripts of requests and responses; parts of responses that differ between runs are removed.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::http::{Answer, Call};
 
-/// A file: blocks of a request and its answers, with an empty line between them.
+/// A file: blocks of a request and its responses, separated by empty lines.
 pub(super) struct Script {
     pub(super) blocks: Vec<Block>,
 }
 
-/// Comments, a request line, headers, a body, and the answers. Lines of a body that is no JSON
+/// Comments, a request line, headers, a body, and the responses. Lines of a body that is not JSON
 /// begin with `|`.
 #[derive(Default)]
 pub(super) struct Block {
@@ -44,15 +44,16 @@ impl Block {
         block
     }
 
-    /// What we should answer.
+    /// The response that ours should be.
     pub(super) fn expected(&self) -> &[String] {
-        match self.ours.is_empty() {
-            true => &self.kubernetes,
-            false => &self.ours,
+        if self.ours.is_empty() {
+            &self.kubernetes
+        } else {
+            &self.ours
         }
     }
 
-    /// Sends the request; what came, a line each.
+    /// Sends the request; returns the lines of the response.
     pub(super) fn send(&self, address: &str) -> Vec<String> {
         let (method, path) = self.request[0].split_once(' ').unwrap();
         let mut call = Call::new(address, method, path);
@@ -107,7 +108,7 @@ impl fmt::Display for Block {
     }
 }
 
-/// An answer: the code, warnings, and the body.
+/// A response as lines: the code, warnings, and the body.
 fn told(answer: &Answer) -> Vec<String> {
     let mut lines = vec![answer.code.to_string()];
     for line in answer.head.lines() {
@@ -131,7 +132,7 @@ fn told(answer: &Answer) -> Vec<String> {
     lines
 }
 
-/// The lines of an answer that is no JSON, without who manages which field.
+/// The lines of a response that is not JSON, without `managedFields`.
 fn plain(text: &str) -> Vec<String> {
     let margin = |line: &str| line.len() - line.trim_start().len();
     let mut managed = None;
@@ -160,7 +161,7 @@ fn without_identity(line: &str) -> String {
     line.to_owned()
 }
 
-/// An object on one line; of an error, its mistakes on further ones.
+/// An object on one line; for an error, its causes on further lines.
 fn shown(mut value: Value) -> Vec<String> {
     normal(&mut value);
     if value["kind"] != "Status" || value["status"] != "Failure" {
@@ -171,7 +172,7 @@ fn shown(mut value: Value) -> Vec<String> {
     let mut details = value.get("details").cloned().unwrap_or_default();
     let causes = details.as_object_mut().and_then(|all| all.remove("causes"));
     if causes.is_some() && message.contains(" is invalid: ") {
-        // The causes say it again.
+        // The causes repeat the rest.
         message.truncate(message.find(" is invalid: ").unwrap() + " is invalid".len());
     }
     let reason = text(&value["reason"]);
@@ -188,7 +189,7 @@ fn shown(mut value: Value) -> Vec<String> {
     lines
 }
 
-/// Go walks its maps in any order, and so tells of resources in any: here they are sorted.
+/// Sorts lines with resources: Go iterates over its maps in random order.
 fn sort_maps(lines: &mut [String]) {
     let map = |line: &str| {
         let parts = ["resources.limits", "resources.requests"].into_iter();
@@ -200,8 +201,8 @@ fn sort_maps(lines: &mut [String]) {
     }
 }
 
-/// Takes away what no two runs have the same, and what we do not mean to copy: descriptions of
-/// columns, who manages which field, the kind of each item of a list.
+/// Removes what differs between runs, and what we do not copy: descriptions of columns,
+/// `managedFields`, the kind of each item of a list.
 fn normal(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -261,12 +262,12 @@ fn field(key: &str, value: &mut Value) {
 
 const UID_BYTES: usize = 36;
 
-/// The addresses the scripts ask for lie in one small range.
+/// True for an allocated address; the addresses that scripts request are in one small range.
 fn is_random(address: &str) -> bool {
     address.starts_with("10.96.") && !address.starts_with("10.96.7.")
 }
 
-/// Takes uids out of a text.
+/// Replaces uids in a text.
 fn without_uids(text: &str) -> String {
     let is_uid = |word: &str| {
         word.len() == UID_BYTES
@@ -278,9 +279,10 @@ fn without_uids(text: &str) -> String {
         .map(|word| {
             let end = |c: char| !c.is_ascii_hexdigit() && c != '-';
             let bare = word.trim_end_matches(end);
-            match is_uid(bare) {
-                true => word.replace(bare, "UID"),
-                false => word.to_owned(),
+            if is_uid(bare) {
+                word.replace(bare, "UID")
+            } else {
+                word.to_owned()
             }
         })
         .collect()
@@ -292,8 +294,8 @@ fn is_age(cell: &Value) -> bool {
     digits && text.ends_with(['s', 'm', 'h']) && text.chars().all(|c| c.is_ascii_alphanumeric())
 }
 
-/// A text without numbers and names of one run, and without the whole object that Go shows of a
-/// patch and the difference that it shows of a pod.
+/// A text without numbers and names of one run, without the whole object that Go prints for a
+/// patch, and without the diff that it prints for a pod.
 fn words(text: &str) -> String {
     let text = text.split("\n@@").next().unwrap_or_default();
     let mut text = without_uids(text);

@@ -1,5 +1,5 @@
-//! What is left of objects when all that differs from run to run is taken away: names made at
-//! random get a word that says what they are, and identical objects are counted.
+//! Removes from objects what differs between runs: random names are replaced by words that describe
+//! them, and identical objects are counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,22 @@ use machinery::time::Timestamp;
 use serde_json::{Map, Value};
 
 const HASH: &str = "pod-template-hash";
-/// How long the random end of a name is.
+/// The length of the random suffix of a name.
 const RANDOM: usize = 5;
-/// A volume that every pod gets, of a random name.
+/// A volume that every pod gets, with a random name.
 const ACCESS: &str = "kube-api-access-";
 
-/// Remembers the names seen so far, for messages speak of what is gone.
+/// Remembers the names seen so far, because messages mention objects that are gone.
 #[derive(Default)]
 pub(super) struct Normal {
-    /// Random names, and what stands for them.
+    /// Random names and their replacements.
     names: BTreeMap<String, String>,
 }
 
 impl Normal {
-    /// All objects of one moment, each a text, in an order of their own.
+    /// All objects of one moment as sorted texts.
     pub(super) fn moment(&mut self, objects: &[Value]) -> BTreeSet<String> {
-        // Replica sets first: the names of pods begin with theirs.
+        // Replica sets first: the names of their pods begin with theirs.
         for object in objects.iter().filter(|one| one["kind"] == "ReplicaSet") {
             self.learn_replica_set(object);
         }
@@ -33,7 +33,7 @@ impl Normal {
         let mut moment = BTreeSet::new();
         for object in objects {
             match text(&object["kind"]) {
-                // The nodes are always ours: what they say is not what is compared here.
+                // The nodes are always ours, so their Events are not compared.
                 "Event" if object["source"]["component"] == "kubelet" => {}
                 "Event" => drop(moment.insert(self.event(object))),
                 _ => *counts.entry(self.object(object)).or_default() += 1,
@@ -86,12 +86,12 @@ impl Normal {
         if kind == "EndpointSlice"
             && let Some(metadata) = object["metadata"].as_object_mut()
         {
-            // How many changes went into one write is a matter of time.
+            // The number of changes combined in one write depends on timing.
             metadata.remove("generation");
             metadata.remove("annotations");
         }
         if kind == "Node" {
-            // What a node says of itself is not what is compared here, and it is beating.
+            // The status of a node is not compared; heartbeats change it.
             object["status"] = Value::Null;
         }
         let object = self.value("", object);
@@ -105,7 +105,7 @@ impl Normal {
         if by.is_empty() {
             by = text(&event["reportingComponent"]);
         }
-        // Which of many similar events are combined is a matter of time, and so are their steps.
+        // Whether similar Events are combined depends on timing, and so do their steps.
         let message = text(&event["message"]);
         let message = message.trim_start_matches("(combined from similar events): ");
         let message = match text(&event["reason"]) {
@@ -130,14 +130,14 @@ impl Normal {
             Value::Array(items) => {
                 let items = items.into_iter().map(|item| self.value(key, item));
                 let mut items: Vec<Value> = items.collect();
-                // Neither has an order that means anything.
+                // The order of these lists has no meaning.
                 if ["conditions", "endpoints"].contains(&key) {
                     items.sort_by_cached_key(Value::to_string);
                 }
                 Value::Array(items)
             }
             Value::Object(fields) => {
-                // Go writes some times that are not set as null, which reads as nothing.
+                // Go writes some unset times as null, which means unset.
                 let fields = fields.into_iter().filter(|(_, field)| !field.is_null());
                 let fields = fields.map(|(key, field)| {
                     let field = self.value(&key, field);
@@ -171,8 +171,8 @@ impl Normal {
         self.named(text)
     }
 
-    /// A text with all random names in it replaced, the longest first, and the random ends of
-    /// names that begin with one of them.
+    /// Replaces all random names in a text, the longest first, and the random suffixes of names
+    /// that begin with one of them.
     fn named(&self, text: &str) -> String {
         let mut names: Vec<(&String, &String)> = self.names.iter().collect();
         names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));

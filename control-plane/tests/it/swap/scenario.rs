@@ -1,15 +1,15 @@
-//! What is done to a cluster, step by step; between two steps everything has to settle.
+//! The steps of the scenario; after each step everything must settle.
 
 use serde_json::Value;
 
 use super::world::{NODES, World};
 
 pub(super) const NAMESPACE: &str = "swap";
-/// What is looked at in the namespace.
+/// The kinds that are compared in the namespace.
 const WITHIN: &str = "deployments,replicasets,pods,services,endpointslices,configmaps,secrets,\
      serviceaccounts,poddisruptionbudgets,events";
 
-/// A step: what it is called, and what it does.
+/// A step: its name and its action.
 pub(super) type Step = (&'static str, fn(&World));
 
 pub(super) const STEPS: [Step; 11] = [
@@ -35,7 +35,7 @@ pub(super) const STEPS: [Step; 11] = [
         world.create(BUDGET);
     }),
     ("the deployment paused, its template changed", |world| {
-        // From here on its pods change owners, and in between nobody knows how many there should be.
+        // From here on its pods change owners, and in between their expected number is unknown.
         in_namespace(world, &["delete", "poddisruptionbudget", "web"]);
         in_namespace(world, &["rollout", "pause", "deployment/web"]);
         in_namespace(world, &["set", "image", "deployment/web", "main=nginx:2"]);
@@ -73,7 +73,7 @@ pub(super) fn objects(world: &World) -> Vec<Value> {
     objects
 }
 
-/// After a restart of the apiserver: what there was is there, and the other parts find it again.
+/// After a restart of the apiserver: all objects exist, and the other parts reconnect.
 pub(super) fn go_on(world: &World) {
     let nodes = world.run(&["get", "nodes", "-o", "name"]);
     assert_eq!(nodes.lines().count(), NODES, "{nodes}");
@@ -118,7 +118,7 @@ spec:
   selector: {matchLabels: {app: web}}
 ";
 
-/// What comes with the deployment.
+/// The objects that are created with the deployment.
 const OTHERS: &str = "
 ---
 apiVersion: v1

@@ -1,5 +1,5 @@
-//! A control plane of chosen parts, ours and Kubernetes' own mixed, on a store of ours: processes
-//! of their own, gone when dropped. The nodes are always hollow ones.
+//! A control plane of chosen parts, ours and Kubernetes' own mixed, on our store: separate
+//! processes, stopped when dropped. The nodes are always hollow.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -16,12 +16,12 @@ use testkit::{Kubernetes, Launch};
 use crate::cluster::{BINARY, apiserver, told};
 
 pub(super) const NODES: usize = 3;
-/// How long a part may take to start: the machine may be busy building.
+/// The timeout for the start of a part. It is long because the machine may be busy with builds.
 const PATIENCE: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(200);
-/// How much of a part's log is shown when a test fails.
+/// Number of lines of a part's log that are shown when a test fails.
 const LOG_LINES: usize = 15;
-/// The loops of Kubernetes that have a counterpart here.
+/// Kubernetes' loops that have a counterpart here.
 const LOOPS: &str = "--controllers=namespace-controller,serviceaccount-controller,\
      root-ca-certificate-publisher-controller,replicaset-controller,deployment-controller,\
      garbage-collector-controller,endpointslice-controller,node-lifecycle-controller,\
@@ -36,7 +36,7 @@ pub(super) struct Mix {
 }
 
 impl Mix {
-    /// The programs of Kubernetes that it takes.
+    /// The programs of Kubernetes in this mix.
     pub(super) fn programs(self) -> Vec<Kubernetes> {
         let all = [
             (self.apiserver, Kubernetes::Apiserver),
@@ -51,27 +51,27 @@ impl Mix {
 pub(crate) struct World {
     home: TempDir,
     children: Vec<(&'static str, Child)>,
-    /// Where Kubernetes' own apiserver is reached: at the same place after a restart.
+    /// The port of Kubernetes' own apiserver; the same after a restart.
     port: u16,
     _store: Option<testkit::Server>,
 }
 
 impl World {
-    /// Starts all parts; they are up when the nodes are ready.
+    /// Starts all parts; returns when the nodes are ready.
     pub(super) fn start(mix: Mix) -> World {
         let mut world = World::with_apiserver(mix.apiserver);
         let count = NODES.to_string();
         world.begin_ours("node", &["--count", &count]);
-        match mix.loops {
-            true => world.begin_go_loops(),
-            false => {
-                let root = format!("--root-ca-file={}", world.pki("ca.crt"));
-                world.begin_ours("controller-manager", &[&root, "--leader-elect"]);
-            }
+        if mix.loops {
+            world.begin_go_loops()
+        } else {
+            let root = format!("--root-ca-file={}", world.pki("ca.crt"));
+            world.begin_ours("controller-manager", &[&root, "--leader-elect"]);
         }
-        match mix.scheduler {
-            true => world.begin_go_scheduler(),
-            false => world.begin_ours("scheduler", &["--leader-elect"]),
+        if mix.scheduler {
+            world.begin_go_scheduler()
+        } else {
+            world.begin_ours("scheduler", &["--leader-elect"])
         }
         world.until("the nodes are ready", |world| {
             let nodes = world.kubectl(&["get", "nodes", "--no-headers"]);
@@ -81,7 +81,7 @@ impl World {
         world
     }
 
-    /// A store and an apiserver alone, and where it is reached as its owner without TLS.
+    /// A store and an apiserver alone, and its address for the owner without TLS.
     pub(crate) fn apiserver_alone(go: bool) -> (World, String) {
         let mut world = World::with_apiserver(go);
         let address = world.begin_proxy();
@@ -97,20 +97,17 @@ impl World {
         };
         let launch = Launch::program(BINARY).subcommand("store");
         let started = |launch: Launch| launch.start().unwrap_or_else(|error| panic!("{error}"));
-        match go {
-            true => {
-                world.make_pki();
-                let tls = format!("https://127.0.0.1:{}", testkit::free_port());
-                let flags = world.secure_store(&tls);
-                world._store = Some(started(launch.flags(&flags)));
-                let own = world.store_client(&tls);
-                world.begin_go_apiserver(&own);
-            }
-            false => {
-                let store = started(launch);
-                world.begin_apiserver(&store.url());
-                world._store = Some(store);
-            }
+        if go {
+            world.make_pki();
+            let tls = format!("https://127.0.0.1:{}", testkit::free_port());
+            let flags = world.secure_store(&tls);
+            world._store = Some(started(launch.flags(&flags)));
+            let own = world.store_client(&tls);
+            world.begin_go_apiserver(&own);
+        } else {
+            let store = started(launch);
+            world.begin_apiserver(&store.url());
+            world._store = Some(store);
         }
         world.until_ready();
         world
@@ -122,7 +119,7 @@ impl World {
         });
     }
 
-    /// Starts Kubernetes' own apiserver again, which goes on with the store over a unix socket.
+    /// Restarts Kubernetes' own apiserver, which then reaches the store over a unix socket.
     pub(super) fn restart_go_apiserver_on_the_socket(&mut self) {
         let name = Kubernetes::Apiserver.name();
         let running = self.children.iter().position(|(part, _)| *part == name);
@@ -137,7 +134,7 @@ impl World {
         format!("unix://{}", self.home.path().join("store.sock").display())
     }
 
-    /// The store's flags, by which clients have to show a certificate, except over its socket.
+    /// The store's flags to require client certificates, except on its socket.
     fn secure_store(&self, tls: &str) -> [String; 5] {
         [
             format!("--listen-client-urls={tls},{}", self.socket()),
@@ -192,7 +189,7 @@ impl World {
             seconds: i64::try_from(since.unwrap().as_secs()).unwrap(),
             nanos: 0,
         };
-        // Services get addresses from the range, and the API the first of them.
+        // Services get addresses from the range; the API gets the first of them.
         let names = ["10.96.0.1".to_owned()];
         let pki = Pki::open(&self.home.path().join("pki"), &names, now).unwrap();
         let url = format!("https://127.0.0.1:{}", self.port);
@@ -294,14 +291,14 @@ impl World {
             .unwrap()
     }
 
-    /// The same, and it must succeed.
+    /// Runs kubectl, which must succeed; returns its output.
     pub(super) fn run(&self, args: &[&str]) -> String {
         let output = self.kubectl(args);
         assert!(output.status.success(), "{args:?}: {}", told(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Brings objects into the cluster.
+    /// Creates the objects of a manifest.
     pub(super) fn create(&self, manifest: &str) {
         let path = self.home.path().join("manifest.yaml");
         std::fs::write(&path, manifest).unwrap();
@@ -322,7 +319,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         for (_, child) in self.children.iter_mut().rev() {
-            // Fails only when it is gone already.
+            // Fails only if the process is gone already.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -1,4 +1,4 @@
-//! Section 7 of the paper: what a snapshot does to the log it comes to.
+//! Section 7 of the paper: the effect of a snapshot on the log that receives it.
 
 use super::{at, message, sent, with_log};
 use crate::Input;
@@ -31,7 +31,7 @@ fn sec_7_a_snapshot_of_what_the_log_holds_commits_it_and_keeps_what_follows() {
 
 #[test]
 fn sec_7_a_snapshot_takes_the_place_of_a_log_that_contradicts_it() {
-    // Entries 2 and 3 are an old leader's.
+    // Entries 2 and 3 come from an old leader.
     let mut cluster = with_log(&[1, 1, 1], 2);
     cluster.step(1, message(2, 1, 2, snapshot(at(2, 2))));
     assert!(cluster.node(1).install.take().is_some());

@@ -1,16 +1,16 @@
-//! Reading a bbolt file: any page size, either meta, any depth. Whatever the bytes are, reading
-//! ends in rows or in an error that names page and offset; it never panics, never runs in circles
-//! and never takes more memory than the file is long.
+//! Reads a bbolt file: any page size, either meta, any depth. For any bytes, reading ends in rows
+//! or in an error that names page and offset. It never panics, never loops, and never takes more
+//! memory than the file is long.
 
 use std::fmt;
 use std::io;
 
 use super::*;
 
-/// Where the bytes come from: a file, or memory.
+/// The source of the bytes: a file, or memory.
 pub trait Source {
     fn len(&self) -> io::Result<u64>;
-    /// Fills `buf` wholly, or fails with `UnexpectedEof`.
+    /// Fills all of `buf`, or fails with `UnexpectedEof`.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
     fn is_empty(&self) -> io::Result<bool> {
@@ -37,7 +37,7 @@ pub enum Error {
     /// The bytes are not those of a bbolt file.
     Damaged {
         page: u64,
-        /// In the file; within an inline bucket, in its image.
+        /// In the file; for an inline bucket, in its image.
         offset: u64,
         what: String,
     },
@@ -64,13 +64,13 @@ impl From<io::Error> for Error {
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// Branches have two children at least, so no tree over 64-bit page numbers is higher.
+/// Branches have at least two children, so no tree over 64-bit page numbers is higher.
 const DEPTH_MAX: usize = 64;
 
-/// Where the second meta is looked for when the first does not tell the page size: 1 KiB to 16 MiB.
+/// Page sizes tried for the second meta if the first does not give one: 1 KiB to 16 MiB.
 const PAGE_SHIFTS: std::ops::RangeInclusive<u32> = 10..=24;
 
-/// An open file. Every call reads it anew.
+/// An open file. Every call reads it again.
 #[derive(Debug)]
 pub struct Database<S> {
     source: S,
@@ -97,19 +97,20 @@ pub struct Bucket {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum BucketRoot {
     Page(u64),
-    /// The image of a leaf, and the page it was found in.
+    /// The image of a leaf, and the page that holds it.
     Inline {
         image: Vec<u8>,
         page: u64,
     },
 }
 
-/// What a walk calls: a key and its value.
+/// The callback of a walk: a key and its value.
 type EachRow<'a, E> = dyn FnMut(&[u8], &[u8]) -> std::result::Result<(), E> + 'a;
 /// The same, and the entry's flags and page.
 type EachEntry<'a, E> = dyn FnMut(u32, &[u8], &[u8], u64) -> std::result::Result<(), E> + 'a;
 
 impl<S: Source> Database<S> {
+    /// Chooses the newer valid meta. Fails if neither is valid.
     pub fn open(source: S) -> Result<Database<S>> {
         let len = source.len()?;
         let mut found: Vec<Meta> = Vec::new();
@@ -145,12 +146,12 @@ impl<S: Source> Database<S> {
         })
     }
 
-    /// Bytes in use from the front; a live file is longer.
+    /// Bytes in use from the start; a live file is longer.
     pub fn used_bytes(&self) -> u64 {
         self.meta.pages * self.page_bytes
     }
 
-    /// All buckets, by name.
+    /// All buckets, in order of their names.
     pub fn buckets(&self) -> Result<Vec<Bucket>> {
         self.buckets_seen(&mut self.nothing_seen())
     }
@@ -186,7 +187,7 @@ impl<S: Source> Database<S> {
         Ok(buckets.into_iter().find(|bucket| bucket.name == name))
     }
 
-    /// Calls `f` with the bucket's rows in order.
+    /// Calls `f` with each row of the bucket, in order.
     pub fn rows<E: From<Error>>(
         &self,
         bucket: &Bucket,
@@ -227,14 +228,15 @@ impl<S: Source> Database<S> {
         Ok(found)
     }
 
-    /// Reads everything: every page in place and used once, keys in order, none both used and free.
+    /// Reads everything: every page is in place and used once, keys are in order, no page is both
+    /// used and free.
     pub fn check(&self) -> Result<()> {
         let mut seen = self.nothing_seen();
         for bucket in self.buckets_seen(&mut seen)? {
             self.rows_seen(&bucket, &mut seen, &mut |_, _| Ok::<(), Error>(()))?;
         }
         let Some(free) = self.free_list(&mut seen)? else {
-            return Ok(()); // Then whatever is not reached is free.
+            return Ok(()); // then every page not reached is free
         };
         for page in free {
             seen.mark(page, 1)
@@ -302,7 +304,7 @@ impl<S: Source> Database<S> {
         Ok(page)
     }
 
-    /// `within`: no key below the first, none at or above the second.
+    /// `within`: no key is below the first bound, none at or above the second.
     fn walk<E: From<Error>>(
         &self,
         page: &Page,
@@ -329,9 +331,10 @@ impl<S: Source> Database<S> {
                 f(entry.flags, entry.key, entry.value, page.id)?;
                 continue;
             }
-            let next = match place + 1 < page.count {
-                true => Some(page.entry(place + 1)?.key),
-                false => within.and_then(|(_, high)| high),
+            let next = if place + 1 < page.count {
+                Some(page.entry(place + 1)?.key)
+            } else {
+                within.and_then(|(_, high)| high)
             };
             let child = self.read_page(entry.child, seen)?;
             self.walk(&child, seen, depth + 1, Some((entry.key, next)), f)?;
@@ -372,13 +375,13 @@ fn read_meta<S: Source>(source: &S, id: u64, offset: u64) -> Result<Meta> {
     })
 }
 
-/// A page and all it runs over into.
+/// A page, including its overflow pages.
 #[derive(Debug)]
 struct Page {
     image: Vec<u8>,
     id: u64,
     own_id: u64,
-    /// Of the image in the file.
+    /// File offset of the image.
     offset: u64,
     flags: u16,
     count: usize,

@@ -102,7 +102,7 @@ fn small_buckets_lie_inline_and_large_ones_on_pages() {
 
 #[test]
 fn every_number_of_rows_around_each_page_boundary_is_read_back() {
-    // 204 rows of 4 + 0 bytes fill a leaf; the third level begins at some 41,000.
+    // 204 rows of 4 + 0 bytes fill a leaf; the third level begins at about 41,000.
     for count in (0..450).chain(40_500..40_520).chain([41_800, 42_000]) {
         let mut model = Model::default();
         *model.bucket("key") = numbered(count, 0);
@@ -182,7 +182,7 @@ fn errors_name_page_and_offset() {
     let mut model = Model::default();
     *model.bucket("key") = numbered(2000, 30);
     let mut file = model.write();
-    // The first leaf is page 2; its third entry's key is put far away.
+    // The first leaf is page 2; its third entry gets a position far outside.
     let entry = 2 * PAGE_BYTES + HEADER_BYTES + 2 * ELEMENT_BYTES;
     file[entry + 4..entry + 8].copy_from_slice(&u32::MAX.to_le_bytes());
     let error = read(&file).unwrap_err().to_string();

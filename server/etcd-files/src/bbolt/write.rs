@@ -1,38 +1,38 @@
 //! Writing a bbolt file front to back, in memory bounded by one path of pages.
 //!
-//! The metas come first and say where the root is and how many pages there are, so everything is
-//! read twice: [`Layout::of`] only counts, [`Layout::write`] runs the same code with bytes. Pages
-//! get their numbers in the order in which they fill up, a branch right behind its last child.
+//! The metas come first and name the root and the number of pages, so everything is read twice:
+//! [`Layout::of`] only counts, [`Layout::write`] runs the same code with bytes. Pages get their
+//! numbers in the order in which they fill up; a branch follows its last child.
 //!
-//! The result is compact: leaves are filled from left to right, nothing is free. What bbolt asks
-//! for beyond its format is kept: a branch has two children at least (bbolt asserts it when it
-//! deletes), and small buckets lie within their parent's leaf.
+//! The result is compact: leaves are filled from left to right, nothing is free. Two rules of bbolt
+//! beyond its format are kept: a branch has at least two children (bbolt asserts it when it
+//! deletes), and small buckets are inside their parent's leaf.
 
 use std::io::{self, Write};
 
 use super::*;
 
-/// Buckets up to a quarter page live in the root's leaf, as bbolt has it.
+/// Buckets up to a quarter page are inside the root's leaf, as in bbolt.
 const INLINE_BYTES_MAX: usize = PAGE_BYTES / 4;
 
-/// Entries of one page; bbolt keeps 0xFFFF for itself.
+/// Most entries of one page; bbolt reserves 0xFFFF.
 const PAGE_ENTRIES_MAX: usize = 0xFFFE;
 
-/// What a file is made from: buckets in bytewise order of their names, and each one's rows in
-/// order of their keys. It is read twice and must be the same both times.
+/// The content of a file: buckets in bytewise order of their names, and each bucket's rows in order
+/// of their keys. It is read twice and must be the same both times.
 pub trait Content {
     type Error: From<io::Error>;
 
     fn buckets(&self) -> &[&'static str];
 
-    /// Calls `row` with each key and its value, which comes in parts.
+    /// Calls `row` with each key and its value, which is in parts.
     fn rows(&self, bucket: &str, row: &mut RowSink<'_, Self::Error>) -> Result<(), Self::Error>;
 }
 
-/// Takes one row: a key that is not empty, a value in parts.
+/// Takes one row: a key, not empty, and a value in parts.
 pub type RowSink<'a, E> = dyn FnMut(&[u8], &[&[u8]]) -> Result<(), E> + 'a;
 
-/// How large a file will be and where its root lies.
+/// Size of a file, and the place of its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     root: u64,
@@ -72,7 +72,7 @@ impl Layout {
         for number in [MAGIC, VERSION, PAGE_BYTES as u32, 0] {
             page.extend_from_slice(&number.to_le_bytes());
         }
-        // The first page is the newer one, as in a snapshot that etcd sends.
+        // The first page is the newer one, as in a snapshot from etcd.
         let txid = META_PAGES - id;
         for number in [self.root, 0, NO_FREE_LIST, self.pages, txid] {
             page.extend_from_slice(&number.to_le_bytes());
@@ -99,7 +99,7 @@ fn write_buckets<C: Content>(content: &C, pages: &mut Pages<'_>) -> Result<u64, 
     Ok(root.finish(pages)?)
 }
 
-/// Gives out page numbers and takes finished pages; without an output it only counts.
+/// Assigns page numbers and takes finished pages; without an output it only counts.
 struct Pages<'a> {
     out: Option<&'a mut dyn Write>,
     next: u64,
@@ -113,7 +113,7 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Writes one page and what it runs over into, padded; returns its number.
+    /// Writes one page and its overflow pages, padded; returns its number.
     fn put(&mut self, flags: u16, entries: &Entries) -> io::Result<u64> {
         let id = self.next;
         let size = HEADER_BYTES + entries.bytes;
@@ -130,14 +130,14 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// The entries of one page to be.
+/// The entries of a page under construction.
 #[derive(Default)]
 struct Entries {
     /// Leaf: flags, key length, value length. Branch: child, key length.
     spans: Vec<Span>,
-    /// Keys and values in order; lengths alone are kept while only counting.
+    /// Keys and values in order; while only counting, only their lengths are kept.
     data: Vec<u8>,
-    /// What the entries take, headers of theirs included.
+    /// Bytes that the entries take, including their headers.
     bytes: usize,
 }
 
@@ -156,7 +156,7 @@ impl Entries {
         HEADER_BYTES + self.bytes + size <= PAGE_BYTES && self.spans.len() < PAGE_ENTRIES_MAX
     }
 
-    /// The table of entries: each names the distance from itself to its key.
+    /// The table of entries: each holds the distance from itself to its key.
     fn table(&self) -> Vec<u8> {
         let mut table = Vec::with_capacity(self.spans.len() * ELEMENT_BYTES);
         let mut data_before = 0;
@@ -187,12 +187,12 @@ impl Entries {
     }
 }
 
-/// One tree under way, built from its left edge: the leaf being filled, and the branch being
+/// A tree under construction, from its left edge: the leaf being filled, and the branch being
 /// filled on each level above.
 struct Tree {
     flags: u32,
     leaf: Entries,
-    /// The first key of the leaf being filled: what its parent will call it.
+    /// The first key of the leaf being filled, which its parent stores.
     first_key: Vec<u8>,
     branches: Vec<Branch>,
 }
@@ -232,8 +232,8 @@ impl Tree {
             value: u32::try_from(value_bytes).map_err(too_long)?,
         });
         self.leaf.bytes += size;
-        // While only counting, bytes are kept as long as the bucket may turn out an inline one:
-        // its image is part of the root's leaf.
+        // While only counting, bytes are kept as long as the bucket may become an inline one: its
+        // image is part of the root's leaf.
         if pages.out.is_some() || self.may_be_inline() {
             self.leaf.data.extend_from_slice(key);
             value
@@ -255,7 +255,7 @@ impl Tree {
     }
 
     /// Puts a child into the branch being filled on `level`. When that is full, all its children
-    /// but the last become a page, so that two are left whatever comes.
+    /// except the last become a page, so that a branch always keeps at least two.
     fn add_child(
         &mut self,
         pages: &mut Pages<'_>,
@@ -305,7 +305,7 @@ impl Tree {
         self.add_child(pages, level + 1, key, id)
     }
 
-    /// Closes what is open, from the leaf up; returns the root's page.
+    /// Closes the open pages, from the leaf up; returns the root's page.
     fn finish(mut self, pages: &mut Pages<'_>) -> io::Result<u64> {
         if self.branches.is_empty() || !self.leaf.spans.is_empty() {
             self.close_leaf(pages)?;
@@ -321,7 +321,7 @@ impl Tree {
         }
     }
 
-    /// Like `finish`, but as a bucket's value: a page's number, or the whole image.
+    /// Like `finish`, but returns a bucket's value: a page number, or the whole image.
     fn finish_bucket(self, pages: &mut Pages<'_>) -> io::Result<Vec<u8>> {
         let mut value = Vec::with_capacity(BUCKET_BYTES);
         if self.may_be_inline() {

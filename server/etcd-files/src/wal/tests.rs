@@ -48,7 +48,7 @@ impl Writer {
     fn numbers(&mut self, kind: u64, numbers: &[u64]) {
         let mut data = Vec::new();
         for (field, number) in (1..).zip(numbers) {
-            // With zeros, as etcd before 3.7 has it.
+            // With zeros, as etcd before 3.7 writes them.
             data.push(field << 3);
             put_varint(&mut data, *number);
         }
@@ -134,7 +134,7 @@ fn a_torn_record_ends_the_log_and_only_in_the_last_segment() {
         assert!(log.torn);
         assert_eq!(indexes(&log).len(), 3);
     }
-    // A sector that was never written, the file preallocated with zeros.
+    // A sector that was never written, in a file preallocated with zeros.
     writer.segments[1] = full.clone();
     writer.segments[1].resize(64_000, 0);
     writer.segments[1][begin / 512 * 512 + 1024..][..512].fill(0);

@@ -5,7 +5,7 @@ use etcd_api::etcdserverpb as pb;
 use etcd_api::raw;
 use pb::request_op::Request as Op;
 use prost::Message;
-use server::runtime::event::Outcome;
+use server::event::Outcome;
 use server::state::request::Request;
 use storage::mvcc::View;
 

@@ -1,13 +1,16 @@
-//! Turning the actors of a process, and carrying what they say: the part of `server::runtime`.
+//! Turning the actors of a process, and carrying what they say to other hosts and to clients.
 
+use etcd_api::etcdserverpb::alarm_request::AlarmAction;
 use raft::{Body, Message, RoleKind};
-use server::runtime::event::{ApplyEvent, LogEvent, MemberEvent, Reply, ReplySlot};
+use server::driver::Replies;
+use server::event::{ApplyEvent, MemberEvent};
 use server::state::request::Request;
+use server::state::space_needed;
 
 use super::{Event, Failed, MICRO, MILLI, Named, World};
 use crate::canary::Canary;
 use crate::host::Crash;
-use crate::process::{ACTORS, Actor, ApplyTurn, Fatal, MemberTurn, Process};
+use crate::process::{ACTORS, Actor, Fatal, Process, Turn};
 
 impl World {
     pub(super) fn start(&mut self, host: usize) -> Result<(), Failed> {
@@ -110,20 +113,23 @@ impl World {
         };
         let from = self.host_of(message.from);
         if let Some(process) = &mut self.hosts[host].process {
-            if process.removed.contains(&message.from) {
+            if process.ports.removed.contains(&message.from) {
                 if let Some(from) = from {
                     self.turn_away(host, from);
                 }
                 return;
             }
-            process.to_member.push(MemberEvent::Receive(message));
+            process.ports.to_member.push(MemberEvent::Receive(message));
             self.schedule(host);
         }
     }
 
     pub(super) fn closed(&mut self, host: usize, peer: u64) {
         if let Some(process) = &mut self.hosts[host].process {
-            process.to_member.push(MemberEvent::Disconnected { peer });
+            process
+                .ports
+                .to_member
+                .push(MemberEvent::Disconnected { peer });
             self.schedule(host);
         }
     }
@@ -187,7 +193,7 @@ impl World {
             return Ok(());
         }
         let local = this.clock.now(now);
-        let turned = match actor {
+        let mut turn = match actor {
             Actor::Member => {
                 let turn = process.turn_member(local);
                 return self.after_member(host, turn);
@@ -205,44 +211,47 @@ impl World {
                 }
                 let hasty = canary == Some(Canary::HastyLeases);
                 let local = if hasty { local * 3 } else { local };
-                match process.turn_applier(local) {
-                    Ok(turn) => return self.after_apply(host, turn),
-                    Err(fatal) => Err(fatal),
-                }
+                let turn = process.turn_applier(local);
+                return self.after_apply(host, turn);
             }
-            Actor::LogWrite => process.write_log().map(drop),
-            Actor::LogSync => {
-                let lie = canary == Some(Canary::LyingDisk);
-                match process.sync_log(lie) {
-                    Ok(ticket) => {
-                        if let Some(ticket) = ticket {
-                            this.shadow.durable_through(ticket);
-                        }
-                        Ok(())
-                    }
-                    Err(fatal) => Err(fatal),
-                }
-            }
-            Actor::Hub => match process.turn_hub() {
-                Ok(was_busy) => {
-                    if was_busy {
-                        self.wake_watchers_of(host);
-                    }
-                    Ok(())
-                }
-                Err(fatal) => Err(fatal),
-            },
+            Actor::LogWrite => process.write_log(),
+            Actor::LogSync if canary == Some(Canary::LyingDisk) => process.lie_of_log(),
+            Actor::LogSync => process.sync_log(),
+            Actor::Hub => return self.turn_hub(host),
             Actor::Helper => {
-                let ran = process.run_job();
-                self.figures.checkpoints += usize::from(matches!(ran, Ok(true)));
-                ran.map(drop)
+                let place = this.rng.below(process.jobs() as u64);
+                process.run_job(place as usize)
+            }
+            Actor::Space => {
+                process.look_at_disks(local);
+                Turn::default()
             }
         };
-        if let Err(Fatal(what)) = turned {
+        if let Some(Fatal(what)) = turn.failed.take() {
             return self.fails(host, &what);
         }
+        if let Some(ticket) = turn.durable {
+            this.shadow.durable_through(ticket);
+        }
+        self.figures.checkpoints += usize::from(turn.ran_checkpoint);
         self.schedule(host);
         Ok(())
+    }
+
+    fn turn_hub(&mut self, host: usize) -> Result<(), Failed> {
+        let Some(process) = &mut self.hosts[host].process else {
+            return Ok(());
+        };
+        match process.turn_hub() {
+            Ok(was_busy) => {
+                if was_busy {
+                    self.wake_watchers_of(host);
+                }
+                self.schedule(host);
+                Ok(())
+            }
+            Err(Fatal(what)) => self.fails(host, &what),
+        }
     }
 
     /// A process may end by itself only when its disk was made to fail.
@@ -255,7 +264,7 @@ impl World {
         self.dies(host)
     }
 
-    fn after_member(&mut self, host: usize, turn: MemberTurn) -> Result<(), Failed> {
+    fn after_member(&mut self, host: usize, turn: Turn) -> Result<(), Failed> {
         let Some(process) = &self.hosts[host].process else {
             return Ok(());
         };
@@ -289,8 +298,8 @@ impl World {
         if let Some(Fatal(what)) = turn.failed {
             return self.fails(host, &what);
         }
-        for ticket in &turn.durable {
-            self.hosts[host].shadow.durable_through(*ticket);
+        if let Some(ticket) = turn.durable {
+            self.hosts[host].shadow.durable_through(ticket);
         }
         for entry in &turn.committed {
             let shadow = &self.hosts[host].shadow;
@@ -341,16 +350,26 @@ impl World {
         if entry.kind != raft::EntryKind::Normal || entry.data.is_empty() {
             return Ok(());
         }
-        if let Some(id) = Request::id_of(&entry.data) {
+        let request = Request::decode(&entry.data)
+            .map_err(|what| ("durable prefix", format!("entry {}: {what}", entry.index)))?;
+        // Everybody refuses it in the same way, and whoever asked may never hear of that.
+        let is_refused = !self.alarms.is_empty() && space_needed(&request) > 0;
+        if let Some(id) = Request::id_of(&entry.data)
+            && !is_refused
+        {
             self.clients.takes_effect(id, self.now);
         }
-        match Request::decode(&entry.data) {
-            Ok(Request::LeaseRevoke(revoke)) => {
-                self.checks.leases.ended(revoke.id, self.now).of("leases")
+        match request {
+            Request::LeaseRevoke(revoke) => {
+                return self.checks.leases.ended(revoke.id, self.now).of("leases");
             }
-            Ok(_) => Ok(()),
-            Err(what) => Err(("durable prefix", format!("entry {}: {what}", entry.index))),
+            Request::Alarm(alarm) if alarm.action() == AlarmAction::Activate => {
+                self.alarms.insert(alarm.member_id);
+            }
+            Request::Alarm(alarm) => drop(self.alarms.remove(&alarm.member_id)),
+            _ => {}
         }
+        Ok(())
     }
 
     fn send(&mut self, host: usize, messages: Vec<Message>) {
@@ -365,7 +384,10 @@ impl World {
             if arrivals.is_empty() && self.rng.chance(200) {
                 let peer = message.to;
                 if let Some(process) = &mut self.hosts[host].process {
-                    process.to_member.push(MemberEvent::Unreachable { peer });
+                    process
+                        .ports
+                        .to_member
+                        .push(MemberEvent::Unreachable { peer });
                 }
             }
             for at in arrivals {
@@ -374,22 +396,25 @@ impl World {
         }
     }
 
-    fn after_apply(&mut self, host: usize, turn: ApplyTurn) -> Result<(), Failed> {
+    fn after_apply(&mut self, host: usize, turn: Turn) -> Result<(), Failed> {
+        if let Some(Fatal(what)) = turn.failed {
+            return self.fails(host, &what);
+        }
         let Some(process) = &mut self.hosts[host].process else {
             return Ok(());
         };
         if self.canary == Some(Canary::EternalLeases) {
-            process.to_member.retain(|event| !is_revoke(event));
+            process.ports.to_member.retain(|event| !is_revoke(event));
+        }
+        if self.canary == Some(Canary::StuckAlarm) {
+            process.ports.to_member.retain(|event| !clears_alarm(event));
         }
         if self.canary == Some(Canary::DeafMember) && host == 1 {
-            for event in &mut process.to_member {
+            for event in &mut process.ports.to_member {
                 if let MemberEvent::ConfChanged { change, .. } = event {
                     *change = None;
                 }
             }
-        }
-        if let Some(index) = turn.drop_log_before {
-            process.to_log.push(LogEvent::DropBefore { index });
         }
         let view = process.view();
         if !self.hosts[host].disk_has_failed() {
@@ -397,6 +422,18 @@ impl World {
             judged.of("agreement")?;
             let judged = self.checks.agreement.shows(host, &view, false);
             judged.of("agreement")?;
+        }
+        if let Some(key) = turn.resealed {
+            self.figures.resealed += 1;
+            // The operator removes the others, unless there is a newer one by now.
+            let keys = &mut self.hosts[host].settings.keys;
+            if keys.first() == Some(&key) {
+                keys.truncate(1);
+            }
+            self.note(&format!("h{host} needs only key {key}"));
+        }
+        for news in turn.space_news {
+            self.note(&format!("h{host}: {news:?}"));
         }
         for hash in turn.hashes {
             self.figures.compactions += 1;
@@ -436,7 +473,7 @@ impl World {
     }
 
     /// Hands answers to those who wait for them.
-    fn answer(&mut self, host: usize, replies: Vec<(ReplySlot, Reply)>) {
+    fn answer(&mut self, host: usize, replies: Replies) {
         if replies.is_empty() {
             return;
         }
@@ -450,7 +487,7 @@ impl World {
 
 /// The canary: this member puts other values than the rest.
 fn diverge(process: &mut Process) {
-    for event in &mut process.to_apply {
+    for event in &mut process.ports.to_apply {
         let ApplyEvent::Committed(entries) = event else {
             continue;
         };
@@ -468,4 +505,14 @@ fn is_revoke(event: &MemberEvent) -> bool {
         return false;
     };
     proposal.reply.is_none() && matches!(proposal.request, Request::LeaseRevoke(_))
+}
+
+fn clears_alarm(event: &MemberEvent) -> bool {
+    let MemberEvent::Propose(proposal) = event else {
+        return false;
+    };
+    let Request::Alarm(alarm) = &proposal.request else {
+        return false;
+    };
+    alarm.action() == AlarmAction::Deactivate
 }

@@ -2,8 +2,9 @@
 //! and every member must show what was promised.
 
 use server::state;
+use storage::mvcc::View;
 
-use super::{Event, Failed, MILLI, Named, SECOND, World};
+use super::{Event, Failed, MILLI, Named, SECOND, SMALL_QUOTA, World};
 use crate::canary::Canary;
 use crate::check::liveness::Health;
 
@@ -21,6 +22,8 @@ impl World {
         }
         for host in 0..self.hosts.len() {
             self.hosts[host].stalled_until = 0;
+            let life = self.hosts[host].life;
+            self.make_room(host, life);
             self.hosts[host].disk.set_capacity(u64::MAX);
             if let Some(how) = self.hosts[host].crash_to_come {
                 self.crash(host, how);
@@ -114,6 +117,7 @@ impl World {
             judged.of("membership")?;
             let judged = self.checks.agreement.shows(host, &view, true);
             judged.of("agreement")?;
+            self.alarms_are_gone(host, &view)?;
             let leases = state::leases(&view);
             let leases = leases.map_err(|error| ("agreement", error.to_string()))?;
             let left: Vec<i64> = leases.iter().map(|lease| lease.id).collect();
@@ -121,5 +125,23 @@ impl World {
             self.clients.reads_all(host, &view, now)?;
         }
         self.watchers_have_seen_all()
+    }
+
+    /// Every disk has room, and every member has looked: no alarm is left, but for those that count
+    /// as somebody else's.
+    fn alarms_are_gone(&self, host: usize, view: &View) -> Result<(), Failed> {
+        let alarms = state::alarms(view).map_err(|error| ("agreement", error.to_string()))?;
+        for alarm in alarms {
+            let Some(of) = self.host_of(alarm.member_id) else {
+                continue;
+            };
+            let whose = &self.hosts[of];
+            let by_quota = whose.settings.config.quota_backend_bytes == Some(SMALL_QUOTA);
+            if self.belongs(of) && !whose.died_tight && !by_quota {
+                let what = format!("h{host} still has an alarm of h{of}, whose disk has room");
+                return Err(("space", what));
+            }
+        }
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! message and the state in one stream, which may break off, and an answer, which may get lost.
 
 use raft::Message;
-use server::runtime::event::MemberEvent;
+use server::event::MemberEvent;
 use server::state::snapshot::{Form, Snapshot, rows};
 use storage::mvcc::View;
 
@@ -91,7 +91,10 @@ impl World {
     pub(super) fn snapshot_sent(&mut self, host: usize, life: u64, to: u64, ok: bool) {
         let this = &mut self.hosts[host];
         if let Some(process) = this.process.as_mut().filter(|_| this.life == life) {
-            process.to_member.push(MemberEvent::SnapshotSent { to, ok });
+            process
+                .ports
+                .to_member
+                .push(MemberEvent::SnapshotSent { to, ok });
             self.schedule(host);
         }
     }

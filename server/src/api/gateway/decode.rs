@@ -1,5 +1,5 @@
-//! From JSON to a message's encoding, by the rules of Go's `protojson` with unknown fields
-//! discarded. Its words for what does not fit a field are seen by clients.
+//! Converts JSON to a message's encoding, by the rules of Go's `protojson`; unknown fields are
+//! discarded. Error texts are Go's, because clients see them.
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
@@ -11,12 +11,12 @@ use super::number;
 use super::scan::{UNEXPECTED_END, is_space};
 use super::text::{TextError, quote, unquote};
 
-/// How deep messages may be nested: what the decoder of the services accepts.
+/// Deepest nesting of messages: the limit of the services' decoder.
 const DEPTH_MAX: usize = 100;
 
 const TOO_DEEP: &str = "proto: exceeded max recursion depth";
 
-/// Encodes the message that a JSON value describes. The value must be one, as the scanner finds it.
+/// Encodes the message that `json` describes. `json` must be one value that the scanner accepted.
 pub(crate) fn decode(json: &[u8], message: &Message) -> Result<Vec<u8>, String> {
     let start = json
         .iter()
@@ -41,7 +41,7 @@ enum Kinds {
     End,
 }
 
-/// A token and where it stands. Strings are not yet unquoted.
+/// A token and its position. Strings are not yet unquoted.
 #[derive(Clone, Copy, Debug)]
 struct Token {
     kind: Kinds,
@@ -55,7 +55,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The next token. Commas and colons are where they must be, and so are passed over.
+    /// The next token. Skips commas and colons; the scanner has checked their places.
     fn next(&mut self) -> Token {
         let json = self.json;
         while json
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
                 (Kinds::Number, start + length.count())
             }
         };
-        // Whatever it is, it is passed, and no further than the end.
+        // Skips the token, whatever it is, but not past the end.
         self.place = end.max(start + 1).min(json.len());
         Token {
             kind,
@@ -140,9 +140,10 @@ impl<'a> Reader<'a> {
                 }
                 oneofs.push(oneof);
             }
-            match field.repeated {
-                true => self.list(field, depth, &mut out)?,
-                false => self.singular(field, depth, &mut out)?,
+            if field.repeated {
+                self.list(field, depth, &mut out)?
+            } else {
+                self.singular(field, depth, &mut out)?
             }
         }
     }
@@ -156,7 +157,7 @@ impl<'a> Reader<'a> {
         let Some(scalar) = self.scalar(field)? else {
             return Ok(());
         };
-        // Only a member of a oneof tells zero from nothing.
+        // Only fields of a oneof distinguish zero from unset.
         if field.oneof.is_some() || !scalar.is_zero() {
             scalar.put(field.number, out);
         }
@@ -191,7 +192,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// `None`: a name that the enum does not have.
+    /// `None`: a name that the enum does not have. In that case the field is left unset.
     fn scalar(&mut self, field: &Field) -> Result<Option<Scalar>, String> {
         let token = self.next();
         let text = match token.kind {
@@ -243,7 +244,7 @@ impl<'a> Reader<'a> {
         Ok(scalar)
     }
 
-    /// Passes a value that no field wants. Its strings must be sound all the same.
+    /// Skips the value of an unknown field. Its strings must still be valid.
     fn skip(&mut self) -> Result<(), String> {
         let mut open = 0_usize;
         loop {
@@ -291,7 +292,7 @@ impl<'a> Reader<'a> {
         format!("proto: (line {line}:{column}): {text}")
     }
 
-    /// Line and column, both from 1, of a place.
+    /// Line and column of a place, both counted from 1.
     fn position(&self, place: usize) -> (usize, usize) {
         let before = &self.json[..place];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -345,7 +346,7 @@ fn named(described: &Enum, name: &str) -> Option<Scalar> {
         .map(|number| Scalar::signed(number.into()))
 }
 
-/// Where a string that begins at `start` ends.
+/// The end of the string that begins at `start`.
 fn text_end(json: &[u8], start: usize) -> usize {
     let mut place = start + 1;
     loop {
@@ -358,11 +359,12 @@ fn text_end(json: &[u8], start: usize) -> usize {
     }
 }
 
-/// Base64 in the standard or the URL's alphabet, padded or not; line breaks do not count.
+/// Base64 in the standard or URL alphabet, with or without padding; line breaks are ignored.
 fn bytes(text: &str) -> Option<Vec<u8>> {
-    let alphabet = match text.contains(['-', '_']) {
-        true => &URL_SAFE,
-        false => &STANDARD,
+    let alphabet = if text.contains(['-', '_']) {
+        &URL_SAFE
+    } else {
+        &STANDARD
     };
     let padding = match text.len() % 4 {
         0 => DecodePaddingMode::RequireCanonical,
@@ -372,8 +374,9 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
         .with_decode_allow_trailing_bits(true)
         .with_decode_padding_mode(padding);
     let engine = GeneralPurpose::new(alphabet, config);
-    match text.contains(['\r', '\n']) {
-        true => engine.decode(text.replace(['\r', '\n'], "")).ok(),
-        false => engine.decode(text).ok(),
+    if text.contains(['\r', '\n']) {
+        engine.decode(text.replace(['\r', '\n'], "")).ok()
+    } else {
+        engine.decode(text).ok()
     }
 }

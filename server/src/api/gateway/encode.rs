@@ -1,5 +1,5 @@
-//! From a message's encoding to JSON as etcd prints it: names as in the files, fields that are not
-//! set left out, integers of 64 bits as strings, bytes in base64.
+//! Converts a message's encoding to JSON as etcd prints it: field names as in the .proto files,
+//! unset fields omitted, 64-bit integers as strings, bytes in base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,10 +7,10 @@ use bytes::Buf as _;
 use etcd_api::descriptor::{Field, Kind, Message};
 use prost::encoding::{WireType, decode_key, decode_varint};
 
-/// How deep messages may be nested; answers are no deeper than what was asked.
+/// Deepest nesting of messages. An answer is no deeper than its request.
 const DEPTH_MAX: usize = 200;
 
-/// Bytes that are no encoding of the message they should be.
+/// Bytes that are not a valid encoding of the expected message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -23,9 +23,9 @@ impl From<prost::DecodeError> for Malformed {
 /// How strings are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Escape {
-    /// What JSON demands.
+    /// Escapes required by JSON.
     Json,
-    /// What could be read as HTML too: Go does so where it prints more than the message alone.
+    /// Also escapes for HTML: Go does this where it prints more than the message alone.
     Html,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn encode(
     nested(wire, message, escape, DEPTH_MAX, out)
 }
 
-/// Appends a string with its quotes.
+/// Appends a string, quoted.
 pub(crate) fn put_text(text: &str, escape: Escape, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
@@ -80,7 +80,7 @@ fn nested(
 ) -> Result<(), Malformed> {
     let depth = depth.checked_sub(1).ok_or(Malformed)?;
     let mut values = values(wire, message)?;
-    // Go prints fields in the order of the file. Repeated ones stay in the order of the wire.
+    // Go prints fields in the order of the .proto file. Repeated ones keep the order of the wire.
     values.sort_by_key(|(index, _)| *index);
     out.push(b'{');
     let mut first = true;
@@ -115,8 +115,8 @@ fn nested(
     Ok(())
 }
 
-/// All values of a message, each with its field's place in the file. What the file does not know is
-/// left out.
+/// All values of a message, each with its field's position in the .proto file. Unknown fields are
+/// omitted.
 fn values<'a>(mut wire: &'a [u8], message: &Message) -> Result<Vec<(usize, Value<'a>)>, Malformed> {
     let mut values = Vec::new();
     while !wire.is_empty() {
@@ -130,7 +130,7 @@ fn values<'a>(mut wire: &'a [u8], message: &Message) -> Result<Vec<(usize, Value
                 Value::Bytes(bytes)
             }
             WireType::SixtyFourBit | WireType::ThirtyTwoBit => {
-                // No field is of this kind.
+                // No known field has this wire type.
                 let length = if wire_type == WireType::SixtyFourBit {
                     8
                 } else {
@@ -158,7 +158,7 @@ fn is_default(field: &Field, value: Value<'_>) -> bool {
     }
 }
 
-/// The elements that one value of a repeated field stands for: numbers may be packed.
+/// The elements in one value of a repeated field: numbers may be packed.
 fn unpacked<'a>(field: &Field, value: Value<'a>) -> Result<Vec<Value<'a>>, Malformed> {
     let scalar = !matches!(field.kind, Kind::Message(_) | Kind::String | Kind::Bytes);
     let mut packed = match value {
@@ -209,7 +209,7 @@ fn put(
 fn put_base64(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     let start = out.len();
-    // Room for every three bytes, begun ones too.
+    // Four bytes for every three, rounded up.
     out.resize(start + bytes.len().div_ceil(3) * 4, 0);
     let written = STANDARD.encode_slice(bytes, &mut out[start..]);
     out.truncate(start + written.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! What of a request's headers becomes metadata of the call.
+//! Converts a request's headers to metadata of the call.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, TE};
 use tonic::Status;
 
-/// Headers named so are metadata, under the rest of the name.
+/// Headers with this prefix become metadata under the rest of their name.
 const PREFIX: &str = "grpc-metadata-";
 
 const BINARY: &str = "-bin";
 
 const TRAILERS: &[u8] = b"trailers";
 
-/// What only gRPC itself may say.
+/// Names reserved for gRPC itself.
 const RESERVED: [&str; 8] = [
     "content-type",
     "user-agent",
@@ -29,7 +29,7 @@ const RESERVED: [&str; 8] = [
     "te",
 ];
 
-/// The headers of the call.
+/// The metadata of the call.
 pub(super) fn metadata(headers: &HeaderMap) -> Result<HeaderMap, Status> {
     let mut metadata = HeaderMap::new();
     let grpc = HeaderValue::from_static("application/grpc");
@@ -99,14 +99,14 @@ fn title_case(name: &str) -> String {
     cased.collect()
 }
 
-/// Whether the client reads what comes behind a body.
+/// True if the client accepts trailers.
 pub(super) fn wants_trailers(headers: &HeaderMap) -> bool {
     let te = headers.get(TE).map(HeaderValue::as_bytes);
     let te = te.unwrap_or_default().to_ascii_lowercase();
     te.windows(TRAILERS.len()).any(|word| word == TRAILERS)
 }
 
-/// How long the client means to wait, in the gateway's own header.
+/// The client's timeout, from the gateway's own header.
 pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     let Some(value) = headers.get("grpc-timeout") else {
         return Ok(None);
@@ -126,7 +126,7 @@ pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
         _ => return Err(invalid()),
     };
     let count: i64 = text[..text.len() - 1].parse().map_err(|_| invalid())?;
-    // As Go multiplies. What is over before it began is over at once.
+    // Multiplies as Go does. A negative timeout has already expired.
     Ok(match count.wrapping_mul(unit) {
         0 => None,
         nanos => Some(Duration::from_nanos(nanos.try_into().unwrap_or(0))),

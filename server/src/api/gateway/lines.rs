@@ -1,4 +1,4 @@
-//! The answer to a call, message by message, as lines of JSON.
+//! The answer to a call: one line of JSON per message.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -18,16 +18,16 @@ use super::{Late, out_of_time, put_status};
 const PREFIX_BYTES: usize = 5;
 
 pub(super) struct Lines {
-    /// `None` once the call is over.
+    /// `None` when the call is over.
     body: Option<body::Body>,
-    /// The status, when the head of the answer has it.
+    /// The status, if the response's headers contain it.
     status: Option<Status>,
     read: BytesMut,
     method: &'static Method,
-    /// Read ahead.
+    /// A line read ahead.
     peeked: Option<Option<Result<Bytes, Status>>>,
     late: Late,
-    /// Of the calls that may run at a time, this is one.
+    /// Holds one slot of the limit on concurrent calls.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -49,19 +49,19 @@ impl Lines {
         }
     }
 
-    /// The message of a call that has one.
+    /// The message of a call that answers with exactly one.
     pub(super) async fn only_message(&mut self) -> Result<Bytes, Status> {
         let message = poll_fn(|context| self.poll_message(context)).await;
         message.unwrap_or_else(|| Err(Status::internal("cardinality violation")))
     }
 
-    /// The first line, which stays the first.
+    /// Reads the first line ahead; it remains the first line.
     pub(super) async fn peek(&mut self) -> Option<&Result<Bytes, Status>> {
         let line = poll_fn(|context| self.poll_line(context)).await;
         self.peeked.insert(line).as_ref()
     }
 
-    /// The next message; the status once, if it is an error; then nothing.
+    /// The next message; then the status, if it is an error; then `None`.
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
         loop {
             if let Some(message) = self.take_message() {

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-/// Digits of the largest integer of 64 bits.
+/// Digits of the largest 64-bit integer.
 const DIGITS_MAX: i64 = 20;
 
-/// Whether a byte can stand in a number, or in a word.
+/// True if the byte can be part of a number or a word.
 pub(super) fn is_part(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.' | b'_')
 }
 
-/// The decimal digits of a number that is an integer, with its sign. `raw` is a JSON number.
+/// The decimal digits, with sign, of a JSON number that is an integer. `None` otherwise.
 pub(super) fn integer(raw: &[u8]) -> Option<String> {
     let parts = Parts::of(raw)?;
     let (whole, fraction) = (&raw[parts.whole], &raw[parts.fraction]);
@@ -58,8 +58,8 @@ pub(super) fn integer(raw: &[u8]) -> Option<String> {
     })
 }
 
-/// The digits of a number that stands in a string: without blanks around it, and up to the first
-/// byte that cannot belong to it.
+/// The digits of a number inside a string: no surrounding blanks, and only up to the first byte
+/// that cannot be part of a number.
 pub(super) fn in_text(text: &str) -> Option<String> {
     if text.trim().len() != text.len() {
         return None;
@@ -76,7 +76,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// `None` unless all of `raw` is one number.
+    /// `None` unless the whole of `raw` is one number.
     fn of(raw: &[u8]) -> Option<Parts> {
         let digits = |from: usize| {
             let count = raw[from..]

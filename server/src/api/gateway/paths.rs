@@ -1,11 +1,11 @@
-//! The paths of the gateway and the methods behind them, as etcd's annotations have them, and those of
-//! Stele's own methods.
+//! The gateway's paths and their methods, from etcd's annotations, plus those of Stele's own
+//! methods.
 
 use std::collections::HashMap;
 
 use etcd_api::descriptor::{self, Method};
 
-/// All are `POST`.
+/// All methods are `POST`.
 const PATHS: [(&str, &str); 52] = [
     ("/v3/kv/range", "/etcdserverpb.KV/Range"),
     ("/v3/kv/put", "/etcdserverpb.KV/Put"),

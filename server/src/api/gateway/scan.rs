@@ -1,15 +1,15 @@
-//! Finds where JSON values begin and end in a body that arrives piece by piece, by the rules of Go's
-//! `encoding/json`, whose words for what is no JSON clients see.
+//! Finds where JSON values begin and end in a body that arrives in pieces, by the rules of Go's
+//! `encoding/json`. Error texts are Go's, because clients see them.
 
 use std::borrow::Cow;
 
-/// How deep arrays and objects may be nested in each other.
+/// Deepest nesting of arrays and objects.
 const DEPTH_MAX: usize = 10_000;
 
-/// What Go says when a body ends inside a value.
+/// Go's error for a body that ends inside a value.
 pub(crate) const UNEXPECTED_END: &str = "unexpected EOF";
 
-/// Where the scanner is, named by what it has just seen or what it looks for.
+/// State of the scanner, named by what it has just read or what it expects next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Value,
@@ -22,9 +22,9 @@ enum State {
     Complete,
     Text,
     Escape,
-    /// The digits of `\u` that are still to come.
+    /// Number of hex digits of `\u` still expected.
     Hex(u8),
-    /// The rest of `true`, `false` or `null`, from this letter on.
+    /// Inside `true`, `false` or `null`: the word, and the index of the next letter.
     Word(&'static str, usize),
     Minus,
     Zero,
@@ -36,7 +36,7 @@ enum State {
     ExponentDigits,
 }
 
-/// What a value is inside of.
+/// What encloses the current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inside {
     Key,
@@ -52,7 +52,7 @@ enum Step {
     Before,
 }
 
-/// Follows one value after the other.
+/// Scans one value after the other.
 #[derive(Debug)]
 pub(crate) struct Scanner {
     state: State,
@@ -69,8 +69,8 @@ impl Scanner {
         }
     }
 
-    /// Reads on in a value of which `data` is the next piece. `Some` is the number of bytes that
-    /// still belong to it; the scanner then waits for the next value.
+    /// Continues a value with its next piece `data`. `Some(n)`: the value ends after `n` bytes of
+    /// `data`, and the scanner then expects the next value.
     pub(crate) fn feed(&mut self, data: &[u8]) -> Result<Option<usize>, String> {
         for (place, &byte) in data.iter().enumerate() {
             self.started |= !is_space(byte);
@@ -85,16 +85,17 @@ impl Scanner {
         Ok(None)
     }
 
-    /// The body is over: whether that completes a value. An error if it cuts one off.
+    /// The body has ended. Returns true if that completes a value; fails if it cuts a value off.
     pub(crate) fn end(&mut self) -> Result<bool, String> {
         let number = matches!(
             self.state,
             State::Zero | State::Digits | State::Fraction | State::ExponentDigits
         );
         let complete = self.stack.is_empty() && (number || self.state == State::Complete);
-        match complete || !self.started {
-            true => Ok(complete),
-            false => Err(UNEXPECTED_END.to_owned()),
+        if complete || !self.started {
+            Ok(complete)
+        } else {
+            Err(UNEXPECTED_END.to_owned())
         }
     }
 
@@ -162,9 +163,10 @@ impl Scanner {
             let context = format!("in literal {word} (expecting '{expected}')");
             return Err(invalid(byte, &context));
         }
-        self.state = match place + 1 == word.len() {
-            true => State::Complete,
-            false => State::Word(word, place + 1),
+        self.state = if place + 1 == word.len() {
+            State::Complete
+        } else {
+            State::Word(word, place + 1)
         };
         Ok(Step::More)
     }
@@ -192,7 +194,7 @@ impl Scanner {
         Ok(Step::More)
     }
 
-    /// What may follow a complete value or key.
+    /// Handles the byte after a complete value or key.
     fn complete(&mut self, byte: u8) -> Result<Step, String> {
         self.state = State::Complete;
         let Some(inside) = self.stack.last_mut() else {
@@ -230,9 +232,10 @@ impl Scanner {
     fn close(&mut self) -> Step {
         self.stack.pop();
         self.state = State::Complete;
-        match self.stack.is_empty() {
-            true => Step::Last,
-            false => Step::More,
+        if self.stack.is_empty() {
+            Step::Last
+        } else {
+            Step::More
         }
     }
 }
@@ -254,7 +257,7 @@ fn invalid(byte: u8, context: &str) -> String {
     format!("invalid character {quoted} {context}")
 }
 
-/// One character as `strconv.Quote` writes it, of those below U+0800.
+/// One character, below U+0800, as `strconv.Quote` writes it.
 pub(super) fn quote_char(out: &mut String, c: char) {
     use std::fmt::Write as _;
     match c {
@@ -281,7 +284,7 @@ pub(super) fn quote_char(out: &mut String, c: char) {
 mod tests {
     use super::*;
 
-    /// The values of a body cut at every place, and the error that ends it.
+    /// The values of a body, cut at every possible place, and the error that ends it.
     fn values(body: &str) -> (Vec<String>, Option<String>) {
         let mut last = None;
         for cut in 1..=body.len().max(1) {

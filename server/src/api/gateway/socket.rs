@@ -1,9 +1,10 @@
-//! Streams over WebSocket: each message that comes is a value of the request's body, each line of
-//! the answer a message that goes.
+//! Streams over WebSocket: each received message is one value of the request's body; each line of
+//! the answer is sent as one message.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
@@ -17,7 +18,6 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use sha1::{Digest as _, Sha1};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -27,21 +27,21 @@ use tonic::body;
 use super::Translator;
 use crate::api::serve::Caller;
 
-/// What the protocol appends to a client's key before it is hashed.
+/// The protocol appends this to a client's key before hashing.
 const ACCEPT_SALT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// The only version there is.
+/// The only defined version.
 const VERSION: &str = "13";
 
-/// Bytes of JSON for one byte of the largest message, as in a request's body.
+/// Limit on JSON bytes per byte of the largest message, as in a request's body.
 const JSON_PER_MESSAGE: usize = 4;
 
-/// Whether a client asks for a WebSocket.
+/// True if a client asks for a WebSocket.
 pub(super) fn is_upgrade(headers: &HeaderMap) -> bool {
     holds(headers, CONNECTION, "upgrade") && holds(headers, UPGRADE, "websocket")
 }
 
-/// Agrees to a WebSocket, and serves it once the connection is one.
+/// Accepts a WebSocket upgrade, and serves the socket once the upgrade is complete.
 pub(super) fn upgrade<B>(translator: Translator, request: &mut Request<B>) -> Response<body::Body> {
     let headers = request.headers();
     let key = headers.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
@@ -70,7 +70,7 @@ pub(super) fn upgrade<B>(translator: Translator, request: &mut Request<B>) -> Re
     response
 }
 
-/// The request that the WebSocket stands for.
+/// The HTTP request that the WebSocket represents.
 fn inner<B>(outer: &Request<B>, body: Incoming) -> Request<Incoming> {
     let mut request = Request::new(body);
     *request.method_mut() = Verb::POST;
@@ -86,7 +86,8 @@ fn inner<B>(outer: &Request<B>, body: Incoming) -> Request<Incoming> {
     request
 }
 
-/// Browsers cannot set headers: the token comes as a cookie, or else as a protocol.
+/// The token of a client. Browsers cannot set headers, so it comes in a cookie, or else as a
+/// subprotocol.
 fn token(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(COOKIE).iter();
     let cookie = cookies
@@ -106,7 +107,7 @@ async fn serve(
     values: mpsc::Sender<Bytes>,
     socket: OnUpgrade,
 ) {
-    // The client left before it was answered.
+    // The client left before the response was sent.
     let Ok(socket) = socket.await else { return };
     let max = translator
         .max_message_bytes
@@ -126,8 +127,8 @@ async fn serve(
                 Message::Close(_) => return,
                 _ => continue,
             };
-            // A newline between two values, as etcd puts it. Once the call takes no more, what the
-            // client says is read for its end alone.
+            // As in etcd, a newline separates two values. Once the call accepts no more, messages
+            // are read only to notice when the client leaves.
             let _ = values.send(value).await;
             let _ = values.send(Bytes::from_static(b"\n")).await;
         }
@@ -149,7 +150,7 @@ async fn serve(
     };
     tokio::select! {
         () = read => {}
-        // How the connection ends is the client's affair.
+        // How the connection ends does not matter to the server.
         _ = write => {}
         _ = stopping.wait_for(|stop| *stop) => {}
     }
@@ -159,7 +160,7 @@ fn text(line: &[u8]) -> Message {
     Message::text(String::from_utf8_lossy(line).into_owned())
 }
 
-/// A body whose pieces come one by one.
+/// A request body whose pieces arrive over a channel.
 pub(super) struct Incoming(mpsc::Receiver<Bytes>);
 
 impl Incoming {
@@ -183,7 +184,7 @@ impl Body for Incoming {
     }
 }
 
-/// Whether one of the words in a header is this one.
+/// True if `word` is among the comma-separated values of the header.
 fn holds(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
     let values = headers.get_all(name).iter();
     values
@@ -193,10 +194,10 @@ fn holds(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
 }
 
 fn accept(key: &[u8]) -> String {
-    let mut hash = Sha1::new();
+    let mut hash = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
     hash.update(key);
-    hash.update(ACCEPT_SALT);
-    STANDARD.encode(hash.finalize())
+    hash.update(ACCEPT_SALT.as_bytes());
+    STANDARD.encode(hash.finish())
 }
 
 fn refused(status: StatusCode) -> Response<body::Body> {

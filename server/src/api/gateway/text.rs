@@ -1,17 +1,17 @@
-//! Strings in JSON and in Go's error texts.
+//! Strings in JSON, and in Go's error texts.
 
 use super::scan::quote_char;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TextError<'a> {
-    /// The document ends within an escape.
+    /// The document ends inside an escape.
     End,
     Utf8,
-    /// An escape that stands for nothing.
+    /// An invalid escape.
     Escape(&'a [u8]),
 }
 
-/// The text of the JSON string that `json` begins with.
+/// Unquotes the JSON string at the start of `json`.
 pub(super) fn unquote(json: &[u8]) -> Result<String, TextError<'_>> {
     let mut out = Vec::new();
     let mut rest = &json[1.min(json.len())..];
@@ -20,7 +20,7 @@ pub(super) fn unquote(json: &[u8]) -> Result<String, TextError<'_>> {
             .iter()
             .take_while(|byte| !matches!(byte, b'"' | b'\\'))
             .count();
-        // Escapes may not be reached when the text before them is broken.
+        // Invalid UTF-8 before an escape is reported before the escape is read.
         let text = std::str::from_utf8(&rest[..plain]).map_err(|_| TextError::Utf8)?;
         out.extend_from_slice(text.as_bytes());
         rest = &rest[plain..];
@@ -33,11 +33,11 @@ pub(super) fn unquote(json: &[u8]) -> Result<String, TextError<'_>> {
         out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
         rest = &rest[length..];
     }
-    // Made of checked text and of characters.
+    // Cannot fail: the parts are checked text and characters.
     String::from_utf8(out).map_err(|_| TextError::Utf8)
 }
 
-/// The character of an escape, and the bytes it takes.
+/// The character of an escape, and its length in bytes.
 fn escape(rest: &[u8]) -> Result<(char, usize), TextError<'_>> {
     let c = match rest.get(1) {
         None => return Err(TextError::End),
@@ -53,7 +53,7 @@ fn escape(rest: &[u8]) -> Result<(char, usize), TextError<'_>> {
     Ok((c, 2))
 }
 
-/// `\u` and four digits, or two of these for a character that needs both.
+/// `\u` and four hex digits, or two of these for a surrogate pair.
 fn unicode(rest: &[u8]) -> Result<(char, usize), TextError<'_>> {
     const LENGTH: usize = 6;
     let unit = |rest: &[u8]| {
@@ -73,14 +73,14 @@ fn unicode(rest: &[u8]) -> Result<(char, usize), TextError<'_>> {
     }
     let second = unit(rest).filter(|_| rest.starts_with(b"\\u"));
     let pair = second.and_then(|second| char::decode_utf16([first, second]).next()?.ok());
-    // Half a pair, followed by a character of its own, decodes to that half's error.
+    // Half a surrogate pair followed by an ordinary character decodes to an error.
     match pair {
         Some(c) => Ok((c, 2 * LENGTH)),
         None => Err(TextError::Escape(&rest[..LENGTH])),
     }
 }
 
-/// Bytes as `%q` writes them.
+/// Bytes as Go's `%q` writes them.
 pub(super) fn quote(bytes: &[u8]) -> String {
     let mut out = String::from('"');
     for chunk in bytes.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! The JSON values of a request's body, and the calls they become.
+//! The JSON values of a request's body, and the calls made from them.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -11,17 +11,17 @@ use tonic::Status;
 
 use super::decode::decode;
 use super::scan::Scanner;
-use crate::api::admission::Held;
 use crate::api::serve::BoxError;
+use crate::event::admission::Held;
 
-/// Bytes of JSON for one byte of the largest message. Base64 needs four for three; what names and
-/// blanks add to that has room three times.
+/// Limit on JSON bytes per byte of the largest message. Base64 takes four for three; this leaves
+/// three times as much again for names and blanks.
 const JSON_PER_MESSAGE: usize = 4;
 
 /// A compression flag and the length, in front of each message.
 const PREFIX_BYTES: usize = 5;
 
-/// The message with what gRPC puts before it.
+/// A message with its gRPC prefix.
 pub(super) fn framed(message: &[u8]) -> Bytes {
     let mut framed = BytesMut::with_capacity(PREFIX_BYTES + message.len());
     framed.put_u8(0);
@@ -30,16 +30,16 @@ pub(super) fn framed(message: &[u8]) -> Bytes {
     framed.freeze()
 }
 
-/// Values one after the other. Holds no more than one of them.
+/// Reads one value after the other; holds at most one at a time.
 pub(super) struct Values<B> {
-    /// `None` once it is over.
+    /// `None` when the body is over.
     body: Option<B>,
-    /// Read, and not yet part of a value.
+    /// Read, but not yet part of a value.
     rest: Bytes,
     scanner: Scanner,
     value: Vec<u8>,
     max_message_bytes: usize,
-    /// The bytes of `value`.
+    /// Admission's count of the bytes of `value`.
     held: Held,
 }
 
@@ -66,7 +66,7 @@ where
             .transpose()
     }
 
-    /// Reads to the end of the body and keeps nothing.
+    /// Reads the body to its end and discards it.
     pub(super) async fn discard(&mut self) {
         self.rest = Bytes::new();
         while let Some(body) = &mut self.body {
@@ -104,7 +104,8 @@ where
         }
     }
 
-    /// Takes what belongs to the value from what was read.
+    /// Moves bytes of the current value from `rest` to `value`. `end`: where the value ends in
+    /// `rest`.
     fn take(&mut self, end: Option<usize>) -> Result<Option<Vec<u8>>, Status> {
         let part = self.rest.split_to(end.unwrap_or(self.rest.len()));
         let length = self.value.len() + part.len();
@@ -119,13 +120,13 @@ where
         Ok(end.map(|_| self.whole()))
     }
 
-    /// The value, of which nothing is missing: whoever gets it answers for its bytes.
+    /// Takes the complete value; from here on its bytes are counted by its receiver.
     fn whole(&mut self) -> Vec<u8> {
         self.held.give_back();
         std::mem::take(&mut self.value)
     }
 
-    /// The body is over.
+    /// Handles the end of the body.
     fn last(&mut self) -> Option<Result<Vec<u8>, Status>> {
         match std::mem::replace(&mut self.scanner, Scanner::new()).end() {
             Ok(true) => Some(Ok(self.whole())),
@@ -135,7 +136,7 @@ where
     }
 }
 
-/// The body of a call to which every value is one more message.
+/// The body of a streaming call: every JSON value becomes one message.
 pub(super) struct Calls<B> {
     values: Values<B>,
     message: &'static Message,
@@ -172,7 +173,7 @@ where
             value.map(|value| decode(&value?, self.message).map_err(Status::invalid_argument));
         Poll::Ready(match message {
             Some(Ok(message)) => Some(Ok(Frame::data(framed(&message)))),
-            // As etcd does: the client has said all that can be understood, and hears no error.
+            // As in etcd: the stream ends here, and the client gets no error.
             Some(Err(status)) => {
                 tracing::warn!(error = status.message(), "failed to decode request");
                 self.over = true;

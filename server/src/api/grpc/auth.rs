@@ -1,5 +1,5 @@
-//! `etcdserverpb.Auth`: logins, and who may do what. Changes go through the log; questions are
-//! answered from what is in force.
+//! `etcdserverpb.Auth`: logins, users, roles and permissions. Changes go through the log; queries
+//! are answered from the applied state.
 
 use etcd_api::authpb;
 use etcd_api::etcdserverpb as pb;
@@ -21,7 +21,7 @@ impl AuthService {
     }
 }
 
-/// The methods that change something, by name and types; all are answered by a header.
+/// The methods that change something, by name and types. Each answers with a header only.
 macro_rules! service {
     ($($method:ident($request:ident) -> $response:ident = $change:expr;)*) => {
         #[tonic::async_trait]
@@ -61,7 +61,7 @@ macro_rules! service {
                 }))
             }
 
-            /// Everybody may ask about themselves.
+            /// Every user may query itself.
             async fn user_get(
                 &self,
                 call: Call<pb::AuthUserGetRequest>,
@@ -91,7 +91,7 @@ macro_rules! service {
                 }))
             }
 
-            /// Everybody may ask about the roles they have.
+            /// Every user may query its own roles.
             async fn role_get(
                 &self,
                 call: Call<pb::AuthRoleGetRequest>,
@@ -105,9 +105,10 @@ macro_rules! service {
                     }
                 }
                 let role = image.role(&name).ok_or(Error::RoleNotFound)?;
-                let perm = match name == ROOT {
-                    true => vec![everything()],
-                    false => role.key_permission.clone(),
+                let perm = if name == ROOT {
+                    vec![everything()]
+                } else {
+                    role.key_permission.clone()
                 };
                 let header = Some(self.node.header_now());
                 Ok(Response::new(pb::AuthRoleGetResponse { header, perm }))
@@ -147,7 +148,7 @@ service! {
         = AuthRequest::RoleRevokePermission;
 }
 
-/// What the role that may do everything is shown to permit.
+/// The permission shown for the root role, which may do everything.
 fn everything() -> authpb::Permission {
     authpb::Permission {
         perm_type: authpb::permission::Type::Readwrite as i32,

@@ -1,15 +1,16 @@
-//! What large replies may hold in memory, all of them together.
+//! Limits the memory that all large replies hold together.
 //!
-//! A reply up to [`SMALL_BYTES`] never waits. One that grows beyond takes its turn: one reply grows
-//! at a time, in the order of asking, and waits for the bytes of its next step before it reads
-//! them. As nothing that has been read waits for anything but its client, the one that grows is
-//! the only one that can wait for bytes, and what it waits for comes back: as clients take their
-//! replies, piece by piece, as they go away, and, from clients that take nothing, by force. A reply
-//! that is larger than all there is goes on when no other is left.
+//! A reply up to [`SMALL_BYTES`] never waits. A larger reply takes its turn: one reply grows at a
+//! time, first come first served, and reserves the bytes of its next step before it reads them. A
+//! reply that has been read waits for nothing but its client. So only the growing reply can wait
+//! for bytes, and those bytes are always released: when clients take their pieces, when clients
+//! leave, or when an idle client is cut off. A reply larger than the whole budget may grow when no
+//! other reply is left.
 //!
-//! By force: while one waits, a reply of which nothing has been taken for [`PATIENCE`] is cut off,
-//! its call fails. So a client that reads nothing delays others for so long; one that takes a
-//! piece now and then, for as many times as it has pieces. While nobody waits, nobody is cut off.
+//! While a reply waits for bytes, any reply of which the client took nothing for [`PATIENCE`] is
+//! cut off: its call fails. So a client that reads nothing delays others for that long; a client
+//! that takes one piece at a time delays them up to that long per piece. While no reply waits, none
+//! is cut off.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -27,14 +28,14 @@ use tonic::{Code, Status};
 
 use crate::error::Error;
 
-/// Of all large replies together. A list of all of a large Kubernetes cluster's pods fits.
+/// For all large replies together. A list of all pods of a large Kubernetes cluster fits.
 pub const BUDGET_BYTES: usize = 256 << 20;
 /// A reply up to this size is not counted.
 pub const SMALL_BYTES: usize = 1 << 20;
 
-/// A client gets this long to take a piece of its reply, if another reply waits.
+/// Time a client gets to take one piece of its reply while another reply waits.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often one that waits looks for such clients.
+/// How often a waiting reply looks for idle clients.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Cheap to clone.
@@ -46,7 +47,7 @@ struct Inner {
     patience: Duration,
     look: Duration,
     held: Mutex<Held>,
-    /// Wakes the one that waits for bytes.
+    /// Wakes the reply that waits for bytes.
     freed: Notify,
     turn: Arc<tokio::sync::Mutex<()>>,
 }
@@ -73,7 +74,7 @@ impl Budget {
         }))
     }
 
-    /// Waits for the turn of a reply that is to grow.
+    /// Waits until a reply may start to grow.
     pub async fn turn(&self) -> Growing {
         let turn = Arc::clone(&self.0.turn).lock_owned().await;
         Growing {
@@ -86,14 +87,14 @@ impl Budget {
     }
 }
 
-/// A reply whose turn it is.
+/// The reply whose turn it is to grow.
 pub struct Growing {
     share: Share,
     _turn: OwnedMutexGuard<()>,
 }
 
 impl Growing {
-    /// Waits until the reply may hold so many bytes.
+    /// Waits until the reply may hold `bytes` in total.
     pub async fn to(&mut self, bytes: usize) {
         let inner = Arc::clone(&self.share.inner);
         while !self.share.grow(bytes) {
@@ -103,20 +104,20 @@ impl Growing {
         }
     }
 
-    /// Ends the turn. The reply, as it is, is to be sent.
+    /// Ends the turn. `pieces` are the whole message to send.
     pub fn done(self, pieces: Vec<Bytes>) -> Result<LargeReply, Status> {
         LargeReply::new(pieces, self.share)
     }
 }
 
-/// Bytes of the budget; they go back when this is dropped.
+/// A share of the budget; dropping it releases the bytes.
 struct Share {
     inner: Arc<Inner>,
     bytes: usize,
 }
 
 impl Share {
-    /// False when there is no room now.
+    /// Returns false if the bytes do not fit now.
     fn grow(&mut self, bytes: usize) -> bool {
         let mut held = self.inner.held.lock();
         let others = held.bytes - self.bytes;
@@ -143,7 +144,7 @@ impl Drop for Share {
 }
 
 impl Inner {
-    /// Cuts off the client that has taken nothing for longest, if that is too long.
+    /// Cuts off the client that has been idle longest, if it has been idle for too long.
     fn cut_off_idle(&self) {
         let sending: Vec<_> = {
             let mut held = self.held.lock();
@@ -157,13 +158,13 @@ impl Inner {
     }
 }
 
-/// The body of a large reply: one gRPC message, in the pieces it was written to. A handler puts it
-/// beside an empty response; whoever sends that takes this in its place.
+/// The body of a large reply: one gRPC message, in the pieces in which it was written. A handler
+/// attaches it to an empty response; [`LargeReply::into_body`] puts it in place before sending.
 #[derive(Clone)]
 pub struct LargeReply(Arc<Mutex<Sending>>);
 
 struct Sending {
-    /// Stands before the message and is not counted.
+    /// The five-byte gRPC prefix; not counted.
     prefix: Option<Bytes>,
     pieces: VecDeque<Bytes>,
     share: Option<Share>,
@@ -179,7 +180,7 @@ enum State {
 }
 
 impl LargeReply {
-    /// Makes the large reply that travels beside `response`, if there is one, its body.
+    /// Replaces the body of `response` by the large reply attached to it, if there is one.
     pub fn into_body(mut response: Response<tonic::body::Body>) -> Response<tonic::body::Body> {
         if let Some(large) = response.extensions_mut().remove::<LargeReply>() {
             *response.body_mut() = tonic::body::Body::new(large);
@@ -206,7 +207,7 @@ impl LargeReply {
     }
 }
 
-/// What stands before a gRPC message.
+/// The prefix of a gRPC message.
 fn prefix(bytes: usize) -> Result<Bytes, Status> {
     check_size(bytes)?;
     let mut prefix = BytesMut::with_capacity(5);
@@ -215,15 +216,16 @@ fn prefix(bytes: usize) -> Result<Bytes, Status> {
     Ok(prefix.freeze())
 }
 
-/// Refuses what etcd would not send.
+/// Refuses a message too large for etcd to send.
 pub fn check_size(bytes: usize) -> Result<(), Error> {
     const MAX: usize = i32::MAX as usize;
-    match bytes <= MAX {
-        true => Ok(()),
-        false => Err(Error::Other(
+    if bytes <= MAX {
+        Ok(())
+    } else {
+        Err(Error::Other(
             Code::ResourceExhausted,
             format!("grpc: trying to send message larger than max ({bytes} vs. {MAX})"),
-        )),
+        ))
     }
 }
 

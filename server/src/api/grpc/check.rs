@@ -1,5 +1,5 @@
-//! What is wrong with a request by its own looks, before any state is asked. The order of the
-//! checks is etcd's: of two faults a client hears of the same one.
+//! Checks of a request that need no state. They run in etcd's order, so that a request with two
+//! faults gets the same error.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ pub fn range(request: &pb::RangeRequest) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a range may ask for when it is streamed: no order but the keys', no filters.
+/// A streamed range allows only key order and no filters.
 pub fn range_stream(request: &pb::RangeRequest) -> Result<(), Error> {
     let unimplemented = |text: &str| Err(Error::Other(Code::Unimplemented, text.to_owned()));
     let by_key = request.sort_target == SortTarget::Key as i32;
@@ -60,7 +60,7 @@ pub fn delete_range(request: &pb::DeleteRangeRequest) -> Result<(), Error> {
     Ok(())
 }
 
-/// `max_ops` bounds each of the three lists, and what a nested transaction may still have.
+/// `max_ops` limits each of the three lists, and the operations left for a nested transaction.
 pub fn txn(request: &pb::TxnRequest, max_ops: usize) -> Result<(), Error> {
     shape(request, max_ops)?;
     Writes::of(&request.success)?;
@@ -92,8 +92,8 @@ fn shape(request: &pb::TxnRequest, max_ops: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// The keys that a list of operations writes: no put may meet another write of its key. Two
-/// branches of one nested transaction may, for only one of them runs.
+/// The keys that a list of operations writes. A put must not meet another write of its key, except
+/// in the other branch of the same nested transaction, since only one branch runs.
 #[derive(Default)]
 struct Writes<'a> {
     puts: HashSet<&'a [u8]>,
@@ -108,7 +108,7 @@ impl<'a> Writes<'a> {
                 all.deletes.push((&delete.key, &delete.range_end));
             }
         }
-        // Nested ones first, against the deletes that stand beside them, then the puts.
+        // Nested transactions first, checked against the deletes of this list, then the puts.
         for op in ops {
             let Some(Op::RequestTxn(nested)) = &op.request else {
                 continue;
@@ -140,8 +140,8 @@ impl<'a> Writes<'a> {
         Ok(all)
     }
 
-    /// etcd takes an unbounded delete (an end of one zero byte) for an empty one here, and lets a
-    /// put stand beside it.
+    /// As in etcd, an unbounded delete (range end of one zero byte) counts as empty here, so a put
+    /// in its range is allowed.
     fn deletes(&self, key: &[u8]) -> bool {
         self.deletes.iter().any(|(start, end)| match *end {
             [] => key == *start,

@@ -1,4 +1,4 @@
-//! `etcdserverpb.Cluster`: who the members are, and changing that.
+//! `etcdserverpb.Cluster`: lists and changes the members.
 
 use etcd_api::etcdserverpb as pb;
 use tonic::{Request as Call, Response, Status};
@@ -28,7 +28,7 @@ impl pb::cluster_server::Cluster for ClusterService {
             self.node.linearizable().await?;
         }
         self.node.require_user(&who).await?;
-        // This service's headers have no revision.
+        // Headers of this service have no revision.
         Ok(Response::new(pb::MemberListResponse {
             header: Some(self.node.header(0)),
             members: listed(self.node.members()?),

@@ -1,5 +1,5 @@
-//! `v3electionpb.Election`: the oldest key below `name/` is the leader's, its value is what the
-//! leader proclaims.
+//! `v3electionpb.Election`: the oldest key below `name/` belongs to the leader; its value is what
+//! the leader proclaims.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tonic::{Request as Call, Response, Status};
 use super::on_behalf::{OnBehalf, Services};
 use super::recipe::{self, Gone, Interrupted, Session};
 
-/// Leaders that wait for an observer who does not read.
+/// Leaders queued for an observer that does not read.
 const OBSERVE_QUEUE: usize = 1;
 
 pub struct ElectionService {
@@ -72,9 +72,10 @@ impl Election for ElectionService {
         let leader = session.get(recipe::by_creation(&prefix, SortOrder::Ascend));
         let pb::RangeResponse { header, kvs, .. } = leader.await.map_err(recipe::plain)?;
         let kv = kvs.into_iter().next();
-        match kv.is_some() {
-            true => Ok(Response::new(LeaderResponse { header, kv })),
-            false => Err(Status::unknown("election: no leader")),
+        if kv.is_some() {
+            Ok(Response::new(LeaderResponse { header, kv }))
+        } else {
+            Err(Status::unknown("election: no leader"))
         }
     }
 
@@ -127,7 +128,7 @@ async fn campaign(
     let response = session.if_created_at(&key, 0, then, otherwise).await?;
     let mut rev = recipe::revision(response.header.as_ref());
     if let Some(own) = recipe::rows(&response, 0).first() {
-        // The session is a candidate already, perhaps with another value.
+        // The session is already a candidate, perhaps with another value.
         rev = own.create_revision;
         if own.value != value
             && let Err(status) = proclaim(session, &key, rev, value).await
@@ -139,7 +140,7 @@ async fn campaign(
     match session.wait_for_turn(&prefix, rev, &mut gone).await {
         Ok(()) => {}
         Err(interrupted) => {
-            // As in etcd: a candidate whose wait failed stays one, and may campaign again.
+            // As in etcd: a candidate whose wait failed stays a candidate and may campaign again.
             if let Interrupted::Gone = interrupted {
                 withdraw(session, &key, rev).await;
             }
@@ -153,7 +154,7 @@ async fn campaign(
         rev,
         lease,
     });
-    // Of the candidacy, not of its success: so it is in etcd.
+    // As in etcd, the header is that of the candidacy, not of the win.
     let header = response.header;
     Ok(CampaignResponse { header, leader })
 }
@@ -166,13 +167,14 @@ async fn proclaim(
 ) -> Result<Option<pb::ResponseHeader>, Status> {
     let then = vec![session.put(key, value)];
     let response = session.if_created_at(key, rev, then, Vec::new()).await?;
-    match response.succeeded {
-        true => Ok(response.header),
-        false => Err(Status::unknown("election: not leader")),
+    if response.succeeded {
+        Ok(response.header)
+    } else {
+        Err(Status::unknown("election: not leader"))
     }
 }
 
-/// Succeeds also when another leads by now.
+/// Succeeds even if another candidate leads now.
 async fn resign(
     session: &Session,
     key: &Bytes,
@@ -186,15 +188,16 @@ async fn resign(
     Ok(response.await?.header)
 }
 
-/// Takes back a candidacy nobody waits for any more.
+/// Removes the key of a candidate whose caller has left.
 async fn withdraw(session: &Session, key: &Bytes, rev: i64) {
     if let Err(kept) = resign(session, key, rev).await {
         tracing::warn!(error = kept.message(), "a candidate's key was not removed");
     }
 }
 
-/// Follows one leader from its election to its end; waits for one if there is none. `None` ends the
-/// observation: the observer is gone, or a read or a watch failed, which etcd does not tell it.
+/// Follows one leader from its election to its end; waits for one if there is none. Returns `None`
+/// to end the observation: the observer left, or a read or watch failed. As in etcd, the observer
+/// gets no error.
 async fn observe_one(
     session: &Session,
     prefix: &Bytes,
@@ -228,8 +231,8 @@ async fn observe_one(
     }
 }
 
-/// The first candidate to come, with a header of that moment: more may have come meanwhile, and the
-/// watch that follows begins after it.
+/// The first candidate that appears, with the header of its revision. More may have appeared since;
+/// the caller's next watch begins after that revision.
 async fn first_put(
     session: &Session,
     prefix: &Bytes,

@@ -1,5 +1,5 @@
-//! `grpc.health.v1.Health`: one service, named "". It serves for as long as it answers, except during
-//! a defragmentation where the gate `StopGRPCServiceOnDefrag` asks for that.
+//! `grpc.health.v1.Health` with one service, named "". It reports SERVING, except during a
+//! defragmentation if the feature gate `StopGRPCServiceOnDefrag` is on.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -17,14 +17,14 @@ pub struct HealthService {
     status: Receiver<ServingStatus>,
 }
 
-/// Changes what the health service says.
+/// Sets the status that the health service reports.
 #[derive(Debug)]
 pub struct HealthNotifier {
     status: Sender<ServingStatus>,
     stops_on_defragment: bool,
 }
 
-/// Says that the service does not serve, until it is dropped.
+/// Reports NOT_SERVING until dropped.
 pub(super) struct Defragmenting<'a>(&'a HealthNotifier);
 
 impl HealthNotifier {
@@ -93,7 +93,7 @@ impl health_server::Health for HealthService {
 
     type WatchStream = Statuses;
 
-    /// The status, and each change of it.
+    /// The current status, then each change.
     async fn watch(&self, call: Call<HealthCheckRequest>) -> Result<Response<Statuses>, Status> {
         let stream: Statuses = match call.into_inner().service.as_str() {
             "" => {
@@ -135,9 +135,10 @@ mod tests {
             let first = watch.next().await.unwrap().unwrap().status();
             assert_eq!(first, ServingStatus::Serving);
             let defragmenting = notifier.defragment();
-            let expected = match stops {
-                true => ServingStatus::NotServing,
-                false => ServingStatus::Serving,
+            let expected = if stops {
+                ServingStatus::NotServing
+            } else {
+                ServingStatus::Serving
             };
             assert_eq!(check().await, expected);
             if stops {

@@ -19,23 +19,23 @@ use super::slow::{self, SlowRead};
 use crate::api::serve::ReadonlyTxn;
 use crate::auth::{self, AuthInfo, Credentials, Image, Kind};
 use crate::error::Error;
-use crate::runtime::event::Outcome;
+use crate::event::Outcome;
 use crate::runtime::node::{Node, run_blocking};
 use crate::state::kv::Reading;
 use crate::state::request::Request;
 use crate::state::{kv, txn};
 use crate::telemetry::loggable;
 
-/// A range of more keys than this runs off the runtime's threads, so that it, and the pages it
-/// may have to fetch, hold up nobody else.
+/// A range over more keys than this runs on the blocking pool, so that its work and its page faults
+/// do not stall the runtime's threads.
 const MAX_INLINE_ROWS: u64 = 256;
 
-/// Keys in the first part of a range stream; later parts follow the size of the data.
+/// Keys in the first part of a range stream; the size of later parts follows the size of the rows.
 const STREAM_FIRST_ROWS: i64 = 10;
-/// Bytes of a part, whatever the largest request is. Of these, one waits, one is being sent and
-/// one is being read.
+/// Upper bound for the bytes of one part, whatever the request limit. Three parts exist at a time:
+/// one queued, one being sent, one being read.
 const STREAM_PART_BYTES_MAX: usize = 2 << 20;
-/// Parts of a range stream that may wait for a slow client.
+/// Parts of a range stream queued for a slow client.
 const STREAM_QUEUE: usize = 1;
 
 pub struct KvService {
@@ -124,7 +124,7 @@ impl raw::kv_server::Kv for KvService {
         }
         let view = self.node.view();
         let by = self.node.check_read(&who, may_read(&request)).await?;
-        // One more place for the word that the client has been given up on.
+        // One extra slot for the error that ends the stream.
         let (parts, stream) = mpsc::channel(STREAM_QUEUE + 1);
         let streaming = Streaming::new(&self.node, view, request, by)?;
         tokio::spawn(streaming.run(parts));
@@ -195,13 +195,13 @@ impl raw::kv_server::Kv for KvService {
     }
 }
 
-/// What is asked about a range.
+/// Checks that the caller may read the range.
 fn may_read(range: &pb::RangeRequest) -> impl FnOnce(&Image, &AuthInfo) -> Result<(), Error> {
     let (key, range_end) = (range.key.clone(), range.range_end.clone());
     move |image, by| image.check(by, Kind::Read, &key, &range_end)
 }
 
-/// Whether a range reads more rows than a runtime thread should.
+/// True if a range reads more rows than a runtime thread should.
 fn is_large(root: &storage::mvcc::Root, request: &pb::RangeRequest) -> Result<bool, Error> {
     if request.range_end.is_empty() {
         return Ok(false);
@@ -212,21 +212,21 @@ fn is_large(root: &storage::mvcc::Root, request: &pb::RangeRequest) -> Result<bo
         return Ok(false);
     }
     let keys = KeyRange::from_wire(&request.key, &request.range_end);
-    // The count now is near enough also for an older revision, and costs no walk.
+    // The current count is close enough for an older revision too, and needs no walk.
     Ok(root.count(keys, 0)? > MAX_INLINE_ROWS || !current)
 }
 
 type StreamPart = Result<raw::RangeStreamResponse, Status>;
 
-/// A range sent part by part, all of one view. Parts start small, so that the first one comes at
-/// once, and grow or shrink towards the size of the largest request.
+/// A range sent in parts, all from one view. Parts start small so that the first one leaves at
+/// once, and then grow or shrink towards the size of the largest request.
 struct Streaming {
     node: Node,
     view: View,
     by: AuthInfo,
-    /// Of the next part.
+    /// The request for the next part.
     request: pb::RangeRequest,
-    /// Rows of all parts.
+    /// Row limit over all parts.
     limit: i64,
     sent: i64,
     part_bytes: usize,
@@ -263,7 +263,7 @@ impl Streaming {
             return;
         };
         loop {
-            // Only when there is room for it the next part is read.
+            // Read the next part only when there is room for it.
             let since = tokio::time::Instant::now();
             let patience = self.patience.left();
             let room = match tokio::time::timeout(patience, parts.reserve()).await {
@@ -271,7 +271,7 @@ impl Streaming {
                     self.patience.waited(since.elapsed());
                     room
                 }
-                // The client has gone.
+                // The client has left.
                 Ok(Err(_)) => return,
                 Err(_) => {
                     let text = "the client takes nothing any more";
@@ -287,8 +287,8 @@ impl Streaming {
                 Ok((same, part, is_last)) => {
                     room.send(Ok(part));
                     if is_last {
-                        // As in etcd, an answer that took longer than users and roles stayed as
-                        // they were ends with an error.
+                        // As in etcd, the stream ends with an error if users or roles changed while
+                        // it ran.
                         if let Err(stale) = same.node.check_still(&same.by) {
                             last_word.send(Err(stale.into()));
                         }
@@ -301,7 +301,7 @@ impl Streaming {
         }
     }
 
-    /// The next part, and whether it is the last.
+    /// Reads the next part; true if it is the last.
     fn next(&mut self) -> Result<(raw::RangeStreamResponse, bool), Error> {
         let part = kv::part(&self.view, &self.request, self.part_bytes)?;
         self.sent += part.rows.len() as i64;

@@ -1,5 +1,5 @@
-//! Replies that are read in steps: off the runtime's threads, within the budget, and sent in the
-//! pieces in which they were read.
+//! Replies that are read in steps on the blocking pool, within the budget, and sent in the pieces
+//! in which they were read.
 
 use bytes::Bytes;
 use etcd_api::etcdserverpb::ResponseHeader;
@@ -13,29 +13,29 @@ use crate::runtime::node::{Node, run_blocking};
 use crate::state::kv::{self, Step};
 use crate::state::{Tally, txn};
 
-/// What is read at a time.
+/// The rows and bytes to read in one step.
 pub(super) const STEP: Step = Step {
     rows: 16 << 10,
     bytes: SMALL_BYTES,
 };
 
-/// An answer on its way.
+/// A reply that is being read.
 pub(super) trait Reading: Sized + Send + 'static {
     type Response: Reply;
-    /// True when all has been read.
+    /// Reads one step. Returns true when all has been read.
     fn step(&mut self, view: &View) -> Result<bool, Error>;
     fn held_bytes(&self) -> usize;
-    /// And what is to be counted of it.
+    /// The response, and what to add to the metrics for it.
     fn finish(self, view: &View) -> Result<(Self::Response, Tally), Error>;
 }
 
 pub(super) trait Reply: Default + Send + 'static {
     fn header(&mut self) -> &mut Option<ResponseHeader>;
-    /// The encoded message.
+    /// The encoded message, in pieces.
     fn into_pieces(self) -> Vec<Bytes>;
 }
 
-/// Reads all, or the rest, of an answer.
+/// Reads the remaining steps of a reply.
 pub(super) async fn read_large<R: Reading>(
     node: &Node,
     budget: &Budget,
@@ -45,9 +45,10 @@ pub(super) async fn read_large<R: Reading>(
     let mut turn: Option<Growing> = None;
     loop {
         let stepped = run_blocking(move || {
-            Ok(match reading.step(&view)? {
-                true => Stepped::Done(reading.finish(&view)?),
-                false => Stepped::Further(view, reading),
+            Ok(if reading.step(&view)? {
+                Stepped::Done(reading.finish(&view)?)
+            } else {
+                Stepped::Further(view, reading)
             })
         });
         match stepped.await? {
@@ -93,7 +94,7 @@ impl Reading for kv::Reading {
     }
 
     fn finish(self, view: &View) -> Result<(raw::RangeResponse, Tally), Error> {
-        // The call was counted when it came.
+        // The call was counted when it arrived.
         Ok((kv::Reading::finish(self, view)?, Tally::default()))
     }
 }

@@ -1,5 +1,4 @@
-//! `etcdserverpb.Lease`: grants and revokes go through the log, everything else is asked of the
-//! lessor.
+//! `etcdserverpb.Lease`: grants and revokes go through the log; the lessor answers all other calls.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,12 +11,12 @@ use tonic::{Request as Call, Response, Status, Streaming};
 use super::caller_of;
 use crate::auth::{self, AuthInfo, Credentials, Image, Kind};
 use crate::error::Error;
-use crate::runtime::event::{LeaseCall, Outcome};
+use crate::event::{LeaseCall, Outcome};
 use crate::runtime::node::Node;
 use crate::state;
 use crate::state::request::Request;
 
-/// Ids tried for one grant. The first is free unless a client chose it for itself.
+/// Ids tried for one grant. The first is free unless a client has chosen it explicitly.
 const GRANT_TRIES: usize = 8;
 
 pub struct LeaseService {
@@ -45,7 +44,7 @@ impl LeaseService {
         }
     }
 
-    /// Positive, and nobody else's.
+    /// A positive lease id that this cluster has not generated before.
     fn free_id(&self) -> i64 {
         (self.node.unique_id() & i64::MAX as u64) as i64
     }
@@ -144,7 +143,7 @@ impl pb::lease_server::Lease for LeaseService {
 
 type Renewing = Pin<Box<dyn Future<Output = Result<pb::LeaseKeepAliveResponse, Status>> + Send>>;
 
-/// One response per request, in order; ends when the client has closed its side.
+/// One response per request, in order; ends when the client closes its side.
 pub struct KeepAlive {
     node: Node,
     who: Credentials,
@@ -180,7 +179,7 @@ impl Stream for KeepAlive {
     }
 }
 
-/// What may be done with the keys that are attached to a lease here.
+/// Checks that the caller may do `kind` with every key attached to the lease.
 async fn check_keys(node: &Node, who: &Credentials, kind: Kind, lease: i64) -> Result<(), Error> {
     let ask = |image: &Image, by: &AuthInfo| {
         let keys = state::lease_keys(&node.view(), lease)?;
@@ -194,7 +193,7 @@ async fn renew(
     who: Credentials,
     id: i64,
 ) -> Result<pb::LeaseKeepAliveResponse, Status> {
-    // Before the renewal: a header from after it could tell of the lease's own end.
+    // Taken before the renewal: a later header could show a revision after the lease's expiry.
     let header = Some(node.header_now());
     check_keys(&node, &who, Kind::Write, id).await?;
     let (answer, _) = node.lease(LeaseCall::KeepAlive { id }).await?;

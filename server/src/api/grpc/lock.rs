@@ -45,12 +45,12 @@ impl Lock for LockService {
 async fn lock(session: &Session, name: &[u8], mut gone: Gone) -> Result<LockResponse, Status> {
     let prefix = recipe::below(name);
     let key = session.key(&prefix);
-    // The holder comes with the same request: a lock that nobody holds costs one.
+    // Reads the holder in the same transaction, so locking a free lock takes one request.
     let holder = Op::RequestRange(recipe::by_creation(&prefix, SortOrder::Ascend));
     let then = vec![session.put(&key, Bytes::new()), holder.clone()];
     let otherwise = vec![Op::RequestRange(recipe::single(&key)), holder];
     let response = session.if_created_at(&key, 0, then, otherwise).await?;
-    // A session that asks again has its place already.
+    // A session that asks again keeps its place in the queue.
     let place = match recipe::rows(&response, 0).first() {
         Some(own) if !response.succeeded => own.create_revision,
         _ => recipe::revision(response.header.as_ref()),
@@ -65,7 +65,7 @@ async fn lock(session: &Session, name: &[u8], mut gone: Gone) -> Result<LockResp
         Err(interrupted) => Err(interrupted.into()),
     };
     match held {
-        // The lease may have ended meanwhile, and the key with it.
+        // The lease, and the key with it, may have expired meanwhile.
         Ok(response) if response.kvs.is_empty() => {
             Err(Status::unknown("mutex: session is expired"))
         }
@@ -74,8 +74,8 @@ async fn lock(session: &Session, name: &[u8], mut gone: Gone) -> Result<LockResp
             key,
         }),
         Err(status) => {
-            // What the caller hears is why it waited in vain. A key that cannot be removed either
-            // goes with its lease.
+            // The caller gets the error of the wait. If the key cannot be removed either, it is
+            // deleted with its lease.
             if let Err(kept) = session.delete(key).await {
                 tracing::warn!(
                     error = kept.message(),

@@ -1,4 +1,4 @@
-//! `etcdserverpb.Maintenance`, as far as one member goes.
+//! `etcdserverpb.Maintenance` for a single member.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{caller_of, snapshot};
 use crate::api::grpc::health::HealthNotifier;
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::error::Error;
-use crate::runtime::event::Outcome;
+use crate::event::Outcome;
 use crate::runtime::node::Node;
 use crate::state::request::Request;
 use crate::telemetry::metrics::Metrics;
@@ -22,7 +22,7 @@ pub struct MaintenanceService {
     node: Node,
     metrics: Arc<Metrics>,
     health: HealthNotifier,
-    /// One permit per snapshot being sent.
+    /// One permit per snapshot that is being sent.
     snapshots: Arc<Semaphore>,
 }
 
@@ -45,12 +45,13 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
     ) -> Result<Response<pb::AlarmResponse>, Status> {
         let who = caller_of(&call);
         let request = call.into_inner();
-        match request.action == AlarmAction::Get as i32 {
-            true => self.node.require_user(&who).await?,
-            false => self.node.require_admin(&who).await?,
+        if request.action == AlarmAction::Get as i32 {
+            self.node.require_user(&who).await?
+        } else {
+            self.node.require_admin(&who).await?
         }
         let none = pb::AlarmType::None as i32;
-        // etcd itself goes down over an unknown action; its clients never send one.
+        // etcd itself crashes on an unknown action; its clients never send one.
         let action = AlarmAction::try_from(request.action)
             .map_err(|_| Status::invalid_argument("etcdserver: unknown alarm action"))?;
         let (header, alarms) = match action {
@@ -123,7 +124,8 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         Ok(Response::new(pb::DefragmentResponse { header: None }))
     }
 
-    /// etcd hashes its database file, which says nothing here: this is the digest of all history.
+    /// etcd hashes its database file, which does not exist here. This hash covers the whole history
+    /// instead.
     async fn hash(
         &self,
         call: Call<pb::HashRequest>,
@@ -153,7 +155,7 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
 
     type SnapshotStream = ReceiverStream<Result<pb::SnapshotResponse, Status>>;
 
-    /// Of this member's state as it is, like etcd's: it may be behind the leader's.
+    /// A snapshot of this member's current state, as in etcd; it may lag behind the leader.
     async fn snapshot(
         &self,
         call: Call<pb::SnapshotRequest>,

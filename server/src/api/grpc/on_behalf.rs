@@ -1,8 +1,8 @@
-//! Calls that the server makes to its own services in the name of a caller. Locks and elections
-//! are built from them, so each of their steps is authorized as the caller's own request would be.
+//! Calls that the server makes to its own services on behalf of a caller. Locks and elections are
+//! built from them, so each step is authorized like a request of the caller's own.
 //!
-//! This is the one place where a caller's identity is passed on: its credentials in the metadata,
-//! and what its connection knows of it in the extensions.
+//! Only this module passes on a caller's identity: its credentials in the metadata, and the facts
+//! about its connection in the extensions.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -25,17 +25,17 @@ use super::kv::KvService;
 use super::lease::LeaseService;
 use super::watch::WatchService;
 
-/// Metadata that says who a caller is.
+/// Metadata keys that identify a caller.
 const CREDENTIALS: [&str; 2] = ["token", "authorization"];
 
-/// The services that recipes are built from.
+/// The services that locks and elections call.
 pub struct Services {
     pub kv: KvServer<KvService>,
     pub lease: LeaseServer<LeaseService>,
     pub watch: WatchService,
 }
 
-/// A transport for generated clients. Cheap to clone.
+/// A transport for tonic's generated clients. Cheap to clone.
 #[derive(Clone)]
 pub struct OnBehalf {
     services: Arc<Services>,
@@ -44,7 +44,7 @@ pub struct OnBehalf {
 }
 
 impl OnBehalf {
-    /// In the name of the caller that sent `call`.
+    /// Calls made on behalf of the caller that sent `call`.
     pub fn of<T>(services: &Arc<Services>, call: &tonic::Request<T>) -> OnBehalf {
         let metadata = call.metadata().as_ref();
         let mut credentials = HeaderMap::new();

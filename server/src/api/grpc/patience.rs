@@ -1,14 +1,14 @@
-//! How long a stream waits for its client. A view is held meanwhile, and keeps what it sees from being
-//! written again. So it is progress that counts, and not the single piece: a client that takes one now and
-//! then would be waited for without end.
+//! How long a stream waits for its client. Meanwhile it holds a view, whose pages cannot be reused.
+//! So the limit is on total progress, not on each piece: a client that takes a piece now and then
+//! could otherwise hold the view for ever.
 
 use std::time::Duration;
 
-/// A client may be waited for so long at once, and so long in all beyond what its progress earns.
+/// Longest single wait, and longest total wait beyond the time that progress has earned.
 const TOTAL: Duration = Duration::from_secs(120);
 
-/// A client that takes so much in a second is waited for as long as it wants. Ten gigabytes take it two
-/// days: whoever is slower has no use for them.
+/// A client this fast may take as long as it needs. At this rate ten gigabytes take two days; a
+/// slower client has no use for the data.
 const BYTES_PER_SECOND: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,17 +21,17 @@ impl Patience {
         Patience { left: TOTAL }
     }
 
-    /// For the next piece.
+    /// Time left for the next piece.
     pub(super) fn left(&self) -> Duration {
         self.left
     }
 
-    /// A piece was taken after so long.
+    /// Records that the client took a piece after `waited`.
     pub(super) fn waited(&mut self, waited: Duration) {
         self.left = self.left.saturating_sub(waited);
     }
 
-    /// So many bytes are on their way to the client.
+    /// Records that `bytes` are on their way to the client.
     pub(super) fn gave(&mut self, bytes: u64) {
         let earned = Duration::from_micros(bytes.saturating_mul(1_000_000) / BYTES_PER_SECOND);
         self.left = (self.left + earned).min(TOTAL);
@@ -44,7 +44,8 @@ mod tests {
 
     const PIECE: u64 = 32 << 10;
 
-    /// How long a client is borne with that takes a piece each `pause`; `None`: to its end.
+    /// How long a client is served that takes a piece each `pause`; `None`: until all pieces are
+    /// sent.
     fn borne(pause: Duration, pieces: u32) -> Option<Duration> {
         let mut patience = Patience::new();
         for taken in 0..pieces {
@@ -59,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_client_is_waited_for_as_long_as_it_gets_on() {
-        // Just as fast as it has to be, and one that takes nothing for a while.
+        // First a client at exactly the minimum rate, then one that takes nothing for a while.
         assert_eq!(borne(Duration::from_millis(500), 100_000), None);
         let mut patience = Patience::new();
         patience.waited(Duration::from_secs(119));

@@ -1,8 +1,8 @@
-//! What locks and elections have in common: contenders for a name are keys below `name/`, each
-//! attached to its session's lease, and their order is that of their create revisions.
+//! Shared by locks and elections. The contenders for a name are keys below `name/`, each attached
+//! to its session's lease and ordered by create revision.
 //!
-//! A contender waits for one key only, the youngest of those before it, so the end of one wakes
-//! one. When that key goes it looks again: its owner may have left out of turn.
+//! A contender waits only for its predecessor, the youngest key older than its own, so one deletion
+//! wakes one contender. It then checks again: the predecessor may have left before its turn.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,14 +20,14 @@ use tonic::{Code, Status, Streaming};
 use super::on_behalf::OnBehalf;
 use crate::error::Error;
 
-/// Seconds to live of a lease that is granted to a caller who brings none.
+/// TTL, in seconds, of a lease granted to a caller that brings none.
 const SESSION_TTL: i64 = 60;
 
-/// Resolves when the caller has gone away.
+/// Resolves when the caller has left.
 pub(super) struct Gone(oneshot::Receiver<Infallible>);
 
-/// Runs `work` to its end even when the caller leaves, so that a key it has made by then is taken
-/// back. Dropped halfway, a recipe could leave a key whose creation was on its way through the log.
+/// Runs `work` to its end even if the caller leaves, so that `work` can remove the key it made. A
+/// recipe dropped halfway could leave behind a key whose creation was in flight in the log.
 pub(super) async fn run<T, F>(work: impl FnOnce(Gone) -> F) -> Result<T, Status>
 where
     T: Send + 'static,
@@ -42,8 +42,8 @@ where
     }
 }
 
-/// etcd's recipes run on its client library, whose errors are none of gRPC's: only their texts
-/// reach the caller. The end of the caller's own patience keeps its code.
+/// etcd's recipes use its client library, whose errors are not gRPC statuses, so only the text
+/// reaches the caller. The caller's own deadline or cancellation keeps its code.
 pub(super) fn plain(status: Status) -> Status {
     match status.code() {
         Code::Cancelled | Code::DeadlineExceeded => status,
@@ -51,7 +51,7 @@ pub(super) fn plain(status: Status) -> Status {
     }
 }
 
-/// Why a wait ended before its time.
+/// Why a wait ended early.
 pub(super) enum Interrupted {
     Gone,
     Failed(Status),
@@ -66,7 +66,7 @@ impl From<Interrupted> for Status {
     }
 }
 
-/// A caller with its lease.
+/// A caller and its lease.
 #[derive(Clone)]
 pub(super) struct Session {
     caller: OnBehalf,
@@ -74,7 +74,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Without a lease of the caller's, one is granted. Nobody keeps it alive but the caller.
+    /// Grants a lease if the caller brings none. Only the caller keeps it alive.
     pub(super) async fn new(caller: OnBehalf, lease: i64) -> Result<Session, Status> {
         let lease = match lease {
             0 => {
@@ -89,12 +89,12 @@ impl Session {
         Ok(Session { caller, lease })
     }
 
-    /// For what only reads.
+    /// For calls that only read.
     pub(super) fn without_lease(caller: OnBehalf) -> Session {
         Session { caller, lease: 0 }
     }
 
-    /// The key of this session among the contenders below `prefix`.
+    /// The key of this session below `prefix`.
     pub(super) fn key(&self, prefix: &[u8]) -> Bytes {
         let sign = if self.lease < 0 { "-" } else { "" };
         let number = format!("{sign}{:x}", self.lease.unsigned_abs());
@@ -113,7 +113,7 @@ impl Session {
         Ok(self.caller.kv().delete_range(request).await?.into_inner())
     }
 
-    /// `then` if `key` was created at `revision` (0: does not exist), else `otherwise`.
+    /// Runs `then` if `key` was created at `revision` (0: does not exist), else `otherwise`.
     pub(super) async fn if_created_at(
         &self,
         key: &Bytes,
@@ -176,7 +176,7 @@ impl Session {
         }
     }
 
-    /// Returns when `key` is deleted at `from` or later.
+    /// Returns when `key` is deleted at revision `from` or later.
     async fn wait_for_end(&self, key: Bytes, from: i64) -> Result<(), Status> {
         let mut watch = self.watch(key, Bytes::new(), from).await?;
         while let Some(response) = watch.message().await? {
@@ -206,7 +206,7 @@ impl Session {
         let request = pb::WatchRequest {
             request_union: Some(pb::watch_request::RequestUnion::CreateRequest(create)),
         };
-        // The end of the requests does not end a watch.
+        // A watch continues after its request stream has ended.
         let requests = tokio_stream::iter([request]).fuse();
         Ok(self.caller.watch().watch(requests).await?.into_inner())
     }
@@ -216,7 +216,7 @@ pub(super) fn below(name: &[u8]) -> Bytes {
     [name, b"/"].concat().into()
 }
 
-/// The end of the range of everything below `prefix`, which ends in a slash.
+/// The range end for all keys below `prefix`, which ends in a slash.
 pub(super) fn end_of(prefix: &Bytes) -> Bytes {
     let name = prefix.strip_suffix(b"/").unwrap_or(prefix);
     [name, b"0"].concat().into()
@@ -229,7 +229,7 @@ pub(super) fn single(key: &Bytes) -> pb::RangeRequest {
     }
 }
 
-/// The oldest contender (ascending), or the youngest.
+/// Sorts contenders by age: ascending finds the oldest, descending the youngest.
 pub(super) fn by_creation(prefix: &Bytes, order: SortOrder) -> pb::RangeRequest {
     pb::RangeRequest {
         key: prefix.clone(),
@@ -241,7 +241,7 @@ pub(super) fn by_creation(prefix: &Bytes, order: SortOrder) -> pb::RangeRequest 
     }
 }
 
-/// The rows that the range at `index` of a transaction found.
+/// The rows found by the range at `index` of a transaction.
 pub(super) fn rows(response: &pb::TxnResponse, index: usize) -> &[etcd_api::mvccpb::KeyValue] {
     use pb::response_op::Response;
     match response.responses.get(index).map(|op| &op.response) {

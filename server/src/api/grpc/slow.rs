@@ -1,5 +1,5 @@
-//! What is said of calls that took long: the warning for a read, and the number of keys for the
-//! line "request stats". Calls that did not take long pay for two looks at the clock.
+//! Logging of slow calls: the warning for a slow read, and the number of keys for the line "request
+//! stats". A fast call only pays for reading the clock twice.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::api::serve::Counted;
 use crate::config;
 use crate::runtime::node::Node;
 
-/// A read of the store.
+/// A read of the store that is being timed.
 pub(super) struct SlowRead<'a> {
     node: &'a Node,
-    /// When the call came.
+    /// When the call arrived.
     called: Duration,
     began: Duration,
 }
 
 impl SlowRead<'_> {
-    /// A read that begins now, for a call that came at `called`.
+    /// Starts timing a read for a call that arrived at `called`.
     pub(super) fn begin(node: &Node, called: Duration) -> SlowRead<'_> {
         SlowRead {
             node,
@@ -52,10 +52,10 @@ impl SlowRead<'_> {
     }
 }
 
-/// Notes the keys of a call that came at `called`, if it took long.
+/// Records the number of keys of a call that arrived at `called`, if the call is slow.
 pub(super) fn count<M>(node: &Node, called: Duration, response: &mut Response<M>, keys: i64) {
-    // Whether a call is slow is decided when it ends, which is later: half the limit is never less
-    // than what is logged then.
+    // The decision to log comes later, when the call ends. Half the limit makes sure that every
+    // logged call has its keys recorded.
     let took = node.now().saturating_sub(called);
     if took > node.limits().slow_call / 2 {
         response.extensions_mut().insert(Counted(keys));

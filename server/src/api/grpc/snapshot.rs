@@ -1,14 +1,15 @@
-//! The answer to `Maintenance.Snapshot`: a database file in pieces, then the digest of all of it.
+//! The answer to `Maintenance.Snapshot`: a database file in pieces, then a digest of the whole
+//! file.
 //!
-//! A thread of the blocking pool writes the file and waits for the client, piece by piece; all it
-//! holds is a view and a few pieces. A client that stops taking them is given up on, because a
-//! view keeps pages from being used again.
+//! A blocking thread writes the file and waits for the client at each piece; it holds only a view
+//! and a few pieces. The stream of a client that stops reading is ended, because a view keeps pages
+//! from being reused.
 
 use std::io::{self, Write};
 
+use aws_lc_rs::digest;
 use bytes::{Bytes, BytesMut};
 use etcd_api::etcdserverpb::SnapshotResponse;
-use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tonic::{Code, Status};
@@ -18,16 +19,17 @@ use crate::error::Error;
 use crate::runtime::node::Node;
 use crate::state::snapshot::{Snapshot, WriteError};
 
-/// Bytes of the file in one message, as from etcd.
+/// Bytes of the file in one message, as in etcd.
 const PIECE_BYTES: usize = 32 << 10;
-/// Pieces that wait for the client: enough to keep it busy, little enough not to matter.
+/// Pieces queued for the client: enough to keep it busy, and small in memory.
 const PIECES_WAITING: usize = 16;
-/// Snapshots sent at one time.
+/// Snapshots sent at the same time.
 pub(super) const SENDING_MAX: usize = 8;
 
 pub(super) type Piece = Result<SnapshotResponse, Status>;
 
-/// Sends the file of what `node` has now into the channel it returns. Within a runtime.
+/// Sends the snapshot file of `node`'s current state into the returned channel. Must be called
+/// inside a runtime.
 pub(super) fn send(node: &Node, permit: OwnedSemaphorePermit) -> mpsc::Receiver<Piece> {
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let runtime = Handle::current();
@@ -37,7 +39,7 @@ pub(super) fn send(node: &Node, permit: OwnedSemaphorePermit) -> mpsc::Receiver<
         let began = node.now();
         match run(view, &sender, &runtime) {
             Ok(()) => node.metrics().backend_snapshot.observe(node.now() - began),
-            // When the client has gone there is nobody to tell.
+            // If the client has left, the error cannot be delivered.
             Err(error) => drop(sender.try_send(Err(error))),
         }
     });
@@ -61,7 +63,7 @@ fn run(
         remaining: snapshot.file_bytes(),
         version: snapshot.version().to_owned(),
         buffer: BytesMut::with_capacity(PIECE_BYTES),
-        digest: Sha256::new(),
+        digest: digest::Context::new(&digest::SHA256),
         patience: Patience::new(),
     };
     snapshot.write(&mut pieces).map_err(status)?;
@@ -84,11 +86,11 @@ fn status(error: WriteError) -> Status {
 struct Pieces<'a> {
     sender: &'a mpsc::Sender<Piece>,
     runtime: &'a Handle,
-    /// Bytes of the file that are in no message yet.
+    /// Bytes of the file not yet put into a message.
     remaining: u64,
     version: String,
     buffer: BytesMut,
-    digest: Sha256,
+    digest: digest::Context,
     patience: Patience,
 }
 
@@ -128,8 +130,8 @@ impl Pieces<'_> {
         if !self.buffer.is_empty() {
             self.send_piece()?;
         }
-        let digest = std::mem::take(&mut self.digest).finalize();
-        self.send(Bytes::copy_from_slice(&digest))
+        let digest = self.digest.clone().finish();
+        self.send(Bytes::copy_from_slice(digest.as_ref()))
     }
 }
 

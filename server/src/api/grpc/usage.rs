@@ -1,4 +1,4 @@
-//! `stele.Usage`: how many keys begin with a prefix, and what they take.
+//! `stele.Usage`: the number and the bytes of the keys with a prefix.
 
 use etcd_api::usage::usage_server::Usage;
 use etcd_api::usage::{PrefixRequest, PrefixResponse};
@@ -23,7 +23,7 @@ impl UsageService {
 
 #[tonic::async_trait]
 impl Usage for UsageService {
-    /// Whoever may read all keys with the prefix may ask.
+    /// Allowed for callers that may read all keys with the prefix.
     async fn prefix(&self, call: Call<PrefixRequest>) -> Result<Response<PrefixResponse>, Status> {
         let who = caller_of(&call);
         let request = call.into_inner();
@@ -44,7 +44,7 @@ impl Usage for UsageService {
     }
 }
 
-/// The keys with a prefix, as a range request names them.
+/// The range (key, range end) of all keys with a prefix.
 fn range_of(prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
     const OPEN: [u8; 1] = [0];
     let key = match prefix {

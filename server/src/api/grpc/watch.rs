@@ -1,9 +1,9 @@
 //! `etcdserverpb.Watch`: runs one [`Stream`] per call.
 //!
-//! The response's body *is* the stream: the connection polls it when it has room for more bytes, so
-//! a client that does not read is not worked for, and needs no task and no queue here. Responses
-//! leave as bytes that the stream has put together itself; going through one message type and one
-//! poll per response would cost more than the events do.
+//! The response's body *is* the stream: the connection polls it when it has room for more bytes. So
+//! a client that does not read causes no work, and needs no task and no queue here. The stream
+//! encodes its responses itself; one message value and one poll per response would cost more than
+//! the events do.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
@@ -30,7 +30,7 @@ use crate::state::watch::{Ended, Head, HistoryDone, Out, Stream, StreamOptions};
 /// See [`Timing`].
 const EVENTS_PER_TIMING: u64 = 16;
 
-/// Requests taken in before responses get their turn.
+/// Requests handled before responses get their turn.
 const REQUESTS_PER_POLL: usize = 16;
 
 #[derive(Clone)]
@@ -41,7 +41,7 @@ pub struct WatchService {
 }
 
 impl WatchService {
-    /// `max_message_bytes` is the size at which responses are cut into fragments.
+    /// Responses larger than `max_message_bytes` are split into fragments.
     pub fn new(node: Node, max_message_bytes: usize, progress_interval: Duration) -> WatchService {
         WatchService {
             node,
@@ -52,7 +52,7 @@ impl WatchService {
         }
     }
 
-    /// Answers the call at once; everything happens in the response's body.
+    /// Answers the call at once; all work happens in the response's body.
     pub fn call<B>(&self, request: http::Request<B>) -> http::Response<tonic::body::Body>
     where
         B: Body + Send + 'static,
@@ -86,8 +86,8 @@ impl WatchService {
     }
 }
 
-/// The progress interval with up to a tenth more, so that streams opened together do not all
-/// speak at once.
+/// The progress interval plus up to 10 %, so that streams opened together do not all send progress
+/// at the same moment.
 fn ticks(interval: Duration) -> Interval {
     let spread = RandomState::new().build_hasher().finish() % 1000;
     let interval = interval + interval.mul_f64(spread as f64 / 10_000.0);
@@ -103,29 +103,29 @@ struct WatchBody {
     stream: Stream,
     out: Out,
     who: Credentials,
-    /// A request of somebody whom this member may not know yet, and what it waits for.
+    /// A request by a user that this member may not know yet, and the read index it waits for.
     catching_up: Option<(WatchRequest, CatchingUp)>,
-    /// `None` after the client has closed its side, which does not end the call.
+    /// `None` after the client has closed its side; this does not end the call.
     requests: Option<Streaming<WatchRequest>>,
-    /// History being read on another thread.
+    /// A read of history that runs on another thread.
     read: Option<JoinHandle<HistoryDone>>,
     ticks: Interval,
-    /// How the call ends, when it does.
+    /// The status to end the call with, once it is decided.
     status: Option<Status>,
     is_over: bool,
-    /// The interval of progress notifications has passed, and they have not been written.
+    /// The progress interval has passed, and the notifications are not yet written.
     has_ticked: bool,
-    /// Watches, and slow ones among them, as the gauges have them.
+    /// Number of watchers, and of slow watchers, last added to the gauges.
     told: (i64, i64),
     timing: Timing,
 }
 
-/// Which rounds of work are timed. Those with answers or progress are; of those with events alone
-/// each of [`EVENTS_PER_TIMING`], in the name of all since the last: a clock read for each would
-/// cost a tenth of what an event does.
+/// Which rounds of work are timed: all rounds with answers or progress, and one in
+/// [`EVENTS_PER_TIMING`] of the rounds with events only, counted for all rounds since the last
+/// timed one. Reading the clock in each round would cost a tenth of an event.
 #[derive(Default)]
 struct Timing {
-    /// Rounds with events since one was timed.
+    /// Rounds with events since the last timed one.
     untimed: u64,
     timed_once: bool,
 }
@@ -151,7 +151,7 @@ impl WatchBody {
         self.told = watches;
     }
 
-    /// For the histograms of what it takes to write responses.
+    /// Observes the histograms of the time spent writing responses.
     fn tell_time(&mut self, began: Option<Duration>, events: u64, ticked: bool, answered: bool) {
         let metrics = self.node.metrics();
         let took = began.map(|began| self.node.now().saturating_sub(began));
@@ -165,14 +165,15 @@ impl WatchBody {
                 metrics.watch_send_per_event.observe_each(each, rounds);
             }
         } else if let Some(took) = took.filter(|_| answered) {
-            match ticked {
-                true => metrics.watch_progress.observe(took),
-                false => metrics.watch_control_stream.observe(took),
+            if ticked {
+                metrics.watch_progress.observe(took)
+            } else {
+                metrics.watch_control_stream.observe(took)
             }
         }
     }
 
-    /// Takes requests in while there are some. True when there was one.
+    /// Handles requests that have arrived. Returns true if there was one.
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> bool {
         let mut was_busy = self.poll_catching_up(cx);
         for _ in 0..REQUESTS_PER_POLL {
@@ -199,17 +200,18 @@ impl WatchBody {
         was_busy
     }
 
-    /// Judges a request and carries it out. When this member has `caught_up`, whom it does not know
-    /// then is nobody.
+    /// Authorizes a request and carries it out. `caught_up`: this member has caught up with the
+    /// leader, so a user that it does not know does not exist.
     fn take(&mut self, request: WatchRequest, caught_up: bool) {
         let Some(RequestUnion::CreateRequest(create)) = &request.request_union else {
             return self.stream.request(request, &mut self.out);
         };
         let ask = |image: &Image, by: &AuthInfo| {
-            // An empty key is the first one there is.
-            let key = match create.key.is_empty() {
-                true => &b"\0"[..],
-                false => &create.key,
+            // An empty key means the first key.
+            let key = if create.key.is_empty() {
+                &b"\0"[..]
+            } else {
+                &create.key
             };
             image.check(by, Kind::Read, key, &create.range_end)
         };
@@ -226,7 +228,7 @@ impl WatchBody {
     }
 
     fn refuse(&mut self, request: WatchRequest, error: &Error) {
-        // Only these four are told apart.
+        // etcd distinguishes only these errors and permission denied.
         let error = match error {
             Error::InvalidAuthToken | Error::AuthOldRevision | Error::UserEmpty => error,
             _ => &Error::PermissionDenied,
@@ -235,7 +237,7 @@ impl WatchBody {
         self.stream.refuse(request, &reason, &mut self.out);
     }
 
-    /// True when a request that waited is on its way.
+    /// Returns true when a waiting request has been handled.
     fn poll_catching_up(&mut self, cx: &mut Context<'_>) -> bool {
         if !self.stream.accepts() || self.out.is_full() || self.status.is_some() {
             return false;
@@ -255,7 +257,7 @@ impl WatchBody {
         true
     }
 
-    /// Begins and ends reads of history. True when one has ended.
+    /// Starts and finishes reads of history. Returns true when one has finished.
     fn poll_history(&mut self, cx: &mut Context<'_>) -> bool {
         if self.read.is_none() {
             let Some(read) = self.stream.next_read() else {
@@ -276,7 +278,7 @@ impl WatchBody {
         self.read = None;
         match result {
             Ok(done) => self.stream.read_done(done),
-            // The runtime is going down.
+            // The runtime is shutting down.
             Err(_) => self.status = Some(Error::Stopped.into()),
         }
         true
@@ -291,7 +293,7 @@ impl WatchBody {
         has_passed
     }
 
-    /// The next bytes to send; `None` when the call has come to its end.
+    /// The next bytes to send; `None` when the call has ended.
     fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let head = self.node.header(0);
         self.out.set_head(Head {
@@ -301,7 +303,7 @@ impl WatchBody {
         });
         loop {
             let ticked = std::mem::take(&mut self.has_ticked);
-            // A stream that takes no requests waits for an answer to one.
+            // A stream that accepts no requests owes an answer to one.
             let timed = ticked || self.timing.is_due() || !self.stream.accepts();
             let mut began = timed.then(|| self.node.now());
             let mut is_busy = self.poll_requests(cx);
@@ -317,7 +319,8 @@ impl WatchBody {
             self.node.metrics().events_total.add(events);
             let (watches, slow) = self.stream.watches();
             self.tell((watches as i64, slow as i64));
-            // Requests that had to wait have not been polled, so they would not wake us.
+            // Requests that could not be accepted were not polled, so they would not wake this
+            // task.
             is_busy |= !did_accept && self.stream.accepts();
             if let Some(bytes) = self.out.next_frame() {
                 return Poll::Ready(Some(bytes));
@@ -330,12 +333,12 @@ impl WatchBody {
             }
             is_busy |= self.poll_history(cx);
             is_busy |= self.poll_ticks(cx);
-            // Whatever comes between looking and arming shows in the mailbox being filled.
+            // Anything that arrives before `arm` leaves the mailbox filled, and `arm` returns false.
             if !is_busy && self.stream.mailbox().arm(cx.waker()) {
                 return Poll::Pending;
             }
             if !is_busy && self.stream.waits_for_history() {
-                // The mailbox is filled and waits itself; the read that it waits for wakes us.
+                // The mailbox is filled and waits for a read of history; its end wakes this task.
                 return Poll::Pending;
             }
         }

@@ -1,5 +1,5 @@
-//! Who may ask for what on a client's port, and what is tidied about a request before anybody reads
-//! it.
+//! Access checks and path normalization for HTTP requests on a client port, before any page is
+//! served.
 
 use http::header::{HOST, HeaderMap, HeaderValue, LOCATION, ORIGIN};
 use http::uri::PathAndQuery;
@@ -11,13 +11,13 @@ use crate::api::serve::Caller;
 use crate::config::Config;
 use crate::runtime::node::Node;
 
-/// Where the gateway's paths begin.
+/// Path prefix of the gateway.
 pub(super) const GATEWAY: &str = "/v3/";
 
-/// And where they began once.
+/// Former path prefix of the gateway.
 const GATEWAY_BETA: &str = "/v3beta/";
 
-/// Gives old paths their new name.
+/// Rewrites the former prefix to the current one.
 pub(super) fn rewrite<B>(request: &mut Request<B>) {
     let uri = request.uri();
     let Some(rest) = uri.path().strip_prefix(GATEWAY_BETA) else {
@@ -36,14 +36,14 @@ pub(super) fn rewrite<B>(request: &mut Request<B>) {
 const NAMED: &str = "CommonName of client sending a request against gateway will be ignored and not \
      used as expected";
 
-/// What is not let in at all.
+/// The response to a request that is refused.
 pub(super) fn refused<B>(config: &Config, node: &Node, request: &Request<B>) -> Option<Page> {
     let caller = request.extensions().get::<Caller>();
     let Some(caller) = caller.filter(|caller| caller.tls) else {
         return unknown_host(config, request);
     };
-    // Calls through the gateway are made for the user of a token alone: who shows a certificate
-    // that names a user would not be taken for that one.
+    // Calls through the gateway act for the user of a token only. A client whose certificate names
+    // a user would not act as that user, so it is refused.
     let name = caller.common_name.as_deref().unwrap_or_default();
     let misnamed = !name.is_empty()
         && config.enable_grpc_gateway
@@ -52,8 +52,8 @@ pub(super) fn refused<B>(config: &Config, node: &Node, request: &Request<B>) -> 
     misnamed.then(|| text(StatusCode::BAD_REQUEST, NAMED))
 }
 
-/// Hosts are checked where no certificate says which server it is: a name that a page in a browser
-/// has been led to may resolve to this one.
+/// Checks `Host` on connections without TLS, where no certificate identifies the server. Protects
+/// against DNS rebinding: a web page can make its own name resolve to this server.
 fn unknown_host<B>(config: &Config, request: &Request<B>) -> Option<Page> {
     let allowed = &config.host_whitelist;
     let host = host(request);
@@ -79,7 +79,7 @@ This requirement has been added to help prevent \"DNS Rebinding\" attacks (CVE-2
     Some(text(StatusCode::MISDIRECTED_REQUEST, body))
 }
 
-/// The origin that a page in a browser may have come from, if it may be told.
+/// The value of `Access-Control-Allow-Origin`: the request's origin if the flags allow it.
 pub(super) fn origin(config: &Config, asked: &HeaderMap) -> Option<HeaderValue> {
     let allowed = &config.cors;
     if allowed.is_empty() || allowed.iter().any(|origin| origin == "*") {
@@ -104,7 +104,8 @@ pub(super) fn allow(origin: HeaderValue, headers: &mut HeaderMap) {
     );
 }
 
-/// Go sends those away who write a path in a roundabout way, or the gateway's without its slash.
+/// As Go's mux does, redirects paths that are not clean, and the gateway's prefix without its
+/// slash.
 pub(super) fn moved<B>(request: &Request<B>, gateway: bool) -> Option<Page> {
     let uri = request.uri();
     let mut path = clean(uri.path());
@@ -148,7 +149,7 @@ fn with_query(path: String, uri: &Uri) -> String {
     }
 }
 
-/// A path without `.`, `..` and empty segments.
+/// Removes `.`, `..` and empty segments from a path.
 fn clean(path: &str) -> String {
     let mut segments = Vec::new();
     for segment in path.split('/') {
@@ -165,7 +166,7 @@ fn clean(path: &str) -> String {
     cleaned
 }
 
-/// The host that the client means, without its port.
+/// The host that the request names, without its port.
 fn host<B>(request: &Request<B>) -> &str {
     let header = request.headers().get(HOST);
     let header = header.and_then(|host| host.to_str().ok());
@@ -173,7 +174,7 @@ fn host<B>(request: &Request<B>) -> &str {
         Some(authority) => authority.as_str(),
         None => header.unwrap_or_default(),
     };
-    // Where Go finds no port, all is the host.
+    // If Go finds no port, the whole value is the host.
     match host.rsplit_once(':') {
         Some((name, _)) if name.starts_with('[') && name.ends_with(']') => &name[1..name.len() - 1],
         Some((name, _)) if !name.contains([':', '[', ']']) => name,

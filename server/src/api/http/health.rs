@@ -10,7 +10,7 @@ use super::{Page, TEXT, page, text};
 use crate::runtime::node::Node;
 use crate::telemetry::metrics::Metrics;
 
-/// Checks behind a probe, in the order they are told.
+/// Checks of each probe, in the order in which they are reported.
 const LIVEZ: &[&str] = &["serializable_read"];
 const READYZ: &[&str] = &[
     "non_learner",
@@ -19,7 +19,7 @@ const READYZ: &[&str] = &[
     "linearizable_read",
 ];
 
-/// The probe a path names: its name, its checks, and the one check asked for, if any.
+/// Resolves a path to a probe: its name, its checks, and the single check it asks for, if any.
 pub(super) fn probe(path: &str) -> Option<(&'static str, &'static [&'static str], Option<&str>)> {
     let (name, check) = match path[1..].split_once('/') {
         Some((name, check)) => (name, Some(check)),
@@ -77,7 +77,7 @@ async fn unhealthy(node: &Node, excluded: &[&str], serializable: bool) -> Option
     Some(format!("RANGE ERROR:{error}"))
 }
 
-/// Logs a request that is no `GET`.
+/// Logs a request whose method is not `GET`.
 pub(super) fn log_refused(path: &str) {
     const CODE: u16 = StatusCode::METHOD_NOT_ALLOWED.as_u16();
     match path {
@@ -136,9 +136,10 @@ pub(super) async fn checks(node: &Node, metrics: &Metrics, path: &str, query: &s
     let verbose = query
         .split('&')
         .any(|pair| pair == "verbose" || pair.starts_with("verbose="));
-    let mut response = match verbose {
-        true => text(StatusCode::OK, format!("{lines}ok")),
-        false => text(StatusCode::OK, "ok"),
+    let mut response = if verbose {
+        text(StatusCode::OK, format!("{lines}ok"))
+    } else {
+        text(StatusCode::OK, "ok")
     };
     if !verbose {
         response.headers_mut().insert(
@@ -156,9 +157,10 @@ async fn run(node: &Node, check: &str) -> Result<(), String> {
         "data_corruption" => {
             let corrupt = AlarmType::Corrupt as i32;
             let alarms = node.alarms().map_err(|error| error.to_string())?;
-            match alarms.iter().any(|alarm| alarm.alarm == corrupt) {
-                true => Err("alarm activated: CORRUPT".into()),
-                false => Ok(()),
+            if alarms.iter().any(|alarm| alarm.alarm == corrupt) {
+                Err("alarm activated: CORRUPT".into())
+            } else {
+                Ok(())
             }
         }
         "non_learner" if node.is_learner() => Err("not supported for learner".into()),

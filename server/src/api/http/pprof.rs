@@ -1,5 +1,5 @@
-//! `/debug/pprof/`: etcd's paths. What a Rust process can tell about itself is answered; for the
-//! profiles of Go's runtime the answer says which tool takes one here.
+//! `/debug/pprof/`: etcd's paths. Answers what a Rust process can report about itself; for profiles
+//! of Go's runtime the answer names the tool that takes such a profile here.
 
 use http::StatusCode;
 
@@ -8,7 +8,7 @@ use super::{Page, TEXT, page};
 const HTML: &str = "text/html; charset=utf-8";
 const PREFIX: &str = "/debug/pprof/";
 
-/// Profiles of Go's runtime, and what takes the place of each.
+/// Profiles of Go's runtime, each with the tool that replaces it.
 const ELSEWHERE: [(&str, &str); 7] = [
     (
         "allocs",
@@ -28,7 +28,7 @@ const ELSEWHERE: [(&str, &str); 7] = [
     ("trace", "take one with `perf trace -p PID`"),
 ];
 
-/// The page of a path, if it belongs here.
+/// The page for `path`, or `None` if it is not under `/debug/pprof`.
 pub(super) fn answer(path: &str, args: &[String]) -> Option<Page> {
     let name = match path {
         "/debug/pprof" => "",
@@ -75,7 +75,7 @@ fn index() -> String {
     )
 }
 
-/// A line per thread: id, name, state and processor time, as the kernel reports them.
+/// One line per thread: id, name, state and processor time, as the kernel reports them.
 fn threads() -> String {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
         return "threads: not known\n".to_owned();
@@ -84,7 +84,7 @@ fn threads() -> String {
     format!("threads: {}\n{}", lines.len(), lines.concat())
 }
 
-/// `None`: it ended meanwhile.
+/// `None` if the thread has ended meanwhile.
 fn thread(task: &std::fs::DirEntry) -> Option<String> {
     let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
     // The name in parentheses may hold spaces and parentheses.

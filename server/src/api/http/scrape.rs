@@ -1,6 +1,4 @@
-//! What the server is at the moment somebody asks for metrics.
-
-use std::sync::atomic::Ordering::Relaxed;
+//! Reads the server's current values when metrics are scraped.
 
 use etcd_api::etcdserverpb::AlarmType;
 use storage::mvcc::KeyRange;
@@ -19,21 +17,21 @@ pub(super) fn scrape(node: &Node, config: &Config) -> Scrape {
     node.metrics().pending_events.set(waiting);
     Scrape {
         member_id: node.identity().member_id,
-        leader: shared.leader.load(Relaxed),
-        leader_changes: shared.leader_changes.load(Relaxed),
+        leader: shared.leadership.leader(),
+        leader_changes: shared.leadership.changes(),
         current_revision: view.revision(),
         compact_revision: view.compacted(),
         auth_revision: node.auth_image().revision,
         keys: view
             .count(KeyRange::from_wire(b"\0", b"\0"), 0)
             .unwrap_or_default(),
-        db_file_bytes: shared.db_file_bytes.load(Relaxed),
-        db_bytes: shared.db_bytes.load(Relaxed),
+        db_file_bytes: shared.space.file_bytes(),
+        db_bytes: shared.space.in_use_bytes(),
         requests_in_flight: node.admission().in_flight(),
         requests_held_bytes: node.admission().held_bytes(),
         open_views: view.held(),
-        committed: shared.committed.load(Relaxed),
-        applied: shared.applied.load(Relaxed),
+        committed: shared.leadership.committed(),
+        applied: shared.progress.applied(),
         quota_bytes: node.limits().quota_bytes,
         cluster_version: decided
             .as_deref()
@@ -56,7 +54,7 @@ pub(super) fn scrape(node: &Node, config: &Config) -> Scrape {
     }
 }
 
-/// Files this process may have open; 0 when unlimited.
+/// The limit on open files of this process; 0 if unlimited.
 pub(super) fn open_files_max() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile)
         .current

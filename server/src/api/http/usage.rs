@@ -1,5 +1,5 @@
-//! What keys take by prefix, for metrics: a bounded number of steps over the key tree, however many
-//! keys there are. The numbers are exact, and together they are all keys.
+//! Storage use by key prefix, for metrics. Takes a bounded number of steps over the key tree,
+//! however many keys there are. The numbers are exact and add up to all keys.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -8,14 +8,14 @@ use storage::mvcc::{End, KeyRange, Root, Usage, Want};
 
 use crate::telemetry::prefix;
 
-/// Prefixes that get a series, those with the most bytes.
+/// Prefixes with a series of their own: those with the most bytes.
 const SHOWN_MAX: usize = 64;
 
-/// Steps in one look. The keys beyond the last one are shown as `other`.
+/// Steps per scrape. Keys after the last step are counted as `other`.
 const STEPS_MAX: usize = 512;
 
-/// After so many keys in a row that have less than a whole prefix, all others with that part of one are
-/// counted as they are: there may be millions, and no way to step over just those.
+/// After this many keys in a row without a complete prefix, all remaining keys with the same
+/// partial prefix are counted at once: there may be millions, and no step can skip just those.
 const SHORT_KEYS_MAX: usize = 8;
 
 pub(super) fn by_prefix(root: &Root) -> storage::Result<Vec<(String, Usage)>> {
@@ -38,15 +38,15 @@ pub(super) fn by_prefix(root: &Root) -> storage::Result<Vec<(String, Usage)>> {
 #[derive(Default)]
 struct Walk {
     found: BTreeMap<Vec<u8>, Usage>,
-    /// All keys before this one are counted, or left out.
+    /// All keys before this one are counted or skipped.
     from: Vec<u8>,
     steps: usize,
-    /// Keys in a row that have less than a whole prefix.
+    /// Keys in a row without a complete prefix.
     short: usize,
 }
 
 impl Walk {
-    /// `false`: it is over.
+    /// Returns `false` at the end of the walk.
     fn step(&mut self, root: &Root) -> storage::Result<bool> {
         self.steps += 1;
         let Some(key) = first_from(root, &self.from)? else {
@@ -56,16 +56,18 @@ impl Walk {
         let is_whole = prefix::is_whole(prefix);
         self.short = if is_whole { 0 } else { self.short + 1 };
         let is_alone = !is_whole && self.short <= SHORT_KEYS_MAX;
-        let end = match is_alone {
-            true => [&key, &[0][..]].concat(),
-            false => prefix::end(prefix),
+        let end = if is_alone {
+            [&key, &[0][..]].concat()
+        } else {
+            prefix::end(prefix)
         };
         if !prefix.is_empty() {
             let range = KeyRange {
                 start: &key,
-                end: match end.is_empty() {
-                    true => End::Unbounded,
-                    false => End::Before(&end),
+                end: if end.is_empty() {
+                    End::Unbounded
+                } else {
+                    End::Before(&end)
                 },
             };
             let usage = root.usage(range)?;
@@ -78,7 +80,7 @@ impl Walk {
     }
 }
 
-/// The first live key that is not before `from`.
+/// The first live key at or after `from`.
 fn first_from(root: &Root, from: &[u8]) -> storage::Result<Option<Vec<u8>>> {
     let range = KeyRange {
         start: from,

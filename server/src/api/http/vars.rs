@@ -1,4 +1,4 @@
-//! `/debug/vars`: what Go's `expvar` and etcd publish there.
+//! `/debug/vars`: the variables that Go's `expvar` and etcd publish.
 
 use http::StatusCode;
 use raft::{PeerStatus, RoleKind};
@@ -6,14 +6,14 @@ use serde_json::{Map, Value, json};
 
 use super::{Page, page, scrape};
 use crate::config::Config;
-use crate::runtime::event::RaftView;
+use crate::event::RaftView;
 use crate::runtime::node::Node;
 use crate::telemetry::metrics::process;
 
 const JSON: &str = "application/json; charset=utf-8";
 
 pub(super) async fn vars(node: &Node, config: &Config) -> Page {
-    // While nobody can tell, there is nothing to show; the page is there all the same.
+    // If the Raft status is not available, its value is null.
     let raft = node.raft_view().await.ok();
     let variables = [
         ("cmdline", json!(config.args)),
@@ -26,8 +26,8 @@ pub(super) async fn vars(node: &Node, config: &Config) -> Page {
     page(StatusCode::OK, JSON, body)
 }
 
-/// Under the names of Go's runtime. There is no collector here, and nothing counts allocations:
-/// what is resident is all there is to tell.
+/// Memory statistics under the names of Go's runtime. There is no garbage collector and no
+/// allocation counter here, so only the resident size is reported.
 fn memory(resident: u64) -> Value {
     const RESIDENT: [&str; 5] = ["Sys", "Alloc", "HeapAlloc", "HeapSys", "HeapInuse"];
     const ZERO: [&str; 20] = [

@@ -1,5 +1,5 @@
-//! The bodies of gRPC calls on their way in and out: counted, limited in size, and watched for
-//! the status they end with. Messages are told apart by their five-byte prefix; nothing is copied.
+//! The bodies of gRPC requests and responses: counts them, limits their size, and watches for the
+//! status they end with. Messages are recognized by their five-byte prefix; nothing is copied.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::call::Ended;
 use super::cost::Charge;
 use super::framing::Framing;
 use super::stats::Heard;
-use crate::api::admission::Held;
 use crate::error::Error;
+use crate::event::admission::Held;
 use crate::telemetry::metrics::Metrics;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -27,7 +27,7 @@ const PREFIX_BYTES: usize = 5;
 /// Status code of a call that ends without one.
 const UNKNOWN: usize = 2;
 
-/// Follows messages through a stream of bytes cut anywhere.
+/// Follows message boundaries through a stream of bytes cut anywhere.
 #[derive(Debug)]
 struct Messages(Framing<PREFIX_BYTES>);
 
@@ -36,7 +36,8 @@ impl Messages {
         Messages(Framing::behind(0))
     }
 
-    /// Calls `begun` with the length of each message that begins in `data`; stops on its error.
+    /// Calls `begun` with the length of each message that begins in `data`; stops at its first
+    /// error.
     fn feed<E>(
         &mut self,
         data: &[u8],
@@ -48,7 +49,7 @@ impl Messages {
         })
     }
 
-    /// Whether no message has begun that has not ended.
+    /// True between two messages: none has begun without having ended.
     fn is_between(&self) -> bool {
         self.0.is_between()
     }
@@ -61,11 +62,11 @@ pub(super) struct RequestBody<B> {
     metrics: Arc<Metrics>,
     sent: Sent,
     max_message_bytes: usize,
-    /// What has come of a message of which more is to come.
+    /// Bytes received of a message that is not complete yet.
     held: Held,
 }
 
-/// What is known of a request before its body.
+/// What is known of a request before its body arrives.
 pub(super) struct Sent {
     /// Position in the table of methods.
     pub(super) method: usize,
@@ -133,12 +134,13 @@ where
             charge.received(metrics, prefix, bytes);
             Ok(())
         });
-        let fed = fed.and_then(|()| match body.messages.is_between() {
-            true => {
+        let fed = fed.and_then(|()| {
+            if body.messages.is_between() {
                 body.held.give_back();
                 Ok(())
+            } else {
+                body.held.grow(data.len()).map_err(Status::from)
             }
-            false => body.held.grow(data.len()).map_err(Status::from),
         });
         Poll::Ready(Some(fed.map(|()| frame).map_err(Into::into)))
     }
@@ -152,12 +154,13 @@ where
     }
 }
 
-/// A response's body. Its end, or its being dropped before, ends the call.
+/// A response's body. The call ends when the body ends or is dropped.
 pub(super) struct ResponseBody {
     inner: tonic::body::Body,
     messages: Messages,
     ended: Ended,
-    /// Ready when there is no leader any more; the stream of one who wants a leader is cut then.
+    /// Completes when the cluster has lost its leader; a stream whose client requires a leader is
+    /// then cut.
     leader_lost: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -175,14 +178,14 @@ impl ResponseBody {
         }
     }
 
-    /// Ends the stream in the middle, with the error for want of a leader.
+    /// Ends the stream early with the error `NoLeader`.
     fn cut(&mut self) -> Frame<Bytes> {
         self.leader_lost = None;
         self.inner = tonic::body::Body::empty();
         let status = Status::from(Error::NoLeader);
         self.ended.with(status.code() as usize);
         let mut trailers = HeaderMap::new();
-        // The text is plain ASCII.
+        // Cannot fail: the text is plain ASCII.
         let _ = status.add_header(&mut trailers);
         Frame::trailers(trailers)
     }
@@ -190,7 +193,7 @@ impl ResponseBody {
 
 async fn lost_for_long(mut lost: watch::Receiver<()>) {
     if lost.changed().await.is_err() {
-        // The server stops, and that ends streams in another way.
+        // The server is stopping, which ends streams elsewhere.
         std::future::pending::<()>().await;
     }
 }
@@ -219,7 +222,7 @@ impl Body for ResponseBody {
                 });
             } else if let Some(trailers) = frame.trailers_mut() {
                 body.ended.with_status(trailers);
-                // The first one counts.
+                // Ignored if the trailers had a status: the first one counts.
                 body.ended.with(UNKNOWN);
             }
         }
@@ -235,7 +238,7 @@ impl Body for ResponseBody {
     }
 }
 
-/// `grpc-status`, if it is there.
+/// The value of `grpc-status`, if present.
 pub(super) fn status_code(headers: &HeaderMap) -> Option<usize> {
     headers.get("grpc-status")?.to_str().ok()?.parse().ok()
 }

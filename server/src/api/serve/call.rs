@@ -1,5 +1,5 @@
-//! One gRPC call from its head to its end: what is checked before a service sees it, what is
-//! counted and logged when it is over, and the wording of errors that gRPC's own layer makes.
+//! One gRPC call from its headers to its end: the checks before a service sees it, the counters and
+//! log lines when it ends, and etcd's text for errors of the gRPC layer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,27 +19,27 @@ use crate::runtime::node::Node;
 use crate::telemetry::metrics::{CallType, METHODS, Metrics, Operation};
 use crate::telemetry::spans;
 
-/// A handler puts this into its response when a transaction only read.
+/// A handler attaches this to its response when a transaction only read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadonlyTxn;
 
 /// Status code of a call whose client went away.
 const CANCELED: usize = 1;
 
-/// What etcd's gateway puts into the requests that it makes.
+/// A header that etcd's gateway adds to the calls it makes.
 const GATEWAY_MARK: &str = "grpcgateway-accept";
 
-/// What etcd's gRPC layer says to bytes that are no message.
+/// The error of etcd's gRPC layer for bytes that are not a message.
 const MALFORMED: &str =
     "grpc: error unmarshalling request: proto: cannot parse invalid wire-format data";
 
 /// The header with the text of an error.
 const MESSAGE: &str = "grpc-message";
 
-/// How the text of the decoder's own error begins, as it stands in a header.
+/// Start of the decoder's own error text, as escaped in a header.
 const DECODER_TEXT: &[u8] = b"failed%20to%20decode%20Protobuf";
 
-/// What must hold for any call. The response is for requests that are not gRPC at all.
+/// Checks that the request is gRPC at all. The error is the whole response.
 pub(super) fn check_http<B>(request: &http::Request<B>) -> Result<(), Box<Response<()>>> {
     let headers = request.headers();
     let kind = headers
@@ -68,19 +68,20 @@ pub(super) fn check_http<B>(request: &http::Request<B>) -> Result<(), Box<Respon
     Ok(())
 }
 
-/// The error for a path that is no method.
+/// The error for a path that is not a method.
 pub(super) fn unknown(path: &str) -> Status {
     let Some((service, method)) = path.trim_start_matches('/').rsplit_once('/') else {
         return Status::unimplemented(format!("malformed method name: {path:?}"));
     };
-    match METHODS.iter().any(|known| known.service.name() == service) {
-        true => Status::unimplemented(format!("unknown method {method} for service {service}")),
-        false => Status::unimplemented(format!("unknown service {service}")),
+    if METHODS.iter().any(|known| known.service.name() == service) {
+        Status::unimplemented(format!("unknown method {method} for service {service}"))
+    } else {
+        Status::unimplemented(format!("unknown service {service}"))
     }
 }
 
-/// What a call says about who makes it. A certificate names a user where the flags say so, and not
-/// for what comes from a JSON gateway: that would be the gateway's own.
+/// The credentials of a call. A certificate names a user only if the flags say so, and never on
+/// calls from a JSON gateway, because there it is the gateway's certificate.
 pub(super) fn credentials<B>(
     request: &http::Request<B>,
     by_certificate: bool,
@@ -99,27 +100,28 @@ pub(super) fn credentials<B>(
     says_something.then_some(Credentials { token, common_name })
 }
 
-/// What a member that only learns answers. Of ranges, those that need no quorum; that is asked where
-/// the request is read.
+/// Refuses what a learner does not answer. Only serializable ranges are allowed; that is checked
+/// when the request is decoded.
 pub(super) fn check_learner(path: &str, node: &Node) -> Result<(), Error> {
     const ALLOWED: [&str; 3] = [
         "/etcdserverpb.KV/Range",
         "/etcdserverpb.Maintenance/Status",
         "/etcdserverpb.Maintenance/Snapshot",
     ];
-    match node.is_learner() && !ALLOWED.contains(&path) {
-        true => Err(Error::NotSupportedForLearner),
-        false => Ok(()),
+    if node.is_learner() && !ALLOWED.contains(&path) {
+        Err(Error::NotSupportedForLearner)
+    } else {
+        Ok(())
     }
 }
 
-/// Whether a client wants to be told when there is no leader.
+/// True if the client wants an error when there is no leader.
 pub(super) fn wants_leader(headers: &HeaderMap) -> bool {
     let wish = headers.get("hasleader");
     wish.is_some_and(|value| value == "true")
 }
 
-/// etcd's rules for what clients say about themselves.
+/// etcd's checks of the client's metadata.
 pub(super) fn check_metadata(
     headers: &HeaderMap,
     streaming: bool,
@@ -133,13 +135,14 @@ pub(super) fn check_metadata(
         }
     };
     metrics.client_request(streaming, version);
-    match wants_leader(headers) && !node.has_leader() {
-        true => Err(Error::NoLeader),
-        false => Ok(()),
+    if wants_leader(headers) && !node.has_leader() {
+        Err(Error::NoLeader)
+    } else {
+        Ok(())
     }
 }
 
-/// How long the client means to wait, if it says so: digits and a unit.
+/// The client's timeout, if it sends one: digits and a unit.
 pub(super) fn patience(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     const DIGITS_MAX: usize = 8;
     let Some(value) = headers.get("grpc-timeout") else {
@@ -152,9 +155,10 @@ pub(super) fn patience(headers: &HeaderMap) -> Result<Option<Duration>, Status> 
         Status::internal(text)
     };
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let count: u64 = match digits.len() <= DIGITS_MAX {
-        true => digits.parse().map_err(|_| malformed())?,
-        false => return Err(malformed()),
+    let count: u64 = if digits.len() <= DIGITS_MAX {
+        digits.parse().map_err(|_| malformed())?
+    } else {
+        return Err(malformed());
     };
     let patience = match &text[digits.len()..] {
         "H" => Duration::from_secs(count * 3600),
@@ -168,18 +172,18 @@ pub(super) fn patience(headers: &HeaderMap) -> Result<Option<Duration>, Status> 
     Ok(Some(patience))
 }
 
-/// Gives an error that the decoder made etcd's words.
+/// Replaces the decoder's own error text with etcd's.
 fn reword(headers: &mut HeaderMap) {
     if headers
         .get(MESSAGE)
         .is_some_and(|text| text.as_bytes().starts_with(DECODER_TEXT))
     {
-        // Spaces and printable ASCII need no escape in this header.
+        // This header needs no escapes for spaces and printable ASCII.
         headers.insert(MESSAGE, HeaderValue::from_static(MALFORMED));
     }
 }
 
-/// Counts a call when it is over. Dropped without a status, the client left.
+/// Counts a call when it ends. Dropped without a status, it counts as cancelled by the client.
 pub(super) struct Ended {
     metrics: Arc<Metrics>,
     method: usize,
@@ -187,7 +191,7 @@ pub(super) struct Ended {
     began: Began,
     code: Option<usize>,
     readonly: bool,
-    /// Keys of the response, where that was worth counting.
+    /// Number of keys in the response, if a handler recorded it.
     counted: i64,
     sent_messages: u64,
     sent_bytes: u64,
@@ -195,20 +199,20 @@ pub(super) struct Ended {
     span: Option<Box<spans::Open>>,
 }
 
-/// What is known of a call from its start.
+/// What is known of a call at its start.
 pub(super) struct Began {
     pub(super) at: Instant,
-    /// The request, for the log and for what it costs. None: a stream of no keys.
+    /// The request, for logging and cost accounting. `None`: a stream without keys.
     pub(super) heard: Option<Heard>,
     pub(super) charge: Charge,
     /// Counts the call as open on its connection for as long as it lasts.
     pub(super) _open: OpenCall,
 }
 
-/// What of the configuration matters to calls.
+/// The settings that affect calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallLimits {
-    /// Calls that take longer are logged.
+    /// Slower calls are logged.
     pub(super) slow: Duration,
     pub(super) extensive: bool,
 }
@@ -238,14 +242,15 @@ impl Ended {
         self.span = span;
     }
 
-    /// The call was handed to its service then, if it was, and is answered now.
+    /// Records that the call was given to its service at `since` (`None`: it was not) and is
+    /// answered now.
     pub(super) fn served(&mut self, since: Option<Duration>) {
         if let (Some(span), Some(since)) = (&mut self.span, since) {
             span.served(since, self.began.at.elapsed());
         }
     }
 
-    /// How long the call has lasted, if that is of interest by now.
+    /// Time since the call began; zero if the call is not traced.
     pub(super) fn handed_over(&self) -> Duration {
         match &self.span {
             Some(_) => self.began.at.elapsed(),
@@ -257,7 +262,7 @@ impl Ended {
         self.code.get_or_insert(code);
     }
 
-    /// Takes the status in headers or trailers, if it is there.
+    /// Takes the status from headers or trailers, if present.
     pub(super) fn with_status(&mut self, headers: &mut HeaderMap) {
         let Some(code) = status_code(headers) else {
             return;
@@ -294,7 +299,7 @@ impl Drop for Ended {
         let call = self.metrics.calls.of(self.method);
         let code = self.code.unwrap_or(CANCELED);
         call.handled(code);
-        // As etcd counts: an error is the answer to a call that has only one.
+        // As in etcd, an error counts as the sent message of a unary call.
         if self.code.is_some() && self.sent_messages == 0 && method.call_type == CallType::Unary {
             call.sent.inc();
         }
@@ -304,11 +309,12 @@ impl Drop for Ended {
         }
         let success = code == 0;
         let is_range = method.path == "/etcdserverpb.KV/Range";
-        // What goes through the log is timed there.
+        // Operations that go through the log are timed there.
         if is_range || self.readonly {
-            let operation = match is_range {
-                true => Operation::Range,
-                false => Operation::ReadonlyTxn,
+            let operation = if is_range {
+                Operation::Range
+            } else {
+                Operation::ReadonlyTxn
             };
             self.metrics
                 .request_duration

@@ -1,4 +1,5 @@
-//! One listener's connections: taken in, told apart, and run to their end.
+//! The connections of one listener: accepts them, detects their protocol, and runs them to their
+//! end.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -26,10 +27,11 @@ use crate::net::socket::Socket;
 use crate::net::tls::{Acceptor, Secured};
 use crate::net::workers::{self, Workers};
 
-/// Pause after a failed accept: out of files, most likely, and that takes a while to pass.
+/// Pause after a failed accept: most likely the process is out of file descriptors, which takes
+/// time to pass.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Calls still open when the server stops get this long, then their connections are closed:
+/// Time that open calls get when the server stops; then their connections are closed, because
 /// watches never end by themselves.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -39,19 +41,19 @@ const STOP_PATIENCE: Duration = Duration::from_millis(500);
 const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 
-/// Bytes of responses that wait for one stream of a slow client.
+/// Response bytes buffered for one stream of a slow client.
 const STREAM_SEND_BYTES_MAX: usize = 256 << 10;
 
-/// Bytes of a request's headers. Tokens and certificates' names fit many times over.
+/// Limit on a request's headers. Ample room for tokens and certificate names.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 
-/// Streams a client may reset before they are accepted; more is an attack.
+/// Streams a client may reset before they are accepted; more counts as an attack.
 const PENDING_RESETS_MAX: usize = 1024;
 
-/// What ALPN calls HTTP/2.
+/// The ALPN name of HTTP/2.
 const H2: &[u8] = b"h2";
 
-/// What every connection of a listener needs.
+/// State shared by all connections of a listener.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) router: Router,
@@ -66,7 +68,7 @@ pub(super) struct Server {
 /// A connection on its way from one event loop to another.
 enum Arrival {
     Plain(Socket),
-    /// Clear text where TLS is spoken, too.
+    /// Clear text on a listener that also accepts TLS.
     Told(Rewound<Socket>),
     Secured(Box<Secured>),
 }
@@ -92,7 +94,7 @@ impl Server {
         } = door;
         let listener = match bound.listen() {
             Ok(listener) => listener,
-            Err(error) => crate::runtime::fatal("failed to listen to clients", &error),
+            Err(error) => crate::telemetry::fatal("failed to listen to clients", &error),
         };
         loop {
             let accepted = tokio::select! {
@@ -130,7 +132,7 @@ impl Server {
         }
     }
 
-    /// Sends a socket through its handshake, on threads that carry no requests.
+    /// Runs the TLS handshake on separate threads that serve no requests.
     fn shake_hands(
         &self,
         mut socket: Socket,
@@ -147,14 +149,16 @@ impl Server {
                 return;
             }
             let arrival = async {
-                // Where nothing but TLS is spoken, whatever comes is taken for it.
-                let (is_tls, stream) = match is_plain {
-                    true => preface::detect_tls(socket).await?,
-                    false => (true, Rewound::new(socket)),
+                // If clear text is not accepted, every connection is treated as TLS.
+                let (is_tls, stream) = if is_plain {
+                    preface::detect_tls(socket).await?
+                } else {
+                    (true, Rewound::new(socket))
                 };
-                Some(match is_tls {
-                    true => Arrival::Secured(Box::new(acceptor.accept(stream).await?)),
-                    false => Arrival::Told(stream),
+                Some(if is_tls {
+                    Arrival::Secured(Box::new(acceptor.accept(stream).await?))
+                } else {
+                    Arrival::Told(stream)
                 })
             };
             let arrival = tokio::select! {
@@ -167,7 +171,7 @@ impl Server {
         });
     }
 
-    /// Gives a connection to the worker whose turn it is.
+    /// Passes a connection to the next worker in turn.
     fn hand_over(&self, mut arrival: Arrival, permit: OwnedSemaphorePermit) {
         let (server, worker) = (self.clone(), self.workers.next());
         let is_here = worker == workers::here() && matches!(arrival, Arrival::Plain(_));
@@ -210,7 +214,7 @@ impl Server {
                 let caller = self.router.known(caller);
                 match stream.get_ref().1.alpn_protocol() {
                     Some(H2) => self.run(Protocol::Http2, stream, caller).await,
-                    // A client that names no protocol may speak either.
+                    // Without ALPN the client may speak either protocol.
                     _ => self.detect(stream, caller).await,
                 }
             }
@@ -240,7 +244,7 @@ impl Server {
             (Protocol::Http1, Port::Client | Port::Http | Port::Metrics | Port::Peer) => {
                 self.http1(stream, caller).await;
             }
-            // gRPC where only HTTP is served, or the other way round: nothing to say to it.
+            // gRPC on an HTTP listener, or HTTP on a gRPC listener: close without an answer.
             (Protocol::Http2, _) | (Protocol::Http1, Port::Grpc) => {}
         }
         drop(self.open);
@@ -268,8 +272,8 @@ impl Server {
         drive(connection, shut, &mut self.stopping).await;
     }
 
-    /// Over TLS it carries calls and pages side by side, and the content type tells which; in clear
-    /// text it carries calls alone, as in etcd.
+    /// As in etcd: over TLS, HTTP/2 carries both calls and pages, told apart by content type; in
+    /// clear text it carries calls only.
     async fn http2(
         &mut self,
         stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
@@ -287,9 +291,10 @@ impl Server {
             };
             let (router, site, call) = (router.clone(), Arc::clone(&site), calls.begin());
             async move {
-                match is_call {
-                    true => router.answer(request, call).await,
-                    false => site.answer(port, request).await,
+                if is_call {
+                    router.answer(request, call).await
+                } else {
+                    site.answer(port, request).await
                 }
             }
         });
@@ -305,7 +310,7 @@ impl Server {
     }
 }
 
-/// What every HTTP/2 connection of clients is bound by.
+/// The limits of every HTTP/2 connection of a client.
 pub(super) fn http2_builder(max_concurrent_streams: u32) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -325,8 +330,7 @@ fn is_grpc<B>(request: &Request<B>) -> bool {
         .is_some_and(|kind| kind.contains("application/grpc"))
 }
 
-/// Runs a connection to its end; once the server stops, to the end of its open calls, if that
-/// comes soon.
+/// Runs a connection to its end. When the server stops, waits a short time for its open calls.
 async fn drive<C: Future>(
     connection: C,
     shut: impl FnOnce(Pin<&mut C>),
@@ -334,14 +338,14 @@ async fn drive<C: Future>(
 ) {
     let mut connection = pin!(connection);
     tokio::select! {
-        // How a connection ends is the client's affair.
+        // How a connection ends does not matter to the server.
         _ = connection.as_mut() => return,
         _ = stopped(stopping) => shut(connection.as_mut()),
     }
     let _ = tokio::time::timeout(STOP_PATIENCE, connection).await;
 }
 
-/// Returns when the server stops, or when whoever could say so is gone.
+/// Returns when the server stops, or when the sender of that signal is gone.
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await;
 }

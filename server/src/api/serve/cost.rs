@@ -1,5 +1,5 @@
-//! Whom a call is charged to: the prefix of its first key and its client. A client is the user whose
-//! token it shows, or whom its certificate names, or else the host that it calls from.
+//! Which rows of the cost metrics a call is charged to: the prefix of its first key, and its
+//! client. A client is the user named by its token or certificate, or else the host it calls from.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::telemetry::metrics::cost::{CLIENT_BYTES_MAX, Cost, Costs, Deed, Row};
 use crate::telemetry::metrics::{Call, Metrics};
 use crate::telemetry::prefix;
 
-/// Clients that have no address.
+/// The name for clients without an address.
 const UNIX: &str = "unix";
 
-/// Who a connection's calls are charged to.
+/// The row that a connection's calls are charged to.
 #[derive(Debug, Default)]
 pub(crate) struct Payer {
-    /// Calls without a token.
+    /// For calls without a token.
     row: Row,
-    /// The last token that came over the connection, and its user's row: clients have one for long.
+    /// The last token used on the connection, with its user's row: clients keep a token for long.
     user: Mutex<Option<(String, Row)>>,
 }
 
-/// The caller with the row of what its connection says of it.
+/// Adds to the caller the row of the client that its connection identifies.
 pub(super) fn named(mut caller: Caller, metrics: &Metrics) -> Caller {
     let name = match (&caller.common_name, caller.remote) {
         (Some(name), _) => name.to_string(),
@@ -38,7 +38,7 @@ pub(super) fn named(mut caller: Caller, metrics: &Metrics) -> Caller {
     caller
 }
 
-/// The row of the client that makes a call.
+/// The row of the client that makes this call.
 pub(super) fn payer<B>(
     request: &http::Request<B>,
     who: Option<&Credentials>,
@@ -72,7 +72,7 @@ fn row_of(name: &str, metrics: &Metrics) -> Row {
     metrics.costs.clients.row(name)
 }
 
-/// What a call is counted as.
+/// The client and the kind of work that a call is counted under.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Charge {
     client: Row,
@@ -106,7 +106,7 @@ impl Charge {
         }
     }
 
-    /// The client's, and the prefix's where that is known.
+    /// The client's row, and the prefix's if it is known.
     fn costs(self, metrics: &Metrics, prefix: Option<Row>) -> impl Iterator<Item = &Cost> {
         let Costs { prefixes, clients } = &metrics.costs;
         let of_prefix = prefix.map(|row| prefixes.of(row, self.deed));

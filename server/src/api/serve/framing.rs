@@ -1,17 +1,17 @@
-//! Finds headers of a fixed length in a stream of bytes cut anywhere. Each is followed by a body,
-//! which is skipped; nothing is copied but headers.
+//! Finds fixed-length headers in a stream of bytes cut anywhere. Each header is followed by a body,
+//! which is skipped; only headers are copied.
 
 #[derive(Debug)]
 pub(super) struct Framing<const N: usize> {
     header: [u8; N],
-    /// Bytes of the header seen.
+    /// Bytes of the header received.
     seen: usize,
     /// Bytes of the body still to come.
     rest: usize,
 }
 
 impl<const N: usize> Framing<N> {
-    /// Of a stream whose first header is `rest` bytes away.
+    /// A stream whose first header begins after `rest` bytes.
     pub(super) fn behind(rest: usize) -> Framing<N> {
         Framing {
             header: [0; N],
@@ -20,8 +20,8 @@ impl<const N: usize> Framing<N> {
         }
     }
 
-    /// Calls `begun` with each header that ends in `data`, for the length of the body behind it.
-    /// After an error nothing more can be fed.
+    /// Calls `begun` with each header that ends in `data`; it returns the length of the body behind
+    /// it. After an error, do not feed more.
     pub(super) fn feed<E>(
         &mut self,
         mut data: &[u8],
@@ -46,7 +46,7 @@ impl<const N: usize> Framing<N> {
         Ok(())
     }
 
-    /// Whether the next byte is the first of a header.
+    /// True if the next byte is the first of a header.
     pub(super) fn is_between(&self) -> bool {
         self.seen == 0 && self.rest == 0
     }

@@ -1,4 +1,4 @@
-//! The connections of a client port without what answers them, for the fuzzer.
+//! For the fuzzer: the connections of a client port, without the services behind them.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::connection::http2_builder;
 use super::cost::Charge;
 use super::gather::Gather;
 use super::pings::{OpenCalls, Policed};
-use crate::api::admission::{Admission, Limits};
+use crate::event::admission::{Admission, Limits};
 use crate::telemetry::metrics::Metrics;
 
-/// Bytes of a message that the bodies take.
+/// Largest message that the bodies accept.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 const METHOD: usize = 0;
 
@@ -42,7 +42,7 @@ pub(crate) fn connection(data: &[u8]) {
             let mut answer = Vec::new();
             tokio::io::AsyncReadExt::read_to_end(&mut client, &mut answer).await
         };
-        // How it ends is the fuzzer's affair; that it ends is ours.
+        // The fuzzer checks that the connection ends, not how.
         let _ = tokio::join!(serving, reading);
     });
 }

@@ -1,9 +1,9 @@
-//! Small writes of one turn leave in one system call.
+//! Writes small frames of one turn in one system call.
 //!
-//! h2 copies small frames together, but what it counts as small depends on the stream below it:
-//! 256 bytes where many slices can be written at once, 1024 where not. Most answers with a value
-//! lie between, and at the lower mark each of them is a write of its own. So this stream says it
-//! takes one slice at a time, keeps small ones until the flush, and puts large ones behind them.
+//! h2 copies small frames together. Its limit for "small" depends on the stream below: 256 bytes if
+//! the stream supports vectored writes, 1024 if not. Most answers with a value are between the two,
+//! and at 256 each would be a separate write. So this stream reports no vectored writes, buffers
+//! small writes until the flush, and appends large ones behind them.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,15 +11,15 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Writes from this size on are handed through, not copied.
+/// Writes of at least this size are passed through, not copied.
 const LARGE_BYTES: usize = 4096;
 
-/// More than this does not wait for a flush.
+/// The buffer is written early when it exceeds this.
 const WAITING_BYTES_MAX: usize = 16 << 10;
 
 pub(super) struct Gather<S> {
     stream: S,
-    /// Accepted and not yet written.
+    /// Accepted but not yet written.
     waiting: Vec<u8>,
 }
 
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes so many bytes at each call, and counts the calls; at zero it has no room.
+    /// Accepts up to `room` bytes per call, and counts the calls; at zero it blocks.
     #[derive(Default)]
     struct Slow {
         room: usize,

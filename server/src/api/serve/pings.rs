@@ -1,9 +1,9 @@
-//! Clients that ping too often are sent away, by grpc-go's rules: a ping is a strike when it comes
+//! Disconnects clients that ping too often, by grpc-go's rules. A ping is a strike if it comes
 //! sooner after the last one than `--grpc-keepalive-min-time`, or within two hours while no call is
-//! open. What the server sends clears the strikes. The third strike ends the connection
-//! with GOAWAY, ENHANCE_YOUR_CALM and the text that grpc's clients look for.
+//! open. Headers or data from the server clear the strikes. The third strike ends the connection
+//! with GOAWAY, ENHANCE_YOUR_CALM and the text that grpc clients look for.
 //!
-//! hyper answers pings by itself and shows them to nobody. So this stream, below it, follows the
+//! hyper answers pings itself and does not report them. So this stream, below hyper, follows the
 //! frames in both directions by their nine-byte headers; nothing is copied.
 
 use std::convert::Infallible;
@@ -19,14 +19,14 @@ use tokio::time::{Instant, Sleep};
 
 use super::framing::Framing;
 
-/// Strikes that a client may have.
+/// Strikes without consequence.
 const STRIKES_MAX: u32 = 2;
 
 /// Shortest time between two pings while no call is open.
 const IDLE_MIN_TIME: Duration = Duration::from_secs(2 * 3600);
 
-/// Time a client has to read the last frame and close. A socket closed with unread bytes resets the
-/// connection, and the frame would be lost.
+/// Time a client has to read the last frame and close. Closing a socket with unread bytes resets
+/// the connection, and the frame would be lost.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 const PREFACE_BYTES: usize = 24;
@@ -40,11 +40,11 @@ const ACK: u8 = 1;
 const ENHANCE_YOUR_CALM: u32 = 11;
 const TOO_MANY_PINGS: &[u8] = b"too_many_pings";
 
-/// Calls open on one connection.
+/// Counts the calls open on one connection.
 #[derive(Clone, Default)]
 pub(super) struct OpenCalls(Arc<AtomicUsize>);
 
-/// One of them.
+/// One open call; dropping it ends the count.
 pub(super) struct OpenCall(Arc<AtomicUsize>);
 
 impl OpenCalls {
@@ -64,11 +64,11 @@ impl Drop for OpenCall {
     }
 }
 
-/// Finds frames in a stream of bytes cut anywhere.
+/// Finds HTTP/2 frames in a stream of bytes cut anywhere.
 struct Frames(Framing<HEADER_BYTES>);
 
 impl Frames {
-    /// The first is so many bytes away.
+    /// The first frame begins after `bytes` bytes.
     fn behind(bytes: usize) -> Frames {
         Frames(Framing::behind(bytes))
     }
@@ -86,7 +86,7 @@ impl Frames {
     }
 }
 
-/// The rule, apart from the bytes.
+/// The ping rule, separate from the byte stream.
 struct Policy {
     min_time: Duration,
     last: Option<Instant>,
@@ -96,16 +96,17 @@ struct Policy {
 }
 
 impl Policy {
-    /// Whether a ping at `now` is one too many.
+    /// True if a ping at `now` is one too many.
     fn is_abused(&mut self, now: Instant, is_idle: bool) -> bool {
         let last = self.last.replace(now);
         if std::mem::take(&mut self.answered) {
             self.strikes = 0;
             return false;
         }
-        let least = match is_idle {
-            true => IDLE_MIN_TIME,
-            false => self.min_time,
+        let least = if is_idle {
+            IDLE_MIN_TIME
+        } else {
+            self.min_time
         };
         if last.is_some_and(|last| now < last + least) {
             self.strikes += 1;
@@ -114,9 +115,9 @@ impl Policy {
     }
 }
 
-/// What is left of a connection whose client pinged too often.
+/// A connection being closed because its client pinged too often.
 struct Leaving {
-    /// Bytes of the last frame not yet written.
+    /// Bytes of the GOAWAY frame not yet written.
     frame: Vec<u8>,
     until: Pin<Box<Sleep>>,
 }
@@ -149,7 +150,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Policed<S> {
         }
     }
 
-    /// Follows what came in. True: the client is to go.
+    /// Follows received bytes. Returns true if the client must be disconnected.
     fn came_in(&mut self, data: &[u8]) -> bool {
         let (mut pings, newest) = (0, &mut self.newest_stream);
         self.incoming.feed(data, |kind, flags, stream| match kind {
@@ -171,11 +172,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Policed<S> {
         });
     }
 
-    /// In the middle of a frame there is no place for another one: then the connection just ends.
+    /// GOAWAY cannot be sent in the middle of another frame; then the connection just closes.
     fn leave(&mut self) {
-        let frame = match self.outgoing.is_between_frames() {
-            true => goaway(self.newest_stream),
-            false => Vec::new(),
+        let frame = if self.outgoing.is_between_frames() {
+            goaway(self.newest_stream)
+        } else {
+            Vec::new()
         };
         self.leaving = Some(Leaving {
             frame,
@@ -184,7 +186,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Policed<S> {
     }
 
     /// Sends the last frame and waits for the client to close. Ends with an error, so that hyper
-    /// gives the connection up.
+    /// drops the connection.
     fn poll_leave(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(leaving) = &mut self.leaving else {
             return Poll::Ready(Ok(()));
@@ -340,7 +342,7 @@ mod tests {
         }
     }
 
-    /// What the server's side reads until the end, and how it ends.
+    /// Returns the bytes that the server reads until the end, and how the connection ends.
     async fn serve(mut stream: Policed<DuplexStream>) -> (usize, io::Result<usize>) {
         let (mut total, mut buffer) = (0, [0; 64]);
         loop {

@@ -1,5 +1,5 @@
-//! Tells protocols apart by the first bytes of a connection, and gives them back: TLS from clear
-//! text, and HTTP/2 from HTTP/1.
+//! Detects the protocol of a connection by its first bytes, and gives these bytes back to the
+//! reader: TLS or clear text, HTTP/2 or HTTP/1.
 
 use std::io;
 use std::pin::Pin;
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
-/// What a client that knows it speaks HTTP/2 sends first.
+/// First bytes of an HTTP/2 client with prior knowledge.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Type of a TLS record that holds a handshake message; no method of HTTP begins with it.
+/// Type of a TLS record with a handshake message; no HTTP method begins with this byte.
 const TLS_HANDSHAKE: u8 = 22;
 
-/// Time a client has to say which protocol it speaks. Kept by connections that send nothing, so
-/// it also bounds what a half-open one costs.
+/// Time a client has to show which protocol it speaks. Also limits how long an idle, half-open
+/// connection stays.
 pub(super) const PREFACE_PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) enum Protocol {
     Http2,
 }
 
-/// Reads until the protocol is known. None: the client left, or said nothing in time.
+/// Reads until the protocol is known. `None`: the client left, or sent nothing in time.
 pub(super) async fn detect<S: AsyncRead + Unpin>(stream: S) -> Option<(Protocol, Rewound<S>)> {
     tokio::time::timeout(PREFACE_PATIENCE, read(stream))
         .await
@@ -32,7 +32,7 @@ pub(super) async fn detect<S: AsyncRead + Unpin>(stream: S) -> Option<(Protocol,
         .ok()?
 }
 
-/// Reads until it is known whether the client begins a TLS handshake.
+/// Reads until it is known whether the client starts a TLS handshake.
 pub(super) async fn detect_tls<S: AsyncRead + Unpin>(stream: S) -> Option<(bool, Rewound<S>)> {
     let mut rewound = Rewound::new(stream);
     let read = rewound.stream.read(&mut rewound.read);
@@ -61,7 +61,7 @@ async fn read<S: AsyncRead + Unpin>(stream: S) -> io::Result<Option<(Protocol, R
     }
 }
 
-/// A stream with its first bytes back in front.
+/// A stream whose first bytes were read ahead; they are read again first.
 pub(crate) struct Rewound<S> {
     stream: S,
     read: [u8; PREFACE.len()],
@@ -70,7 +70,7 @@ pub(crate) struct Rewound<S> {
 }
 
 impl<S> Rewound<S> {
-    /// Nothing was read of it.
+    /// Wraps a stream of which nothing was read.
     pub(crate) fn new(stream: S) -> Rewound<S> {
         Rewound {
             stream,

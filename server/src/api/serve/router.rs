@@ -1,4 +1,4 @@
-//! From a path to the service that answers it.
+//! Routes a path to its service.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,7 +21,6 @@ use super::caller::Caller;
 use super::cost::{self, Charge};
 use super::pings::{OpenCall, OpenCalls};
 use super::stats::{Counted, Heard};
-use crate::api::admission::Held;
 use crate::api::grpc::auth::AuthService;
 use crate::api::grpc::budget::LargeReply;
 use crate::api::grpc::cluster::ClusterService;
@@ -36,7 +35,7 @@ use crate::api::grpc::usage::UsageService;
 use crate::api::grpc::watch::WatchService;
 use crate::auth::Credentials;
 use crate::config::Config;
-use crate::runtime;
+use crate::event::admission::Held;
 use crate::runtime::node::Node;
 use crate::telemetry::metrics::{self, CallType, METHODS, Metrics, Service};
 use crate::telemetry::spans::Tracer;
@@ -52,10 +51,10 @@ type Servers = (
     UsageServer<UsageService>,
 );
 
-/// What Go's context says.
+/// The text of Go's `context.DeadlineExceeded`.
 const OUT_OF_TIME: &str = "context deadline exceeded";
 
-/// Cheap to clone: every call gets its own.
+/// Cheap to clone: every call gets a clone.
 #[derive(Clone)]
 pub(crate) struct Router {
     node: Node,
@@ -63,13 +62,13 @@ pub(crate) struct Router {
     limits: CallLimits,
     max_message_bytes: usize,
     client_cert_auth: bool,
-    /// `None`: calls are not traced.
+    /// `None` if calls are not traced.
     tracer: Option<Arc<Tracer>>,
     servers: Arc<Servers>,
 }
 
 impl Router {
-    /// For a message of a call that is being received.
+    /// Starts counting the bytes of a message that is being received.
     pub(crate) fn receiving(&self) -> Held {
         self.node.admission().receiving()
     }
@@ -80,7 +79,7 @@ impl Router {
         metrics: Arc<Metrics>,
         tracer: Option<Tracer>,
     ) -> Router {
-        // Sizes are checked by `RequestBody`, in etcd's words.
+        // `RequestBody` checks sizes, with etcd's texts.
         let services = Arc::new(Services {
             kv: raw::kv_server::KvServer::new(KvService::new(node.clone()))
                 .max_decoding_message_size(usize::MAX),
@@ -128,12 +127,12 @@ impl Router {
         }
     }
 
-    /// A caller whose connection is known by now: calls over it are counted under its name.
+    /// Completes a caller when its connection is known: its calls are counted under its name.
     pub(super) fn known(&self, caller: Caller) -> Caller {
         cost::named(caller, &self.metrics)
     }
 
-    /// Answers a call that was made within the process.
+    /// Answers a call made inside the process.
     pub(crate) async fn call<B>(
         self,
         request: Request<B>,
@@ -145,7 +144,7 @@ impl Router {
         self.answer(request, OpenCalls::default().begin()).await
     }
 
-    /// Answers one call. Its end is counted when the response's body has gone out.
+    /// Answers one call. The call is counted as ended when the response's body has been sent.
     pub(super) async fn answer<B>(
         self,
         request: Request<B>,
@@ -168,7 +167,7 @@ impl Router {
         let checked = call::check_learner(path, &self.node).and_then(|()| {
             call::check_metadata(request.headers(), streaming, &self.node, &self.metrics)
         });
-        // Only streams live long enough to lose one.
+        // Only streams last long enough to lose the leader.
         let leader_lost =
             (streaming && call::wants_leader(request.headers())).then(|| self.node.leader_lost());
         let patience = checked
@@ -187,7 +186,7 @@ impl Router {
         let dispatched = self.dispatch(method.service, request);
         let response = match patience {
             Err(status) => status.into_http(),
-            // A stream's client ends it by itself when its time is over.
+            // The client itself ends a stream at its deadline.
             Ok(Some(patience)) if !streaming => {
                 match tokio::time::timeout(patience, dispatched).await {
                     Ok(response) => response,
@@ -200,7 +199,7 @@ impl Router {
         Ok(finish(response, ended, leader_lost))
     }
 
-    /// What is counted, kept and traced of a call from its head on, and who it says that it is of.
+    /// Starts counting, recording and tracing a call. Also returns its credentials.
     fn begin<B>(
         &self,
         index: usize,
@@ -228,7 +227,7 @@ impl Router {
         if let Some(tracer) = &self.tracer {
             let caller = request.extensions().get::<Caller>();
             let local = caller.and_then(|caller| caller.local);
-            ended.trace(tracer.begin(request.headers(), local, runtime::unix_time));
+            ended.trace(tracer.begin(request.headers(), local, crate::clock::unix_time));
         }
         (ended, sent, who)
     }
@@ -259,7 +258,7 @@ impl Router {
     }
 }
 
-/// The answer on its way out, with what is known by now of how the call ends.
+/// The response with everything known about the end of the call.
 fn finish(
     response: Response<tonic::body::Body>,
     mut ended: Ended,

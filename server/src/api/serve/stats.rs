@@ -1,5 +1,5 @@
-//! "request stats": what is logged of a unary call that took long, or of each one at the level of
-//! debug. The fields and their values are etcd's; values that clients wrote are left out.
+//! "request stats": the log line for a slow unary call, or for every unary call at debug level.
+//! Fields and values are etcd's, except that values written by clients are omitted.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use crate::telemetry::metrics::cost::{Row, RowCell};
 use crate::telemetry::metrics::{CallType, Method, Metrics};
 use crate::telemetry::prefix::{self, Form};
 
-/// Longer requests are logged by their size alone, so that a slow call does not hold its request in
-/// memory twice.
+/// Larger requests are logged with their size only, so that a slow call does not keep its request
+/// in memory twice.
 const HEARD_BYTES_MAX: usize = 64 << 10;
 
 /// Compression flag and length, in front of a message.
 const PREFIX_BYTES: usize = 5;
 
-/// A handler puts this into its response when it took long: the keys that it found or deleted.
+/// A handler attaches this to a slow response: the number of keys that it found or deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted(pub i64);
 
-/// A request as it came, and who sent it.
+/// A request as it arrived, and its sender.
 #[derive(Clone)]
 pub(super) struct Heard(Arc<Inner>);
 
 struct Inner {
     remote: Option<SocketAddr>,
-    /// `None`: a stream, which is not logged, so nothing is kept of it.
+    /// `None` for a stream: streams are not logged, so nothing is kept.
     parts: Option<Mutex<Parts>>,
-    /// Where the request has its first key; `None`: it has none.
+    /// Where the message holds its first key; `None` if it has no key.
     form: Option<Form>,
     prefix: RowCell,
 }
@@ -45,7 +45,7 @@ struct Inner {
 #[derive(Default)]
 struct Parts {
     bytes: usize,
-    /// Nearly always the whole request. Empty once there is too much.
+    /// Usually the whole request. Cleared once the request is too large.
     first: Bytes,
     more: Vec<Bytes>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Served {
 }
 
 impl Heard {
-    /// None: a stream of no keys.
+    /// `None` for a stream without keys.
     pub(super) fn of<B>(
         form: Option<Form>,
         method: &Method,
@@ -79,7 +79,7 @@ impl Heard {
         })))
     }
 
-    /// Takes the next bytes; they are shared, not copied. Returns the prefix that the call is counted
+    /// Adds the next bytes, shared and not copied. Returns the prefix row that the call is counted
     /// under.
     pub(super) fn add(&self, data: &Bytes, charge: Charge, metrics: &Metrics) -> Option<Row> {
         let inner = &*self.0;
@@ -102,12 +102,12 @@ impl Heard {
         inner.prefix.get()
     }
 
-    /// That the call is counted under; `None`: under none, or its request has not come yet.
+    /// The prefix row of the call; `None` if it has none, or if its request has not arrived yet.
     pub(super) fn prefix(&self) -> Option<Row> {
         self.0.prefix.get()
     }
 
-    /// The message, and its length even where it is not kept.
+    /// The message, if it was kept, and its length.
     pub(super) fn message(&self) -> (Option<Bytes>, usize) {
         let Some(parts) = &self.0.parts else {
             return (None, 0);
@@ -117,9 +117,10 @@ impl Heard {
         if heard.first.is_empty() {
             return (None, length);
         }
-        let mut message = match heard.more.is_empty() {
-            true => heard.first.clone(),
-            false => [&heard.first[..], &heard.more.concat()].concat().into(),
+        let mut message = if heard.more.is_empty() {
+            heard.first.clone()
+        } else {
+            [&heard.first[..], &heard.more.concat()].concat().into()
         };
         message.advance(PREFIX_BYTES.min(message.len()));
         (Some(message), length)
@@ -153,9 +154,10 @@ pub(super) fn log(heard: &Heard, served: &Served) {
             )
         };
     }
-    match served.slow {
-        true => line!(warn),
-        false => line!(debug),
+    if served.slow {
+        line!(warn)
+    } else {
+        line!(debug)
     }
 }
 
@@ -229,7 +231,7 @@ mod tests {
         }));
         let (charge, metrics) = (Charge::default(), Metrics::default());
         let bytes = [&[0; PREFIX_BYTES][..], &message.encode_to_vec()].concat();
-        // However it is cut.
+        // The result must not depend on how the bytes are cut.
         for part in bytes.chunks(7) {
             heard.add(&Bytes::copy_from_slice(part), charge, &metrics);
         }

@@ -44,7 +44,7 @@ fn the_periodic_check_names_the_first_member_that_differs() {
     assert_eq!(check(first, [first, first]), None);
     assert_eq!(check(first, [first, hash(8, 10, 3)]), Some(2));
     assert_eq!(check(first, [hash(8, 10, 3), hash(9, 10, 3)]), Some(1));
-    // Others write and compact in the meantime.
+    // Meanwhile other members write and compact.
     let second = hash(9, 12, 5);
     assert_eq!(check(second, [hash(8, 10, 5), first]), None);
     let ahead = KvHash {
@@ -53,7 +53,7 @@ fn the_periodic_check_names_the_first_member_that_differs() {
     };
     assert_eq!(check(second, [first, ahead]), Some(2));
     assert_eq!(check(second, [hash(8, 10, 6), first]), Some(1));
-    // Its own data changes under it.
+    // The leader's own data changes unexpectedly.
     assert_eq!(check(hash(8, 10, 3), [first, hash(8, 10, 3)]), Some(OWN));
     let silent = [peer(1, Err(Refusal::Failed("refused".into())))];
     assert_eq!(periodic(OWN, &first, &first, &silent), None);
@@ -83,7 +83,7 @@ fn of_a_compaction_the_majority_is_right() {
         Compared::Corrupt(vec![OWN])
     );
     assert_eq!(check(&[other.clone(), third]), Compared::Corrupt(vec![0]));
-    // One of two members cannot be right, nor one of three that answer for five.
+    // One of two members is no majority, and neither is one of three answers out of five.
     let two = std::slice::from_ref(&other);
     assert_eq!(check(two), Compared::Corrupt(vec![0]));
     let five = [same.clone(), other.clone(), silent.clone(), silent];

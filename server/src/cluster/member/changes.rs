@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use raft::{ConfChange, EntryKind, Now, Proposal};
 
 use super::PATIENCE;
-use crate::runtime::event::ReplySlot;
+use crate::event::ReplySlot;
 
 /// Changes that wait for others; etcd would drop them all but the first.
 const WAITING_MAX: usize = 64;

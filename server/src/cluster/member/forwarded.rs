@@ -8,7 +8,7 @@ use raft::{NOBODY, NodeId, Now};
 
 use super::{MemberEffects, PATIENCE};
 use crate::error::Error;
-use crate::runtime::event::ReplySlot;
+use crate::event::ReplySlot;
 use crate::state::request::Request;
 
 /// What the former leader had of a proposal is committed by the next one within this time, or never

@@ -5,7 +5,7 @@ use raft::{Config, Recovered, Ticket};
 use tokio::sync::oneshot::Receiver;
 
 use super::*;
-use crate::api::admission::{Admission, Limits};
+use crate::event::admission::{Admission, Limits};
 
 const MS: Duration = Duration::from_millis(1);
 

@@ -1,17 +1,17 @@
-//! The bytes of etcd's two peer streams. Pure functions of bytes: sockets are elsewhere.
+//! Encodes and decodes etcd's two peer streams. Pure functions of bytes; sockets are elsewhere.
 //!
-//! `message`: `[u64 BE length][raftpb.Message]`, again and again; a message of the heartbeat kind
-//! from nobody to nobody only shows that the link lives.
+//! `message`: `[u64 BE length][raftpb.Message]`, repeated. A heartbeat message from 0 to 0 only
+//! shows that the link is alive.
 //!
-//! `msgapp`: one byte says what follows. 0: the link lives. 1: entries that continue what the
-//! stream said last (`u64 count`, per entry `u64 length` and its bytes, `u64 commit`). 2: a whole
-//! message (`u64 length`, bytes). All numbers are big endian.
+//! `msgapp`: one byte gives the kind of what follows. 0: the link is alive. 1: entries that
+//! continue the last append of the stream (`u64 count`, per entry `u64 length` and its bytes, `u64
+//! commit`). 2: a whole message (`u64 length`, bytes). All numbers are big endian.
 
 use bytes::{Buf, Bytes, BytesMut};
 use raft::wire::{self, Malformed};
 use raft::{Body, Message, NodeId, Position};
 
-/// A longer frame is not read: etcd's limit.
+/// Longer frames are refused: etcd's limit.
 pub(crate) const FRAME_BYTES_MAX: u64 = 512 << 20;
 
 /// More entries than any sender puts into one append.
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// What a sign of life counts for in etcd's figures.
+    /// Bytes that etcd's metrics count for one link heartbeat.
     pub(crate) fn heartbeat_bytes(self) -> usize {
         match self {
             Kind::Message => 2,
@@ -44,11 +44,11 @@ impl Kind {
     }
 }
 
-/// The writing end of one connection.
+/// The writer of one connection.
 #[derive(Debug)]
 pub(crate) struct Encoder {
     kind: Kind,
-    /// Where the last append ended, in which term.
+    /// Index and term at the end of the last append.
     at: Position,
 }
 
@@ -99,7 +99,7 @@ fn sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 8].copy_from_slice(&length.to_be_bytes());
 }
 
-/// What a stream remembers of a whole message.
+/// The position that a stream remembers after a whole message.
 fn end_of(message: &Message) -> Position {
     let index = match &message.body {
         Body::Append { prev, entries, .. } => entries.last().map_or(prev.index, |e| e.index),
@@ -111,16 +111,16 @@ fn end_of(message: &Message) -> Position {
     }
 }
 
-/// The reading end of one connection.
+/// The reader of one connection.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     kind: Kind,
     at: Position,
-    /// The pair whose stream this is.
+    /// Sender and receiver of this stream.
     from: NodeId,
     to: NodeId,
     buffer: BytesMut,
-    /// No frame is complete before the buffer holds this much.
+    /// No frame is complete before the buffer holds this many bytes.
     needed: usize,
 }
 
@@ -146,7 +146,8 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame; `None` until more bytes have come. After an error the stream is lost.
+    /// The next complete frame; `None` until more bytes arrive. After an error the stream is
+    /// unusable.
     pub(crate) fn next(&mut self) -> Result<Option<Frame>, Malformed> {
         if self.buffer.len() < self.needed {
             return Ok(None);
@@ -164,7 +165,7 @@ impl Decoder {
         }
     }
 
-    /// How long the frame at the front is.
+    /// Length of the frame at the front of the buffer.
     fn length(&self) -> Result<Length, Malformed> {
         let bytes = &self.buffer[..];
         let body = match (self.kind, bytes.first()) {
@@ -251,9 +252,10 @@ fn entries_length(bytes: &[u8]) -> Result<Length, Malformed> {
         }
     }
     at += 8;
-    Ok(match bytes.len() < at {
-        true => Length::AtLeast(at),
-        false => Length::Exactly(at),
+    Ok(if bytes.len() < at {
+        Length::AtLeast(at)
+    } else {
+        Length::Exactly(at)
     })
 }
 

@@ -1,4 +1,4 @@
-//! The dialling end: streams that are read from a peer, and requests to it.
+//! The dialing side: streams read from a peer, and requests sent to it.
 
 use std::io;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use super::dialer::Dialer;
 use super::link::Link;
 use super::{Introduction, MAKE_HEADER, Peers};
 use crate::config::ETCD_VERSION;
-use crate::runtime::event::MemberEvent;
+use crate::event::MemberEvent;
 
-/// A stream that says nothing for so long is dead: each side shows life three times as often.
+/// A stream without a byte for this long is dead; each side sends a heartbeat three times as often.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
-/// For a connection to come about, and for the first of an answer.
+/// Limit for connecting, and for the first byte of an answer.
 const DIAL_PATIENCE: Duration = Duration::from_secs(1);
-/// etcd's words for a member that nobody talks to any more.
+/// etcd's error for a removed member.
 pub(crate) const REMOVED: &str = "the member has been permanently removed from the cluster";
-/// Between two looks at how long the way to a peer takes: etcd's.
+/// Interval between measurements of the round trip to a peer, as in etcd.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
-/// One that sent what is no message is not asked again at once.
+/// Pause before reconnecting to a peer that sent an invalid message.
 const NONSENSE_PAUSE: Duration = Duration::from_secs(1);
-/// An answer that is no stream is not read when it is longer.
+/// Answers longer than this are not read, except streams.
 pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
-/// Between two attempts: etcd's.
+/// Pause between two attempts, as in etcd.
 const RETRY: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
@@ -50,7 +50,7 @@ impl Target {
         &self.peers.0.dialer
     }
 
-    /// Whether anybody was there to be told: not once the member has stopped.
+    /// Returns false if the member has stopped.
     fn tell(&self, event: MemberEvent) -> bool {
         self.peers.0.member.send(event).is_ok()
     }
@@ -160,7 +160,7 @@ fn is_of_another_cluster<B>(response: &http::Response<B>, me: &Introduction) -> 
     theirs.is_some_and(|theirs| theirs.as_bytes() != format!("{:x}", me.cluster_id).as_bytes())
 }
 
-/// Returns why the stream ended.
+/// Reads a stream to its end; returns why it ended.
 async fn read(target: &Target, mut body: Incoming, kind: Kind) -> io::Error {
     let mut decoder = Decoder::new(kind, target.id, target.me().member_id);
     let traffic = &target.link.traffic;
@@ -177,7 +177,7 @@ async fn read(target: &Target, mut body: Incoming, kind: Kind) -> io::Error {
             match decoder.next() {
                 Ok(Some(Frame::Message(message))) => {
                     match target.peers.receive(message, Some(target.id)) {
-                        // What else it says may be sound.
+                        // After a refused message, the rest of the stream may still be valid.
                         Ok(true) | Err(_) => {}
                         Ok(false) => return io::ErrorKind::TimedOut.into(),
                     }
@@ -193,7 +193,7 @@ async fn read(target: &Target, mut body: Incoming, kind: Kind) -> io::Error {
     }
 }
 
-/// Sends what found no stream, one request after the other.
+/// Sends messages that found no stream, one POST after the other.
 pub(super) async fn pipeline(target: Target, mut messages: Receiver<Message>) {
     let mut turn = 0;
     while let Some(message) = messages.recv().await {
@@ -225,7 +225,7 @@ pub(super) async fn pipeline(target: Target, mut messages: Receiver<Message>) {
     }
 }
 
-/// Measures the way to the peer and back, for ever.
+/// Measures the round trip to the peer, for ever.
 pub(super) async fn probe(target: Target) {
     loop {
         tokio::time::sleep(PROBE_INTERVAL).await;

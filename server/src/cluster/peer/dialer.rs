@@ -1,5 +1,5 @@
-//! Connections to other members: in clear text or TLS, over TCP or unix sockets, and kept for the
-//! next request where that one will be short, too.
+//! Connections to other members: clear text or TLS, over TCP or unix sockets. Connections for short
+//! requests are kept for reuse.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,11 +24,11 @@ use crate::config::Url;
 use crate::net::socket::Socket;
 use crate::net::tls::{Dialing, Security};
 
-/// For a connection to come about, its handshake included.
+/// Limit for connecting, including the TLS handshake.
 const DIAL_PATIENCE: Duration = Duration::from_secs(1);
-/// For the answer to a request.
+/// Limit for the answer to a request.
 const POST_PATIENCE: Duration = Duration::from_secs(5);
-/// Connections kept to one URL. Requests to members are few; more of them at once are rare.
+/// Idle connections kept per URL. Requests to members are few and rarely concurrent.
 const IDLE_MAX: usize = 8;
 
 /// Cheap to clone.
@@ -37,7 +37,7 @@ pub(crate) struct Dialer(Arc<Inner>);
 
 struct Inner {
     tls: Arc<Dialing>,
-    /// By URL, the latest last.
+    /// By URL; the most recently used connection is last.
     idle: Mutex<HashMap<String, Vec<SendRequest<Full<Bytes>>>>>,
 }
 
@@ -53,7 +53,7 @@ impl Dialer {
         }))
     }
 
-    /// Sends a request over a connection of its own. The response may last.
+    /// Sends a request over a new connection. The response may be a long-lived stream.
     pub(super) async fn send<B>(
         &self,
         url: &str,
@@ -69,7 +69,7 @@ impl Dialer {
         sender.send_request(request).await.map_err(io::Error::other)
     }
 
-    /// Asks the member with these URLs, one after the other until one answers.
+    /// Sends a request to the member with these URLs; tries them in turn until one answers.
     pub(crate) async fn post(
         &self,
         me: &Introduction,
@@ -87,7 +87,7 @@ impl Dialer {
         Err(last)
     }
 
-    /// Reads a page of a member that need not know us.
+    /// Reads a page of a member that need not know this one.
     pub(crate) async fn get(
         &self,
         url: &str,
@@ -113,7 +113,7 @@ impl Dialer {
         timeout(POST_PATIENCE, self.exchange(url, request)).await?
     }
 
-    /// A request and its whole response, over a connection that is kept.
+    /// Sends a request over a kept connection and reads the whole response.
     pub(super) async fn exchange(
         &self,
         url: &str,
@@ -134,9 +134,9 @@ impl Dialer {
                     self.keep(url, sender);
                     return Ok(answer);
                 }
-                // The member closed a kept connection before it took the request: on with the
-                // next one, a new one in the end. A request that may have been carried out is
-                // the caller's to repeat.
+                // The member closed a kept connection before it took the request: retry on the next
+                // one, at last on a new one. If the request may have been executed, only the caller
+                // may repeat it.
                 Err(mut error) => match error.take_message().filter(|_| !is_new) {
                     Some(unsent) => request = unsent,
                     None => return Err(io::Error::other(error.into_error())),
@@ -150,7 +150,7 @@ impl Dialer {
         let kept = idle.get_mut(url)?;
         loop {
             let sender = kept.pop()?;
-            // One that is not ready was closed, or soon is.
+            // A connection that is not ready is closed, or soon will be.
             if sender.is_ready() {
                 return Some(sender);
             }
@@ -174,7 +174,7 @@ impl Dialer {
         let stream = timeout(DIAL_PATIENCE, self.connect(url)).await??;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(io::Error::other)?;
-        // Ends when the sender has gone and the response was read, or its reader has gone.
+        // Ends when the sender is dropped and the response was read or dropped.
         tokio::spawn(async move {
             let _ = connection.await;
         });
@@ -186,7 +186,7 @@ impl Dialer {
         if !url.is_secure() {
             return Ok(Box::new(socket));
         }
-        // A socket file has no name that a certificate could be for.
+        // A unix socket has no host name for a certificate.
         let host = if url.is_unix() {
             "localhost"
         } else {
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use crate::config;
 
-    /// Answers "ok" to everything; counts connections. Closes each after `requests` requests.
+    /// Answers "ok" to everything and counts connections. Closes each after `requests` requests.
     async fn serve(listener: TcpListener, connections: Arc<AtomicUsize>, requests: usize) {
         loop {
             let (stream, _) = listener.accept().await.unwrap();

@@ -1,6 +1,6 @@
-//! What another member may say to this one. All that comes to the peer port, and all that is read
-//! from other members' streams, passes here before it gets to the member; what is refused has no
-//! effect, and is told once.
+//! Checks the messages of other members. Every message received on the peer port or read from a
+//! stream passes here before it reaches the member. A refused message has no effect and is logged
+//! once.
 
 use std::collections::HashSet;
 
@@ -9,17 +9,17 @@ use raft::{Body, Message, NOBODY};
 
 use crate::state::entry;
 
-/// Longer than any context that a member sends along, etcd's of 8 bytes included.
+/// Longer than any context that a member sends; etcd's have 8 bytes.
 const CONTEXT_BYTES_MAX: usize = 1 << 10;
-/// Kinds of refusals that are told; whoever finds more ways to be refused is known well enough.
+/// Number of different refusals that are logged; more would add nothing.
 const TOLD_MAX: usize = 256;
 
-/// What our log knows of who speaks.
+/// What our log says about a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Voter or learner, or named by those who let us join.
+    /// Voter or learner, or named by the members that let us join.
     Member,
-    /// It may have joined later than our log knows.
+    /// Possibly a member that joined later than our log shows.
     Unknown,
     Removed,
 }
@@ -27,13 +27,13 @@ pub(super) enum Standing {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Refusal {
     Removed,
-    /// It is for somebody else.
+    /// Addressed to another member.
     NotForUs,
     Other(String),
 }
 
-/// Why `message` must not get to the member `me`; `speaker` is whose connection it came over, as far
-/// as that is known.
+/// Why `message` must not reach the member `me`, if so. `speaker` is the member whose connection it
+/// came over, if known.
 pub(super) fn refusal(
     message: &Message,
     me: u64,
@@ -76,7 +76,7 @@ pub(super) fn refusal(
     }
 }
 
-/// What followers send on for others names who asked first.
+/// True for messages that a follower forwards: `from` is then the original sender.
 fn is_passed_on(body: &Body) -> bool {
     matches!(
         body,
@@ -84,8 +84,8 @@ fn is_passed_on(body: &Body) -> bool {
     )
 }
 
-/// What those who lead or want to lead say. They may be members that our log has yet to tell of, and
-/// without them it never would.
+/// True for messages of leaders and candidates. Their senders may be members that our log does not
+/// contain yet; without these messages it would never catch up.
 fn is_for_newcomers(body: &Body) -> bool {
     matches!(
         body,
@@ -108,12 +108,12 @@ fn context_bytes(body: &Body) -> usize {
     }
 }
 
-/// Which refusals were told: whoever repeats a message must not fill the log.
+/// The refusals already logged: a sender that repeats a message must not flood the log.
 #[derive(Default)]
 pub(super) struct Told(Mutex<HashSet<(String, String)>>);
 
 impl Told {
-    /// Whether this is the first time that `who` is refused for `why`.
+    /// True if this is the first time that `who` is refused for `why`.
     pub(super) fn first(&self, who: &str, why: &str) -> bool {
         let mut told = self.0.lock();
         told.len() < TOLD_MAX && told.insert((who.to_owned(), why.to_owned()))

@@ -1,4 +1,4 @@
-//! What members ask each other about the hash of their history: etcd's check for corruption.
+//! Requests between members for the hash of their history, as in etcd's corruption checks.
 
 use std::io;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// The revision asked for.
+/// The requested revision.
 pub(super) fn revision_of(body: &Bytes) -> Option<i64> {
     let request: Request = serde_json::from_slice(body).ok()?;
     Some(request.revision)
@@ -65,7 +65,7 @@ pub(super) fn answer(hash: &KvHash) -> String {
     serde_json::to_string(&response).expect("plain data")
 }
 
-/// In the words that askers look for.
+/// The texts that the requesting member compares with.
 pub(super) fn refusal(error: &Error) -> String {
     match error {
         Error::Compacted => COMPACTED.to_owned(),
@@ -74,7 +74,7 @@ pub(super) fn refusal(error: &Error) -> String {
     }
 }
 
-/// Asks all of `members` but ourselves, one after the other: each reads its whole store for it.
+/// Asks all `members` except this one, one after the other, because each reads its whole store.
 pub(crate) async fn hashes(
     dialer: &Dialer,
     me: &Introduction,
@@ -96,7 +96,7 @@ pub(crate) async fn hashes(
     hashes
 }
 
-/// As the first URL that gives a digest has it; else why the last one gave none.
+/// The answer of the first URL that returns a hash; otherwise the refusal of the last one.
 async fn ask(
     dialer: &Dialer,
     me: &Introduction,
@@ -152,7 +152,7 @@ async fn ask_at(
     })
 }
 
-/// A digest is a number of 32 bits; Go writes it as any other.
+/// A hash is a 32-bit number; Go writes it as an ordinary number.
 fn read(body: &Bytes) -> Result<KvHash, Refusal> {
     let failed = |error: &dyn std::fmt::Display| Refusal::Failed(error.to_string());
     let told: Response = serde_json::from_slice(body).map_err(|error| failed(&error))?;
@@ -177,7 +177,7 @@ mod tests {
             current_revision: 9,
         };
         assert_eq!(read(&answer(&hash).into()), Ok(hash));
-        // etcd leaves out what is zero.
+        // etcd omits zero values.
         let sparse = read(&Bytes::from_static(b"{\"header\":{}}")).unwrap();
         assert_eq!((sparse.hash, sparse.current_revision), (0, 0));
         for wrong in ["", "1", "{\"hash\":-1}", "{\"hash\":4294967296}"] {

@@ -1,7 +1,7 @@
-//! What a member asks of others before it starts: who they are, when it joins them, and whether
-//! they know it already, when it means to found a cluster with them.
+//! What a member asks its peers before it starts: the members, if it joins a running cluster; and
+//! whether the peers know this member already, if it bootstraps a new cluster.
 //!
-//! Nothing of this is repeated once there is a log: from then on the log says who the members are.
+//! None of this is repeated once there is a log: from then on the log contains the members.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,35 +13,35 @@ use crate::config::{CLUSTER_VERSION, Config, MIN_CLUSTER_VERSION, Url};
 use crate::data_dir;
 use crate::state::MemberInfo;
 
-/// For one member to tell who the members are: etcd's.
+/// Limit for one member to list the members, as in etcd.
 const MEMBERS_PATIENCE: Duration = Duration::from_secs(10);
-/// The same, when none need answer.
+/// The same limit at bootstrap, when no peer needs to answer.
 const FOUNDING_PATIENCE: Duration = Duration::from_secs(1);
 const VERSION_PATIENCE: Duration = Duration::from_secs(7);
 
-/// The place that a running cluster keeps for this member.
+/// What a running cluster says about this member.
 pub(crate) struct Joined {
     pub member_id: u64,
     pub cluster_id: u64,
-    /// Everybody, as told by one of them.
+    /// All members, as listed by one of them.
     pub members: Vec<MemberInfo>,
 }
 
-/// As much of `/version` as matters.
+/// The fields of `/version` that matter here.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Versions {
     pub etcdserver: String,
     pub etcdcluster: String,
 }
 
-/// Finds this member among those of the running cluster. The error is etcd's text.
+/// Finds this member in the member list of the running cluster. The error has etcd's text.
 pub(crate) async fn join(config: &Config, dialer: &Dialer) -> Result<Joined, String> {
     if let Some(error) = &config.founding_error {
         return Err(error.clone());
     }
     refuse_duplicates(config)?;
     let mut own = data_dir::founders(config);
-    // The order in which etcd compares them: of several reasons it tells the last.
+    // etcd compares in this order; if several members differ, it reports the last.
     own.sort_by_key(|member| member.id);
     let urls = urls_of_others(&own, &config.name);
     let fetched = fetch(dialer, &urls, MEMBERS_PATIENCE, true).await;
@@ -74,8 +74,8 @@ pub(crate) async fn join(config: &Config, dialer: &Dialer) -> Result<Joined, Str
     })
 }
 
-/// It has told the others where it serves clients, so it had a log once: what it acknowledged and
-/// voted for is lost with its directory, and with an empty one it could take part in losing it.
+/// The member has published its client URLs, so it had a log once. With its directory it lost the
+/// entries it acknowledged and its votes; restarting it empty could lose committed entries.
 fn already_started(id: u64) -> String {
     format!(
         "member {id:x} has already been part of this cluster, and its data directory is empty: \
@@ -84,13 +84,13 @@ fn already_started(id: u64) -> String {
     )
 }
 
-/// Whether a founding member has lost its data: the others would take it for one that still has
-/// what it acknowledged.
+/// Refuses to start a founding member that has lost its data: the others would trust that it still
+/// has the entries it acknowledged.
 pub(crate) async fn refuse_bootstrapped(config: &Config, dialer: &Dialer) -> Result<(), String> {
     refuse_duplicates(config)?;
     let founders = data_dir::founders(config);
     let urls = urls_of_others(&founders, &config.name);
-    // They may be starting, too: ask all of them at once, and none for long.
+    // The peers may be starting too: ask all of them at once, with a short timeout.
     let asked: Vec<_> = urls
         .into_iter()
         .map(|url| {
@@ -131,7 +131,7 @@ fn refuse_duplicates(config: &Config) -> Result<(), String> {
     Err(format!("initial cluster {cluster} has duplicate url"))
 }
 
-/// The peer URLs of all but `local`, in the order in which they are asked.
+/// The peer URLs of all members except `local`, in the order in which they are tried.
 fn urls_of_others(members: &[MemberInfo], local: &str) -> Vec<String> {
     let others = members.iter().filter(|member| member.name != local);
     let mut urls: Vec<String> = others.flat_map(|m| m.peer_urls.clone()).collect();
@@ -139,7 +139,7 @@ fn urls_of_others(members: &[MemberInfo], local: &str) -> Vec<String> {
     urls
 }
 
-/// Cluster id and members, as the first that answers has them.
+/// Cluster id and members, from the first URL that answers.
 async fn fetch(
     dialer: &Dialer,
     urls: &[String],
@@ -174,7 +174,7 @@ async fn ask(
     Ok((id, members))
 }
 
-/// Gives our members the ids that the cluster has for them; each is known by its URLs.
+/// Gives our members the ids of the running cluster; members are matched by their URLs.
 async fn match_ids(own: &mut [MemberInfo], members: &[MemberInfo]) -> Result<(), String> {
     if own.len() != members.len() {
         return Err("member count is unequal".to_owned());
@@ -243,8 +243,8 @@ async fn resolve(url: &str) -> Result<std::net::SocketAddr, String> {
     first.ok_or_else(|| format!("{address} has no address"))
 }
 
-/// At least one of them has decided on a cluster version, and none on one that is not ours to
-/// speak.
+/// True if at least one member knows the cluster version, and no member reports one that this
+/// version cannot speak.
 async fn is_compatible(dialer: &Dialer, others: &[&MemberInfo]) -> bool {
     let mut newest = minor(CLUSTER_VERSION).unwrap_or_default();
     let mut oldest = minor(MIN_CLUSTER_VERSION).unwrap_or_default();
@@ -260,7 +260,7 @@ async fn is_compatible(dialer: &Dialer, others: &[&MemberInfo]) -> bool {
             continue;
         };
         let Some(version) = minor(&versions.etcdcluster) else {
-            continue; // Not decided.
+            continue; // Not decided yet.
         };
         if version < oldest || version > newest {
             tracing::warn!(
@@ -289,7 +289,7 @@ async fn downgrades(dialer: &Dialer, others: &[&MemberInfo]) -> bool {
     false
 }
 
-/// What the member at one of these URLs says it is.
+/// The versions that the member at one of these URLs reports.
 pub(crate) async fn versions(dialer: &Dialer, urls: &[String]) -> Option<Versions> {
     for url in urls {
         if let Ok(answer) = dialer.get(url, "/version", VERSION_PATIENCE).await
@@ -301,7 +301,7 @@ pub(crate) async fn versions(dialer: &Dialer, urls: &[String]) -> Option<Version
     None
 }
 
-/// Major and minor.
+/// Major and minor version.
 pub(crate) fn minor(version: &str) -> Option<(u64, u64)> {
     let mut numbers = version.split('.');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))

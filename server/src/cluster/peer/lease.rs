@@ -1,12 +1,12 @@
-//! What a follower asks the leader about leases, and its answers, as bytes.
+//! Requests of a follower to the leader about leases, and their answers, as bytes.
 
 use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
 use prost::Message;
 
-use crate::runtime::event::{LeaseAnswer, LeaseCall};
+use crate::event::{LeaseAnswer, LeaseCall};
 
-/// A wrapper around one field.
+/// A wrapper message with one field.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct TimeToLiveRequest {
     #[prost(message, optional, tag = "1")]

@@ -1,12 +1,12 @@
-//! Since when a peer can be reached, as etcd reckons it: any stream that opens says so, any failure
-//! takes it back. And what is counted of it.
+//! Since when a peer is reachable, by etcd's rule: any stream that opens marks it up, any failure
+//! marks it down. Also the peer's metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::runtime::Clock;
+use crate::clock::Clock;
 use crate::telemetry::metrics::{Traffic, Transfers};
 
 pub(super) struct Link {
@@ -24,7 +24,7 @@ impl Link {
         }
     }
 
-    /// True when it was down.
+    /// Returns true if it was down.
     pub(super) fn up(&self) -> bool {
         let mut since = self.since.lock();
         let was_down = since.is_none();
@@ -36,7 +36,7 @@ impl Link {
         was_down
     }
 
-    /// True when it was up.
+    /// Returns true if it was up.
     pub(super) fn down(&self) -> bool {
         let was_up = self.since.lock().take().is_some();
         if was_up {
@@ -46,14 +46,14 @@ impl Link {
         was_up
     }
 
-    /// For how long it has been up.
+    /// Time since it came up; `None` if it is down.
     pub(super) fn age(&self) -> Option<Duration> {
         let since = *self.since.lock();
         since.map(|since| self.clock.now().saturating_sub(since))
     }
 }
 
-/// A snapshot under way; it has failed unless it says that it has not.
+/// Counts a snapshot transfer. It counts as failed unless success is recorded.
 pub(super) struct Counting<'a> {
     clock: Clock,
     began: Duration,

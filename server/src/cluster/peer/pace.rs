@@ -1,26 +1,26 @@
-//! How fast a state leaves for another member. While clients write it goes slowly, so that they hardly
-//! notice what both ends, and the disk that they may share, are busy with; but the log is kept for the
-//! peer all the while, so it goes the faster the longer it takes.
+//! The rate at which a snapshot is sent to another member. While clients write, it is sent slowly,
+//! so that clients hardly notice the load on both members and on a disk that they may share. But
+//! the log is kept for the peer meanwhile, so the rate grows with the time the transfer takes.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// From one piece to the next, in the beginning: some 4 MB a second.
+/// Delay between pieces at first: about 4 MB a second.
 const FIRST: Duration = Duration::from_millis(8);
-/// After so long it is half as much.
+/// The delay halves after each such period.
 const HALVED_EVERY: Duration = Duration::from_secs(15);
-/// Timers keep no shorter time. What would be shorter is none.
+/// Timers are not finer than this. A shorter delay counts as zero.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// Clients that have not written for so long do not.
+/// Clients count as idle after this time without a write.
 const QUIET_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Pace {
     began: Instant,
-    /// Index of the newest entry that was applied here.
+    /// Index of the newest entry applied here.
     applied: u64,
-    /// When that was last seen to move.
+    /// When `applied` last changed.
     moved: Option<Instant>,
 }
 
@@ -33,7 +33,7 @@ impl Pace {
         }
     }
 
-    /// How long the next piece waits.
+    /// The delay before the next piece.
     pub(super) fn next(&mut self, now: Instant, applied: u64) -> Duration {
         if applied != self.applied {
             self.applied = applied;

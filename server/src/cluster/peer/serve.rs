@@ -1,4 +1,4 @@
-//! The answering end: streams that peers read from us, and their requests.
+//! The serving side: streams that peers read from this member, and their requests.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -29,22 +29,22 @@ use super::{MAKE_HEADER, hash, transfer};
 use crate::api::serve::Door;
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION, MIN_CLUSTER_VERSION};
 use crate::error::Error;
-use crate::runtime::event::{LeaseAnswer, LeaseCall};
+use crate::event::{LeaseAnswer, LeaseCall};
 use crate::runtime::node::Node;
 use crate::runtime::node::members::{NOT_FOUND, NOT_LEARNER};
 use crate::state::snapshot::rows;
 use crate::telemetry::metrics::Traffic;
 
-/// etcd's: a third of what readers put up with.
+/// As in etcd: a third of the time after which readers give up.
 const LINK_HEARTBEAT: Duration = Duration::from_millis(1667);
-/// Bytes gathered for one write.
+/// Bytes collected for one write.
 const WRITE_BYTES: usize = 256 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const HEADER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A message in a request of its own is not read when it is longer: far more than the largest entry.
+/// Limit for a message sent by POST: far above the largest entry.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
-/// Nor is any other question.
+/// Limit for any other request body.
 const QUESTION_BYTES_MAX: usize = 64 << 10;
 const BODY_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -56,7 +56,7 @@ pub(super) async fn accept(door: Door, peers: Peers, node: Node) {
     } = door;
     let listener = match bound.listen() {
         Ok(listener) => listener,
-        Err(error) => crate::runtime::fatal("failed to listen to peers", &error),
+        Err(error) => crate::telemetry::fatal("failed to listen to peers", &error),
     };
     loop {
         let permit = quota.admit().await;
@@ -91,7 +91,7 @@ where
         let (peers, node) = (peers.clone(), node.clone());
         async move { Ok::<_, Infallible>(answer(&peers, &node, request).await) }
     });
-    // How a connection ends is told by the stream that ends with it.
+    // The stream on this connection reports how it ends.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_PATIENCE)
@@ -104,9 +104,10 @@ async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answe
     let promoted = path.strip_prefix("/members/promote/");
     let posted = ["/raft", "/raft/snapshot", "/leases", "/leases/internal"];
     let posted = posted.contains(&path.as_str());
-    let (wanted, name) = match posted || promoted.is_some() {
-        true => (Method::POST, "POST"),
-        false => (Method::GET, "GET"),
+    let (wanted, name) = if posted || promoted.is_some() {
+        (Method::POST, "POST")
+    } else {
+        (Method::GET, "GET")
     };
     if request.method() != wanted {
         let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
@@ -142,11 +143,11 @@ async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> Answe
     response
 }
 
-/// What is wrong with who asks, in etcd's words.
+/// Why the sender of a request is refused, with etcd's text.
 pub(super) fn refuse_stranger<B>(peers: &Peers, request: &Request<B>) -> Option<Answer> {
     let header = |name| header_of(request, name);
     let refuse = |what| Some(text(StatusCode::PRECONDITION_FAILED, what));
-    // Those who do not say are of a time before it was asked.
+    // Very old versions send no version headers.
     let server = minor_version(header("X-Server-Version").unwrap_or("2.0.0"));
     let oldest = minor_version(header("X-Min-Cluster-Version").unwrap_or("2.0.0"));
     let (min, own) = (
@@ -177,7 +178,7 @@ pub(super) fn refuse_stranger<B>(peers: &Peers, request: &Request<B>) -> Option<
     None
 }
 
-/// Remembers where to answer one that our log does not know yet.
+/// Remembers the URLs of a peer that our log does not contain yet.
 pub(super) fn note_remote<B>(peers: &Peers, request: &Request<B>, from: Option<u64>) {
     if let (Some(id), Some(urls)) = (
         from.or_else(|| sender_of(request)),
@@ -206,7 +207,7 @@ fn minor_version(text: &str) -> Option<(u64, u64)> {
         .then_some((major, minor))
 }
 
-/// A follower was asked to promote a learner, and leaves it to us.
+/// Promotes a learner on request of a follower, which forwards the call to the leader.
 async fn promote(node: &Node, id: &str) -> Answer {
     let Ok(number) = id.parse::<u64>() else {
         let what = format!("member {id} not found in cluster");
@@ -310,14 +311,14 @@ async fn raft(peers: &Peers, request: Request<Incoming>) -> Answer {
     }
     note_remote(peers, &request, None);
     let speaker = sender_of(&request);
-    // It is never closed.
+    // The semaphore is never closed, so this cannot fail.
     let _turn = peers.0.posts.acquire().await;
     let body = match body_of(request, MESSAGE_BYTES_MAX).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
     match raft::wire::decode_message(&body) {
-        // The state that it announces comes by another way.
+        // The announced state must come by `/raft/snapshot` instead.
         Ok(sent) if matches!(sent.body, raft::Body::Snapshot(_)) => {
             peers.note_refusal(sent.from, "a snapshot's message came without the state");
             text(StatusCode::BAD_REQUEST, "error processing raft message")
@@ -466,27 +467,17 @@ fn json_of(value: &impl serde::Serialize) -> Answer {
     }
 }
 
-/// An error in the form that etcd's raft handlers give theirs.
+/// An error in the format of etcd's Raft handlers.
 fn message(status: StatusCode, what: &str) -> Answer {
     let body = serde_json::json!({ "message": what }).to_string();
     page(status, "application/json", body.into())
 }
 
-/// RFC 3339, to the second.
+/// Current time as RFC 3339, in whole seconds.
 fn now_text() -> String {
-    let seconds = crate::runtime::unix_time().as_secs();
-    let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
-    // Days to a date, by eras of 400 years that begin in March.
-    let z = days + 719_468;
-    let (era, day) = (z.div_euclid(146_097), z.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let date = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let seconds = i64::try_from(crate::clock::unix_time().as_secs()).unwrap_or(i64::MAX);
+    let time = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);
+    format!("{time:.0}")
 }
 
 fn json(body: String) -> Answer {
@@ -511,7 +502,7 @@ fn page(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
     response
 }
 
-/// A body that ends only when the peer reads anew, or is a peer no more.
+/// A body that ends only when the peer opens a new stream or is no longer a peer.
 pub(super) struct Stream {
     messages: Receiver<Message>,
     encoder: Encoder,

@@ -1,10 +1,10 @@
-//! A state on its way to another member, and one on its way in: `POST /raft/snapshot`, the message
-//! first and the state behind it in one body.
+//! Sends and receives snapshots between members: `POST /raft/snapshot`, the message first and the
+//! state after it in the same body.
 //!
-//! The state is etcd's database file unless the peer says, in what it answers to `GET /version`,
-//! that it knows our own form; then the request says so, too. A thread of its own reads the view
-//! and waits for the peer, piece by piece and at a pace of its own. A peer that takes nothing for long
-//! is given up on: the view keeps pages from being used again, and the leader keeps its log.
+//! The state is etcd's database file, unless the peer's answer to `GET /version` says that it knows
+//! our own form; the request then names that form. A dedicated thread reads the view and waits for
+//! the peer, piece by piece, at the rate of [`super::pace`]. A transfer whose peer reads nothing
+//! for long is aborted: the view keeps pages from being reused, and the leader keeps its log.
 
 use std::future::Future;
 use std::io::{self, Read, Write};
@@ -32,22 +32,22 @@ use crate::state::snapshot::{Form, ReceiveError, Received, Receiving, Snapshot, 
 use crate::telemetry::metrics::Metrics;
 
 const PATH: &str = "/raft/snapshot";
-/// Small, so that neither end is at one for long.
+/// Small, so that neither side works long on one piece.
 const PIECE_BYTES: usize = 32 << 10;
-/// Pieces that wait: enough to keep either end busy, little enough not to matter.
+/// Pieces queued: enough to keep both sides busy, and small in memory.
 const PIECES_WAITING: usize = 8;
-/// A peer gets this long to take a piece, and to put the whole in order at the end.
+/// Limit for the peer to take one piece, and to install the whole state at the end.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The sender gets this long to send something.
+/// Limit for the sender to send something.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// A transfer that failed is not told at once: what is told starts the next one.
+/// Delay before a failed transfer is reported, because the report starts the next attempt.
 const RETRY: Duration = Duration::from_secs(1);
-/// The threads at both ends give way to all others.
+/// The threads at both ends run at low priority.
 const NICENESS: i32 = 10;
 
 type Piece = io::Result<Bytes>;
 
-/// Sends `view` along with its message; returns whether it has arrived.
+/// Sends `view` with its message; returns whether the peer accepted it.
 pub(super) async fn send(target: Target, message: Message, view: View) -> bool {
     let id = format!("{:x}", target.id);
     let index = view.applied().index;
@@ -143,7 +143,7 @@ async fn ask_form(target: &Target, url: &str) -> io::Result<Form> {
     Ok(form_of(response.headers()))
 }
 
-/// The form that the sender of these headers knows, or sends.
+/// The form that the sender of these headers knows or sends.
 pub(super) fn form_of(headers: &HeaderMap) -> Form {
     match headers.get(rows::HEADER).map(HeaderValue::as_bytes) {
         Some(form) if form == rows::FORM.as_bytes() => Form::Rows,
@@ -151,13 +151,13 @@ pub(super) fn form_of(headers: &HeaderMap) -> Form {
     }
 }
 
-/// On threads of their own: priority once given up does not come back.
+/// Only for dedicated threads: a lowered priority cannot be raised again.
 fn give_way() {
-    // It only tunes.
+    // Only an optimization; a failure is harmless.
     let _ = rustix::process::setpriority_process(None, NICENESS);
 }
 
-/// The sending thread: ends when all is written, or when nobody takes it any more.
+/// The sending thread: ends when all is written or the receiver is gone.
 fn write(form: Form, message: &Message, view: View, sender: mpsc::Sender<Piece>) {
     give_way();
     let mut out = Sink {
@@ -166,7 +166,7 @@ fn write(form: Form, message: &Message, view: View, sender: mpsc::Sender<Piece>)
     };
     if let Err(error) = write_all(form, message, view, &mut out) {
         tracing::debug!(%error, "a snapshot was not written to its end");
-        // The body must not seem to be complete.
+        // The body must not appear complete.
         let _ = out.sender.blocking_send(Err(io::Error::other(error)));
     }
 }
@@ -188,7 +188,7 @@ fn write_all(
     Ok(out.flush()?)
 }
 
-/// Cuts what is written into pieces.
+/// Splits the written bytes into pieces.
 struct Sink {
     sender: mpsc::Sender<Piece>,
     buffer: BytesMut,
@@ -215,12 +215,12 @@ impl Write for Sink {
 /// The body of the request.
 struct Pieces {
     pieces: mpsc::Receiver<Piece>,
-    /// How many were handed to the connection.
+    /// Number of pieces handed to the connection.
     taken: Arc<AtomicU64>,
     pace: Pace,
-    /// Tells whether clients write.
+    /// Shows whether clients are writing.
     reader: Reader,
-    /// Until the next piece is due, unless it is.
+    /// Runs until the next piece is due; unused while `is_due`.
     wait: Pin<Box<Sleep>>,
     is_due: bool,
 }
@@ -249,7 +249,7 @@ impl Body for Pieces {
     }
 }
 
-/// Takes in what a peer sends, on a thread where it may wait.
+/// Receives a peer's state, on a blocking thread.
 pub(super) async fn receive(
     receiving: Receiving,
     form: Form,
@@ -267,7 +267,7 @@ pub(super) async fn receive(
         .name("snapshot".to_owned())
         .spawn(move || {
             give_way();
-            // Nobody to tell once the sender has gone.
+            // Fails only if the sender is gone.
             let _ = done.send(receiving.read_if(form, &mut source, &allow));
         })
         .map_err(ReceiveError::Input)?;
@@ -279,7 +279,7 @@ pub(super) async fn receive(
             Err(silence) => Err(silence.into()),
         };
         let ends = piece.is_err();
-        // Whoever loads has ended when it takes no more, and says why.
+        // If the loading thread accepts no more, it has ended and reports why.
         if sender.send(piece).await.is_err() || ends {
             break;
         }
@@ -292,7 +292,7 @@ pub(super) async fn receive(
     loaded
 }
 
-/// What came, as a reader that waits for it.
+/// The received pieces as a blocking reader.
 struct Source {
     pieces: mpsc::Receiver<Piece>,
     piece: Bytes,

@@ -1,4 +1,4 @@
-//! What people are told of the flags: by `--help`, by `--version`, by the page `docs/flags.md`.
+//! The documentation of flags: `--help`, `--version`, and the page `docs/flags.md`.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn help_and_version_leave_with_zero() {
     }
 }
 
-/// The page is what the table of flags says. `UPDATE=1` rewrites it.
+/// The page must match the table of flags. `UPDATE=1` rewrites it.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "writes a page of the documents")]
 fn the_page_of_flags_is_fresh() {

@@ -1,4 +1,4 @@
-//! What is asked of a client's certificate once the handshake is over.
+//! Checks of a client's certificate after the handshake.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use x509_parser::revocation_list::CertificateRevocationList;
 
 use super::names::{self, AlternativeNames};
 
-/// Fails when one of the certificates is on the list, or the list is none.
+/// Fails if one of the certificates is on the revocation list, or if the list is malformed.
 pub(super) fn revocation(list: &[u8], certificates: &[CertificateDer<'_>]) -> Result<(), String> {
     let (_, list) = CertificateRevocationList::from_der(list)
         .map_err(|error| format!("x509: malformed crl: {error}"))?;
@@ -26,7 +26,7 @@ pub(super) fn revocation(list: &[u8], certificates: &[CertificateDer<'_>]) -> Re
     Ok(())
 }
 
-/// Fails when the certificate names hosts and `remote` is none of them.
+/// Fails if the certificate names hosts and `remote` is none of them.
 pub(super) async fn remote(certificate: &CertificateDer<'_>, remote: IpAddr) -> Result<(), String> {
     let AlternativeNames { dns, addresses } = names::alternative_names(certificate);
     if addresses.contains(&remote) || (dns.is_empty() && addresses.is_empty()) {
@@ -59,8 +59,8 @@ fn unmatched(remote: IpAddr, names: &[String], error: &str) -> String {
     format!("tls: \"{remote}\" does not match any of DNSNames [{quoted}]{error}")
 }
 
-/// Asks the resolver, and waits for it: for the name of the address, then for the addresses of the
-/// names. The error is the last it gave.
+/// Blocks on the resolver: first looks up the names of the address, then the addresses of the names
+/// in the certificate. Returns the last error, if no name matches.
 fn is_host_of(
     remote: IpAddr,
     names: &[String],
@@ -117,13 +117,13 @@ mod tests {
         let named = Some("m7.example.com.");
         assert_eq!(asked(&["*.example.com"], named), Ok(true));
         assert_eq!(asked(&["m7.example.com"], named), Ok(true));
-        // A suffix, as in etcd: of how many labels does not matter.
+        // As in etcd, a wildcard matches any number of labels.
         assert_eq!(asked(&["*.com"], named), Ok(true));
         assert_eq!(asked(&["*.7.example.com"], named), Ok(false));
         assert_eq!(asked(&["*.example.com"], Some("example.com")), Ok(false));
         assert_eq!(asked(&["here.example.com"], None), Ok(true));
         assert_eq!(asked(&["there.example.com"], named), Ok(false));
-        // No name is looked up for a wildcard.
+        // A wildcard name is never looked up.
         let unknown = Err("lookup 10.0.0.7: no such host".to_owned());
         assert_eq!(asked(&["*.example.com"], None), unknown);
         let unknown = Err("lookup gone.example.com: no such host".to_owned());

@@ -1,4 +1,4 @@
-//! The dialling end: how other members are spoken to.
+//! The dialing side of TLS, for connections to other members.
 
 use std::io;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::verify::ServerVerifier;
 use super::{Protocol, Security};
 use crate::net::socket::Socket;
 
-/// Whom this member believes and which certificate it shows.
+/// The authorities that this member trusts, and its own certificate.
 pub(crate) struct Dialing {
     protocol: Protocol,
     trusted: Option<Watched>,
-    /// Certificate and key; shown to members who ask for one.
+    /// Certificate and key, shown to members that ask for a client certificate.
     own: Option<(Watched, Watched)>,
     believes_anybody: bool,
     handshakes: Handshakes,
@@ -35,9 +35,10 @@ impl Dialing {
     pub(crate) fn new(security: &Security) -> Dialing {
         let files = &security.peer.files;
         let watched = |path: &String| (!path.is_empty()).then(|| Watched::new(path));
-        let (cert, key) = match files.client_cert_file.is_empty() {
-            true => (&files.cert_file, &files.key_file),
-            false => (&files.client_cert_file, &files.client_key_file),
+        let (cert, key) = if files.client_cert_file.is_empty() {
+            (&files.cert_file, &files.key_file)
+        } else {
+            (&files.client_cert_file, &files.client_key_file)
         };
         Dialing {
             protocol: security.protocol.clone(),
@@ -49,8 +50,8 @@ impl Dialing {
         }
     }
 
-    /// Takes a connection to `name` through its handshake, on threads that carry no traffic of peers,
-    /// and back to the event loop that this is called in.
+    /// Runs the handshake with `name` on dedicated threads, so that peer traffic is not delayed,
+    /// and brings the connection back to the current event loop.
     pub(crate) async fn connect(
         self: &Arc<Dialing>,
         name: ServerName<'static>,
@@ -71,7 +72,7 @@ impl Dialing {
         Ok(stream)
     }
 
-    /// As the files are now.
+    /// The configuration made from the current files.
     fn current(&self) -> Result<Arc<ClientConfig>, String> {
         let trusted = self.trusted.as_ref().map(Watched::read).transpose()?;
         let own = match &self.own {
@@ -90,9 +91,10 @@ impl Dialing {
             return Ok(Arc::clone(&last.config));
         }
         let provider = &self.protocol.provider;
-        let verifier = match self.believes_anybody {
-            true => ServerVerifier::of_anybody(provider),
-            false => ServerVerifier::new(provider, trusted.as_deref())?,
+        let verifier = if self.believes_anybody {
+            ServerVerifier::of_anybody(provider)
+        } else {
+            ServerVerifier::new(provider, trusted.as_deref())?
         };
         let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
             .with_protocol_versions(self.protocol.versions)
@@ -114,7 +116,7 @@ impl Dialing {
     }
 }
 
-/// True if nothing was read anew.
+/// True if no file was read again.
 pub(super) fn files_equal(a: &[Arc<[u8]>], b: &[Arc<[u8]>]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
 }

@@ -1,4 +1,4 @@
-//! Files that are read again when they change.
+//! Files that are read again after a change.
 
 use std::fs::Metadata;
 use std::io;
@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// A file that changed so recently may change again without a new time stamp: the clocks of file
-/// systems are coarse. Until it has rested for so long, its bytes are compared instead.
+/// File systems have coarse clocks, so a file changed this recently may change again without a new
+/// time stamp. Until it is this old, its bytes are compared instead.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// A file and what was last read of it. Two reads return the same `Arc` exactly when no byte has
-/// changed in between.
+/// A file and its last content. Two reads return the same `Arc` exactly if no byte has changed in
+/// between.
 pub(super) struct Watched {
     path: PathBuf,
     last: Mutex<Option<Seen>>,
@@ -28,7 +28,7 @@ struct Seen {
     bytes: Arc<[u8]>,
 }
 
-/// What changes with a file, however it is replaced.
+/// Metadata that changes when a file is modified or replaced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -58,7 +58,7 @@ impl Watched {
         }
     }
 
-    /// The error is Go's, and names the file.
+    /// The file's current content. The error is Go's and names the file.
     pub(super) fn read(&self) -> Result<Arc<[u8]>, String> {
         self.look().map_err(|error| {
             let reason = match error.kind() {
@@ -79,7 +79,7 @@ impl Watched {
         {
             return Ok(Arc::clone(&seen.bytes));
         }
-        let now = crate::runtime::unix_time();
+        let now = crate::clock::unix_time();
         #[expect(
             clippy::disallowed_methods,
             reason = "certificates are no files of the store"
@@ -129,7 +129,7 @@ mod tests {
         let watched = Watched::new(path.to_str().unwrap());
         let first = watched.read().unwrap();
         assert!(Arc::ptr_eq(&first, &watched.read().unwrap()));
-        // As long as the one before, in the same file, and too soon for the clock to tell.
+        // Same length, same file, and too soon for the time stamp to change.
         for text in ["two", "six", "ten"] {
             std::fs::write(&path, text).unwrap();
             assert_eq!(&*watched.read().unwrap(), text.as_bytes());

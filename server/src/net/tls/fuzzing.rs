@@ -1,4 +1,4 @@
-//! What TLS reads of files and of those who connect, for the fuzzer.
+//! For the fuzzer: what TLS reads from files and from clients.
 
 use std::sync::Arc;
 
@@ -7,10 +7,11 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use super::verify::{Allowed, ClientVerifier, ServerVerifier};
 use super::{check, files, names};
 
-/// Bytes as a certificate, a list of revoked ones, and a file of certificates or of a key.
+/// Uses the bytes as a certificate, as a revocation list, and as a PEM file of certificates or a
+/// key.
 pub(crate) fn any_file(data: &[u8]) {
     look_at(&CertificateDer::from(data));
-    // Alone it revokes nothing, whatever it is.
+    // Without certificates to check, a list either passes or is malformed.
     let nobody = check::revocation(data, &[]);
     assert!(nobody.is_ok() || nobody.is_err_and(|error| error.contains("malformed crl")));
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -21,9 +22,9 @@ pub(crate) fn any_file(data: &[u8]) {
     let client = ClientVerifier::new(&provider, Some(data), Allowed::All);
     let server = ServerVerifier::new(&provider, Some(data));
     assert_eq!(client.is_ok(), server.is_ok());
-    // Whose certificate is no certificate is not believed.
+    // A certificate that cannot be parsed is not accepted.
     assert!(client.is_err() || !certificates.is_empty());
-    // Only whether it ends, and without a panic, matters here.
+    // Only termination without a panic is tested.
     drop(files::key(data));
 }
 

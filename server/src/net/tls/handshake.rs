@@ -1,6 +1,5 @@
-//! Handshakes of those who connect and of those whom this member calls, on threads of their own: the
-//! mathematics of public keys takes a thread for milliseconds, and neither requests nor heartbeats
-//! wait for it.
+//! Runs TLS handshakes, incoming and outgoing, on dedicated threads: public-key operations occupy a
+//! thread for milliseconds, which must not delay requests and heartbeats.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -27,20 +26,20 @@ use super::{End, Security, check, names, words};
 use crate::api::serve::Rewound;
 use crate::net::socket::Socket;
 
-/// From the first byte to the end of the handshake: etcd's.
+/// Limit from the first byte to the end of the handshake, as in etcd.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Handshakes under way on one end. Each holds some 50 KiB. One more ends the oldest: those who never
-/// finish theirs are in nobody's way.
+/// Concurrent handshakes per end; each holds about 50 KiB. One more aborts the oldest, so clients
+/// that never finish do not block others.
 const AT_ONCE_MAX: usize = 1024;
 
-/// A client that was refused gets this long to read why.
+/// Time that a refused client gets to read the alert.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// What a refused client may still send while it reads: its certificate and its first request.
+/// Bytes that a refused client may still send meanwhile: its certificate and its first request.
 const FAREWELL_BYTES_MAX: u64 = 256 << 10;
 
-/// The threads. They start with the first handshake and end with the process.
+/// The handshake threads. They start with the first handshake and end with the process.
 #[derive(Clone, Default)]
 pub(crate) struct Handshakes(Arc<Mutex<Option<Handle>>>);
 
@@ -64,7 +63,7 @@ impl Handshakes {
     }
 }
 
-/// What `work` comes to on other threads. It ends when nobody waits for it any more.
+/// Runs `work` on the handshake threads. It is cancelled when the caller stops waiting.
 pub(super) async fn run_on<T: Send + 'static>(
     threads: &Handle,
     work: impl Future<Output = io::Result<T>> + Send + 'static,
@@ -80,20 +79,21 @@ pub(super) async fn run_on<T: Send + 'static>(
     result.await.map_err(stopped)?
 }
 
-/// A connection whose handshake is over.
+/// A connection after its handshake.
 pub(crate) struct Secured {
     pub(crate) stream: TlsStream<Rewound<Socket>>,
-    /// Of the client's certificate, if certificates are to name users. Without a name in it, it is
-    /// that of a user who may nothing.
+    /// Common name of the client's certificate, if certificates name users. An empty name is a user
+    /// without permissions.
     pub(crate) common_name: Option<Arc<str>>,
 }
 
-/// The latest handshakes to begin, the oldest first, whether they are over or not.
+/// The most recently begun handshakes, oldest first, finished or not.
 #[derive(Default)]
 struct Places(Mutex<VecDeque<oneshot::Sender<Infallible>>>);
 
 impl Places {
-    /// Resolves when so many have begun after this one that it has to end.
+    /// Registers a handshake. The receiver resolves when so many newer ones have begun that this
+    /// one must end.
     fn take(&self) -> oneshot::Receiver<Infallible> {
         let (place, displaced) = oneshot::channel();
         let mut places = self.0.lock();
@@ -105,7 +105,7 @@ impl Places {
     }
 }
 
-/// Takes those who connect to one end through their handshake. Cheap to clone.
+/// Runs the server side of handshakes for one end. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Acceptor(Arc<Inner>);
 
@@ -115,7 +115,7 @@ struct Inner {
     key_file: String,
     answering: Answering,
     crl: Option<Watched>,
-    /// A certificate must be of the host that shows it.
+    /// The host that shows a certificate must be named in it.
     checks_host: bool,
     names_users: bool,
     patience: Duration,
@@ -124,7 +124,7 @@ struct Inner {
 }
 
 impl Acceptor {
-    /// Reads all files once, to refuse at start what cannot work. The error is etcd's.
+    /// Reads all files once, so that unusable ones are refused at start. The error is etcd's.
     pub(crate) fn new(
         security: &Security,
         end: End,
@@ -147,13 +147,13 @@ impl Acceptor {
         })))
     }
 
-    /// Where [`Acceptor::accept`] is to run.
+    /// Runs `task`, which calls [`Acceptor::accept`], on the handshake threads.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.0.threads.spawn(task);
     }
 
-    /// Takes a client through its handshake there, and brings the connection back to the event loop
-    /// that this is called in.
+    /// Runs a client's handshake on the handshake threads, and brings the connection back to the
+    /// current event loop.
     pub(crate) async fn accept_there(
         &self,
         mut socket: Socket,
@@ -173,7 +173,7 @@ impl Acceptor {
         Some(stream)
     }
 
-    /// Takes a client through its handshake. None: it was refused, and the log says why.
+    /// Runs a client's handshake. `None`: it was refused, and the reason is in the log.
     pub(crate) async fn accept(&self, stream: Rewound<Socket>) -> Option<Secured> {
         let remote = stream.get_ref().remote();
         let mut server_name = String::new();
@@ -187,7 +187,7 @@ impl Acceptor {
             },
             _ = displaced => format!("{AT_ONCE_MAX} handshakes have begun since"),
         };
-        // Of a unix socket Go knows no more either.
+        // Go also prints `@` for the peer of a unix socket.
         let remote = remote.map_or_else(|| "@".to_owned(), |remote| remote.to_string());
         match self.0.end {
             End::Client => tracing::warn!(
@@ -253,7 +253,8 @@ impl Acceptor {
         if let Some(verifier) = &now.verifier
             && connection.handshake_kind() == Some(HandshakeKind::Resumed)
         {
-            // It was believed when the session began, and may have expired since.
+            // A resumed session: the certificate was valid when the session began, but may have
+            // expired.
             let verified = verifier.verify_client_cert(own, others, UnixTime::now());
             verified.map_err(|error| words::of(&io::Error::other(error)))?;
         }
@@ -274,10 +275,10 @@ impl Acceptor {
     }
 }
 
-/// Lets the client read the alert: a connection that is closed with bytes unread is reset, and a
-/// reset overtakes what was sent before it.
+/// Gives the client time to read the alert: closing a socket with unread bytes resets the
+/// connection, and the reset would discard the alert.
 async fn part(mut stream: Rewound<Socket>) {
-    // Whether it does read is the client's affair.
+    // It does not matter whether the client reads it.
     let _ = timeout(FAREWELL, async {
         stream.shutdown().await?;
         let mut rest = stream.take(FAREWELL_BYTES_MAX);
@@ -302,7 +303,7 @@ mod tests {
         _dir: tempfile::TempDir,
     }
 
-    /// With a certificate that the server made.
+    /// A server with a self-signed certificate.
     fn open() -> Port {
         let dir = tempfile::tempdir().unwrap();
         let args = [

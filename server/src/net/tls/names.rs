@@ -1,4 +1,4 @@
-//! What certificates say of their owner.
+//! The names in certificates.
 
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -7,7 +7,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer as _;
 
-/// The last common name of the subject, as Go takes it; empty without one.
+/// The subject's last common name, as in Go; empty if there is none.
 pub(super) fn common_name(certificate: &CertificateDer<'_>) -> String {
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
         return String::new();
@@ -17,7 +17,7 @@ pub(super) fn common_name(certificate: &CertificateDer<'_>) -> String {
     last.unwrap_or_default().to_owned()
 }
 
-/// True if one of the certificate's alternative names is `host`, a name or an address.
+/// True if `host`, a name or an address, is one of the certificate's alternative names.
 pub(super) fn is_for(certificate: &CertificateDer<'_>, host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let (Ok(parsed), Ok(name)) = (
@@ -38,7 +38,7 @@ pub(super) fn is_valid_at(certificate: &CertificateDer<'_>, now: UnixTime) -> bo
     validity.not_before.timestamp() <= now && now <= validity.not_after.timestamp()
 }
 
-/// The alternative names that a certificate has.
+/// The alternative names of a certificate.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct AlternativeNames {
     pub(super) dns: Vec<String>,
@@ -69,7 +69,7 @@ pub(super) fn alternative_names(certificate: &CertificateDer<'_>) -> Alternative
     found
 }
 
-/// Without leading zeros.
+/// The serial number without leading zeros.
 pub(super) fn serial(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     Some(trim(parsed.raw_serial()))

@@ -1,4 +1,4 @@
-//! Certificates that the server makes for itself when it is told to do so.
+//! Self-signed certificates that the server creates on request.
 
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -15,13 +15,13 @@ use crate::config::Url;
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Paths.
+/// Paths of the files.
 pub(super) struct Made {
     pub(super) cert: String,
     pub(super) key: String,
 }
 
-/// Makes a certificate for the hosts of `urls` in `dir`, unless there is one.
+/// Creates a certificate for the hosts of `urls` in `dir`, unless one exists.
 pub(super) fn make(dir: &Path, urls: &[&Url], years: u64) -> Result<Made, String> {
     if years == 0 {
         let error = "selfSignedCertValidity is invalid,it should be greater than 0";
@@ -39,7 +39,7 @@ pub(super) fn make(dir: &Path, urls: &[&Url], years: u64) -> Result<Made, String
             tracing::warn!(%error, "cannot generate x509 certificate");
             error.to_string()
         })?;
-        // The key first: a certificate without its key would be believed to be complete.
+        // Write the key first: a later start takes an existing certificate for a complete pair.
         write(&key, &key_pem, 0o600).map_err(text)?;
         tracing::info!(path = %key.display(), "created key file");
         write(&cert, &cert_pem, 0o644).map_err(text)?;
@@ -57,10 +57,10 @@ fn sign(urls: &[&Url], years: u64) -> Result<(String, String), rcgen::Error> {
     let mut name = DistinguishedName::new();
     name.push(DnType::OrganizationName, "etcd");
     params.distinguished_name = name;
-    let now = std::time::UNIX_EPOCH + crate::runtime::unix_time();
+    let now = std::time::UNIX_EPOCH + crate::clock::unix_time();
     params.not_before = now.into();
     let years = u32::try_from(years).unwrap_or(u32::MAX);
-    // The format has four digits for the year.
+    // The format has only four digits for the year.
     const YEARS_MAX: u32 = 5000;
     params.not_after = (now + YEAR * years.min(YEARS_MAX)).into();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

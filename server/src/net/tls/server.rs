@@ -1,4 +1,4 @@
-//! The answering end: what a listener shows, and whom it believes.
+//! The server side of TLS: the certificate of a listener, and the clients it trusts.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::files::{self, Watched};
 use super::verify::{Allowed, ClientVerifier};
 use super::{End, Identity, Protocol, Security, words};
 
-/// Spoken on connections to peers.
+/// ALPN protocols on peer connections.
 const PEER_PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
 const CLIENT_PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
 
-/// The files of one end and what was made of them.
+/// The files of one end, and the configuration made from them.
 pub(super) struct Answering {
     end: End,
     protocol: Protocol,
@@ -32,16 +32,16 @@ struct Last {
     now: Current,
 }
 
-/// As the files are now.
+/// The configuration made from the current files.
 #[derive(Clone)]
 pub(super) struct Current {
     pub(super) config: Arc<ServerConfig>,
-    /// None: clients need no certificate.
+    /// `None`: clients need no certificate.
     pub(super) verifier: Option<Arc<ClientVerifier>>,
 }
 
 impl Answering {
-    /// The error is etcd's, for what it refuses at start.
+    /// The error is etcd's, for files that it refuses at start.
     pub(super) fn new(security: &Security, end: End) -> Result<Answering, String> {
         let Identity { files, .. } = security.identity(end);
         if files.cert_file.is_empty() || files.key_file.is_empty() {
@@ -106,12 +106,11 @@ impl Answering {
 
     fn make(&self, cert: &[u8], key: &[u8], trusted: Option<&[u8]>) -> Result<Current, String> {
         let provider = &self.protocol.provider;
-        let verifier = match self.wants_certificate {
-            true => {
-                let verifier = ClientVerifier::new(provider, trusted, self.allowed.clone())?;
-                Some(Arc::new(verifier))
-            }
-            false => None,
+        let verifier = if self.wants_certificate {
+            let verifier = ClientVerifier::new(provider, trusted, self.allowed.clone())?;
+            Some(Arc::new(verifier))
+        } else {
+            None
         };
         let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
             .with_protocol_versions(self.protocol.versions)
@@ -131,8 +130,8 @@ impl Answering {
             End::Peer => PEER_PROTOCOLS,
         };
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-        // Sessions are kept by clients. Whatever is read anew makes new keys for them, so none
-        // outlives the certificates it was made with.
+        // Clients keep the session tickets. Every reload of the files creates new ticket keys, so
+        // no session outlives the certificates it was made with.
         config.ticketer =
             rustls::crypto::aws_lc_rs::Ticketer::new().map_err(|error| error.to_string())?;
         Ok(Current {

@@ -1,9 +1,9 @@
-//! Cipher suites by the names Go has for them.
+//! Cipher suites, by Go's names.
 
 use rustls::crypto::CryptoProvider;
 
-/// Every name that Go's TLS knows, and so that etcd takes. Those with weak ciphers are known and
-/// never chosen: a list of these alone leaves TLS 1.3.
+/// Every name that Go's TLS knows, and so etcd accepts. Suites with weak ciphers are accepted but
+/// never used: a list with only these leaves TLS 1.3.
 const NAMES: &[&str] = &[
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -34,7 +34,7 @@ const NAMES: &[&str] = &[
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
 
-/// Checks a list of names; the error is etcd's.
+/// Checks that all names are known; the error is etcd's.
 pub(super) fn known(names: &[String]) -> Result<(), String> {
     match names.iter().find(|name| !NAMES.contains(&name.as_str())) {
         None => Ok(()),
@@ -42,8 +42,8 @@ pub(super) fn known(names: &[String]) -> Result<(), String> {
     }
 }
 
-/// Leaves the provider the suites of TLS 1.2 that are named. As in Go, a list says nothing of TLS
-/// 1.3, all of whose suites stay.
+/// Removes the TLS 1.2 suites that are not named. As in Go, the list does not affect TLS 1.3, whose
+/// suites all stay.
 pub(super) fn restrict(provider: &mut CryptoProvider, names: &[String]) {
     provider.cipher_suites.retain(|suite| {
         let id = format!("{:?}", suite.suite());

@@ -1,7 +1,7 @@
-//! Whose certificates are believed.
+//! Which certificates are trusted.
 //!
-//! Go believes a certificate that is itself in the pool of authorities, whoever signed it; a
-//! member's own certificate may be all the authority a cluster has. The verifiers here do the same.
+//! Go trusts a certificate that is itself in the pool of authorities, whoever signed it: a member's
+//! own certificate may be the cluster's only authority. The verifiers here do the same.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use rustls::{
 
 use super::names;
 
-/// Whom a listener lets in.
+/// Verifies the certificates of a listener's clients.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
     inner: Arc<dyn ClientCertVerifier>,
@@ -27,7 +27,7 @@ pub(super) struct ClientVerifier {
     allowed: Allowed,
 }
 
-/// Which of the certificates that an authority signed are let in.
+/// Which certificates are accepted among those signed by a trusted authority.
 #[derive(Clone, Debug)]
 pub(super) enum Allowed {
     All,
@@ -47,7 +47,7 @@ impl Allowed {
     }
 }
 
-/// The authorities of a PEM file, or the system's without one.
+/// The authorities in a PEM file; without a file, those of the system.
 pub(super) fn authorities(
     pem: Option<&[u8]>,
 ) -> Result<(Arc<RootCertStore>, HashSet<Vec<u8>>), String> {
@@ -59,7 +59,7 @@ pub(super) fn authorities(
     let mut store = RootCertStore::empty();
     for certificate in all {
         let added = store.add(certificate);
-        // Of the system's, some may be of a kind that is not understood.
+        // Some of the system's certificates may be of an unsupported kind; skip these.
         if pem.is_some() {
             added.map_err(|error| error.to_string())?;
         }
@@ -105,7 +105,7 @@ impl ClientCertVerifier for ClientVerifier {
         if self.allowed.allows(end_entity) {
             return Ok(ClientCertVerified::assertion());
         }
-        // The alert of this error is "bad certificate", which is Go's.
+        // This error sends the alert "bad certificate", as Go does.
         Err(Error::InvalidCertificate(CertificateError::NotValidForName))
     }
 
@@ -132,10 +132,10 @@ impl ClientCertVerifier for ClientVerifier {
     }
 }
 
-/// Which members are believed to be who they are.
+/// Verifies the certificates of other members.
 #[derive(Debug)]
 pub(super) struct ServerVerifier {
-    /// None: everybody is, for certificates that members made for themselves prove nothing.
+    /// `None`: every certificate is accepted, because self-signed ones prove nothing.
     inner: Option<Arc<WebPkiServerVerifier>>,
     pool: HashSet<Vec<u8>>,
     provider: Arc<CryptoProvider>,

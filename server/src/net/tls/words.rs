@@ -1,4 +1,4 @@
-//! The reasons why handshakes fail, in the words of Go's TLS: people search their logs for them.
+//! Handshake errors with the texts of Go's TLS, because operators search their logs for them.
 
 use std::io;
 
@@ -22,7 +22,7 @@ pub(super) fn of_tls(error: &Error) -> String {
     match error {
         Error::InconsistentKeys(_) => "tls: private key does not match public key".to_owned(),
         Error::NoCertificatesPresented => "tls: client didn't provide a certificate".to_owned(),
-        // The only names a listener asks for are those that flags allow.
+        // A listener checks names only against those that flags allow.
         Error::InvalidCertificate(CertificateError::NotValidForName) => {
             "client certificate authentication failed".to_owned()
         }

@@ -4,15 +4,14 @@
 //! view. A change is judged where it is applied.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use aws_lc_rs::digest;
 use etcd_api::etcdserverpb as pb;
-use sha2::{Digest as _, Sha256};
 
 use super::Node;
 use crate::auth::{AuthInfo, Credentials, Image, Tokens};
 use crate::error::Error;
-use crate::runtime::event::{Applied, Outcome};
+use crate::event::{Applied, Outcome};
 use crate::state::Authenticated;
 use crate::state::request::{AuthRequest, Request};
 
@@ -70,7 +69,7 @@ impl Node {
     /// The inner `None`: nobody's. The outer one: the answer may change when this member has caught up.
     fn look_up_token(&self, token: &str) -> Option<Option<AuthInfo>> {
         // Before the look for the token: what is applied by then can be found.
-        let applied = self.0.shared.applied.load(Ordering::Acquire);
+        let applied = self.0.shared.progress.applied();
         match &self.0.tokens {
             Tokens::Simple => {
                 let revision = self.0.auth.image().revision;
@@ -84,7 +83,7 @@ impl Node {
                     revision,
                 }))
             }
-            Tokens::Signed(signed) => Some(signed.verify(token, crate::runtime::unix_time())),
+            Tokens::Signed(signed) => Some(signed.verify(token, crate::clock::unix_time())),
             Tokens::Off => Some(None),
         }
     }
@@ -248,7 +247,7 @@ impl Node {
     fn token_for(&self, authenticated: Authenticated) -> Result<String, Error> {
         match &self.0.tokens {
             Tokens::Simple => Ok(authenticated.token),
-            Tokens::Signed(signed) => signed.sign(&authenticated, crate::runtime::unix_time()),
+            Tokens::Signed(signed) => signed.sign(&authenticated, crate::clock::unix_time()),
             Tokens::Off => Err(Error::AuthFailed),
         }
     }
@@ -256,8 +255,8 @@ impl Node {
 
 /// Tells tokens apart in a log and is of no other use: etcd's.
 fn fingerprint(token: &str) -> String {
-    let digest = Sha256::digest(token);
-    digest[..6]
+    let digest = digest::digest(&digest::SHA256, token.as_bytes());
+    digest.as_ref()[..6]
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::run_blocking;
+use crate::clock::Clock;
 use crate::error::Error;
-use crate::runtime::Clock;
 
 /// Passwords hashed at one time. More would only take processor time from the rest of the server.
 const HASHES_AT_ONCE: usize = 2;

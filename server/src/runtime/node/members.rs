@@ -11,8 +11,7 @@ use crate::auth::Credentials;
 use crate::config::Url;
 use crate::data_dir;
 use crate::error::Error;
-use crate::runtime;
-use crate::runtime::event::{MemberEvent, Outcome, RaftView, ReplySlot};
+use crate::event::{MemberEvent, Outcome, RaftView, ReplySlot};
 use crate::state::{ChangeContext, MemberInfo};
 
 /// A member counts as connected once it has been for so long: etcd's.
@@ -33,7 +32,7 @@ impl Node {
         let mut peer_urls = parse(urls)?;
         self.require_admin(who).await?;
         peer_urls.sort();
-        let id = data_dir::new_member_id(&peer_urls, runtime::unix_time());
+        let id = data_dir::new_member_id(&peer_urls, crate::clock::unix_time());
         let member = MemberInfo {
             id,
             peer_urls,
@@ -167,11 +166,7 @@ impl Node {
     }
 
     fn leader_urls(&self) -> Option<Vec<String>> {
-        let leader = self
-            .0
-            .shared
-            .leader
-            .load(std::sync::atomic::Ordering::Relaxed);
+        let leader = self.0.shared.leadership.leader();
         self.0.peers.urls_of(leader)
     }
 
@@ -284,10 +279,7 @@ impl Node {
     }
 
     pub fn is_learner(&self) -> bool {
-        self.0
-            .shared
-            .learner
-            .load(std::sync::atomic::Ordering::Relaxed)
+        self.0.shared.progress.is_learner()
     }
 }
 

@@ -1,18 +1,17 @@
-//! The order of a role's permissions. They are sorted by their keys alone, and not stably: which of
-//! two ranges that begin alike comes first decides what a later grant changes. So the order has to
-//! be that of Go's sort, which is a pattern-defeating quicksort (Orson Peters) with constants and
-//! pivots of its own.
+//! Sorts a role's permissions by key only, unstably. The order of two ranges with the same key
+//! decides what a later grant changes. So the order must equal that of Go's sort: a
+//! pattern-defeating quicksort (Orson Peters) with Go's constants and pivots.
 
 use etcd_api::authpb::Permission;
 
-/// Shorter pieces are sorted by insertion.
+/// Shorter pieces use insertion sort.
 const INSERTION_MAX: usize = 12;
-/// From here on a pivot is a median of medians.
+/// Pieces of at least this length use a median of medians as pivot.
 const NINTHER_MIN: usize = 50;
-/// From here on a piece that is nearly in order is mended in place, so many times.
+/// In pieces of at least this length that are nearly sorted, up to this many elements are moved.
 const SHIFTING_MIN: usize = 50;
 const SHIFTS_MAX: usize = 5;
-/// Every comparison of a median of medians swapped: the piece runs backwards.
+/// If all comparisons of a median of medians swapped, the piece is in descending order.
 const SWAPS_MAX: usize = 12;
 
 pub(super) fn sort(permissions: &mut [Permission]) {
@@ -61,7 +60,8 @@ impl Sorting<'_> {
             if seems_sorted && self.mend(begin, end) {
                 return;
             }
-            // What is left of the piece is no less than all of it: those equal to it go first.
+            // The pivot equals the element before the piece, so the piece has none smaller: split
+            // off the equal ones.
             if begin > 0 && !self.less(begin - 1, pivot) {
                 begin = self.split_equal(begin, end, pivot);
                 continue;
@@ -86,7 +86,7 @@ impl Sorting<'_> {
         }
     }
 
-    /// Moves an element left while it is less than the one before, not beyond `first`.
+    /// Moves an element left while it is less than its predecessor, but not before `first`.
     fn sink(&mut self, mut at: usize, first: usize) {
         while at > first && self.less(at, at - 1) {
             self.0.swap(at, at - 1);
@@ -122,7 +122,7 @@ impl Sorting<'_> {
         }
     }
 
-    /// Moves three elements about, against inputs that are made to be slow.
+    /// Swaps three elements, to break patterns that would make the sort slow.
     fn scatter(&mut self, begin: usize, end: usize) {
         let length = end - begin;
         let mut random = length as u64;
@@ -165,7 +165,7 @@ impl Sorting<'_> {
         places[1]
     }
 
-    /// True when all is in order, perhaps because little was missing.
+    /// Tries to finish a nearly sorted piece. Returns true if it is sorted now.
     fn mend(&mut self, begin: usize, end: usize) -> bool {
         let mut at = begin + 1;
         for _ in 0..SHIFTS_MAX {
@@ -193,8 +193,8 @@ impl Sorting<'_> {
         false
     }
 
-    /// What is less than the pivot to its left, the rest to its right: where it is then, and
-    /// whether all were there before.
+    /// Partitions: elements less than the pivot to the left, the rest to the right. Returns the
+    /// pivot's place, and whether the piece was partitioned already.
     fn split(&mut self, begin: usize, end: usize, pivot: usize) -> (usize, bool) {
         self.0.swap(begin, pivot);
         let (mut left, mut right, mut had_order) = (begin + 1, end - 1, true);
@@ -216,7 +216,8 @@ impl Sorting<'_> {
         }
     }
 
-    /// What is equal to the pivot to the left of what is greater: where that begins.
+    /// Partitions: elements equal to the pivot to the left of greater ones. Returns where the
+    /// greater ones begin.
     fn split_equal(&mut self, begin: usize, end: usize, pivot: usize) -> usize {
         self.0.swap(begin, pivot);
         let (mut left, mut right) = (begin + 1, end - 1);
@@ -264,7 +265,7 @@ mod tests {
         });
     }
 
-    /// What a member of etcd 3.7 made of thirteen, of which the last was new.
+    /// The result of etcd 3.7 for thirteen permissions, the last of them new.
     #[test]
     fn equal_keys_come_as_from_go() {
         let ranges = [

@@ -8,7 +8,7 @@ use storage::vfs::sim::SimVfs;
 
 use super::super::{Effects, State};
 use super::*;
-use crate::runtime::event::Outcome;
+use crate::state::Outcome;
 
 const DIR: &str = "/store";
 
@@ -28,7 +28,7 @@ fn next(state: &State) -> Applied {
     Applied { index, term: 1 }
 }
 
-/// Through the bytes of the log.
+/// Encodes the request as a log entry, decodes it, and applies it.
 fn apply(state: &mut State, by: &AuthInfo, request: Request) -> Result<Outcome, Error> {
     let data = request.encode_by(1, by);
     let (request, by) = (
@@ -92,7 +92,7 @@ fn put(key: &str) -> Request {
     })
 }
 
-/// Root, and alice who may write a..c and read b..d.
+/// Enables auth, with root, and with alice who may write a..c and read b..d.
 fn enabled(state: &mut State) {
     add_user(state, ROOT).unwrap();
     add_user(state, "alice").unwrap();
@@ -127,7 +127,7 @@ fn what_is_applied_is_judged_by_what_is_in_force_then() {
     apply(&mut state, &alice, put("a")).unwrap();
     let denied = Some(Error::PermissionDenied);
     assert_eq!(apply(&mut state, &alice, put("c")).err(), denied);
-    // Known from before a change: the change may have been hers.
+    // With a token older than the last auth change, the permissions may have changed.
     add_user(&mut state, "bob").unwrap();
     let old = Some(Error::AuthOldRevision);
     assert_eq!(apply(&mut state, &alice, put("a")).err(), old);
@@ -183,7 +183,7 @@ fn changes_count_as_etcd_counts_them() {
     );
 }
 
-/// Only the first permission of a key is looked at when one is granted: so does etcd.
+/// As in etcd, a grant compares only the first permission of a key.
 #[test]
 fn a_second_range_of_a_key_granted_again_stands_there_twice() {
     let mut state = open(&disk());
@@ -225,7 +225,7 @@ fn the_rows_are_etcds() {
     let row = |bucket, key: &[u8]| root.side_get(bucket, key).unwrap().unwrap();
     assert_eq!(row(Bucket::Auth, b"authEnabled"), [1]);
     assert_eq!(row(Bucket::Auth, b"authRevision"), 8u64.to_be_bytes());
-    // As Go writes them: name, password, roles, and options that are there and empty.
+    // As Go encodes them: name, password, roles, and options that are present but empty.
     let alice = b"\x0a\x05alice\x12\x04hash\x1a\x01r\x22\x00";
     assert_eq!(row(Bucket::AuthUsers, b"alice"), alice);
     let role = b"\x0a\x01r\x12\x08\x08\x01\x12\x01a\x1a\x01c\x12\x06\x12\x01b\x1a\x01d";
@@ -287,7 +287,7 @@ fn a_password_of_an_old_log_is_hashed_alike_on_every_replay() {
     assert!(bcrypt::verify("secret", &hash("secret")).unwrap());
 }
 
-/// An entry as the log has it.
+/// A random entry, encoded as in the log.
 fn any_entry(u: &mut Unstructured<'_>, revision: u64) -> arbitrary::Result<Bytes> {
     let user = ["", ROOT, "alice", "eve"][u.int_in_range(0..=3)?];
     let by = AuthInfo {
@@ -319,7 +319,7 @@ fn content(state: &State) -> Vec<String> {
     rows
 }
 
-/// A replay gathers puts; each is judged all the same.
+/// A replay batches puts; each one must still be authorized.
 #[test]
 fn gathered_puts_are_judged_like_single_ones() {
     arbtest::arbtest(|u| {

@@ -43,7 +43,7 @@ fn learn(state: &mut State, id: u64, url: &str) -> Result<(), Error> {
     apply(state, ConfChangeKind::AddLearnerNode, id, &context)
 }
 
-/// As Go writes it.
+/// The context of a promotion, as Go encodes it.
 fn promote(state: &mut State, id: u64) -> Result<(), Error> {
     let context = format!("{{\"id\":{id},\"peerURLs\":null,\"isPromote\":true}}");
     apply(state, ConfChangeKind::AddNode, id, &context)

@@ -61,7 +61,7 @@ fn a_newer_compaction_takes_the_place_of_one_that_waits() {
     stage.hashes.run_one();
     stage.hashes.run_one();
     assert_eq!(revisions(&stage.hashes), [4]);
-    // The others are revisions like any: nobody waits for what will not come.
+    // The others are treated like revisions without a compaction: nobody waits for their hashes.
     let view = stage.store.reader().view();
     let hash = stage.hashes.at(&view, 3).unwrap();
     assert_eq!(hash.hash_revision, 3);
@@ -91,7 +91,7 @@ fn a_reader_waits_for_a_digest_in_the_making_and_hurries_it() {
     hashes.announce(job);
     thread::scope(|scope| {
         let reader = scope.spawn(|| hashes.at(&view, revision));
-        // The worker's one rest lasts until somebody waits.
+        // The worker's only rest lasts until a reader waits.
         scope.spawn(|| {
             hashes.run(|| {
                 while !hashes.is_awaited() {

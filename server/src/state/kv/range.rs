@@ -1,5 +1,5 @@
-//! Ranges, read in steps: between two of them whoever reads may wait for memory, let others have
-//! the thread, or find that the client has gone. Rows are encoded as they are read.
+//! Ranges, read in steps. Between two steps the caller may wait for memory, yield the thread, or
+//! notice that the client has left. Rows are encoded as they are read.
 
 use std::cmp::Ordering;
 use std::mem;
@@ -18,8 +18,7 @@ use crate::api::encode::{encode_key_value, key_value_len};
 use crate::error::Error;
 use crate::state::to_key_value;
 
-/// Rows that wait to be sorted are cut to those that can be in the answer when there are twice as
-/// many, and so many more.
+/// Rows to be sorted are cut to the limit when there are twice as many plus this slack.
 const SORT_SLACK: usize = 1024;
 
 /// Answers a range from `root`; the header carries the root's revision.
@@ -29,11 +28,11 @@ pub fn range(root: &Root, request: &pb::RangeRequest) -> Result<raw::RangeRespon
     reading.finish(root)
 }
 
-/// How far a step may go, whichever comes first.
+/// Limits of one step; the step ends at the first one reached.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub rows: usize,
-    /// Bytes held more than before; the row that brings them is still read.
+    /// Additional bytes held; the row that exceeds this is still read.
     pub bytes: usize,
 }
 
@@ -44,14 +43,14 @@ impl Step {
     };
 }
 
-/// A range on its way. All steps must be given the same root.
+/// A range being read. All steps must use the same root.
 pub struct Reading {
     request: pb::RangeRequest,
     at: i64,
-    /// Rows to look at until it is known what there is to know.
+    /// Rows to visit before the answer is complete.
     to_visit: usize,
     visited: usize,
-    /// Where the next step begins.
+    /// The key at which the next step begins.
     next: Bytes,
     is_done: bool,
     found: Found,
@@ -63,10 +62,11 @@ impl Reading {
             limit: limit(&request),
             ..Found::default()
         };
-        // In plain key order one row beyond the limit tells whether there are more.
-        let to_visit = match !filtered(&request) && limits_before_sorting(&request) {
-            true => found.limit.saturating_add(1),
-            false => usize::MAX,
+        // In key order, one row beyond the limit shows whether there are more.
+        let to_visit = if !filtered(&request) && limits_before_sorting(&request) {
+            found.limit.saturating_add(1)
+        } else {
+            usize::MAX
         };
         Ok(Reading {
             at: revision_to_read(root, request.revision)?,
@@ -79,7 +79,7 @@ impl Reading {
         })
     }
 
-    /// Reads on. True when all that is wanted has been read.
+    /// Reads on. Returns true when everything needed has been read.
     pub fn step(&mut self, root: &Root, step: Step) -> Result<bool, Error> {
         if self.is_done {
             return Ok(true);
@@ -100,29 +100,28 @@ impl Reading {
             }
             ControlFlow::Continue(())
         })?;
-        // Behind a single key there is nothing to read.
+        // After a single key there is nothing more to read.
         next = next.filter(|_| !self.request.range_end.is_empty());
         self.is_done = next.is_none();
         self.next = next.unwrap_or_default();
         Ok(self.is_done)
     }
 
-    /// What has been read takes about so much memory.
+    /// Approximate memory of what has been read.
     pub fn held_bytes(&self) -> usize {
         self.found.bytes()
     }
 
-    /// The answer, when all steps are done.
+    /// The answer; all steps must be done.
     pub fn finish(self, root: &Root) -> Result<raw::RangeResponse, Error> {
         assert!(self.is_done, "an answer needs all of its rows");
         let request = &self.request;
-        // Whoever stopped reading early, or has not begun, has to ask how many there are.
-        let count = match self.visited < self.to_visit && !request.count_only {
-            true => self.visited as i64,
-            false => {
-                let keys = KeyRange::from_wire(&request.key, &request.range_end);
-                root.count(keys, self.at)? as i64
-            }
+        // If reading stopped early, or has not begun, the count needs a separate query.
+        let count = if self.visited < self.to_visit && !request.count_only {
+            self.visited as i64
+        } else {
+            let keys = KeyRange::from_wire(&request.key, &request.range_end);
+            root.count(keys, self.at)? as i64
         };
         let (kvs, more) = self.found.finish(request);
         Ok(raw::RangeResponse {
@@ -134,14 +133,14 @@ impl Reading {
     }
 }
 
-/// The rows of an answer, as far as they are known.
+/// The rows found so far.
 #[derive(Default)]
 struct Found {
     limit: usize,
     rows: Rows,
-    /// There are more than the limit lets through.
+    /// There are more rows than the limit.
     more: bool,
-    /// Rows that can be among them, when their order is not that of the keys.
+    /// Candidate rows, if the result is not in key order.
     unsorted: Vec<KeyValue>,
     unsorted_bytes: usize,
 }
@@ -160,7 +159,7 @@ impl Found {
         }
         self.unsorted_bytes += size_of::<KeyValue>() + item.key.len() + item.value.len();
         self.unsorted.push(to_key_value(*item));
-        // The row beyond the limit stays in, to be seen.
+        // Keep one row beyond the limit, to know that there are more.
         let useful = self.limit.saturating_add(1);
         if self.unsorted.len() >= useful.saturating_mul(2).saturating_add(SORT_SLACK) {
             sort(request, &mut self.unsorted);
@@ -171,16 +170,17 @@ impl Found {
     }
 
     fn add(&mut self, request: &pb::RangeRequest, item: &Item<'_>) {
-        match self.rows.len() < self.limit {
-            true => push(&mut self.rows, request, item),
-            false => self.more = true,
+        if self.rows.len() < self.limit {
+            push(&mut self.rows, request, item)
+        } else {
+            self.more = true
         }
     }
 
     fn finish(mut self, request: &pb::RangeRequest) -> (Rows, bool) {
         let mut unsorted = mem::take(&mut self.unsorted);
         sort(request, &mut unsorted);
-        // Each is let go of when it is encoded, so that hardly a row is in memory twice.
+        // Each row is dropped after it is encoded, so that few rows are in memory twice.
         for kv in unsorted {
             self.add(request, &item(&kv));
         }
@@ -188,18 +188,18 @@ impl Found {
     }
 }
 
-/// One part of a range that is sent in parts.
+/// One part of a streamed range.
 pub struct Part {
     pub rows: Rows,
-    /// The range goes on after this part.
+    /// More parts follow.
     pub more: bool,
-    /// Where it goes on, if it does.
+    /// First key of the next part, if more follow.
     pub next_key: Bytes,
 }
 
-/// Reads the next `request.limit` rows (not positive: all), or fewer when they come to
-/// `bytes_max`. A target other than the key sorts each part by itself, and the next one begins
-/// after the last row of that order: so etcd does it.
+/// Reads the next `request.limit` rows (all if not positive), or fewer if they reach `bytes_max`.
+/// As in etcd, a sort target other than the key sorts each part separately, and the next part
+/// begins after the last row in that order.
 pub fn part(root: &Root, request: &pb::RangeRequest, bytes_max: usize) -> Result<Part, Error> {
     let mut part = Part {
         rows: Rows::default(),
@@ -225,13 +225,14 @@ pub fn part(root: &Root, request: &pb::RangeRequest, bytes_max: usize) -> Result
     }
     let (mut kvs, mut bytes) = (Vec::new(), 0);
     visit(root, request, &request.key, request.revision, |item| {
-        // The row that is too much takes part in the sorting.
+        // As in etcd, the row beyond the limit is sorted too.
         part.more = kvs.len() == limit || bytes >= bytes_max;
         bytes += key_value_len(&item);
         kvs.push(to_key_value(item));
-        match part.more {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if part.more {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     })?;
     sort(request, &mut kvs);
@@ -247,7 +248,7 @@ pub fn part(root: &Root, request: &pb::RangeRequest, bytes_max: usize) -> Result
     Ok(part)
 }
 
-/// The key right behind this one.
+/// The first key after `key`.
 fn behind(key: &[u8]) -> Bytes {
     [key, &[0]].concat().into()
 }
@@ -259,20 +260,20 @@ fn limit(request: &pb::RangeRequest) -> usize {
     }
 }
 
-/// etcd cuts a range to its limit while it reads when no order is asked for, whatever the target,
-/// or the order of the keys.
+/// As in etcd, the limit applies before sorting if no order is requested, whatever the target, or
+/// if the order is that of the keys.
 fn limits_before_sorting(request: &pb::RangeRequest) -> bool {
     request.sort_order == SortOrder::None as i32
         || (request.sort_order == SortOrder::Ascend as i32
             && request.sort_target == SortTarget::Key as i32)
 }
 
-/// Rows are wanted as they come.
+/// True if rows are returned in the order in which they are read.
 fn is_in_key_order(request: &pb::RangeRequest) -> bool {
     request.sort_target == SortTarget::Key as i32 && request.sort_order != SortOrder::Descend as i32
 }
 
-/// Calls `row` for the rows of the range from `start` on, in key order.
+/// Calls `row` for the rows of the range, from `start` on, in key order.
 fn visit(
     root: &Root,
     request: &pb::RangeRequest,
@@ -280,8 +281,8 @@ fn visit(
     at: i64,
     mut row: impl FnMut(Item<'_>) -> ControlFlow<()>,
 ) -> Result<(), Error> {
-    // Keys-only answers come from the key tree alone and, as etcd's from its index, know no
-    // lease. Only a sort by value has to fetch the values, and then the lease is there too.
+    // Keys-only answers come from the key tree alone and have no lease, like those from etcd's
+    // index. Only a sort by value must fetch the values, and then the lease is known too.
     let keys_alone = request.keys_only && request.sort_target != SortTarget::Value as i32;
     let want = if keys_alone {
         Want::KeysOnly
@@ -289,7 +290,7 @@ fn visit(
         Want::Values
     };
     if request.range_end.is_empty() && !keys_alone {
-        // One row: what it says of going on says nothing.
+        // There is only one row, so `Break` or `Continue` does not matter.
         root.get(start, at, |item| {
             let _ = row(item);
         })?;
@@ -321,7 +322,7 @@ fn filtered(request: &pb::RangeRequest) -> bool {
         || request.max_create_revision != 0
 }
 
-/// A bound of 0 is no bound; a negative one is a real one.
+/// A bound of 0 means no bound; a negative bound counts.
 fn within_bounds(request: &pb::RangeRequest, item: &Item<'_>) -> bool {
     let at_most = |bound: i64, revision: i64| bound == 0 || revision <= bound;
     let at_least = |bound: i64, revision: i64| bound == 0 || revision >= bound;
@@ -331,9 +332,9 @@ fn within_bounds(request: &pb::RangeRequest, item: &Item<'_>) -> bool {
         && at_least(request.min_create_revision, item.create_revision)
 }
 
-/// Rows arrive in ascending key order. A target other than the key sorts ascending even when no
-/// order was asked for; etcd does so after the limit has been applied, and so does this. Equal
-/// rows stay in the order of their keys.
+/// Sorts rows that arrive in ascending key order. As in etcd, a target other than the key sorts
+/// ascending even without a requested order, after the limit was applied. Equal rows stay in key
+/// order.
 fn sort(request: &pb::RangeRequest, kvs: &mut [KeyValue]) {
     let target = SortTarget::try_from(request.sort_target).unwrap_or(SortTarget::Key);
     let order = SortOrder::try_from(request.sort_order).unwrap_or(SortOrder::None);

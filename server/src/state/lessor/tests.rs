@@ -45,7 +45,7 @@ fn a_crowd_of_expired_leases_is_handed_out_as_revokes_come_in() {
     lessor.revoke(2);
     assert_eq!(lessor.next_wake(3), Some(at(2_000)));
     assert_eq!(lessor.expired(at(2_100), 3), [4]);
-    // Two of the first were lost on the way: they keep their places, and are tried again.
+    // The revokes of two of the first were lost: they still count, and are retried.
     assert_eq!(lessor.expired(at(5_000), 3), [1, 3]);
     assert_eq!(lessor.expired(at(5_100), 3), [4]);
     [1, 3, 4].into_iter().for_each(|id| lessor.revoke(id));
@@ -126,7 +126,7 @@ fn a_lease_renewed_each_third_of_its_ttl_is_never_written_down() {
             lessor.renew(7, at(second * 1000)).unwrap();
         }
         let written = lessor.checkpoints(at(second * 1000), 10).len();
-        // Before its first renewal it may be one of those that nobody renews.
+        // Until its first renewal it counts as not renewed.
         if second > 20 {
             rows += written;
         }
@@ -156,7 +156,7 @@ fn a_lease_nobody_renews_is_written_down_every_eighth_of_its_ttl() {
     );
 }
 
-/// What the renewal waits for, and whether a row is to be taken back for it.
+/// Whether a row must be reset for the renewal, and what the renewal waits for.
 fn renewal(lessor: &mut Lessor, id: i64, now: Duration) -> (bool, Option<u64>) {
     let renewal = lessor.renew(id, now).unwrap();
     (renewal.takes_back, renewal.waits_for)
@@ -168,7 +168,8 @@ fn every_renewal_of_a_lease_that_is_written_down_waits_until_the_row_is_taken_ba
     lessor.grant(7, 80, at(0));
     assert_eq!(lessor.checkpoints(at(10_000), 10), [(7, 70)]);
     assert_eq!(renewal(&mut lessor, 7, at(11_000)), (true, Some(2)));
-    // The second one, before that is in the store: a crash now would end the lease early.
+    // The second renewal, before the reset is in the store: a crash now would expire the lease
+    // early.
     assert_eq!(renewal(&mut lessor, 7, at(11_500)), (false, Some(2)));
     assert_eq!(lessor.applied(7, 70), 1);
     assert_eq!(lessor.applied(7, 0), u64::MAX);
@@ -186,7 +187,7 @@ fn rows_that_got_lost_are_taken_back_again_and_keep_nobody_waiting_for_ever() {
     assert_eq!(renewal(&mut lessor, 7, at(1_000)), (true, Some(1)));
     assert_eq!(renewal(&mut lessor, 7, at(3_999)), (false, Some(1)));
     assert_eq!(renewal(&mut lessor, 7, at(4_000)), (true, Some(2)));
-    // The second was applied, the first never: it answers whoever waits for either.
+    // The second row was applied, the first never: this settles both.
     assert!(lessor.applied(7, 0) >= 1);
     assert_eq!(renewal(&mut lessor, 7, at(4_500)), (false, Some(2)));
     assert_eq!(renewal(&mut lessor, 7, at(7_000)), (true, Some(3)));
@@ -244,21 +245,21 @@ fn a_graceful_stop_writes_every_lease_that_has_spent_a_second() {
     assert_eq!(lessor.checkpoint_all(at(10_000)), [(1, 50)]);
 }
 
-/// What the lessor promises, kept as naively as possible.
+/// A naive model of the lessor's guarantees.
 #[derive(Default)]
 struct Model {
     /// id → (ttl, earliest moment it may expire)
     leases: BTreeMap<i64, (i64, Duration)>,
     /// id → remaining time in the store
     rows: BTreeMap<i64, i64>,
-    /// Rows on their way into the store, in the order of the log.
+    /// Rows in flight, in log order.
     log: VecDeque<(i64, i64)>,
-    /// Renewals that were not answered: lease, what they wait for, and the end they would promise.
+    /// Unacknowledged renewals: lease, what they wait for, and the expiry they would promise.
     waiting: Vec<(i64, u64, Duration)>,
 }
 
 impl Model {
-    /// The oldest row under way gets into the store.
+    /// Applies the oldest row in flight.
     fn commit(&mut self, lessor: Option<&mut Lessor>) {
         let Some((id, remaining)) = self.log.pop_front() else {
             return;
@@ -280,7 +281,7 @@ impl Model {
     fn end(&mut self, id: i64) {
         self.leases.remove(&id);
         self.rows.remove(&id);
-        // Before the same id is granted again, all that was logged of the lease is applied.
+        // All rows of a lease are applied before its id is granted again.
         self.log.retain(|(row, _)| *row != id);
         self.waiting.retain(|(waits, ..)| *waits != id);
     }
@@ -296,12 +297,12 @@ fn leases_agree_with_a_model_over_random_renewals_time_jumps_losses_and_new_lead
             let id = u.int_in_range(1..=4)?;
             match u.int_in_range(0..=12)? {
                 0..=1 if !model.leases.contains_key(&id) => {
-                    // The id is free again, and so are those who waited for it.
+                    // The id is free again, and its waiting renewals are gone.
                     let ttl = u.int_in_range(2..=100)?;
                     lessor.grant(id, ttl, now);
                     model.leases.insert(id, (ttl, now + seconds(ttl)));
                 }
-                // Renewals by several clients, one behind the other.
+                // Renewals by several clients, one after the other.
                 2..=4 => {
                     let renewal = lessor.renew(id, now);
                     let alive = model.leases.get_mut(&id).filter(|(_, end)| *end > now);
@@ -327,7 +328,7 @@ fn leases_agree_with_a_model_over_random_renewals_time_jumps_losses_and_new_lead
                 9 => model.commit(Some(&mut lessor)),
                 10 if u.ratio(1, 4)? => drop(model.log.pop_front()),
                 10 => lessor.allow_checkpoints(u.ratio(1, 2)?),
-                // The next leader, with as much of the log as it happens to have.
+                // The next leader, which has some part of the log.
                 11 if u.ratio(1, 4)? => {
                     for _ in 0..u.int_in_range(0..=model.log.len())? {
                         model.commit(None);
@@ -358,7 +359,7 @@ fn leases_agree_with_a_model_over_random_renewals_time_jumps_losses_and_new_lead
                 assert!(now + lease.remaining >= *end, "lease {id} will end early");
             }
         }
-        // Nothing is forgotten: asked at the times it names, everything ends.
+        // Every lease expires when the lessor is called at the times it returns.
         for _ in 0..10_000 {
             if lessor.is_empty() {
                 return Ok(());

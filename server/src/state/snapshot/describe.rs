@@ -1,4 +1,4 @@
-//! What raft says of a state that is sent to another member.
+//! Raft's description of a state that is sent to another member.
 
 use raft::{ConfState, Position, Snapshot};
 use serde_json::{Map, Value, json};
@@ -7,10 +7,10 @@ use storage::mvcc::{Root, View};
 use crate::error::Error;
 use crate::state::{self, MemberInfo};
 
-/// The zero of Go's clock.
+/// Go's zero time.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
-/// Position, members, and what etcd 3.5 and 3.6 want to read beside the state.
+/// Position, members, and the data that etcd 3.5 and 3.6 require beside the state.
 pub fn describe(view: &View) -> Result<Snapshot, Error> {
     let members = state::members(view)?;
     let ids = |learners: bool| {
@@ -32,8 +32,8 @@ pub fn describe(view: &View) -> Result<Snapshot, Error> {
     })
 }
 
-/// etcd's former store, of which only the membership was left: 3.5 takes its members from here,
-/// 3.6 compares them, 3.7 does not look.
+/// etcd's former v2 store, reduced to the membership: 3.5 reads its members from it, 3.6 compares
+/// them, 3.7 ignores it.
 fn v2_store(root: &Root, members: &[MemberInfo]) -> Result<Vec<u8>, Error> {
     let version = state::cluster_version(root)?.unwrap_or_default();
     let rows = members.iter().map(|member| {

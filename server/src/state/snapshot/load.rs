@@ -1,5 +1,5 @@
-//! etcd's database file into a store: every row with its revision, leases, alarms, users; the
-//! membership too, or another in its place.
+//! Loads etcd's database file into a store: every row with its revision, leases, alarms, users, and
+//! the membership or a replacement for it.
 
 use std::fmt;
 use std::path::Path;
@@ -14,12 +14,12 @@ use storage::vfs::{File, Vfs};
 use super::side_bucket;
 use crate::state::{self, MemberInfo};
 
-/// Why a database was not taken.
+/// Why a database was refused.
 #[derive(Debug)]
 pub enum LoadError {
     Read(read::Error),
     Storage(storage::Error),
-    /// A row that etcd would not have written.
+    /// A row that etcd would not write.
     Row {
         bucket: &'static str,
         what: String,
@@ -50,7 +50,7 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// A file of the store's file system, to read a database from.
+/// A database in a file of the store's file system.
 #[derive(Debug)]
 pub struct FileSource(pub Arc<dyn File>);
 
@@ -64,7 +64,7 @@ impl Source for FileSource {
     }
 }
 
-/// A database that came from elsewhere.
+/// A received database in a scratch file.
 #[derive(Debug)]
 pub struct ScratchSource(pub Scratch);
 
@@ -78,20 +78,20 @@ impl Source for ScratchSource {
     }
 }
 
-/// What to make of a database beside its rows.
+/// Changes to make while loading.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The members instead of those in the file, removed ones included.
+    /// Members that replace those in the file, including the removed ones.
     pub members: Option<Vec<MemberInfo>>,
-    /// The log entry to go on from, instead of the one in the file.
+    /// The log position to continue from, instead of the one in the file.
     pub applied: Option<Applied>,
-    /// The newest revision is raised by so many, and everything up to it compacted.
+    /// Raises the newest revision by this number, and compacts everything up to it.
     pub bump_revision: i64,
-    /// Of the new store.
+    /// Options of the new store.
     pub options: storage::mvcc::Options,
 }
 
-/// Fills a store in `dir`, beside the one that may be there.
+/// Fills a new store in `dir`, beside an existing one.
 pub fn load<S: Source>(
     vfs: Arc<dyn Vfs>,
     dir: &Path,
@@ -105,7 +105,7 @@ pub fn load<S: Source>(
             .into_iter()
             .find(|n| n.as_bytes() == bucket.name)
         else {
-            continue; // etcd ignores what it does not know, too.
+            continue; // etcd ignores unknown buckets too.
         };
         let kept =
             plan.members.is_none() || ![schema::MEMBERS, schema::MEMBERS_REMOVED].contains(&name);
@@ -123,7 +123,7 @@ pub fn load<S: Source>(
     Ok(loader.finish(position.settle(plan)?)?)
 }
 
-/// What the bucket `meta` says, and the newest revision seen.
+/// The contents of the bucket `meta`, and the newest revision seen.
 #[derive(Debug, Default)]
 struct At {
     newest: i64,
@@ -133,8 +133,8 @@ struct At {
 }
 
 impl At {
-    /// etcd's rules at opening: the newest revision is the newest of all that are named, and a
-    /// compaction that was scheduled holds.
+    /// etcd's rules at opening: the newest revision is the highest one mentioned anywhere, and a
+    /// scheduled compaction takes effect.
     fn settle(&self, plan: &Plan) -> Result<Position, LoadError> {
         let finished = self.finished.unwrap_or(-1);
         let compacted = finished.max(self.scheduled.unwrap_or(-1));
@@ -191,11 +191,11 @@ fn take_row(
         }
         schema::META => take_meta(at, key, value).ok_or_else(|| bad("its value is damaged"))?,
         schema::MEMBERS => {
-            // Rows are read without doubt later on.
+            // Checked here, because later code relies on readable rows.
             serde_json::from_slice::<MemberInfo>(value).map_err(|error| bad(&error.to_string()))?;
             loader.set(Bucket::Members, key, value)?;
         }
-        // A store without the row is at this revision, so that all that never had users are equal.
+        // A store without this row has this revision, so all stores that never had users are equal.
         schema::AUTH if state::is_default_revision(key, value) => {}
         name => {
             if let Some(bucket) = side_bucket(name) {
@@ -212,7 +212,7 @@ fn take_change(
     row: &Row<'_>,
 ) -> Result<(), LoadError> {
     if row.key.is_empty() {
-        return Ok(()); // etcdutl's way to raise the revision: a row without a key.
+        return Ok(()); // etcdutl raises the revision by a row without a key.
     }
     let at = Revision {
         main: revision.main,

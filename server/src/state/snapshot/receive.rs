@@ -1,5 +1,5 @@
-//! A state from another member, on its way in: it is loaded beside the store in use, durable when
-//! it is complete, and takes that one's place only when raft says so.
+//! Receives a state from another member. It is loaded beside the current store, made durable, and
+//! replaces the store only when Raft says so.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -18,34 +18,35 @@ use super::load::{self, Plan, ScratchSource};
 use super::rows;
 use crate::state;
 
-/// etcd's file while it comes: it can be read only when it is whole. Nobody else can read it.
+/// etcd's file while it arrives: it can be read only when complete. Encrypted with a key that only
+/// this process has.
 const DATABASE: &str = "incoming.db";
-/// The message in front of the state is not read when it is longer: etcd's limit.
+/// Longer messages before the state are refused: etcd's limit.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 const COPY_BYTES: usize = 256 << 10;
 
-/// The form in which a state travels.
+/// The form in which a state is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// etcd's database file.
     Database,
-    /// Ours: [`rows`].
+    /// Our own form: [`rows`].
     Rows,
 }
 
-/// Where states of other members are put. Cheap to clone.
+/// Receives states of other members. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     vfs: Arc<dyn Vfs>,
     /// The store's directory.
     dir: PathBuf,
-    /// Of the store that a state is loaded into.
+    /// Options of the store that a state is loaded into.
     options: Options,
-    /// One at a time, until it is in place or not wanted: they share a name.
+    /// Only one state at a time, until it is installed or discarded: they share a file name.
     taken: Arc<AtomicBool>,
 }
 
-/// The right to receive one.
+/// Permission to receive one state.
 #[derive(Debug)]
 pub struct Receiving {
     vfs: Arc<dyn Vfs>,
@@ -54,14 +55,14 @@ pub struct Receiving {
     permit: Permit,
 }
 
-/// A state that is durable, beside the store in use.
+/// A received state, durable beside the current store.
 #[derive(Debug)]
 pub struct Received {
     incoming: Incoming,
     _permit: Permit,
 }
 
-/// Given back when dropped.
+/// Released on drop.
 #[derive(Debug)]
 struct Permit(Arc<AtomicBool>);
 
@@ -75,7 +76,7 @@ impl Drop for Permit {
 #[derive(Debug)]
 pub enum ReceiveError {
     Input(io::Error),
-    /// The message in front is not what it should be, or the state not what the message says.
+    /// The message is not valid, or the state does not match it.
     Refused(String),
     Rows(rows::LoadError),
     Database(load::LoadError),
@@ -83,7 +84,7 @@ pub enum ReceiveError {
 }
 
 impl Receiver {
-    /// `dir` is the store's. What an interrupted run left there is cleared away.
+    /// `dir` is the store's directory. Removes what an interrupted run left there.
     pub fn new(vfs: Arc<dyn Vfs>, dir: PathBuf, options: Options) -> storage::Result<Receiver> {
         clear(&*vfs, &dir)?;
         let taken = Arc::default();
@@ -95,7 +96,7 @@ impl Receiver {
         })
     }
 
-    /// `None` while another one is being received, or waits to be put in place.
+    /// `None` while another state is being received or waits to be installed.
     pub fn begin(&self) -> Option<Receiving> {
         let free = !self.taken.swap(true, Ordering::Acquire);
         let permit = free.then(|| Permit(Arc::clone(&self.taken)))?;
@@ -109,8 +110,8 @@ impl Receiver {
 }
 
 impl Receiving {
-    /// Reads what etcd calls a merged snapshot to its end: the length of the message (u64, big
-    /// endian), the message, the state. Takes as long as that takes to come.
+    /// Reads what etcd calls a merged snapshot: the length of the message (u64, big endian), the
+    /// message, the state. Blocks until all of it has arrived.
     pub fn read(
         self,
         form: Form,
@@ -119,8 +120,8 @@ impl Receiving {
         self.read_if(form, input, &|_| Ok(()))
     }
 
-    /// The same; the state is not read, let alone written, when `allow` finds fault with the message
-    /// in front of it.
+    /// The same, but first passes the message to `allow`; if that fails, the state is neither read
+    /// nor written.
     pub fn read_if(
         self,
         form: Form,
@@ -141,7 +142,8 @@ impl Receiving {
             Form::Database => self.read_database(snapshot.position, input),
         };
         let incoming = loaded.and_then(|incoming| check(incoming, snapshot.position));
-        // The space is wanted back at once; what cannot be cleared now is cleared at the next try.
+        // Frees the space at once; files that cannot be removed now are removed at the next
+        // attempt.
         let _ = clear_after(&*self.vfs, &self.dir, incoming.is_ok());
         let received = Received {
             incoming: incoming?,
@@ -180,12 +182,12 @@ impl Receiving {
 }
 
 impl Received {
-    /// The newest log entry in it.
+    /// The newest log entry in the state.
     pub fn applied(&self) -> Applied {
         self.incoming.root().applied()
     }
 
-    /// The state, to be put in place before anything else is received.
+    /// Installs the state. Must happen before another state is received.
     pub fn replace(self, store: &mut storage::mvcc::Store) -> storage::Result<()> {
         store.replace(self.incoming)
     }
@@ -212,7 +214,7 @@ fn read_message(input: &mut dyn Read) -> Result<Message, ReceiveError> {
         .map_err(|error| ReceiveError::Refused(format!("the message cannot be read: {error}")))
 }
 
-/// etcd's file may be older than its message by entries that changed nothing in it.
+/// etcd's file may be older than its message, by entries that changed nothing in the file.
 fn plan(database: &Database<ScratchSource>, position: Position) -> Result<Plan, ReceiveError> {
     let damaged = |error: etcd_files::bbolt::read::Error| ReceiveError::Database(error.into());
     let mut index = 0;
@@ -255,16 +257,17 @@ fn clear(vfs: &dyn Vfs, dir: &Path) -> storage::Result<()> {
     clear_after(vfs, dir, false)
 }
 
-/// Takes away etcd's file, and what was loaded from it unless that is `wanted`.
+/// Removes etcd's file, and the store loaded from it unless `wanted`.
 fn clear_after(vfs: &dyn Vfs, dir: &Path, wanted: bool) -> storage::Result<()> {
     let path = dir.join(DATABASE);
     let io = |what| storage::Error::io(what, &path);
     if vfs.exists(&path).map_err(io("look for"))? {
         vfs.remove(&path).map_err(io("remove"))?;
     }
-    match wanted {
-        true => Ok(()),
-        false => clear_incoming(vfs, dir),
+    if wanted {
+        Ok(())
+    } else {
+        clear_incoming(vfs, dir)
     }
 }
 

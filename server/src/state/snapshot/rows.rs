@@ -1,20 +1,20 @@
-//! A state of the store in our own form, which members of ours send each other: rows as they lie
-//! in the store, read once and loaded as they come. etcd's file has to be counted before it can be
-//! written and to be whole before it can be read; here neither waits for the other.
+//! A state in the form that Stele members send each other: rows as stored, read once and loaded as
+//! they arrive. etcd's file must be measured before it is written, and must be complete before it
+//! is read; here neither side waits.
 //!
 //! ```text
-//! stream   frames, the last one ends with the row "end"; nothing follows
-//! frame    payload length u32 | CRC-32C u32 of the payload, going on from that of the frame before | payload
-//! payload  rows, none of which goes over into the next frame
-//! row      kind u8 | what the kind has:
+//! stream   frames; the last one ends with the row "end", and nothing follows
+//! frame    payload length u32 | CRC-32C u32 (continues that of the previous frame) | payload
+//! payload  complete rows
+//! row      kind u8 | fields of that kind:
 //!   1 put     main i64 | sub i64 | created i64 | version i64 | lease i64 | key bytes | value bytes
 //!   2 delete  main i64 | sub i64 | key bytes
 //!   3 side    bucket u8 | key bytes | value bytes
-//!   4 end     revision i64 | compacted i64 | applied index u64 | its term u64 | rows before this one u64
-//! bytes    length u32 | so many bytes
+//!   4 end     revision i64 | compacted i64 | applied index u64 | its term u64 | rows so far u64
+//! bytes    length u32 | the bytes
 //! ```
-//! Numbers are little endian. Puts and deletes come in the order of their revisions. What a
-//! compaction has made invisible is left out, so it is finished in what is loaded.
+//! Numbers are little endian. Puts and deletes are in the order of their revisions. Rows made
+//! invisible by a compaction are omitted, so in the loaded store the compaction is finished.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -29,14 +29,15 @@ use storage::vfs::Vfs;
 
 use super::{WriteError, scan};
 
-/// How members of ours tell each other, in requests and responses, that they know this form.
+/// The header by which Stele members tell each other, in requests and responses, that they know
+/// this form.
 pub const HEADER: &str = "X-Stele-Snapshot";
 /// The header's value: the form described here.
 pub const FORM: &str = "rows-1";
 
-/// A frame is sent when it has grown to this.
+/// A frame is sent when it reaches this size.
 const FRAME_BYTES: usize = 32 << 10;
-/// No frame is longer: a row is not, and a frame of several rows is shorter than two.
+/// Limit for a frame: no row is larger, and a frame of several rows is smaller than two rows.
 const FRAME_BYTES_MAX: usize = 512 << 20;
 const FRAME_HEAD_BYTES: usize = 8;
 
@@ -45,7 +46,7 @@ const DELETE: u8 = 2;
 const SIDE: u8 = 3;
 const END: u8 = 4;
 
-/// All but the keys of leases, which follow from the keys.
+/// All buckets except the keys of leases, which are derived from the keys.
 const BUCKETS: [Bucket; 9] = [
     Bucket::Meta,
     Bucket::Lease,
@@ -58,12 +59,12 @@ const BUCKETS: [Bucket; 9] = [
     Bucket::AuthRoles,
 ];
 
-/// Why a stream was not taken.
+/// Why a stream was refused.
 #[derive(Debug)]
 pub enum LoadError {
-    /// It broke off.
+    /// The stream ended early.
     Input(io::Error),
-    /// It is not what a member of ours sends.
+    /// Not a stream that a Stele member sends.
     Damaged(&'static str),
     Storage(storage::Error),
 }
@@ -92,7 +93,7 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Writes all of the view. Memory is bounded, nobody waits for it.
+/// Writes the whole view with bounded memory; no other work waits.
 pub fn write(view: &View, out: &mut dyn Write) -> Result<(), WriteError> {
     let mut frames = Frames::new(out);
     let mut stopped = None;
@@ -172,9 +173,10 @@ impl<'a> Frames<'a> {
 
     fn end_row(&mut self) -> io::Result<()> {
         self.rows += 1;
-        match self.payload.len() >= FRAME_BYTES {
-            true => self.send(),
-            false => Ok(()),
+        if self.payload.len() >= FRAME_BYTES {
+            self.send()
+        } else {
+            Ok(())
         }
     }
 
@@ -199,7 +201,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// Fills a store in `dir`, beside the one that may be there, from a stream read to its end.
+/// Fills a new store in `dir`, beside an existing one, from a stream read to its end.
 pub fn load(
     vfs: Arc<dyn Vfs>,
     dir: &Path,
@@ -228,7 +230,7 @@ pub fn load(
     }
 }
 
-/// Returns the frame's checksum, which the next one goes on from.
+/// Returns the frame's checksum, which continues in the next frame.
 fn read_frame(input: &mut dyn Read, sum: u32, frame: &mut Vec<u8>) -> Result<u32, LoadError> {
     let mut head = [0; FRAME_HEAD_BYTES];
     input.read_exact(&mut head)?;
@@ -238,25 +240,26 @@ fn read_frame(input: &mut dyn Read, sum: u32, frame: &mut Vec<u8>) -> Result<u32
         return Err(LoadError::Damaged("a frame is too long"));
     }
     frame.clear();
-    // Memory grows with what really comes.
+    // Allocates only as bytes arrive, not by the announced length.
     input.take(length as u64).read_to_end(frame)?;
     if frame.len() < length {
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     }
-    match crc32c::crc32c_append(sum, frame) == expected {
-        true => Ok(expected),
-        false => Err(LoadError::Damaged("a frame's checksum is wrong")),
+    if crc32c::crc32c_append(sum, frame) == expected {
+        Ok(expected)
+    } else {
+        Err(LoadError::Damaged("a frame's checksum is wrong"))
     }
 }
 
 enum Row<'a> {
     Change(Change<'a>),
     Side(Bucket, &'a [u8], &'a [u8]),
-    /// The state's place, and how many rows came before.
+    /// The state's position, and the number of rows before this one.
     End(Position, u64),
 }
 
-/// What is left of a payload.
+/// The unread rest of a payload.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {

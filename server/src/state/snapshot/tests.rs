@@ -22,7 +22,7 @@ fn open(vfs: &SimVfs) -> Store {
     Store::open(vfs, Path::new(DIR), Options::default()).unwrap()
 }
 
-/// Versions, transactions, deletions, leases, an alarm, members, and a compaction half removed.
+/// Versions, transactions, deletions, leases, an alarm, members, and an unfinished compaction.
 fn sample() -> Store {
     let mut store = open(&SimVfs::new(1));
     let mut index = 0;

@@ -1,4 +1,4 @@
-//! Transactions of reads alone, read in steps like the ranges they consist of.
+//! Read-only transactions, read in steps like their ranges.
 
 use std::vec;
 
@@ -13,13 +13,13 @@ use crate::error::Error;
 use crate::state::Tally;
 use crate::state::kv::{self, Step};
 
-/// Whether both branches hold ranges and nothing else. A nested transaction counts as a write,
-/// whatever it does: etcd sends it through the log as well.
+/// True if both branches hold only ranges. A nested transaction counts as a write, whatever it
+/// does: etcd sends it through the log as well.
 pub fn is_read_only(txn: &pb::TxnRequest) -> bool {
     ranges_of(txn).all(|range| range.is_some())
 }
 
-/// Whether a read-only transaction may run on local data: all of its ranges say so.
+/// True if all ranges are serializable, so local data is enough.
 pub fn is_serializable(txn: &pb::TxnRequest) -> bool {
     ranges_of(txn).all(|range| range.is_some_and(|range| range.serializable))
 }
@@ -32,10 +32,10 @@ fn ranges_of(txn: &pb::TxnRequest) -> impl Iterator<Item = Option<&pb::RangeRequ
     })
 }
 
-/// A read-only transaction on its way. All steps must be given the same root.
+/// A read-only transaction being read. All steps must use the same root.
 #[derive(Default)]
 pub struct Reading {
-    /// The comparisons have yet to be made.
+    /// The request, until the comparisons have been made.
     asked: Option<pb::TxnRequest>,
     succeeded: bool,
     left: vec::IntoIter<pb::RangeRequest>,
@@ -53,7 +53,7 @@ impl Reading {
         }
     }
 
-    /// Reads on. True when all that is wanted has been read.
+    /// Reads on. Returns true when everything needed has been read.
     pub fn step(&mut self, root: &Root, step: Step) -> Result<bool, Error> {
         if let Some(txn) = self.asked.take() {
             self.choose(root, &txn)?;
@@ -80,12 +80,12 @@ impl Reading {
         Ok(false)
     }
 
-    /// What has been read takes about so much memory.
+    /// Approximate memory of what has been read.
     pub fn held_bytes(&self) -> usize {
         self.done_bytes + self.current.as_ref().map_or(0, kv::Reading::held_bytes)
     }
 
-    /// The answer, when all steps are done, and what it took.
+    /// The answer and its counts; all steps must be done.
     pub fn finish(self, root: &Root) -> (raw::TxnResponse, Tally) {
         let response = raw::TxnResponse {
             header: Some(kv::revision_header(root.revision())),

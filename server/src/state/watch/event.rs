@@ -1,4 +1,4 @@
-//! One change as the bytes that stand for it in a `WatchResponse`.
+//! One change, encoded as an event of a `WatchResponse`.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::encoding::{encode_varint, encoded_len_varint};
@@ -7,15 +7,14 @@ use storage::mvcc::{Change, Item, Root};
 /// Field 11 of `WatchResponse`, length-delimited.
 const EVENTS_TAG: u8 = 11 << 3 | 2;
 
-/// An encoded event together with tag and length: a response's events are these, one after
-/// another.
+/// An encoded event with its tag and length. The events of a response are a sequence of these.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) revision: i64,
     pub(super) bytes: Bytes,
 }
 
-/// What a watcher wants to see of a change.
+/// Which changes a watcher wants, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wants {
     pub(super) no_put: bool,
@@ -45,7 +44,7 @@ pub(super) fn key<'a>(change: &Change<'a>) -> &'a [u8] {
     }
 }
 
-/// Whether there can be a version before this change: not for the put that creates a key.
+/// True if the key may have a previous version: false for the put that creates it.
 pub(super) fn has_previous(change: &Change<'_>) -> bool {
     match change {
         Change::Put { item, .. } => item.create_revision != item.mod_revision,
@@ -57,7 +56,7 @@ pub(super) fn encode(change: &Change<'_>, previous: Option<&Item<'_>>) -> Event 
     let revision = revision(change);
     let (is_delete, kv) = match change {
         Change::Put { item, .. } => (false, *item),
-        // A deletion tells its key and revision, nothing else.
+        // A delete event has only key and revision.
         Change::Delete { key, .. } => (
             true,
             Item {
@@ -91,8 +90,8 @@ pub(super) fn encode(change: &Change<'_>, previous: Option<&Item<'_>>) -> Event 
     }
 }
 
-/// With the version the change replaced. It is told only while the revision before the change can
-/// still be read, as if the client had asked for it there.
+/// Encodes a change with the previous version. As in etcd, the previous version is included only
+/// while the revision before the change is not compacted.
 pub(super) fn encode_with_previous(root: &Root, change: &Change<'_>) -> storage::Result<Event> {
     let revision = revision(change);
     if revision - 1 < root.compacted() {
@@ -102,7 +101,7 @@ pub(super) fn encode_with_previous(root: &Root, change: &Change<'_>) -> storage:
     Ok(found.unwrap_or_else(|| encode(change, None)))
 }
 
-/// A message as a field with a tag of one byte.
+/// Length of a field with a one-byte tag whose content has `len` bytes.
 fn message_len(len: usize) -> usize {
     1 + encoded_len_varint(len as u64) + len
 }

@@ -1,4 +1,4 @@
-//! Reading a stretch of history for watchers of one stream. A value that runs on any thread.
+//! Reads a part of the history for watchers of one stream. A value that can run on any thread.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use super::event::{self, Event, Wants};
 use super::index::{Index, Span};
 use super::{HISTORY_BYTES, HISTORY_INLINE_REVISIONS, HISTORY_REVISIONS};
 
-/// A watcher to read for. `serial` tells it from a later one in the same slot.
+/// A watcher to read for. `serial` distinguishes it from a later watcher in the same slot.
 #[derive(Clone, Debug)]
 pub(super) struct ReadFor {
     pub(super) slot: u32,
@@ -19,21 +19,21 @@ pub(super) struct ReadFor {
     pub(super) wants: Wants,
 }
 
-/// See the module.
+/// One read of history; see the module.
 #[derive(Debug)]
 pub struct HistoryRead {
     pub(super) reader: Reader,
     pub(super) watchers: Vec<ReadFor>,
     pub(super) from: i64,
-    /// Where to end; the newest revision if not given.
+    /// The last revision to read; `None`: the newest one.
     pub(super) through: Option<i64>,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Debug)]
 pub struct HistoryDone {
     pub(super) watchers: Vec<ReadFor>,
-    /// The read had an end given.
+    /// The read had a fixed end (`through`).
     pub(super) is_gap: bool,
     pub(super) outcome: Outcome,
 }
@@ -42,20 +42,20 @@ pub struct HistoryDone {
 pub(super) enum Outcome {
     Read {
         events: Vec<Event>,
-        /// (place in `watchers`, place in `events`), in the order of revisions.
+        /// (index in `watchers`, index in `events`), in revision order.
         hits: Vec<(u32, u32)>,
-        /// Everything up to here has been read.
+        /// The last revision that was read.
         through: i64,
         store_revision: i64,
     },
-    /// The first revision wanted is no longer there.
+    /// The first revision to read has been compacted.
     Compacted { revision: i64 },
     /// The store could not be read.
     Failed(storage::Error),
 }
 
 impl HistoryRead {
-    /// Whether it is short and recent enough to be run where it was asked for.
+    /// True if the read is short and recent enough to run in place.
     pub fn is_short(&self) -> bool {
         let end = self.through.unwrap_or(i64::MAX);
         end.min(self.reader.view().revision()) - self.from < HISTORY_INLINE_REVISIONS
@@ -92,7 +92,7 @@ impl HistoryRead {
         let mut bytes = 0;
         let mut through = end;
         if self.from > end {
-            // It stands at the newest revision already.
+            // The watchers are already at the newest revision.
             return Ok(Outcome::Read {
                 events: Vec::new(),
                 hits: Vec::new(),

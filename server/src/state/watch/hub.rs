@@ -1,16 +1,16 @@
-//! Reads every new change once and hands it to the streams it concerns.
+//! Reads every new change once and delivers it to the streams that watch it.
 //!
-//! **Where a watcher stands.** The hub has read all changes up to `last`. A joined watcher was
-//! given, or will find in front of it in its mailbox, every event up to `last` from the revision
-//! on that `Joined` named. A stream whose mailbox is full is detached by moving on its `epoch`:
-//! its watchers stay in the index, and cost one comparison each, until they join again. So are all
-//! streams when a snapshot takes the place of the store's content.
+//! **Where a watcher stands.** The hub has read all changes up to `last`. A joined watcher has
+//! received, or has in its mailbox, every event up to `last` after the revision that `Joined`
+//! named. A stream whose mailbox is full is detached by raising its `epoch`: its watchers stay in
+//! the index, at the cost of one comparison each, until they join again. All streams are detached
+//! when a snapshot replaces the store's content.
 //!
-//! **While nobody watches** the hub follows the revision and reads nothing.
+//! **While nobody watches**, the hub tracks the revision and reads nothing.
 //!
-//! **Two threads turn it**, one at a time: its own, and the one that applies, which hands over
-//! what is little by itself ([`Hub::advance_if_brief`]): no wake-up between a change and its
-//! events, and like etcd's they leave before the change is acknowledged.
+//! **Two threads run it**, one at a time: its own, and the applying thread, which delivers small
+//! amounts itself ([`Hub::advance_if_brief`]). This avoids a thread wake-up between a change and
+//! its events, and, as in etcd, events leave before the change is acknowledged.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -27,12 +27,12 @@ use super::index::Index;
 use super::mailbox::{Delivery, Hit, Item, Mailbox};
 use super::{HUB_FLUSH_BYTES, HUB_FLUSH_HITS, JOIN_GAP_REVISIONS};
 
-/// Events that the applying thread may have to hand over by itself: some 50 microseconds.
+/// Limit for the deliveries that the applying thread makes itself: about 50 microseconds.
 const BRIEF_HITS: usize = 256;
 
-/// The rest after handing over many events, for each of them and at most. What is published
-/// meanwhile comes to a watcher in one response, which costs its client little more than the
-/// response for one event; clients of wide fan-outs are what runs out of CPU first.
+/// Rest after delivering many events: per delivery, and at most. Changes published meanwhile reach
+/// a watcher in one response, which costs its client little more than a response for one event.
+/// With a wide fan-out, the clients run out of CPU first.
 const REST_PER_HIT: Duration = Duration::from_micros(2);
 const REST_MAX: Duration = Duration::from_millis(4);
 
@@ -41,28 +41,28 @@ const REST_MAX: Duration = Duration::from_millis(4);
 pub struct Hub {
     reader: Reader,
     inbox: HubInbox,
-    /// Taken from the inbox; empty between turns, kept for its memory.
+    /// Taken from the inbox; empty between turns, kept to reuse its memory.
     events: Vec<HubEvent>,
-    /// All changes up to this revision have been handed over.
+    /// All changes up to this revision have been delivered.
     last: i64,
-    /// Of the store that `last` was read from.
+    /// Generation of the store that `last` belongs to.
     generation: u64,
     index: Index,
-    /// By the number the index knows.
+    /// Indexed by the watcher numbers used in `index`.
     watchers: Vec<Option<Watcher>>,
     free_watchers: Vec<u32>,
     streams: Vec<Option<HubStream>>,
     free_streams: Vec<u32>,
     by_id: HashMap<StreamId, u32>,
-    /// Watchers of attached streams.
+    /// Number of watchers of attached streams.
     live: usize,
     /// Streams with something in `open`.
     touched: Vec<u32>,
     pending_bytes: usize,
     pending_hits: usize,
-    /// Events handed over since [`Hub::rest`] was asked last.
+    /// Deliveries since the last call of [`Hub::rest`].
     handed_over: usize,
-    /// Streams to wake when the turn is over: once each, however much they were given.
+    /// Streams to wake at the end of the turn, each once, however much was delivered to them.
     wakers: Vec<Waker>,
     stopped: bool,
 }
@@ -71,9 +71,9 @@ pub struct Hub {
 struct Watcher {
     stream: u32,
     slot: u32,
-    /// It is live while this is its stream's.
+    /// The watcher is live while this equals its stream's epoch.
     epoch: u32,
-    /// Events before this are not for it.
+    /// Earlier events are not for this watcher.
     next: i64,
     wants: Wants,
 }
@@ -82,29 +82,29 @@ struct Watcher {
 struct HubStream {
     mailbox: Arc<Mailbox>,
     epoch: u32,
-    /// Watchers of this epoch.
+    /// Number of watchers in this epoch.
     live: usize,
-    /// The stream's slots, as numbers of watchers.
+    /// Maps the stream's slots to watcher numbers.
     slots: Vec<Option<u32>>,
-    /// The delivery being put together.
+    /// The delivery being collected.
     open: Delivery,
-    /// Which event of the current read stands last in `open`, and whether with its previous
-    /// version: all hits of one event come one after another.
+    /// The last event of the current read in `open`, for each form (without and with the previous
+    /// version). All hits of one event are consecutive.
     newest: [Option<(u64, u32)>; 2],
 }
 
-/// One change on its way to its watchers, encoded when the first one wants it.
+/// One change being delivered; encoded when the first watcher needs it.
 struct Encoded<'a, 'v> {
     view: &'v View,
     change: &'a Change<'a>,
-    /// Without and with the previous version.
+    /// The forms without and with the previous version.
     forms: [Option<Event>; 2],
-    /// Tells the changes of one hub apart.
+    /// Distinguishes the changes of one read.
     serial: u64,
 }
 
 impl Hub {
-    /// A hub that begins at the newest published revision, and the way to it.
+    /// Creates a hub that starts at the newest published revision, and its handle.
     pub fn new(reader: Reader) -> (Hub, HubHandle) {
         let (handle, inbox) = HubHandle::new();
         let view = reader.view();
@@ -133,8 +133,8 @@ impl Hub {
         (hub, handle)
     }
 
-    /// Hands over what was published since the last time if it is little; otherwise false, and
-    /// nothing is done. An error means that the store cannot be read: the process has to stop.
+    /// Delivers the changes published since the last time if they are few; otherwise does nothing
+    /// and returns false. An error means that the store cannot be read: the process must stop.
     pub fn advance_if_brief(&mut self, revision: i64) -> Result<bool> {
         let revisions = usize::try_from(revision - self.last).unwrap_or(0);
         if revisions.saturating_mul(self.live) > BRIEF_HITS {
@@ -145,12 +145,13 @@ impl Hub {
         Ok(true)
     }
 
-    /// How long its thread had better wait, with new events at hand, after what it did last.
+    /// How long the hub's thread should rest before its next delivery, given what it did last.
     pub fn rest(&mut self) -> Duration {
         let hits = std::mem::take(&mut self.handed_over);
-        match hits <= BRIEF_HITS {
-            true => Duration::ZERO,
-            false => REST_MAX.min(REST_PER_HIT * hits.try_into().unwrap_or(u32::MAX)),
+        if hits <= BRIEF_HITS {
+            Duration::ZERO
+        } else {
+            REST_MAX.min(REST_PER_HIT * hits.try_into().unwrap_or(u32::MAX))
         }
     }
 
@@ -158,7 +159,7 @@ impl Hub {
         self.stopped
     }
 
-    /// Handles what there is without waiting. False when that was nothing.
+    /// Handles queued events without waiting. Returns false if there were none.
     pub fn turn(&mut self) -> Result<bool> {
         self.inbox.take(&mut self.events);
         let is_busy = !self.events.is_empty();
@@ -191,7 +192,7 @@ impl Hub {
         }
     }
 
-    /// Hands over everything that was published since the last time.
+    /// Delivers everything published since the last time.
     fn advance(&mut self) -> Result<()> {
         let view = self.reader.view();
         let through = view.revision();
@@ -210,8 +211,8 @@ impl Hub {
         Ok(())
     }
 
-    /// The store's content was replaced: what came between may be compacted in it. Every stream
-    /// has to look for itself.
+    /// The store's content was replaced, and the revisions in between may be compacted in it. So
+    /// every stream must read history itself.
     fn let_go(&mut self) {
         for stream in self.streams.iter_mut().flatten().filter(|s| s.live > 0) {
             stream.live = 0;
@@ -229,7 +230,8 @@ impl Hub {
         view.recent_changes(self.last + 1, through, &mut |change| {
             let revision = event::revision(&change);
             if revision != reading {
-                // All before it is whole: `last` may move there, and a full mailbox detach there.
+                // All earlier revisions are complete, so `last` may move here, and a full mailbox
+                // may detach its stream here.
                 self.last = revision - 1;
                 reading = revision;
                 if self.pending_bytes >= HUB_FLUSH_BYTES || self.pending_hits >= HUB_FLUSH_HITS {
@@ -250,7 +252,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Puts one change into the open deliveries of everyone it concerns.
+    /// Adds one change to the open delivery of every stream that watches it.
     fn offer(&mut self, encoded: &mut Encoded<'_, '_>) -> Result<()> {
         let Hub {
             index,
@@ -294,7 +296,7 @@ impl Hub {
     /// Moves all open deliveries into the mailboxes.
     fn flush(&mut self, store_revision: i64) {
         for number in self.touched.drain(..) {
-            // The stream may be gone only between turns, when nothing is open.
+            // Streams are removed only between turns, when no delivery is open.
             let stream = self.streams[number as usize].as_mut().expect("was touched");
             stream.newest = [None, None];
             let mut delivery = std::mem::take(&mut stream.open);
@@ -302,7 +304,8 @@ impl Hub {
             let waker = match stream.mailbox.deliver(delivery) {
                 Ok(waker) => waker,
                 Err(delivery) => {
-                    // The stream finds these events in history: it has all before the first.
+                    // The stream has everything before the first of these events, and reads the
+                    // rest from history.
                     let through = delivery.events[0].revision - 1;
                     self.live -= std::mem::take(&mut stream.live);
                     stream.epoch += 1;
@@ -340,7 +343,7 @@ impl Hub {
     }
 
     fn join(&mut self, id: StreamId, joins: &[Join]) -> Result<()> {
-        // What was acknowledged before the client asked is not news to it.
+        // Changes acknowledged before the client's request are not new to it.
         self.advance()?;
         let Some(number) = self.by_id.get(&id).copied() else {
             return Ok(());
@@ -428,7 +431,7 @@ impl Hub {
     }
 
     fn progress(&mut self, id: StreamId, ask: Ask) -> Result<()> {
-        // Everything published is handed over first, so that the answer stands behind it.
+        // Deliver everything published first, so that the answer comes after it in the mailbox.
         self.advance()?;
         if let Some(number) = self.by_id.get(&id) {
             let stream = self.streams[*number as usize].as_mut().expect("is known");
@@ -453,7 +456,7 @@ impl Hub {
 
     fn stop(&mut self) {
         self.stopped = true;
-        // Nobody is watching any more: nothing has to wait for it.
+        // No watcher is left, so compactions need not wait for the hub.
         self.inbox.set_seen(i64::MAX);
         for stream in self.streams.iter().flatten() {
             self.wakers.extend(stream.mailbox.answer(Item::Closed));
@@ -467,7 +470,7 @@ impl Hub {
 }
 
 impl HubStream {
-    /// Adds a hit to the open delivery; returns the bytes of events that came with it.
+    /// Adds a hit to the open delivery; returns the bytes of event data added with it.
     fn add(&mut self, slot: u32, form: usize, encoded: &Encoded<'_, '_>) -> usize {
         let mut added = 0;
         let event = match self.newest[form] {
@@ -488,7 +491,8 @@ impl HubStream {
 }
 
 impl Encoded<'_, '_> {
-    /// Makes sure that the event is there in the form the watcher wants; says which one that is.
+    /// Encodes the event in the form that the watcher wants, if not done yet; returns the index of
+    /// that form.
     fn form(&mut self, wants: Wants) -> Result<usize> {
         let form = usize::from(wants.prev_kv && event::has_previous(self.change));
         if self.forms[form].is_none() {

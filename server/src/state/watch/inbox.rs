@@ -1,8 +1,8 @@
-//! The way to the hub: what may be asked of it, and the queue in front of it.
+//! The hub's queue: what can be asked of the hub.
 //!
-//! The queue has no limit of its own because nobody can fill it: "the store has advanced" is one
-//! number however often it is said, and a stream has at most a few questions open
-//! ([`super::stream`]) and does not ask the next before it has room for the answer.
+//! The queue needs no limit, because its length is bounded by its senders: the newest published
+//! revision is a single number, and a stream has only a few requests open ([`super::stream`]) and
+//! sends no further one before it has room for the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -17,13 +17,13 @@ use super::mailbox::Mailbox;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StreamId(u64);
 
-/// A watcher that wants to be told of new events.
+/// A watcher that wants new events.
 #[derive(Clone, Debug)]
 pub(super) struct Join {
-    /// The stream's own number for it.
+    /// The stream's number for the watcher.
     pub slot: u32,
     pub span: Span,
-    /// The first revision it has not seen; zero for "from now on".
+    /// The first revision that it has not seen; zero means "from now on".
     pub next: i64,
     pub wants: Wants,
 }
@@ -31,9 +31,9 @@ pub(super) struct Join {
 /// Who gets a progress response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
-    /// The client asked: one response for the stream.
+    /// The client's request: one response for the stream.
     Stream,
-    /// The interval has passed: one response for each watcher that wants it and was idle.
+    /// The interval has passed: one response for each idle watcher that asked for progress.
     Idle,
 }
 
@@ -43,12 +43,12 @@ pub(super) enum HubEvent {
     Advanced {
         revision: i64,
     },
-    /// A new stream and where its answers go.
+    /// A new stream, and the mailbox for its answers.
     Open {
         stream: StreamId,
         mailbox: Arc<Mailbox>,
     },
-    /// All or none of them are taken in.
+    /// All of these watchers are accepted, or none.
     Join {
         stream: StreamId,
         joins: Vec<Join>,
@@ -64,7 +64,7 @@ pub(super) enum HubEvent {
     Close {
         stream: StreamId,
     },
-    /// The server stops: every stream is told, and nothing is done after it.
+    /// The server stops: every stream is told, and later requests are ignored.
     Stop,
 }
 
@@ -82,13 +82,13 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     events: Vec<HubEvent>,
-    /// The newest revision said and not taken yet.
+    /// The newest published revision not taken yet.
     advanced: Option<i64>,
-    /// The hub looks for new events by itself, soon.
+    /// The hub rests and will look for new events by itself soon.
     resting: bool,
 }
 
-/// Anyone's end of the queue.
+/// The senders' end of the queue. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct HubHandle {
     shared: Arc<Shared>,
@@ -109,8 +109,8 @@ impl HubHandle {
         (handle, inbox)
     }
 
-    /// To be called after every publishing of a root with a new revision that
-    /// [`super::Hub::advance_if_brief`] has not handed over. Never waits.
+    /// Must be called after each publication of a root with a new revision, unless
+    /// [`super::Hub::advance_if_brief`] has delivered it. Never waits.
     pub fn advanced(&self, revision: i64) {
         let mut queue = self.shared.queue.lock();
         queue.advanced = queue.advanced.max(Some(revision));
@@ -121,14 +121,14 @@ impl HubHandle {
         }
     }
 
-    /// The hub has read all changes up to this revision. Rows a compaction has made invisible may
-    /// be removed from the store once this is not below the compacted revision: before, a watcher
-    /// that was never behind would lose them.
+    /// The hub has read all changes up to this revision. Rows that a compaction made invisible may
+    /// be removed only when this is at least the compacted revision; otherwise a watcher that was
+    /// never behind would lose them.
     pub fn seen(&self) -> i64 {
         self.shared.seen.load(Ordering::Acquire)
     }
 
-    /// Events that wait for clients to take them, counted once for each watcher.
+    /// Events waiting for clients to take them, counted once per watcher.
     pub fn pending_events(&self) -> i64 {
         self.shared.pending.load(Ordering::Relaxed)
     }
@@ -149,7 +149,7 @@ impl HubHandle {
         }
     }
 
-    /// Waits until the hub is asked for something, but not for new events, at most so long.
+    /// Waits up to `longest` for a request to the hub; new revisions do not end the wait.
     pub fn rest(&self, longest: Duration) {
         let mut queue = self.shared.queue.lock();
         if longest.is_zero() {
@@ -174,12 +174,12 @@ impl HubHandle {
 }
 
 impl HubInbox {
-    /// Takes what there is.
+    /// Takes everything queued.
     pub(super) fn take(&self, events: &mut Vec<HubEvent>) {
         self.shared.queue.lock().take(events);
     }
 
-    /// Says how far the hub has read.
+    /// Publishes how far the hub has read.
     pub(super) fn set_seen(&self, revision: i64) {
         self.shared.seen.store(revision, Ordering::Release);
     }
@@ -187,8 +187,8 @@ impl HubInbox {
 
 impl Queue {
     fn take(&mut self, events: &mut Vec<HubEvent>) {
-        // In front of what was asked before it, which is no harm: the hub reads the newest view
-        // whenever it is turned.
+        // This comes before earlier requests, which is harmless: the hub reads the newest view in
+        // any case.
         if let Some(revision) = self.advanced.take() {
             events.push(HubEvent::Advanced { revision });
         }

@@ -1,31 +1,31 @@
-//! Which watchers a key concerns.
+//! Finds the watchers of a key.
 //!
-//! Watchers of the same span share a group. Groups of single keys are found by hash; groups of
-//! ranges by an interval tree laid out in a sorted array, with a short unsorted list of newcomers
-//! in front of it that is merged in when it has grown.
+//! Watchers of the same span share a group. Groups of single keys are found by hash. Groups of
+//! ranges are found by an interval tree in a sorted array, plus a short unsorted list of new groups
+//! that is merged into the array when it has grown.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use storage::mvcc::{End, KeyRange};
 
-/// Newcomers are looked at one by one: at most these, or an eighth of the sorted ones.
+/// New groups are scanned one by one: at most these, or an eighth of the sorted ones.
 const FRESH_MAX: usize = 64;
 
-/// The keys a watcher asked for, owned.
+/// The keys that a watcher asked for, owned.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Span {
     Key(Arc<[u8]>),
-    /// From the first on and less than the second.
+    /// From the first key (included) to the second (excluded).
     Range(Arc<[u8]>, Arc<[u8]>),
-    /// From it on.
+    /// From this key on, without end.
     From(Arc<[u8]>),
 }
 
 impl Span {
-    /// `None` when no key can lie in it.
+    /// `None` if the range is empty.
     pub(super) fn from_wire(key: &[u8], range_end: &[u8]) -> Option<Span> {
-        // etcd takes no key for the smallest one.
+        // etcd treats an empty key as the smallest one.
         let key = if key.is_empty() { b"\0" } else { key };
         let range = KeyRange::from_wire(key, range_end);
         match range.end {
@@ -42,7 +42,7 @@ impl Span {
         }
     }
 
-    /// Whether its end lies behind `key`.
+    /// True if the span's end is after `key`.
     fn ends_after(&self, key: &[u8]) -> bool {
         match self {
             Span::Key(start) => **start >= *key,
@@ -51,7 +51,7 @@ impl Span {
         }
     }
 
-    /// Whether this range reaches at least as far as the other.
+    /// True if this range extends at least as far as the other.
     fn reaches(&self, other: &Span) -> bool {
         match (self, other) {
             (Span::From(_), _) => true,
@@ -62,24 +62,24 @@ impl Span {
     }
 }
 
-/// Members are numbers of the owner's choosing, each at most once, densely numbered.
+/// Members are numbers chosen by the owner, each used once; they should be dense.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     groups: Vec<Group>,
     by_key: HashMap<Arc<[u8]>, u32>,
     by_range: HashMap<Span, u32>,
-    /// Numbers of groups that are not in use.
+    /// Unused group numbers.
     free: Vec<u32>,
-    /// Where each member stands: its group and its place among the group's members.
+    /// Position of each member: its group, and its index in the group.
     places: Vec<Option<(u32, u32)>>,
-    /// Groups of ranges by start.
+    /// Groups of ranges, sorted by start.
     sorted: Vec<u32>,
-    /// For the middle of each stretch of `sorted` that a binary search can meet: the group of
-    /// that stretch that reaches furthest.
+    /// For the middle of each stretch of `sorted` that a binary search can reach: the group of that
+    /// stretch whose range extends furthest.
     furthest: Vec<u32>,
-    /// Groups of ranges not in `sorted` yet.
+    /// Groups of ranges that are not in `sorted` yet.
     fresh: Vec<u32>,
-    /// How many groups in `sorted` have no members. They stay until the next merge.
+    /// Number of groups in `sorted` without members. They stay until the next merge.
     hollow: usize,
 }
 
@@ -212,8 +212,8 @@ impl Index {
         self.free.push(number);
     }
 
-    /// Takes the newcomers into the sorted array and the hollow groups out of it. The group being
-    /// added right now has no members yet, but is fresh, so it stays.
+    /// Moves new groups into the sorted array and removes empty groups from it. The group just
+    /// being added is empty too, but it is in `fresh`, so it is kept.
     fn merge(&mut self) {
         let mut sorted = std::mem::take(&mut self.sorted);
         sorted.retain(|number| {

@@ -1,7 +1,7 @@
-//! What the hub has for one stream, in order: events, and answers to what the stream asked.
+//! The hub's messages for one stream, in order: events, and answers to the stream's requests.
 //!
-//! The order is the whole protocol. An answer stands behind all events the hub handed over before
-//! it, so a stream that takes the mailbox in order knows at each item what it has seen.
+//! The order is the whole protocol. An answer comes after all events that the hub delivered before
+//! it, so a stream that reads its mailbox in order knows at each item what it has seen.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use super::{MAILBOX_BYTES, MAILBOX_HITS};
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     pub(super) events: Vec<Event>,
-    /// In the order of revisions for each watcher.
+    /// For each watcher in revision order.
     pub(super) hits: Vec<Hit>,
     /// Bytes of `events`.
     pub(super) bytes: usize,
-    /// The store's revision when the hub read these.
+    /// The store's revision when the hub read the events.
     pub(super) store_revision: i64,
 }
 
-/// This watcher gets this event of the delivery.
+/// Assigns one event of the delivery to one watcher.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hit {
     pub(super) slot: u32,
@@ -36,44 +36,44 @@ pub(super) struct Hit {
 #[derive(Debug)]
 pub(super) enum Item {
     Events(Delivery),
-    /// These watchers get the events after `through` from here on.
+    /// From here on, these watchers get the events after `through`.
     Joined {
         slots: Vec<u32>,
         through: i64,
     },
-    /// These are too far behind to be taken in.
+    /// These watchers are too far behind to be accepted.
     Behind {
         slots: Vec<u32>,
     },
-    /// Nothing more comes for this watcher: its slot is free.
+    /// This watcher gets nothing more: its slot is free.
     Left {
         slot: u32,
     },
-    /// The mailbox was full. Every joined watcher has been given what concerns it up to
-    /// `through`, and gets nothing from here on until it joins again.
+    /// The mailbox was full. Every joined watcher has received its events up to `through`, and gets
+    /// no more until it joins again.
     Detached {
         through: i64,
     },
-    /// All events up to `revision` for joined watchers stand before this item.
+    /// All events up to `revision` for joined watchers come before this item.
     Progress {
         revision: i64,
         ask: Ask,
     },
-    /// The server stops.
+    /// The server is stopping.
     Closed,
 }
 
 #[derive(Debug)]
 pub struct Mailbox {
     state: Mutex<State>,
-    /// Events for watchers in all mailboxes of the server.
+    /// Events waiting in all mailboxes of the server, counted per watcher.
     pending: Arc<AtomicI64>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     items: VecDeque<Item>,
-    /// Of the deliveries in `items`.
+    /// Size of the deliveries in `items`.
     bytes: usize,
     hits: usize,
     waker: Option<Waker>,
@@ -87,8 +87,8 @@ impl Mailbox {
         }
     }
 
-    /// Puts a delivery in if there is room; gives it back if not. An empty mailbox takes any: one
-    /// revision may be larger than the bounds, and must stay whole.
+    /// Adds a delivery if there is room; returns it otherwise. An empty mailbox accepts any
+    /// delivery: one revision may exceed the limits, and must not be split.
     pub(super) fn deliver(&self, delivery: Delivery) -> Result<Option<Waker>, Delivery> {
         let mut state = self.state.lock();
         let is_empty = state.bytes == 0 && state.hits == 0;
@@ -105,7 +105,7 @@ impl Mailbox {
         Ok(state.waker.take())
     }
 
-    /// Puts an answer in. There are never more than the stream asked for, and one `Detached`
+    /// Adds an answer. There are at most as many as the stream's open requests, plus one `Detached`
     /// between two joins.
     pub(super) fn answer(&self, item: Item) -> Option<Waker> {
         let mut state = self.state.lock();
@@ -113,7 +113,7 @@ impl Mailbox {
         state.waker.take()
     }
 
-    /// Takes everything out; `into` is empty before.
+    /// Takes all items; `into` must be empty.
     pub(super) fn take(&self, into: &mut VecDeque<Item>) {
         let mut state = self.state.lock();
         std::mem::swap(&mut state.items, into);
@@ -122,7 +122,7 @@ impl Mailbox {
         self.note(-(taken as i64));
     }
 
-    /// Asks to be woken when something is put in. False when something is in already.
+    /// Registers `waker` for the next item. Returns false if there are items already.
     pub fn arm(&self, waker: &Waker) -> bool {
         let mut state = self.state.lock();
         if !state.items.is_empty() {

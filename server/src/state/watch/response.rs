@@ -1,8 +1,9 @@
 //! Watch responses as gRPC messages in the bytes of an HTTP body.
 //!
-//! A response is a header that is the same for all of one revision, a few numbers, and events that
-//! were encoded once for everyone; so it is put together by copying, and large events are not even
-//! copied. Each message has gRPC's prefix: one byte zero (not compressed), four bytes of length.
+//! A response consists of a header shared by all responses of one revision, a few numbers, and
+//! events that were encoded once for all watchers. So it is built by copying bytes, and large
+//! events are not even copied. Each message has gRPC's prefix: a zero byte (not compressed) and
+//! four bytes of length.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,7 @@ use prost::encoding::{encode_varint, encoded_len_varint};
 use super::event::Event;
 use super::{OUT_BYTES, SHARE_BYTES};
 
-/// What every response's header says besides the revision.
+/// The fields of every response header except the revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     pub cluster_id: u64,
@@ -31,32 +32,32 @@ pub(super) struct Fields<'a> {
     pub(super) fragment: bool,
 }
 
-/// Responses on their way out.
+/// Encoded responses waiting to be sent.
 #[derive(Debug, Default)]
 pub struct Out {
     head: Head,
-    /// The header as a field, for this revision.
+    /// The encoded header field, and its revision.
     header: Option<(i64, Vec<u8>)>,
-    /// Done; sent before `tail`.
+    /// Complete frames; sent before `tail`.
     frames: VecDeque<Bytes>,
     frame_bytes: usize,
     tail: BytesMut,
-    /// Events put in since [`Out::take_events`] was asked last.
+    /// Events added since the last call of [`Out::take_events`].
     events: u64,
 }
 
 impl Out {
-    /// How many events went in since this was asked last.
+    /// Number of events added since the last call.
     pub fn take_events(&mut self) -> u64 {
         std::mem::take(&mut self.events)
     }
 
-    /// Bytes that wait for the connection.
+    /// Bytes waiting for the connection.
     pub fn waiting_bytes(&self) -> usize {
         self.frame_bytes + self.tail.len()
     }
 
-    /// Says what the headers from here on say.
+    /// Sets the header fields of all following responses.
     pub fn set_head(&mut self, head: Head) {
         if self.head != head {
             self.head = head;
@@ -64,12 +65,12 @@ impl Out {
         }
     }
 
-    /// Enough is waiting for the connection: put nothing more in for now.
+    /// True if enough bytes are waiting, so that nothing should be added now.
     pub fn is_full(&self) -> bool {
         self.waiting_bytes() >= OUT_BYTES
     }
 
-    /// Bytes to send; message borders do not matter.
+    /// The next bytes to send; frames need not end at message boundaries.
     pub fn next_frame(&mut self) -> Option<Bytes> {
         if let Some(frame) = self.frames.pop_front() {
             self.frame_bytes -= frame.len();
@@ -83,7 +84,7 @@ impl Out {
         self.start(revision, fields, 0);
     }
 
-    /// A response with these events, which are not empty.
+    /// Adds a response with these events, which must not be empty.
     pub(super) fn events<'a>(
         &mut self,
         revision: i64,
@@ -111,8 +112,8 @@ impl Out {
     fn start(&mut self, revision: i64, fields: &Fields<'_>, events_len: usize) {
         let len = self.frame_len(revision, fields) + events_len;
         self.tail.put_u8(0);
-        // The contract leaves a response of one revision whole, however large; gRPC's length
-        // ends at 4 GiB.
+        // A revision is never split without fragments, however large it is; a gRPC message is
+        // limited to 4 GiB.
         let len = u32::try_from(len).expect("a revision's events stay below 4 GiB");
         self.tail.put_u32(len);
         let (_, header) = self.header.as_ref().expect("was just encoded");

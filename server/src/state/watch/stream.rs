@@ -1,21 +1,21 @@
 //! One client's Watch call as a state machine: requests in, responses out.
 //!
-//! Whoever runs it calls [`Stream::request`] for each message of the client while
-//! [`Stream::accepts`] says so, [`Stream::pump`] whenever there may be something to do,
-//! [`Stream::next_read`] for history to be read on whatever thread suits, and [`Stream::tick`] when
-//! the progress interval has passed.
+//! The owner calls [`Stream::request`] for each message of the client while [`Stream::accepts`] is
+//! true, [`Stream::pump`] whenever there may be work, [`Stream::next_read`] for history to be read
+//! on any thread, and [`Stream::tick`] when the progress interval has passed.
 //!
-//! **A watcher's way.** One that begins now or later joins the hub first, and is announced when the
-//! hub has answered: from then on nothing can escape it. One that begins in the past is announced
-//! at once and `Behind`; reads of history move it on until one reaches the newest revision; it asks
-//! to join, and the hub answers up to which revision it has handed over already. The little between
-//! its own reading and that (the *gap*) is read while the mailbox waits, then the watcher is
-//! `Live`. `Detached` in the mailbox makes every live watcher `Behind` again.
+//! **The phases of a watcher.** A watcher that starts now or later first joins the hub, and is
+//! announced when the hub has answered: from then on it misses nothing. A watcher that starts in
+//! the past is announced at once and is `Behind`. Reads of history advance it until one reaches the
+//! newest revision; then it asks to join, and the hub answers up to which revision it has already
+//! delivered. The revisions between the watcher's last read and that one (the *gap*) are read while
+//! the mailbox waits; then the watcher is `Live`. `Detached` in the mailbox makes every live
+//! watcher `Behind` again.
 //!
-//! **One batch at a time.** Events are distributed to their watchers, and nothing else is taken
-//! from mailbox or history before all of them are encoded. So answers that stand behind events
-//! in the mailbox stay behind them on the wire, and what is held in memory is one mailbox, one
-//! read of history, and [`super::OUT_BYTES`].
+//! **One batch at a time.** Events are assigned to their watchers, and all of them are encoded
+//! before anything else is taken from mailbox or history. So an answer that comes after events in
+//! the mailbox also comes after them on the wire, and memory is limited to one mailbox, one read of
+//! history, and [`super::OUT_BYTES`].
 
 mod respond;
 
@@ -34,7 +34,7 @@ use super::index::Span;
 use super::mailbox::{Delivery, Item, Mailbox};
 use super::response::{Fields, Out};
 
-/// The id in responses that are for no watcher of their own.
+/// The watch id in responses that belong to no watcher.
 const NO_WATCH_ID: i64 = -1;
 
 const COMPACTED: &str = "etcdserver: mvcc: required revision has been compacted";
@@ -46,15 +46,15 @@ const FILTER_NO_DELETE: i32 = 1;
 
 #[derive(Clone, Copy, Debug)]
 pub struct StreamOptions {
-    /// A response of this size is cut into fragments if the client allows it.
+    /// Larger responses are split into fragments if the client allows it.
     pub fragment_bytes: usize,
 }
 
-/// Why a stream ended by itself.
+/// Why a stream ended, other than by its client.
 #[derive(Debug)]
 pub enum Ended {
     ServerStopped,
-    /// History cannot be read.
+    /// History could not be read.
     Failed(storage::Error),
 }
 
@@ -66,33 +66,33 @@ pub struct Stream {
     reader: Reader,
     options: StreamOptions,
     mailbox: Arc<Mailbox>,
-    /// Taken out of the mailbox and not looked at yet.
+    /// Items taken from the mailbox and not handled yet.
     queue: VecDeque<Item>,
     slots: Vec<Option<Watcher>>,
     free: Vec<u32>,
     by_id: BTreeMap<i64, u32>,
-    /// Where the search for a free id begins; never goes back, as in etcd.
+    /// Where the search for a free id starts; as in etcd, it never decreases.
     next_id: i64,
     next_serial: u64,
-    /// A question to the hub is open; requests wait so that answers keep their order.
+    /// A request to the hub is open. Client requests wait, so that answers keep their order.
     asking: bool,
-    /// Watchers in `Behind`, and possibly others that no longer are.
+    /// Watchers in `Behind`, and possibly some that have left this phase.
     behind: VecDeque<u32>,
-    /// Watchers being filled in up to a revision; the mailbox waits.
+    /// Watchers in `Filling`, and the end of their gap; the mailbox waits.
     gap: Option<(Vec<u32>, i64)>,
     reading: bool,
-    /// A finished read, until the batch before it is out.
+    /// A finished read, kept until the batch before it is sent.
     done: Option<HistoryDone>,
     batch: Batch,
     ended: Option<Ended>,
 }
 
-/// Events on their way to the client.
+/// Events being sent to the client.
 #[derive(Debug, Default)]
 struct Batch {
     events: Vec<Event>,
     store_revision: i64,
-    /// Watchers with something in `pending`.
+    /// Watchers with events in `pending`.
     ready: VecDeque<u32>,
 }
 
@@ -103,34 +103,35 @@ struct Watcher {
     span: Span,
     wants: Wants,
     phase: Phase,
-    /// Events before this are not for it, or it has them. Kept up only while it is not live.
+    /// The first revision that the watcher has not received. Not updated while it is live.
     next: i64,
-    /// As the client asked: zero or a revision it must not be told of before.
+    /// The start revision that the client asked for; zero means now.
     start: i64,
     fragment: bool,
     progress_notify: bool,
-    /// No events since the last tick.
+    /// True if there were no events since the last tick.
     idle: bool,
-    /// Places in the batch's events.
+    /// Indices into the batch's events.
     pending: Vec<u32>,
-    /// How many of `pending` are out already.
+    /// How many of `pending` are sent.
     sent: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Asked the hub and not announced yet.
+    /// Has asked the hub, and is not announced yet.
     Creating,
     /// Reads history.
     Behind,
-    /// Asked the hub, and has everything up to its last read.
+    /// Has asked the hub, and has received everything up to its last read.
     Joining,
-    /// Joined; the gap is being read.
+    /// Has joined; the gap is being read.
     Filling,
     Live,
-    /// Fell behind a compaction. Its id stays taken until the client cancels it, as in etcd.
+    /// Its next revision was compacted. As in etcd, its id stays in use until the client cancels
+    /// it.
     Compacted,
-    /// Canceled; the slot is free when the hub says so.
+    /// Canceled; the slot is free when the hub confirms it.
     Leaving,
 }
 
@@ -160,33 +161,33 @@ impl Stream {
         }
     }
 
-    /// Where to wait for more when [`Stream::pump`] has nothing to do.
+    /// The mailbox to wait on when [`Stream::pump`] has nothing to do.
     pub fn mailbox(&self) -> &Mailbox {
         &self.mailbox
     }
 
-    /// Watches of this stream, and how many of them read history to catch up.
+    /// The number of watchers, and how many of them are catching up through history.
     pub fn watches(&self) -> (usize, usize) {
         let filling = self.gap.as_ref().map_or(0, |(slots, _)| slots.len());
         (self.by_id.len(), self.behind.len() + filling)
     }
 
-    /// Whether the next request may come.
+    /// True if the next request may be passed in.
     pub fn accepts(&self) -> bool {
         !self.asking && self.ended.is_none()
     }
 
-    /// The mailbox waits until history has been read.
+    /// True while the mailbox waits for a read of history.
     pub fn waits_for_history(&self) -> bool {
         self.gap.is_some()
     }
 
-    /// Set when there will be no more responses.
+    /// Set when no more responses will follow.
     pub fn ended(&self) -> Option<&Ended> {
         self.ended.as_ref()
     }
 
-    /// One message of the client.
+    /// Handles one message of the client.
     pub fn request(&mut self, request: WatchRequest, out: &mut Out) {
         assert!(self.accepts(), "requests wait for the answer before them");
         match request.request_union {
@@ -197,27 +198,27 @@ impl Stream {
                 self.ask(Ask::Stream);
             }
             Some(RequestUnion::ProgressRequest(_)) => {}
-            // Something of a later version, or nothing at all.
+            // An unknown or empty request: ignored.
             None => {}
         }
     }
 
-    /// Answers a request for a watch that its client may not have. A start that no watch can have
-    /// is told before that.
+    /// Answers a create request without permission. An invalid start revision is reported first.
     pub fn refuse(&mut self, request: WatchRequest, reason: &str, out: &mut Out) {
         assert!(self.accepts(), "requests wait for the answer before them");
         let Some(RequestUnion::CreateRequest(request)) = request.request_union else {
             return;
         };
-        let reason = match request.start_revision < 0 {
-            true => COMPACTED,
-            false => reason,
+        let reason = if request.start_revision < 0 {
+            COMPACTED
+        } else {
+            reason
         };
         let revision = self.reader.view().revision();
         out.control(revision, &refused(reason));
     }
 
-    /// The progress interval has passed.
+    /// Must be called when the progress interval has passed.
     pub fn tick(&mut self) {
         let mut watchers = self.slots.iter().flatten();
         if watchers.any(|watcher| watcher.progress_notify) {
@@ -225,7 +226,7 @@ impl Stream {
         }
     }
 
-    /// Encodes what is there, until `out` is full or nothing is left.
+    /// Encodes what is ready, until `out` is full or nothing is left.
     pub fn pump(&mut self, out: &mut Out) {
         while !out.is_full() && self.ended.is_none() {
             if let Some(slot) = self.batch.ready.front().copied() {
@@ -249,8 +250,8 @@ impl Stream {
         }
     }
 
-    /// History to be read now, if any: at most one read is out at a time, and the next one comes
-    /// only after this one's events went out. Give the result to [`Stream::read_done`].
+    /// The next read of history, if one is needed. At most one read is open, and its events are
+    /// sent before the next one. Pass the result to [`Stream::read_done`].
     pub fn next_read(&mut self) -> Option<HistoryRead> {
         if self.reading || self.done.is_some() || self.ended.is_some() {
             return None;
@@ -392,7 +393,7 @@ impl Stream {
         out.control(self.reader.view().revision(), &fields);
     }
 
-    /// Asks the hub to take these in, from their `next` on.
+    /// Asks the hub to accept these watchers, from their `next` on.
     fn join(&mut self, slots: Vec<u32>) {
         let joins = slots.into_iter().map(|slot| {
             let watcher = self.slots[slot as usize].as_ref().expect("is in use");
@@ -467,7 +468,7 @@ impl Stream {
         }
     }
 
-    /// Takes this delivery and those right behind it into one batch: what waits together leaves
+    /// Merges this delivery and those directly after it into one batch, so that they are sent
     /// together.
     fn take_events(&mut self, delivery: Delivery) {
         self.add_events(delivery);
@@ -487,7 +488,8 @@ impl Stream {
         }
     }
 
-    /// Adds to what a watcher is to be sent, if it is still in the phase the event was meant for.
+    /// Adds an event for a watcher, if the watcher is still in the phase for which the event was
+    /// read.
     fn add_hit(&mut self, slot: u32, event: u32, phase: Phase) {
         let Some(watcher) = &mut self.slots[slot as usize] else {
             return;
@@ -525,7 +527,7 @@ impl Stream {
                 if watcher.start == 0 {
                     watcher.next = through + 1;
                 }
-                // Its future may have come before the hub was asked.
+                // The start revision may have been reached before the hub was asked.
                 watcher.phase = Phase::Joining;
             }
             match watcher.phase {
@@ -561,8 +563,8 @@ impl Stream {
 
 /// History.
 impl Stream {
-    /// The watcher that has waited longest, and those that stand close to it: one read serves all.
-    /// In turn, so that one with a long way to go does not keep the others waiting.
+    /// The longest waiting watcher, and those at nearly the same revision: one read serves all of
+    /// them. They take turns, so that a watcher far behind does not delay the others.
     fn next_group(&mut self) -> Vec<u32> {
         let slots = &self.slots;
         let is_behind = |slot: &u32| {
@@ -615,7 +617,7 @@ impl Stream {
                 through,
                 store_revision,
             } => {
-                // Watchers may have been canceled, and their slots given away, meanwhile.
+                // Meanwhile watchers may have been canceled, and their slots reused.
                 let known: Vec<bool> = watchers.iter().map(|of| self.is_still(of, phase)).collect();
                 self.batch.events = events;
                 self.batch.store_revision = store_revision;
@@ -648,8 +650,8 @@ impl Stream {
         }
     }
 
-    /// Whether someone still needs the gap. Those whose watch was canceled meanwhile do not: a gap
-    /// that waited for them would hold up the whole stream for ever.
+    /// True if a watcher still needs the gap. Canceled watchers do not: waiting for them would
+    /// block the whole stream for ever.
     fn gap_is_open(&mut self) -> bool {
         let watchers = &self.slots;
         self.gap.take_if(|(slots, _)| {
@@ -662,7 +664,7 @@ impl Stream {
         self.gap.is_some()
     }
 
-    /// Ends the gap when it has been read.
+    /// Ends the gap if the read has reached its end.
     fn move_gap(&mut self, through: i64) {
         let is_filled = |(_, end): &mut (Vec<u32>, i64)| *end <= through;
         if let Some((slots, _)) = self.gap.take_if(is_filled) {
@@ -695,7 +697,7 @@ impl Stream {
                 self.behind.push_back(of.slot);
             }
         }
-        // Nothing is left to fill in for those that are gone, and the rest goes on.
+        // Compacted watchers need no gap; the other watchers continue.
         let slots = &self.slots;
         let is_over = |(gap, _): &mut (Vec<u32>, i64)| {
             gap.retain(|slot| {
@@ -734,8 +736,7 @@ fn created(watch_id: i64) -> Fields<'static> {
 }
 
 impl Watcher {
-    /// Whether it has been given everything that concerns it up to `revision`, and was not asked
-    /// to keep silent until later.
+    /// True if the watcher has received all its events up to `revision`, and does not start later.
     fn is_at(&self, revision: i64) -> bool {
         self.phase == Phase::Live && self.start <= revision
     }

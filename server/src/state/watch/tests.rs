@@ -1,4 +1,4 @@
-//! Pieces by themselves here; the hub and its streams together in the modules below.
+//! Tests of single parts are in this file; tests of the hub with its streams are in the modules.
 
 mod index;
 mod model;

@@ -1,4 +1,4 @@
-//! The systemd journal, in its native protocol: a datagram per line.
+//! The systemd journal, in its native protocol: one datagram per line.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -14,7 +14,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// The error is etcd's text.
+    /// The error has etcd's text.
     pub(super) fn open() -> Result<Journal, String> {
         Journal::open_at(Path::new(SOCKET)).map_err(|error| {
             let reason = match error.kind() {
@@ -58,7 +58,7 @@ pub(super) fn priority(level: &str) -> u8 {
     }
 }
 
-/// A value with a newline carries its length instead of ending at one.
+/// A value that contains a newline is sent with its length; others end at the newline.
 fn put(message: &mut Vec<u8>, field: &str, value: &str) {
     message.extend_from_slice(field.as_bytes());
     if value.contains('\n') {

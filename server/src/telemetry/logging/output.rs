@@ -1,4 +1,4 @@
-//! Where lines go.
+//! The outputs of the log.
 
 #![expect(
     clippy::disallowed_methods,
@@ -48,7 +48,8 @@ impl Output {
                 stdout.write_all(text)?;
                 stdout.flush()
             }
-            // A line too long for a datagram, or a journal that restarts, must not be lost.
+            // If the line is too long for a datagram, or the journal restarts, write it to stderr
+            // instead.
             Output::Journal(journal) => {
                 journal.send(line).or_else(|_| io::stderr().write_all(text))
             }

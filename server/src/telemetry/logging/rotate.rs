@@ -1,5 +1,5 @@
-//! A log file that is put aside when it is full, as lumberjack does it for etcd: same names of the
-//! rotated files, same bounds on their number and age.
+//! Rotates a log file when it is full, as etcd does with lumberjack: same file names, same limits
+//! on the number and age of rotated files.
 
 #![expect(
     clippy::disallowed_methods,
@@ -20,7 +20,7 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 
 use crate::config::Rotation;
 
-/// The time in the name of a rotated file.
+/// Format of the time in a rotated file's name.
 const STAMP: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 const COMPRESSED: &str = ".gz";
 
@@ -34,20 +34,20 @@ pub(super) struct Rotated {
 }
 
 impl Rotated {
-    /// Appends to what is there.
+    /// Opens the file for appending.
     pub(super) fn open(path: &Path, rotation: Rotation) -> io::Result<Rotated> {
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir)?;
         }
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        // One wake-up that waits covers all rotations before it is taken.
+        // One pending wake-up covers all rotations until it is received.
         let (tidy, woken) = bounded(1);
         let (base, rules) = (path.to_path_buf(), rotation.clone());
         std::thread::Builder::new()
             .name("log-rotation".into())
             .spawn(move || {
                 for () in woken {
-                    // The next rotation tries again.
+                    // A failure is retried at the next rotation.
                     let _ = tidy_up(&base, &rules, Timestamp::now());
                 }
             })?;
@@ -74,7 +74,7 @@ impl Rotated {
 
     fn rotate(&mut self, now: Timestamp) -> io::Result<()> {
         let mut time = now;
-        // Names tell milliseconds apart: the next free one keeps the file that has this name.
+        // File names have milliseconds: use the next free name, so that no file is overwritten.
         while backup(&self.path, &self.rotation, time).exists() {
             time += SignedDuration::from_millis(1);
         }
@@ -88,9 +88,10 @@ impl Rotated {
 }
 
 fn zone(rotation: &Rotation) -> TimeZone {
-    match rotation.local_time {
-        true => TimeZone::system(),
-        false => TimeZone::UTC,
+    if rotation.local_time {
+        TimeZone::system()
+    } else {
+        TimeZone::UTC
     }
 }
 
@@ -101,7 +102,7 @@ fn backup(path: &Path, rotation: &Rotation, now: Timestamp) -> PathBuf {
     path.with_file_name(format!("{stem}-{time}{extension}"))
 }
 
-/// The name without its extension, and the extension with its dot.
+/// File name without extension, and the extension with its dot.
 fn parts(path: &Path) -> (String, String) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match name.rfind('.') {
@@ -110,7 +111,7 @@ fn parts(path: &Path) -> (String, String) {
     }
 }
 
-/// Removes the rotated files that are too many or too old, and compresses the others.
+/// Removes rotated files beyond the limits of number and age, and compresses the others.
 fn tidy_up(path: &Path, rotation: &Rotation, now: Timestamp) -> io::Result<()> {
     let dir = match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -140,7 +141,7 @@ fn tidy_up(path: &Path, rotation: &Rotation, now: Timestamp) -> io::Result<()> {
     Ok(())
 }
 
-/// When `file` was rotated, if it is a rotated file of the log at `path`.
+/// The time at which `file` was rotated, if it is a rotated file of the log at `path`.
 fn rotated_at(path: &Path, file: &Path, rotation: &Rotation) -> Option<Timestamp> {
     let (stem, extension) = parts(path);
     let name = file.file_name()?.to_str()?;
@@ -151,8 +152,8 @@ fn rotated_at(path: &Path, file: &Path, rotation: &Rotation) -> Option<Timestamp
     Some(zone(rotation).to_zoned(time).ok()?.timestamp())
 }
 
-/// The original goes when the compressed file is whole: a crash in between leaves both, and the
-/// next time compresses again.
+/// Removes the original after the compressed file is complete. After a crash in between both exist,
+/// and the next run compresses again.
 fn compress(file: &Path) -> io::Result<()> {
     let mut target = file.as_os_str().to_owned();
     target.push(COMPRESSED);
@@ -203,7 +204,7 @@ mod tests {
         let rotated = path.with_file_name(rotated.unwrap());
         assert_eq!(fs::read(&rotated).unwrap(), b"12345678\n");
         assert!(rotated_at(&path, &rotated, &RULES).is_some());
-        // A restart goes on in the file and counts what is there.
+        // After a restart the file is continued, and its size is counted.
         let mut log = Rotated::open(&path, RULES).unwrap();
         log.write(b"defgh\n").unwrap();
         log.write(b"i\n").unwrap();

@@ -1,5 +1,5 @@
-//! Keeps one place in the code from filling the log: the first hundred lines of a second, then
-//! every hundredth, as etcd does it.
+//! Prevents one place in the code from flooding the log. As in etcd: the first hundred lines per
+//! second, then every hundredth.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,7 +9,7 @@ const SLOTS: usize = 256;
 const FIRST: u64 = 100;
 const EVERY: u64 = 100;
 
-/// Bits of a slot that hold the second; the rest counts.
+/// Low bits of a slot, which hold the count; the higher bits hold the second.
 const SECOND_SHIFT: u32 = 24;
 
 #[derive(Debug)]
@@ -22,8 +22,8 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// Whether a line of this place may be written. Places that share a slot share its allowance,
-    /// and two threads that meet at the turn of a second may lose a count: neither matters.
+    /// True if a line of this place may be written. Places in the same slot share its limit, and
+    /// two threads racing at the change of a second may lose a count; both are harmless.
     pub(super) fn admit(&self, place: &Metadata<'_>, second: u64) -> bool {
         let hash = place.line().unwrap_or(0) as usize * 31 + place.file().map_or(0, str::len);
         self.admit_slot(hash % SLOTS, second)
@@ -32,9 +32,10 @@ impl Sampler {
     fn admit_slot(&self, slot: usize, second: u64) -> bool {
         let slot = &self.0[slot];
         let old = slot.load(Relaxed);
-        let count = match old >> SECOND_SHIFT == second {
-            true => (old & ((1 << SECOND_SHIFT) - 1)) + 1,
-            false => 1,
+        let count = if old >> SECOND_SHIFT == second {
+            (old & ((1 << SECOND_SHIFT) - 1)) + 1
+        } else {
+            1
         };
         slot.store(second << SECOND_SHIFT | count, Relaxed);
         count <= FIRST || count.is_multiple_of(EVERY)

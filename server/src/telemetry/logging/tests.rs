@@ -19,7 +19,7 @@ fn logged(format: LogFormat, work: impl FnOnce()) -> String {
     let subscriber = tracing_subscriber::registry().with(Collect(format, Arc::clone(&lines)));
     tracing::subscriber::with_default(subscriber, work);
     let text = lines.lock().unwrap().clone();
-    // The line in this file moves with every edit.
+    // The line number in this file changes with every edit.
     let mut out = String::new();
     for line in text.lines() {
         let (before, after) = line.split_once("tests.rs:").unwrap();

@@ -1,4 +1,4 @@
-//! Counters of gRPC calls, one block per method, found once per call.
+//! Counters of gRPC calls: one block per method, looked up once per call.
 
 use super::cost::Deed;
 use super::text::{Text, Type};
@@ -53,7 +53,7 @@ impl Service {
         }
     }
 
-    /// etcd counts no calls of its lock and election services, and knows no others.
+    /// etcd does not count calls of its lock and election services, and it has no other services.
     fn counted(self) -> bool {
         self < Service::Election
     }
@@ -71,7 +71,7 @@ impl Method {
         self.path.rsplit_once('/').map_or("", |(_, name)| name)
     }
 
-    /// What its calls are charged as, and where their requests have a key.
+    /// The kind of work its calls are charged as, and where their requests hold a key.
     fn charged(&self) -> (Deed, Option<Form>) {
         match (self.service, self.name()) {
             (Kv, "Range" | "RangeStream") => (Deed::Range, Some(Form::Key)),
@@ -104,7 +104,7 @@ const fn stream(service: Service, path: &'static str, call_type: CallType) -> Me
 use CallType::{BidiStream, ServerStream};
 use Service::{Auth, Cluster, Election, Health, Kv, Lease, Lock, Maintenance, Usage, Watch};
 
-/// Every method there is, sorted by path.
+/// All methods, sorted by path.
 #[rustfmt::skip]
 pub const METHODS: &[Method] = &[
     unary(Auth, "/etcdserverpb.Auth/AuthDisable"),
@@ -195,17 +195,17 @@ const HANDLING_BOUNDS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// What is counted of one method.
+/// The counters of one method.
 #[derive(Debug)]
 pub struct Call {
     pub started: Counter,
     pub received: Counter,
     pub sent: Counter,
     handled: [Counter; CODES.len()],
-    /// Moves only with `--metrics=extensive`.
+    /// Observed only with `--metrics=extensive`.
     pub handling: Histogram,
     pub(crate) deed: Deed,
-    /// `None`: its requests have no key.
+    /// `None` if its requests have no key.
     pub(crate) form: Option<Form>,
 }
 

@@ -1,8 +1,8 @@
-//! What calls cost, by the prefix of their keys and by who makes them: requests and bytes, for a
-//! bounded number of names. The first names that come get counters of their own; all others share one.
+//! The cost of calls, by key prefix and by client: requests and bytes, for a bounded number of
+//! names. The first names get separate counters; all later names share one.
 //!
-//! A call finds its two rows once and then only adds. Rows are found without a lock: a table is filled
-//! from the first free place on after that of the name's hash, and a row never moves or goes.
+//! A call looks up its two rows once and then only adds. Lookups take no lock: a name is stored in
+//! the first free place at or after its hash, and a row never moves or disappears.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
@@ -11,22 +11,22 @@ use super::text::{Text, Type};
 use super::value::Counter;
 use crate::telemetry::prefix;
 
-/// Names with counters of their own, in each of the two tables.
+/// Names with separate counters, in each of the two tables.
 const NAMES_MAX: usize = 64;
 
-/// Half of the places stay free, so that a name that is not there is seen soon not to be.
+/// Half of the places stay free, so that a lookup of an absent name ends soon.
 const PLACES: usize = 2 * NAMES_MAX;
 
-/// Longer names of clients are cut.
+/// Longer names of clients are truncated.
 pub(crate) const CLIENT_BYTES_MAX: usize = 64;
 
-/// All that found no place.
+/// The shared row for all names without a row.
 const OTHER: &str = "other";
 
-/// Keys that have no prefix.
+/// The row for keys without a prefix.
 const NONE: &str = "none";
 
-/// What a call does, as far as its cost goes.
+/// The kind of work of a call, for its cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Deed {
@@ -50,7 +50,7 @@ const DEEDS: [&str; 7] = [
     "else",
 ];
 
-/// Which row of a table is meant; beyond its places: the one that all others share.
+/// Index of a row in a table; indices beyond the places mean the shared row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row(u16);
 
@@ -64,7 +64,7 @@ impl Default for Row {
     }
 }
 
-/// A row that is not known from the beginning, and then never changes.
+/// A row that is set once, later than the creation, and then never changes.
 #[derive(Debug)]
 pub(crate) struct RowCell(AtomicU16);
 
@@ -125,7 +125,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// The row of a name, which gets one if there is room.
+    /// The row of a name; adds one if there is room.
     pub(crate) fn row(&self, name: &[u8]) -> Row {
         let start = crc32c::crc32c(name) as usize;
         for step in 0..PLACES {
@@ -142,7 +142,7 @@ impl Table {
                     }
                 }),
             };
-            // Another name may have been faster.
+            // Another thread may have stored a different name here.
             if *found.name == *name {
                 return Row(index as u16);
             }
@@ -201,7 +201,7 @@ impl Costs {
     }
 }
 
-/// A name as the value of a label. Different bytes are different texts.
+/// A name as a label value. Different bytes give different texts.
 fn text_of(name: &[u8]) -> String {
     match name {
         [] => NONE.to_owned(),

@@ -1,5 +1,5 @@
-//! What goes between this member and each other one. As with etcd's labelled families, a member
-//! shows in a family once something of that kind has happened with it.
+//! Traffic between this member and each other one. As in etcd's labelled families, a member appears
+//! in a family once it has a value there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use parking_lot::RwLock;
 use super::text::{Text, Type};
 use super::value::{Buckets, Counter, Gauge, Histogram, Unit};
 
-/// Members that get figures of their own; anybody can name itself in a request.
+/// Limit on members with separate metrics, because a request may contain any id.
 const MEMBERS_MAX: usize = 256;
-/// Whom etcd takes to be the sender of a stream's sign of life.
+/// The sender to which etcd attributes link heartbeats.
 const NOBODY: u64 = 0;
 
 const SNAPSHOT: Buckets = Buckets {
@@ -23,7 +23,7 @@ const ROUND_TRIP: Buckets = Buckets {
     count: 16,
 };
 
-/// Success, failures, those under way, durations.
+/// Names for successes, failures, transfers in flight, and durations.
 const SENDING: [&str; 4] = [
     "etcd_network_snapshot_send_success",
     "etcd_network_snapshot_send_failures",
@@ -57,7 +57,7 @@ impl Default for Transfers {
     }
 }
 
-/// One other member.
+/// The traffic with one other member.
 #[derive(Debug)]
 pub struct Traffic {
     pub active: Gauge,
@@ -98,14 +98,15 @@ impl Network {
             return Arc::clone(traffic);
         }
         let mut members = self.0.write();
-        let member = match members.len() < MEMBERS_MAX {
-            true => member,
-            false => NOBODY,
+        let member = if members.len() < MEMBERS_MAX {
+            member
+        } else {
+            NOBODY
         };
         Arc::clone(members.entry(member).or_default())
     }
 
-    /// The bytes of a stream's sign of life.
+    /// Counts the bytes of a link heartbeat.
     pub fn sign_of_life(&self, bytes: usize) {
         self.of(NOBODY).received_bytes.add(bytes as u64);
     }

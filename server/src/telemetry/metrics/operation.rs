@@ -1,4 +1,4 @@
-//! Kinds of requests as etcd names them in its metrics, and a pair of histograms for each.
+//! Kinds of requests, as etcd names them in its metrics, with two histograms each.
 
 use super::text::Family;
 use super::value::{Buckets, Histogram, Unit};
@@ -69,7 +69,7 @@ const ALL: [(Operation, &str); 25] = [
 ];
 
 impl Operation {
-    /// What the apply actor does for an entry; None for what etcd has no name for.
+    /// The operation that the applier runs for an entry; `None` if etcd has no name for it.
     pub fn of(request: &Request) -> Option<Operation> {
         Some(match request {
             Request::Put(_) => Operation::Put,
@@ -126,7 +126,7 @@ impl Durations {
         &self.0[operation as usize][usize::from(success)]
     }
 
-    /// Operations that happened. `label` names the operation; `more` goes behind.
+    /// Writes the operations that occurred. `label` names the operation; `more` labels follow it.
     pub(super) fn write(&self, label: &str, more: &[(&str, &str)], family: &mut Family<'_>) {
         for (operation, name) in ALL {
             for (success, text) in [(false, "false"), (true, "true")] {

@@ -1,13 +1,13 @@
-//! What the operating system knows of this process, and stand-ins for what only Go has.
+//! Metrics of this process from the operating system, and placeholders for Go's runtime metrics.
 //!
-//! Dashboards and etcd's own tests expect the names of Go's runtime; where nothing here
-//! corresponds, they are there and zero.
+//! Dashboards and etcd's own tests expect the names of Go's runtime metrics; those without an
+//! equivalent here are zero.
 
 use std::fs::read_to_string;
 
 use super::text::{Text, Type};
 
-/// Gauges of Go's memory accounting, all zero here.
+/// Gauges of Go's memory statistics, all zero here.
 const GO_MEMORY: &[&str] = &[
     "go_memstats_alloc_bytes",
     "go_memstats_buck_hash_sys_bytes",
@@ -37,53 +37,84 @@ const GO_COUNTERS: &[&str] = &[
 
 const STAND_IN: &str = "A stand-in: there is no Go runtime here.";
 
+/// Name, help, and where the value comes from.
+type Row = (&'static str, &'static str, fn(&Process) -> f64);
+
+const GAUGES: [Row; 10] = [
+    (
+        "os_fd_limit",
+        "Files this process may have open.",
+        |process| process.files_max,
+    ),
+    ("os_fd_used", "Files this process has open.", |process| {
+        process.files
+    }),
+    (
+        "process_max_fds",
+        "Files this process may have open.",
+        |process| process.files_max,
+    ),
+    (
+        "process_open_fds",
+        "Files this process has open.",
+        |process| process.files,
+    ),
+    (
+        "process_resident_memory_bytes",
+        "Resident memory.",
+        |process| process.resident,
+    ),
+    (
+        "process_start_time_seconds",
+        "When the process started, in Unix time.",
+        |process| process.start,
+    ),
+    (
+        "process_virtual_memory_bytes",
+        "Virtual memory.",
+        |process| process.virtual_memory,
+    ),
+    (
+        "process_virtual_memory_max_bytes",
+        "Virtual memory allowed.",
+        |process| process.virtual_max,
+    ),
+    ("go_threads", "Threads of the process.", |process| {
+        process.threads
+    }),
+    (
+        "go_memstats_sys_bytes",
+        "Resident memory; there is no Go runtime here.",
+        |process| process.resident,
+    ),
+];
+
+const COUNTERS: [Row; 3] = [
+    (
+        "process_cpu_seconds_total",
+        "User and system time.",
+        |process| process.cpu,
+    ),
+    (
+        "process_network_receive_bytes_total",
+        "Bytes received in this network namespace.",
+        |process| process.received,
+    ),
+    (
+        "process_network_transmit_bytes_total",
+        "Bytes sent in this network namespace.",
+        |process| process.sent,
+    ),
+];
+
 pub(super) fn write(text: &mut Text) {
     let process = Process::read();
     let mut gauge = |name, help: &str, value| {
         text.family(name, Type::Gauge, help).sample(&[], value);
     };
-    gauge(
-        "os_fd_limit",
-        "Files this process may have open.",
-        process.files_max,
-    );
-    gauge("os_fd_used", "Files this process has open.", process.files);
-    gauge(
-        "process_max_fds",
-        "Files this process may have open.",
-        process.files_max,
-    );
-    gauge(
-        "process_open_fds",
-        "Files this process has open.",
-        process.files,
-    );
-    gauge(
-        "process_resident_memory_bytes",
-        "Resident memory.",
-        process.resident,
-    );
-    gauge(
-        "process_start_time_seconds",
-        "When the process started, in Unix time.",
-        process.start,
-    );
-    gauge(
-        "process_virtual_memory_bytes",
-        "Virtual memory.",
-        process.virtual_memory,
-    );
-    gauge(
-        "process_virtual_memory_max_bytes",
-        "Virtual memory allowed.",
-        process.virtual_max,
-    );
-    gauge("go_threads", "Threads of the process.", process.threads);
-    gauge(
-        "go_memstats_sys_bytes",
-        "Resident memory; there is no Go runtime here.",
-        process.resident,
-    );
+    for (name, help, value) in GAUGES {
+        gauge(name, help, value(&process));
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     gauge("go_sched_gomaxprocs_threads", "Cores usable.", cores as f64);
     for name in [
@@ -99,21 +130,9 @@ pub(super) fn write(text: &mut Text) {
     let mut counter = |name, help: &str, value| {
         text.family(name, Type::Counter, help).sample(&[], value);
     };
-    counter(
-        "process_cpu_seconds_total",
-        "User and system time.",
-        process.cpu,
-    );
-    counter(
-        "process_network_receive_bytes_total",
-        "Bytes received in this network namespace.",
-        process.received,
-    );
-    counter(
-        "process_network_transmit_bytes_total",
-        "Bytes sent in this network namespace.",
-        process.sent,
-    );
+    for (name, help, value) in COUNTERS {
+        counter(name, help, value(&process));
+    }
     for name in GO_COUNTERS {
         counter(name, STAND_IN, 0.0);
     }
@@ -123,12 +142,12 @@ pub(super) fn write(text: &mut Text) {
         .empty_summary(&[0.0, 0.25, 0.5, 0.75, 1.0]);
 }
 
-/// Memory of this process that is in use.
+/// Resident memory of this process, in bytes.
 pub(crate) fn resident_bytes() -> u64 {
     Process::read().resident as u64
 }
 
-/// Figures from /proc; zero where it does not say.
+/// Values from /proc; zero if not available.
 #[derive(Debug, Default)]
 struct Process {
     cpu: f64,
@@ -149,7 +168,7 @@ impl Process {
         let file = |path| read_to_string(path).unwrap_or_default();
         let number = |text: Option<&str>| text.and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
         let ticks = rustix::param::clock_ticks_per_second() as f64;
-        // The name in parentheses may hold spaces: fields are counted from behind it.
+        // The name in parentheses may contain spaces, so fields are counted after it.
         let stat = file("/proc/self/stat");
         let fields: Vec<&str> = stat
             .rsplit_once(')')
@@ -175,7 +194,7 @@ impl Process {
                 process.virtual_max = soft(rest);
             }
         }
-        // Less the one that lists them.
+        // Not counting the descriptor used for this listing.
         process.files = std::fs::read_dir("/proc/self/fd")
             .map_or(0.0, |entries| entries.count().saturating_sub(1) as f64);
         let network = file("/proc/self/net/netstat");

@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use super::*;
 
-/// The families a fresh single member of etcd 3.7 shows, with their types.
+/// The metric families of a new single member of etcd 3.7, with their types.
 const FAMILIES: &str = include_str!("families.txt");
 
-/// Family name to type, and sample lines to value.
+/// Maps family names to types, and sample lines to values.
 fn parse(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, f64>) {
     let (mut types, mut samples) = (BTreeMap::new(), BTreeMap::new());
     for line in text.lines() {

@@ -13,12 +13,12 @@ pub(super) enum Type {
     Summary,
 }
 
-/// Families under construction; written out by name.
+/// Families being built; written out sorted by name.
 #[derive(Debug, Default)]
 pub(super) struct Text(BTreeMap<&'static str, String>);
 
 impl Text {
-    /// Opens a family; samples may follow in any number of steps.
+    /// Opens a family. Samples may be added in several steps.
     pub(super) fn family(&mut self, name: &'static str, kind: Type, help: &str) -> Family<'_> {
         let out = self.0.entry(name).or_insert_with(|| {
             let kind = match kind {
@@ -63,7 +63,7 @@ impl Family<'_> {
         self
     }
 
-    /// A summary that saw nothing.
+    /// A summary without observations.
     pub(super) fn empty_summary(&mut self, quantiles: &[f64]) {
         for quantile in quantiles {
             self.line("", &[], Some(("quantile", *quantile)), 0.0);
@@ -115,7 +115,8 @@ fn escape(out: &mut String, text: &str) {
     }
 }
 
-/// As Go's `%g` without precision: scripts that grep metrics of etcd expect `2.147483648e+09`.
+/// Formats like Go's `%g` without precision: scripts that grep etcd's metrics expect
+/// `2.147483648e+09`.
 fn float(out: &mut String, value: f64) {
     if value.is_infinite() {
         out.push_str(if value > 0.0 { "+Inf" } else { "-Inf" });

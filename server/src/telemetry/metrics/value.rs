@@ -1,10 +1,10 @@
-//! Counters, gauges and histograms that many threads move at the price of one or two relaxed
-//! atomic additions.
+//! Counters, gauges and histograms for many threads; an update costs one or two relaxed atomic
+//! additions.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Only ever grows.
+/// A number that only grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -34,7 +34,7 @@ impl Gauge {
         self.0.fetch_add(difference, Relaxed);
     }
 
-    /// One more until what it returns is dropped.
+    /// Adds one until the returned value is dropped.
     pub fn hold(&self) -> Held<'_> {
         self.add(1);
         Held(self)
@@ -55,14 +55,14 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Bounds grow by a factor of two: the first one, and how many. In the histogram's own unit.
+/// Bucket bounds that double: the first bound and the number of bounds, in the histogram's unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Buckets {
     pub first: f64,
     pub count: usize,
 }
 
-/// What one unit of a histogram is.
+/// The unit of a histogram's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Seconds,
@@ -71,7 +71,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Observations are kept as whole numbers: nanoseconds, or plain ones.
+    /// Factor from the unit to the stored integers: nanoseconds, or plain counts.
     fn scale(self) -> f64 {
         match self {
             Unit::Seconds => 1e9,
@@ -84,7 +84,7 @@ impl Unit {
 #[derive(Debug)]
 pub struct Histogram {
     unit: Unit,
-    /// Upper bounds, scaled, ascending. The last bucket has none.
+    /// Upper bounds, scaled, ascending. The last bucket has no bound.
     bounds: Box<[u64]>,
     buckets: Box<[AtomicU64]>,
     sum: AtomicU64,
@@ -119,13 +119,13 @@ impl Histogram {
         self.record(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Several that took about the same.
+    /// Observes `count` events of the same duration.
     pub fn observe_each(&self, duration: Duration, count: u64) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.record_each(nanos, count);
     }
 
-    /// For histograms of plain numbers.
+    /// For histograms of plain counts.
     pub fn observe_count(&self, count: u64) {
         debug_assert_eq!(self.unit, Unit::One);
         self.record(count);

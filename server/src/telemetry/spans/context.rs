@@ -1,11 +1,11 @@
-//! What a client says of the trace that its call is part of: W3C's `traceparent` and `tracestate`.
+//! The trace context that a client sends with a call: W3C's `traceparent` and `tracestate`.
 
 use http::HeaderMap;
 
 pub(super) const TRACE_ID_BYTES: usize = 16;
 pub(super) const SPAN_ID_BYTES: usize = 8;
 
-/// Longer ones are left out, as the standard allows.
+/// A longer `tracestate` is dropped, as the standard allows.
 const STATE_BYTES_MAX: usize = 512;
 
 /// The client's span.
@@ -18,7 +18,7 @@ pub(super) struct Parent {
 }
 
 impl Parent {
-    /// `None`: there is none, or none that is valid.
+    /// `None` if the header is missing or invalid.
     pub(super) fn of(headers: &HeaderMap) -> Option<Parent> {
         let text = headers.get("traceparent")?.to_str().ok()?;
         let mut parts = text.split('-');
@@ -45,13 +45,14 @@ fn state(headers: &HeaderMap) -> String {
     let lists = headers.get_all("tracestate").iter();
     let lists: Vec<&str> = lists.filter_map(|list| list.to_str().ok()).collect();
     let state = lists.join(",");
-    match state.len() <= STATE_BYTES_MAX {
-        true => state,
-        false => String::new(),
+    if state.len() <= STATE_BYTES_MAX {
+        state
+    } else {
+        String::new()
     }
 }
 
-/// Lower case alone, as the standard has it.
+/// Lower case only, as the standard requires.
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -71,7 +72,7 @@ fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// A new id. Without a source of randomness it is zero, which collectors refuse.
+/// A new id. If there is no randomness it is zero, which collectors refuse.
 pub(super) fn random<const N: usize>() -> [u8; N] {
     let mut id = [0; N];
     let _ = aws_lc_rs::rand::fill(&mut id);

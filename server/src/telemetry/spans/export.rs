@@ -1,5 +1,5 @@
-//! Sends spans to a collector: OTLP over gRPC. Spans that find no room in the queue are dropped; a
-//! collector that does not answer costs spans and nothing else.
+//! Sends spans to a collector: OTLP over gRPC. Spans that do not fit in the queue are dropped. If
+//! the collector does not answer, only spans are lost.
 
 use std::time::Duration;
 
@@ -13,34 +13,34 @@ use tonic::transport::{Channel, Endpoint};
 use super::text;
 use crate::config::TracingConfig;
 
-/// Calls that wait to be sent, as many as OpenTelemetry's libraries have by default; so are the others.
+/// Finished calls in the queue. This and the next three are OpenTelemetry's defaults.
 const WAITING_MAX: usize = 2048;
 const BATCH_MAX: usize = 512;
 const SEND_EVERY: Duration = Duration::from_secs(5);
 const SEND_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the stop of a server waits for what is left to be sent.
+/// How long a stopping server waits to send the remaining spans.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What makes the spans in etcd, which is how collectors tell them apart.
+/// Names of the instrumentation libraries in etcd, by which collectors distinguish the spans.
 const CALLS: (&str, &str) = (
     "go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc",
     "0.68.0",
 );
 const SERVER: (&str, &str) = ("go.etcd.io/etcd", "");
 
-/// The spans of a call that is over.
+/// The spans of a finished call.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) call: Span,
     pub(super) inner: Option<Span>,
 }
 
-/// Where spans go when they are over.
+/// The queue of finished spans.
 #[derive(Clone, Debug)]
 pub(super) struct Queue(mpsc::Sender<Finished>);
 
-/// What sends them.
+/// The task that sends spans.
 pub(crate) struct Exporter {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
@@ -69,13 +69,13 @@ pub(super) fn start(config: &TracingConfig) -> Result<(Queue, Exporter), String>
 
 impl Queue {
     pub(super) fn put(&self, finished: Finished) {
-        // Full, or the server stops.
+        // Fails if the queue is full or the server is stopping; the spans are dropped.
         let _ = self.0.try_send(finished);
     }
 }
 
 impl Exporter {
-    /// Sends what is left.
+    /// Sends the remaining spans, up to a time limit.
     pub(crate) async fn stop(self) {
         let _ = self.stop.send(());
         let _ = timeout(LAST_PATIENCE, self.task).await;
@@ -87,7 +87,7 @@ struct Sending {
     resource: Resource,
     waiting: mpsc::Receiver<Finished>,
     batch: Vec<Finished>,
-    /// The last batch did not come to the collector.
+    /// True if the last batch did not reach the collector.
     failed: bool,
 }
 
@@ -100,7 +100,7 @@ impl Sending {
             let is_due = tokio::select! {
                 _ = &mut stopped => break,
                 _ = due.tick() => true,
-                // Closed: nobody is left to make spans.
+                // The queue is closed: no more spans will come.
                 count = self.waiting.recv_many(&mut self.batch, room) => match count {
                     0 => break,
                     _ => false,

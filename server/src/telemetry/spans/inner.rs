@@ -1,4 +1,4 @@
-//! The spans of what etcd's server does for a call: their names and attributes, by the request.
+//! The spans of etcd's server for a call: name and attributes, by request.
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::otlp::KeyValue;
@@ -8,7 +8,7 @@ use prost::Message;
 use super::{flag, number, text};
 use crate::state::txn;
 
-/// `None` for calls that have no such span.
+/// `None` for calls without such a span.
 pub(super) fn describe(method: &str, message: &[u8]) -> Option<(&'static str, Vec<KeyValue>)> {
     let (service, name) = method.rsplit_once('/')?;
     match (service, name) {
@@ -93,7 +93,7 @@ fn transaction(txn: &pb::TxnRequest) -> Vec<KeyValue> {
     ]
 }
 
-/// Keys are bytes, attributes are text.
+/// Keys are bytes, but attributes are text.
 fn lossy(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()
 }

@@ -1,4 +1,4 @@
-//! One request to one server, on somebody's behalf.
+//! One request to one server, on behalf of a user.
 
 use etcd_api::Client;
 use etcd_api::etcdserverpb as pb;

@@ -1,5 +1,5 @@
-//! Users in a cluster of etcd and Stele, and in states that come from etcd: in force from the first
-//! byte, the same on every member, whoever leads.
+//! Users in a mixed cluster of etcd and Stele, and in states that come from etcd: enforced from the
+//! first request on, and the same on every member, whichever member leads.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test around real processes reads the clock and their files"

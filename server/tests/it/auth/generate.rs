@@ -1,5 +1,5 @@
-//! Random users, roles and requests. The model knows no permissions: whether something is denied is
-//! for the servers to say.
+//! Random users, roles and requests. The model does not know permissions: only the servers decide
+//! whether a request is denied.
 
 use std::collections::BTreeMap;
 
@@ -106,9 +106,10 @@ impl Generator {
         if !self.has_role || !self.enabled && self.rng.percent(20) {
             let (user, role) = ("root".to_owned(), "root".to_owned());
             let grant = Request::UserGrantRole(pb::AuthUserGrantRoleRequest { user, role });
-            let request = match self.has_role {
-                true => Request::Enable,
-                false => grant,
+            let request = if self.has_role {
+                Request::Enable
+            } else {
+                grant
             };
             return Op { request, who: root };
         }
@@ -226,13 +227,15 @@ impl Generator {
     }
 
     fn login(&mut self, user: &str, right: usize) -> Op {
-        let password = match self.rng.percent(right) {
-            true => self.passwords.get(user).cloned().unwrap_or_default(),
-            false => "wrong".to_owned(),
+        let password = if self.rng.percent(right) {
+            self.passwords.get(user).cloned().unwrap_or_default()
+        } else {
+            "wrong".to_owned()
         };
-        let name = match self.rng.percent(3) {
-            true => "nobody".to_owned(),
-            false => user.to_owned(),
+        let name = if self.rng.percent(3) {
+            "nobody".to_owned()
+        } else {
+            user.to_owned()
         };
         let request = Request::Authenticate(pb::AuthenticateRequest { name, password });
         let who = Who::Nobody;
@@ -240,16 +243,18 @@ impl Generator {
     }
 
     fn user(&mut self) -> String {
-        match self.rng.percent(4) {
-            true => self.rng.pick(&["", "nobody"]).to_owned(),
-            false => self.rng.pick(&USERS).to_owned(),
+        if self.rng.percent(4) {
+            self.rng.pick(&["", "nobody"]).to_owned()
+        } else {
+            self.rng.pick(&USERS).to_owned()
         }
     }
 
     fn role(&mut self) -> String {
-        match self.rng.percent(4) {
-            true => self.rng.pick(&["", "none"]).to_owned(),
-            false => self.rng.pick(&ROLES).to_owned(),
+        if self.rng.percent(4) {
+            self.rng.pick(&["", "none"]).to_owned()
+        } else {
+            self.rng.pick(&ROLES).to_owned()
         }
     }
 
@@ -262,9 +267,10 @@ impl Generator {
 
     /// Single keys, open ranges, and ranges that may end before they begin.
     fn range(&mut self) -> (Bytes, Bytes) {
-        let key = match self.rng.percent(4) {
-            true => Bytes::from_static(b"\0"),
-            false => self.key(),
+        let key = if self.rng.percent(4) {
+            Bytes::from_static(b"\0")
+        } else {
+            self.key()
         };
         let end = match self.rng.below(10) {
             0..=3 => Bytes::new(),
@@ -283,9 +289,10 @@ impl Generator {
                 let long = self.rng.percent(5);
                 let name = self.user();
                 Request::UserAdd(pb::AuthUserAddRequest {
-                    password: match long {
-                        true => "p".repeat(73),
-                        false => format!("{name}-{}", self.rng.below(3)),
+                    password: if long {
+                        "p".repeat(73)
+                    } else {
+                        format!("{name}-{}", self.rng.below(3))
                     },
                     name,
                     options,
@@ -297,14 +304,16 @@ impl Generator {
                 let name = self.user();
                 Request::UserChangePassword(pb::AuthUserChangePasswordRequest {
                     // Root must not lock itself out.
-                    password: match name != "root" && self.rng.percent(10) {
-                        true => String::new(),
-                        false => format!("{name}-{}", self.rng.below(3)),
+                    password: if name != "root" && self.rng.percent(10) {
+                        String::new()
+                    } else {
+                        format!("{name}-{}", self.rng.below(3))
                     },
                     name,
-                    hashed_password: match self.rng.percent(50) {
-                        true => String::new(),
-                        false => "not base64!".to_owned(),
+                    hashed_password: if self.rng.percent(50) {
+                        String::new()
+                    } else {
+                        "not base64!".to_owned()
                     },
                 })
             }
@@ -324,9 +333,10 @@ impl Generator {
                 let (key, range_end) = self.range();
                 let perm = authpb::Permission {
                     perm_type: self.rng.below(3) as i32,
-                    key: match self.rng.percent(3) {
-                        true => Bytes::new(),
-                        false => key,
+                    key: if self.rng.percent(3) {
+                        Bytes::new()
+                    } else {
+                        key
                     },
                     range_end,
                 };
@@ -349,10 +359,13 @@ impl Generator {
             32..=35 => Request::RoleGet(pb::AuthRoleGetRequest { role: self.role() }),
             36..=37 => Request::RoleList,
             38 => Request::AuthStatus,
-            _ => match self.rng.percent(25) {
-                true => Request::Disable,
-                false => Request::Enable,
-            },
+            _ => {
+                if self.rng.percent(25) {
+                    Request::Disable
+                } else {
+                    Request::Enable
+                }
+            }
         }
     }
 
@@ -360,9 +373,10 @@ impl Generator {
         pb::PutRequest {
             key: self.key(),
             value: Bytes::from_static(b"v"),
-            lease: match self.rng.percent(25) {
-                true => self.rng.pick(&LEASES),
-                false => 0,
+            lease: if self.rng.percent(25) {
+                self.rng.pick(&LEASES)
+            } else {
+                0
             },
             prev_kv: self.rng.percent(30),
             ..Default::default()
@@ -376,10 +390,7 @@ impl Generator {
             range_end,
             serializable: self.rng.percent(30),
             count_only: self.rng.percent(20),
-            revision: match self.rng.percent(5) {
-                true => 1_000_000,
-                false => 0,
-            },
+            revision: if self.rng.percent(5) { 1_000_000 } else { 0 },
             ..Default::default()
         }
     }
@@ -411,10 +422,7 @@ impl Generator {
             let ops = generator.rng.below(3);
             (0..ops)
                 .map(|_| {
-                    let kind = match reads {
-                        true => 0,
-                        false => generator.rng.below(5),
-                    };
+                    let kind = if reads { 0 } else { generator.rng.below(5) };
                     let request = match kind {
                         0 | 1 if depth > 0 && generator.rng.percent(20) => {
                             TxnOp::RequestTxn(generator.txn(depth - 1, reads))
@@ -448,15 +456,13 @@ impl Generator {
             _ => {
                 let (key, range_end) = self.range();
                 Request::Watch(pb::WatchCreateRequest {
-                    key: match self.rng.percent(5) {
-                        true => Bytes::new(),
-                        false => key,
+                    key: if self.rng.percent(5) {
+                        Bytes::new()
+                    } else {
+                        key
                     },
                     range_end,
-                    start_revision: match self.rng.percent(5) {
-                        true => -1,
-                        false => 0,
-                    },
+                    start_revision: if self.rng.percent(5) { -1 } else { 0 },
                     ..Default::default()
                 })
             }
@@ -496,24 +502,33 @@ impl Generator {
             }
             21 => Request::Status,
             22 => Request::HashKv,
-            23 => match self.rng.percent(50) {
-                true => Request::Defragment,
-                false => Request::Hash,
-            },
-            24 => match self.rng.percent(50) {
-                true => Request::Snapshot,
-                false => Request::Downgrade(pb::DowngradeRequest {
-                    action: 0,
-                    version: "1.0.0".to_owned(),
-                }),
-            },
-            _ => match self.rng.percent(50) {
-                true => Request::MoveLeader(pb::MoveLeaderRequest { target_id: 1 }),
-                false => Request::Compact(pb::CompactionRequest {
-                    revision: self.rng.between(1, 3),
-                    physical: false,
-                }),
-            },
+            23 => {
+                if self.rng.percent(50) {
+                    Request::Defragment
+                } else {
+                    Request::Hash
+                }
+            }
+            24 => {
+                if self.rng.percent(50) {
+                    Request::Snapshot
+                } else {
+                    Request::Downgrade(pb::DowngradeRequest {
+                        action: 0,
+                        version: "1.0.0".to_owned(),
+                    })
+                }
+            }
+            _ => {
+                if self.rng.percent(50) {
+                    Request::MoveLeader(pb::MoveLeaderRequest { target_id: 1 })
+                } else {
+                    Request::Compact(pb::CompactionRequest {
+                        revision: self.rng.between(1, 3),
+                        physical: false,
+                    })
+                }
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Guessed passwords, and passwords that are right no longer.
+//! Guessed passwords, and passwords that are no longer valid.
 
 use etcd_api::etcdserverpb as pb;
 

@@ -1,5 +1,5 @@
-//! Signed tokens beside real etcd's: what one server hands out the other believes, and what one
-//! refuses the other does, too.
+//! Signed tokens compared with etcd: each server must accept the tokens that the other issues, and
+//! refuse those that the other refuses.
 #![expect(
     clippy::disallowed_methods,
     reason = "a test writes keys, and reads the clock that tokens are good by"

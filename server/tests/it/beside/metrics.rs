@@ -1,4 +1,4 @@
-//! What a member tells at `/metrics`: which families with which labels, and which of them move.
+//! A member's `/metrics`: which families exist, with which labels, and which values change.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! Clients that keep a record of what they asked and what they were told: registers for the judge
-//! of histories, and keys of their own for the promise that what was acknowledged stays.
+//! Clients that record their requests and answers: registers for the linearizability checker, and
+//! separate keys to check that acknowledged writes are kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -69,13 +69,12 @@ pub(super) async fn run(common: Arc<Common>, number: usize, mut rng: Rng) -> Log
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        let answered = match rng.percent(30) {
-            true => {
-                own += 1;
-                let key = format!("own/{number}/{}", own % OWN_KEYS);
-                write_own(&common, client, key, &mut record).await
-            }
-            false => use_registers(&common, client, number, &mut rng, &mut record).await,
+        let answered = if rng.percent(30) {
+            own += 1;
+            let key = format!("own/{number}/{}", own % OWN_KEYS);
+            write_own(&common, client, key, &mut record).await
+        } else {
+            use_registers(&common, client, number, &mut rng, &mut record).await
         };
         // A client whose call failed tries elsewhere; others move now and then.
         if !answered || rng.percent(1) {

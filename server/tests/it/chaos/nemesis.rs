@@ -1,4 +1,4 @@
-//! What befalls the members: every kind of trouble in turn, then in any order.
+//! The faults injected into members: first every kind in turn, then in random order.
 #![expect(
     clippy::disallowed_methods,
     reason = "waits for processes, and not for ever"

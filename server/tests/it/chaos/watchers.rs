@@ -1,5 +1,5 @@
-//! Watchers that follow everything through whatever happens to their members, each resuming where
-//! its last stream ended.
+//! Watchers that follow all changes through all faults of their members. Each resumes where its
+//! last stream ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -52,9 +52,10 @@ impl Watcher {
         let mut heard = Heard::default();
         self.heard.store(1, Ordering::Relaxed);
         loop {
-            let url = match self.stays {
-                true => self.urls[0].clone(),
-                false => self.rng.pick(&self.urls),
+            let url = if self.stays {
+                self.urls[0].clone()
+            } else {
+                self.rng.pick(&self.urls)
             };
             let opening = tokio::time::timeout(CONNECT_PATIENCE, self.open(&url)).await;
             if let Ok(Some((_requests, stream))) = opening {

@@ -1,9 +1,9 @@
-//! Plays a client's story against Stele and against etcd at once, and compares what was told.
+//! Runs a client's story against Stele and etcd at the same time, and compares the output.
 //!
-//! A story is a program that gets the ports for plain text and for TLS and the folder of its
-//! certificates. It prints a line for each step, without times, ids and revisions. The line
-//! `restart` asks for the server to be killed and started again; a line on its input says that it
-//! serves.
+//! A story is a program that gets the plain-text port, the TLS port and the folder of its
+//! certificates. It prints one line per step, without times, ids and revisions. The line `restart`
+//! asks for the server to be killed and restarted; a line on the story's input says that it serves
+//! again.
 #![expect(
     clippy::disallowed_methods,
     reason = "runs programs, with files of their own"

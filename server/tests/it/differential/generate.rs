@@ -1,5 +1,5 @@
-//! The stream of operations: random, from a seed, and steered by what the servers have answered so
-//! that revisions, leases and watches named in it exist often enough (and often enough do not).
+//! Generates operations from a seed. Earlier answers steer it, so that the revisions, leases and
+//! watches in the operations often exist, and often do not.
 
 use std::collections::VecDeque;
 

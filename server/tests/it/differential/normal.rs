@@ -1,5 +1,5 @@
-//! What etcd leaves open is made the same on both sides before answers are compared: the order of
-//! unsorted lists, the order of equal elements in a sort that is not stable, seconds that pass.
+//! Normalizes what etcd leaves open before answers are compared: the order of unsorted lists, the
+//! order of equal elements in an unstable sort, and elapsed seconds.
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::etcdserverpb::range_request::{SortOrder, SortTarget};

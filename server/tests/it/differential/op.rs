@@ -1,4 +1,4 @@
-//! What is asked of both servers, and what they answer.
+//! The operations sent to both servers, and their answers.
 
 use etcd_api::etcdserverpb::{
     AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, DefragmentResponse,

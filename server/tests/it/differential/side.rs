@@ -1,4 +1,4 @@
-//! One of the two servers: its process, its connection, its watch streams.
+//! One of the two servers: process, connection, watch streams.
 
 use std::future::Future;
 use std::time::Duration;

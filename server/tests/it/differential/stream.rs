@@ -1,5 +1,5 @@
-//! One watch stream of one server: a task collects what arrives, watch by watch, and checks what
-//! must hold for a stream by itself; comparing the two servers' streams is done elsewhere.
+//! One watch stream of one server. A task collects the responses per watch and checks the rules for
+//! a single stream; the two servers' streams are compared elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Flags that change what calls are answered, and when.
+//! Flags that change the answers to calls, or their timing.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Flags that change what is logged, how and where.
+//! Flags that change what is logged, its format and its outputs.
 
 use std::time::Duration;
 

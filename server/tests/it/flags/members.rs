@@ -1,4 +1,4 @@
-//! Flags that change who a member is, where its files are and whom it knows.
+//! Flags that change a member's identity, its directories and its peers.
 
 use std::time::Duration;
 

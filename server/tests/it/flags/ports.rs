@@ -1,4 +1,4 @@
-//! Flags that change where a server listens and what its pages answer.
+//! Flags that change the listen addresses and the HTTP pages.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -30,9 +30,10 @@ pub(super) fn get(port: u16, path: &str, headers: &str) -> (String, String) {
     connection
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    let host = match headers.contains("Host:") {
-        true => String::new(),
-        false => "Host: localhost\r\n".to_owned(),
+    let host = if headers.contains("Host:") {
+        String::new()
+    } else {
+        "Host: localhost\r\n".to_owned()
     };
     let request = format!("GET {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n");
     connection.write_all(request.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Requests, in the order in which both servers get them.
+//! Requests to the gateway, in the order in which both servers get them.
 
 /// One request.
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! A client that shows all of an answer.
+//! An HTTP client that returns every part of an answer.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

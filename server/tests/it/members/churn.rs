@@ -1,4 +1,5 @@
-//! Members come and go, the leader among them, while clients write: no acknowledged write is lost.
+//! Members are added and removed, the leader included, while clients write: no acknowledged write
+//! is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! The same wrong things asked of real etcd and of Stele: both must refuse them in the same words.
+//! Invalid requests sent to etcd and to Stele: both must refuse them with the same text.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Members on ports that are known before they start, and `etcdctl` to talk to them.
+//! Members on ports chosen before they start, and `etcdctl` to control them.
 #![expect(
     clippy::disallowed_methods,
     reason = "waits for other processes, and not for ever"
@@ -179,9 +179,10 @@ impl Etcdctl {
             .output()
             .unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        match output.status.success() {
-            true => Ok(text(&output.stdout)),
-            false => Err(text(&output.stderr)),
+        if output.status.success() {
+            Ok(text(&output.stdout))
+        } else {
+            Err(text(&output.stderr))
         }
     }
 

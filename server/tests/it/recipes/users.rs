@@ -1,4 +1,4 @@
-//! Locks and elections of users: each step is the caller's own, and judged as such.
+//! Locks and elections with auth enabled: each step is authorized as the caller's own request.
 
 use etcd_api::authpb::Permission;
 use etcd_api::etcdserverpb as pb;

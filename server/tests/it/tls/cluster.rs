@@ -1,4 +1,4 @@
-//! Members that speak TLS with each other, of both kinds.
+//! TLS between members, both etcd and Stele.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

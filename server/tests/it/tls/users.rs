@@ -1,4 +1,4 @@
-//! Users that certificates name, asked of etcd and of Stele in turn.
+//! Users named by certificates, compared with etcd.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Readers of one generation and the next, and the writer that rewrites a unit in between, in every
+//! Readers of two generations, and the writer that rewrites a unit in between, in every
 //! interleaving.
 
 use loom::cell::UnsafeCell;
@@ -12,14 +12,14 @@ const UNIT: u64 = 70;
 const OLD: u32 = 1;
 const NEW: u32 = 2;
 
-/// A file of one unit; loom tells when it is read while it is written.
+/// A file of one unit; loom reports a read during a write.
 struct Disk {
     unit: UnsafeCell<u32>,
     verified: Verified,
     rewritten: AtomicBool,
 }
 
-// Loom's cell checks what it is shared for.
+// Loom's cell checks how it is shared.
 #[expect(unsafe_code, reason = "loom's cell stands for the mapped file")]
 // SAFETY: every access is checked by loom: that is the test.
 unsafe impl Sync for Disk {}
@@ -39,7 +39,7 @@ impl Pages {
         #[expect(unsafe_code, reason = "loom's cell stands for the mapped file")]
         let found = self.disk.unit.with(|unit| unsafe { *unit });
         assert_eq!(found, expected);
-        // Only who has compared the bytes with their checksum says so.
+        // Marks the unit only after its checksum was compared.
         if !is_verified {
             self.disk.verified.insert(UNIT);
         }

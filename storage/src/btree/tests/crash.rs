@@ -8,12 +8,12 @@ const BOTH_TORN: &str = "no meta page can be used \
 
 type Rows = Vec<Vec<(Vec<u8>, Vec<u8>)>>;
 
-/// A workload with many checkpoints; what each of them holds is noted when it begins.
+/// A workload with many checkpoints; notes the content of each when it begins.
 struct Workload {
     rng: Rng,
     /// By number of the checkpoint; 0 is the new file.
     held: Vec<Rows>,
-    /// Checkpoints whose job came to its end.
+    /// Number of checkpoints whose job finished.
     completed: usize,
     /// Waits for space instead of giving up.
     patient: bool,
@@ -87,7 +87,7 @@ fn rows(bench: &Bench) -> Result<Rows> {
         .collect()
 }
 
-/// Opens, checks everything, and tells which checkpoint was found.
+/// Opens, checks everything, and returns the checkpoint that was found.
 fn found(vfs: &SimVfs, held: &[Rows]) -> Result<usize> {
     let (bench, opened) = Bench::open(vfs)?;
     let number = opened.user_meta.first().map_or(0, |n| *n as usize);
@@ -139,19 +139,19 @@ fn cut_at_every_call(disk: fn() -> SimVfs) {
                 last.contains(&number),
                 "call {calls}: checkpoint {number} of {last:?}"
             );
-            // The fallback must be whole as well, whenever there was one.
+            // The older checkpoint must be whole, too, if there was one.
             let newest_lost = zero_meta(&cut, number % 2);
             if work.completed == number && number > 0 && outcome.is_err() {
                 match found(&newest_lost, &work.held) {
                     Ok(older) => assert_eq!(older, number - 1, "call {calls}"),
-                    // The older meta was just being overwritten, which is all that may be wrong.
+                    // The older meta was just being overwritten; nothing else may be wrong.
                     Err(error) => assert!(
                         error.to_string().ends_with(BOTH_TORN),
                         "call {calls}: {error}"
                     ),
                 }
             }
-            // And life goes on: the recovered file takes more checkpoints.
+            // The recovered file takes more checkpoints.
             let mut again = Workload::new();
             let (bench, opened) = Bench::open(&cut).unwrap();
             drop((bench, opened));
@@ -168,14 +168,14 @@ fn cut_at_every_call(disk: fn() -> SimVfs) {
     );
 }
 
-/// The newest meta may be in memory alone then, and clean.
+/// After that, the newest meta may be in memory only, and marked clean.
 #[test]
 fn a_restart_after_a_failed_sync_trusts_no_meta_that_only_memory_has() {
     let mut lost = 0;
     for disk in [disk, sealed_disk] {
         for calls in 0.. {
             let vfs = disk();
-            // Who makes the file sees to its name.
+            // The process that creates the file takes care of its name.
             drop(Bench::open(&vfs).unwrap());
             vfs.fail_after(calls);
             let mut work = Workload::new();
@@ -191,7 +191,7 @@ fn a_restart_after_a_failed_sync_trusts_no_meta_that_only_memory_has() {
                 let done = again.run(image, rounds);
                 (again, done)
             };
-            // What the next checkpoint takes for the one to fall back to is on the disk.
+            // The next checkpoint falls back to this state, so it must be on the disk.
             let image = vfs.process_killed();
             let (again, done) = go_on(&image, 1);
             done.unwrap();
@@ -210,7 +210,7 @@ fn a_restart_after_a_failed_sync_trusts_no_meta_that_only_memory_has() {
                     let after = after.unwrap_or_else(|e| panic!("calls {calls}, {second}: {e}"));
                     let mut last = vec![again.completed, again.held.len() - 1];
                     if again.completed == number {
-                        // No checkpoint has made sure of it.
+                        // No later checkpoint has written it again.
                         last.push(work.completed);
                     }
                     assert!(
@@ -254,7 +254,7 @@ fn a_file_of_which_any_read_or_map_fails_loses_nothing() {
     }
 }
 
-/// A file after two checkpoints, all in the file and nothing in memory.
+/// A file after two checkpoints; nothing is in memory.
 fn two_checkpoints() -> (SimVfs, Workload) {
     let vfs = disk();
     let mut work = Workload::new();
@@ -303,7 +303,7 @@ fn file_that_lost_its_end_is_refused() {
 fn any_flipped_bit_is_found_when_its_page_is_read() {
     let (vfs, work) = two_checkpoints();
     let len = vfs.contents(Path::new(PATH)).unwrap().len() as u64;
-    // Each unit in turn, anywhere in it; what the newest checkpoint does not refer to may rot.
+    // Each unit in turn, anywhere in it; units that the newest checkpoint does not use may rot.
     let mut noticed = 0;
     for unit in 0..len / 4096 {
         let bit = unit * 4096 * 8 + (unit * 7919) % (4096 * 8);
@@ -311,12 +311,12 @@ fn any_flipped_bit_is_found_when_its_page_is_read() {
         rotten.flip(Path::new(PATH), bit);
         match found(&rotten, &work.held) {
             Err(Error::Corrupt { offset, what, .. }) => {
-                // Damage is told by the beginning of its run.
+                // The error names the beginning of the damaged run.
                 assert!(offset / 4096 <= unit && unit < offset / 4096 + 4, "{what}");
                 noticed += 1;
             }
             Err(error) => panic!("{error}"),
-            // Nothing of it, or a root or meta of the newest one.
+            // The damage hit nothing in use, or a root or meta of the newest one.
             Ok(number) => noticed += u64::from(number != 2),
         }
     }
@@ -336,8 +336,8 @@ fn reference_to_itself_ends_with_an_error() {
         panic!("released");
     };
     assert_eq!(level, 1);
-    // A page that refers to itself can have no right checksum, so that is not what may end the
-    // descent here: the page was verified before it changed.
+    // A page that refers to itself can have no right checksum, so the checksum must not be what
+    // ends the descent here: the page was verified before it changed.
     bench.trees[1].get(bench.file.pages(), b"x").unwrap();
     let start = page.id * 4096;
     let bytes = vfs.contents(Path::new(PATH)).unwrap();
@@ -359,7 +359,7 @@ fn full_disk_fails_the_checkpoint_and_leaves_the_last_one() {
     let len = vfs.contents(Path::new(PATH)).unwrap().len() as u64;
     vfs.set_capacity(len + 4096);
     let (mut bench, _) = Bench::open(&vfs).unwrap();
-    // More than was set aside.
+    // More than was reserved.
     for i in 0..8000u32 {
         bench.insert(1, &i.to_be_bytes(), &[0; 2000]);
     }
@@ -376,7 +376,7 @@ fn a_disk_full_at_any_call_delays_a_checkpoint_and_does_no_harm() {
         expected.run(&plain, 8).unwrap();
         for calls in 0.. {
             let vfs = disk();
-            // The file itself has to be made first.
+            // The file itself must exist first.
             drop(Bench::open(&vfs).unwrap());
             vfs.full_after(calls, 1 + calls % 3);
             let mut work = Workload::new();

@@ -1,15 +1,14 @@
-//! The model's operations on a disk that fails: power goes at some call, or there is no room left.
-//! What is found afterwards is one of the last two checkpoints, whole, and takes further ones.
+//! The model's operations on a disk that fails: power fails at some call, or there is no space
+//! left. The file found afterwards is one of the last two checkpoints, whole, and takes more.
 
 use super::model::{Model, compare, join, key, split, value};
 use super::*;
 
-/// Calls to the disk among which the failing one is chosen; programs of a few kilobytes make that
-/// many.
+/// Range of the failing call; programs of a few kilobytes make this many calls.
 const CALLS_MAX: u64 = 150;
-/// Room on the disk, in units, when there is too little of it.
+/// Upper bound of the disk's size, in units, when space is short.
 const ROOM_MAX: u64 = 200;
-/// Of each of many values at once.
+/// Upper bound of each value when many are inserted in order.
 const IN_ORDER_BYTES_MAX: usize = 1500;
 
 type Models = Vec<Model>;
@@ -17,7 +16,7 @@ type Models = Vec<Model>;
 struct Faulty {
     bench: Bench,
     models: Models,
-    /// What each checkpoint that was begun holds; its number is its user part. 0 is the new file.
+    /// The content of each checkpoint begun; its number is its user meta. 0 is the new file.
     held: Vec<Models>,
     completed: usize,
     job: Option<CheckpointJob>,
@@ -39,7 +38,7 @@ impl Faulty {
         })
     }
 
-    /// The outer error: the program ends within an operation, which ends it like any other.
+    /// The outer error: the program ends within an operation, like any other end.
     fn step(&mut self, u: &mut Unstructured<'_>) -> arbitrary::Result<Result<()>> {
         let tree = u.int_in_range(0..=KINDS.len() - 1)?;
         Ok(match u.int_in_range(0..=99u8)? {
@@ -85,7 +84,7 @@ impl Faulty {
 
     fn remove(&mut self, tree: usize, key: &[u8]) -> Result<()> {
         let writer = self.bench.file.writer();
-        // Half of the time something that is there.
+        // Half of the time a key that exists.
         let place = split(KINDS[tree], key);
         let next = self.models[tree].range(place..).next();
         let key = next.map_or(key.to_vec(), |(next, _)| join(next));
@@ -117,8 +116,8 @@ fn new_models() -> Models {
     vec![Model::new(); KINDS.len()]
 }
 
-/// Runs what is behind four bytes of `data` on a disk that fails as those say; panics when what is
-/// left is wrong, or when life does not go on from it.
+/// Runs `data`, without its first four bytes, on a disk that fails as those four say. Panics if the
+/// remaining file is wrong, or cannot be used further.
 pub(crate) fn survive(data: &[u8]) {
     let (head, program) = data.split_at(data.len().min(4));
     let [a, b, survival, how] = [0, 1, 2, 3].map(|i| head.get(i).copied().unwrap_or(0));
@@ -132,7 +131,7 @@ pub(crate) fn survive(data: &[u8]) {
         _ => vfs.fail_after(number % CALLS_MAX),
     }
     let (mut held, mut completed) = (vec![new_models()], 0);
-    // No error: the program does not come to the call that fails.
+    // No error: the program did not reach the failing call.
     if let Ok(mut run) = Faulty::open(&vfs) {
         let mut u = Unstructured::new(program);
         while !u.is_empty() && matches!(run.step(&mut u), Ok(Ok(()))) {}
@@ -149,7 +148,7 @@ pub(crate) fn survive(data: &[u8]) {
     go_on(&cut, &held[number], program);
 }
 
-/// Opens, checks everything, and tells which checkpoint was found.
+/// Opens, checks everything, and returns the checkpoint that was found.
 fn found(vfs: &SimVfs, held: &[Models]) -> Result<usize> {
     let (bench, opened) = Bench::open(vfs)?;
     let number = opened.user_meta.first_chunk::<4>();
@@ -159,7 +158,7 @@ fn found(vfs: &SimVfs, held: &[Models]) -> Result<usize> {
     Ok(number)
 }
 
-/// The disk is good again: from what was found the same program runs once more, to its end.
+/// The disk works again: the same program runs once more on the found file, to its end.
 fn go_on(vfs: &SimVfs, models: &Models, program: &[u8]) {
     let mut run = Faulty::open(vfs).expect("what opened once opens again");
     run.models = models.clone();

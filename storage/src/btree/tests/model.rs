@@ -1,8 +1,8 @@
-//! Random work on all trees, each compared with a `BTreeMap` at every step.
+//! Random operations on all trees, each compared with a `BTreeMap` at every step.
 
 use super::*;
 
-/// Keys as they sort: for the revision order, user key and suffix apart.
+/// Keys in their sort order: for the revision order, user key and suffix are separate.
 pub(super) type Model = BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
 
 pub(super) fn split(kind: TreeKind, key: &[u8]) -> (Vec<u8>, Vec<u8>) {
@@ -26,7 +26,7 @@ struct Run {
     /// The models when the running checkpoint began.
     job: Option<(CheckpointJob, Vec<Model>)>,
     durable: Vec<Model>,
-    /// Views that must stay what they were.
+    /// Views that must never change.
     views: Vec<(Vec<Tree>, Arc<Pages>, Vec<Model>)>,
     clock: u64,
 }
@@ -210,7 +210,7 @@ impl Run {
         }
     }
 
-    /// As after a kill: what no checkpoint holds is gone.
+    /// Like a restart after a kill: data in no checkpoint is gone.
     fn reopen(&mut self) {
         self.compare();
         self.job = None;
@@ -237,7 +237,7 @@ pub(super) fn compare(trees: &[Tree], pages: &Pages, models: &[Model]) {
     }
 }
 
-/// Runs bytes as a program on trees and maps side by side; panics when they differ.
+/// Runs bytes as a program on trees and maps side by side; panics if they differ.
 pub(crate) fn agree(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     let mut run = Run::new();
     while !u.is_empty() {

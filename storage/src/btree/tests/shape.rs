@@ -1,4 +1,4 @@
-//! What the trees look like after typical work, and what they cost.
+//! The shape of the trees after typical work, and its cost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -40,7 +40,7 @@ fn removing_most_rows_gives_their_pages_back() {
         .step_by(4)
         .for_each(|i| assert!(bench.remove(1, &i.to_be_bytes())));
     assert!(bench.trees[1].len() == 0 && bench.trees[1].root.is_none());
-    // Two metas to outlive, then two more for the last free list at the old end of the file.
+    // Two metas must be replaced; two more for the last free list at the old end of the file.
     for _ in 0..8 {
         bench.checkpoint(b"").unwrap();
     }
@@ -147,7 +147,7 @@ fn a_checkpoint_lets_go_of_what_was_replaced_meanwhile() {
     let before = nodes_in(&job.trees[2]);
     overwrite(&mut bench, 0..10_000, 2);
     let done = job.run().unwrap();
-    // It has the nodes that are not replaced, which the tree shares with it, and the ways to them.
+    // It holds the nodes that are not replaced, which the tree shares, and the paths to them.
     let after = nodes_in(&done.trees[2]);
     assert!(after < before * 55 / 100, "{after} of {before} nodes");
     bench.file.finish_checkpoint(done);
@@ -180,7 +180,7 @@ fn a_checkpoint_rests_between_its_pieces_and_while_the_file_is_shortened() {
     for i in 0..10_000u64 {
         bench.remove(2, &i.to_be_bytes());
     }
-    // The places that were given up become free with the third; then the file can be cut.
+    // The third checkpoint frees the places that were given up; then the file can be cut.
     let rests: usize = (0..6).map(|_| rests_of_one(&mut bench)).sum();
     let step = vfs::SHORTENING_STEP_BYTES as usize;
     assert!(rests >= 10_000 * value.len() / step, "{rests}");
@@ -217,7 +217,7 @@ fn what_is_appended_leaves_memory_before_a_checkpoint_and_is_found_after_one() {
     assert!(stats.dirty_bytes < 60_000, "{stats:?}");
     assert!(stats.file_bytes > 5000 * 300, "{stats:?}");
     bench.check().unwrap();
-    // What is appended beside a checkpoint follows after it.
+    // Entries appended during a checkpoint follow after it.
     let job = bench.begin(b"");
     append(&mut bench, 5000..8000);
     assert!(bench.file.stats().dirty_bytes > 3000 * 300);
@@ -274,7 +274,7 @@ fn a_walk_announces_the_pages_it_comes_to_once_and_only_those_never_read() {
     drop(bench);
     let vfs = vfs.process_killed();
     let (bench, _) = Bench::open(&vfs).unwrap();
-    // One entry, or two next to each other, are no walk.
+    // One entry, or two adjacent ones, are no walk.
     let mut cursor = bench.trees[1].cursor(bench.file.pages());
     cursor.seek(&7u64.to_be_bytes()).unwrap();
     cursor.next().unwrap();
@@ -293,7 +293,7 @@ fn a_walk_announces_the_pages_it_comes_to_once_and_only_those_never_read() {
     assert_eq!(vfs.announced().len(), announced.len());
 }
 
-/// What was born and given up after a view is no concern of it, and is written again at once.
+/// Pages born and given up after a view are invisible to it, and are reused at once.
 #[test]
 fn views_keep_what_they_can_see_and_the_file_does_not_grow_while_they_are_held() {
     let (mut bench, _) = Bench::open(&disk()).unwrap();
@@ -319,7 +319,7 @@ fn views_keep_what_they_can_see_and_the_file_does_not_grow_while_they_are_held()
         assert!(rows.len() == 1000 && rows.iter().all(|(_, value)| value[0] == *round));
     }
     let held = bench.file.stats();
-    // Each of them the size of the tree, and no more than that.
+    // Each of them holds the size of the tree, and no more.
     let tree = held.used_bytes;
     assert!((tree..3 * tree).contains(&held.viewed_bytes), "{held:?}");
     views.clear();

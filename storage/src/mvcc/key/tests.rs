@@ -55,7 +55,7 @@ fn rows_and_stamps_are_read_as_they_were_written() {
         bytes: 70_003,
     };
     assert_eq!(weigh(&whole, bytes.as_ref()), expected);
-    // As older files have it.
+    // As in older files.
     let unsized_stamp = Stamp {
         size: None,
         ..STAMP

@@ -9,7 +9,7 @@ use crate::vfs::sim::SimVfs;
 
 const SIDE: [Bucket; 2] = [Bucket::Lease, Bucket::Meta];
 
-/// Loads all that `root` holds, beside the store of `vfs`.
+/// Loads everything that `root` holds, beside the store of `vfs`.
 fn load(vfs: &SimVfs, root: &Root) -> Result<Incoming> {
     let mut loader = Loader::create(Arc::new(vfs.clone()), Path::new(DIR), Options::default())?;
     root.changes(0, i64::MAX, &mut |change| {
@@ -42,7 +42,7 @@ fn next(store: &mut Store) -> Write<'_> {
     })
 }
 
-/// A store of 40 keys with versions, a deletion, a lease and a compaction under way.
+/// A store of 40 keys with versions, a deletion, a lease and a compaction in progress.
 fn sample(vfs: &SimVfs) -> Store {
     let mut store = run::open(vfs).unwrap();
     for round in 0..3i64 {

@@ -1,5 +1,5 @@
-//! Runs bytes as a program against [`Store`] and [`Model`] side by side and compares them. The
-//! same bytes come from the model test, from the fuzzer and from the power-cut test.
+//! Runs bytes as a program on [`Store`] and [`Model`] side by side and compares them. The model
+//! test, the fuzzer and the power-cut test use the same bytes.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -19,14 +19,14 @@ pub(crate) const DIR: &str = "/data/member/store";
 
 const OPENED: &str = "opened before the first step";
 
-/// Calls to the disk among which `survive` chooses; programs of a few kilobytes make that many.
+/// Range of the call that `survive` chooses; programs of a few kilobytes make this many calls.
 const CALLS_MAX: u64 = 200;
 
-/// Old views that are held, with the model as it was then.
+/// Most old views held, each with the model of its time.
 const VIEWS_MAX: usize = 3;
 
-/// Keys in all the ways two keys can be near each other, among them one that looks like another
-/// with a revision behind it.
+/// Keys in all the ways two keys can be near each other. One looks like another key with a revision
+/// appended.
 const KEYS: [&[u8]; 16] = [
     b"\0",
     b"a",
@@ -46,7 +46,7 @@ const KEYS: [&[u8]; 16] = [
     b"\xff\xff",
 ];
 
-/// Bytes taken one by one; zeros when there are no more.
+/// Bytes taken one by one; zeros after the end.
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl Input<'_> {
@@ -80,7 +80,7 @@ impl Input<'_> {
         vec![self.byte(); len]
     }
 
-    /// A key and an end as they come over the wire.
+    /// A key and a range end, in wire form.
     fn range(&mut self) -> (Vec<u8>, Vec<u8>) {
         let key = self.key();
         match self.below(4) {
@@ -89,7 +89,7 @@ impl Input<'_> {
             2 => (Vec::new(), vec![0]),
             _ => {
                 let other = self.key();
-                // The wrong way round now and then: an empty range.
+                // Sometimes the wrong way round: an empty range.
                 if self.byte() < 16 {
                     (other, key)
                 } else {
@@ -105,18 +105,18 @@ pub(crate) struct Runner {
     store: Option<Store>,
     pub(crate) model: Model,
     applied: Applied,
-    /// The model at each checkpoint begun, by applied index; what a restart may find.
+    /// The model at each checkpoint begun, by applied index; a restart may find any of them.
     pub(crate) saved: BTreeMap<u64, Model>,
-    /// Of the checkpoints whose end the store has seen, the newest two, oldest first.
+    /// The newest two checkpoints whose end the store has seen, oldest first.
     pub(crate) durable: [u64; 2],
     job: Option<(u64, CheckpointJob)>,
     done: Option<(u64, CheckpointDone)>,
     views: Vec<(View, Model)>,
-    /// Compare as it goes. The power-cut test compares at its end alone.
+    /// Compare at each step. The power-cut test compares only at its end.
     compare: bool,
 }
 
-/// Runs all of `data`; panics when store and model differ.
+/// Runs all of `data`; panics if store and model differ.
 pub(crate) fn agree(data: &[u8]) {
     let mut runner = Runner::new(disk(1, data), true);
     runner.run(&mut Input(data)).expect("a disk without faults");
@@ -132,9 +132,9 @@ fn disk(seed: u64, program: &[u8]) -> SimVfs {
     vfs
 }
 
-/// Runs what is behind the first three bytes on a disk whose power goes at the call that the first
-/// two name, unsynced blocks surviving by the third; panics when what is left is wrong, or when
-/// life does not go on from it.
+/// Runs `data`, without its first three bytes, on a disk. The first two bytes name the call at
+/// which power fails, the third chooses which unsynced blocks survive. Panics if the remaining
+/// store is wrong, or cannot be used further.
 pub(crate) fn survive(data: &[u8]) {
     let (head, program) = data.split_at(data.len().min(3));
     let [a, b, survival] = [0, 1, 2].map(|place| head.get(place).copied().unwrap_or(0));
@@ -142,7 +142,7 @@ pub(crate) fn survive(data: &[u8]) {
     let vfs = disk(u64::from(survival), program);
     vfs.fail_after(call);
     let mut runner = Runner::new(vfs.clone(), false);
-    // It ends in the error of the call that fails, or it does not come that far.
+    // It ends with the error of the failing call, or before that call.
     let _ = runner.run(&mut Input(program));
     let cut = vfs.power_cut(u64::from(survival));
     found_after(&cut, &runner, call);
@@ -160,7 +160,7 @@ pub(crate) fn survive(data: &[u8]) {
     store.check().expect("no page is lost or used twice");
 }
 
-/// Opens what a power cut has left and compares it with the model of the checkpoint it names.
+/// Opens the store after a power cut and compares it with the model of its checkpoint.
 pub(crate) fn found_after(cut: &SimVfs, runner: &Runner, calls: u64) {
     let store = open(cut).unwrap_or_else(|e| panic!("cut at call {calls}: {e}"));
     let index = store.root().applied().index;
@@ -283,7 +283,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Entries of a put each, keys more than once among them.
+    /// Entries of one put each; some keys come more than once.
     fn put_all(&mut self, input: &mut Input<'_>) -> Result<()> {
         let mut rows = Vec::new();
         for _ in 0..input.below(40) {
@@ -371,7 +371,7 @@ impl Runner {
         if compacted == revision {
             return Ok(());
         }
-        // Often near the newest, so that there are several.
+        // Often near the newest, so that there are several compactions.
         let span = if input.byte() < 200 { 12 } else { 200 };
         let to = (compacted + 1 + input.below(span) as i64).min(revision);
         self.applied.index += 1;
@@ -429,9 +429,9 @@ impl Runner {
         Ok(())
     }
 
-    /// As after a kill: what came after the newest durable checkpoint is for the log to bring back.
+    /// Like a restart after a kill: the log must bring back what followed the newest checkpoint.
     fn reopen(&mut self) -> Result<()> {
-        // One that ran into a full disk may have written its meta page, or half of it.
+        // A job that ran into a full disk may have written its meta page, or half of it.
         let waiting = self.job.take().map(|(index, _)| index);
         (self.done, self.store) = (None, None);
         self.views.clear();
@@ -462,7 +462,7 @@ pub(crate) fn open(vfs: &SimVfs) -> Result<Store> {
     Store::open(Arc::new(vfs.clone()), Path::new(DIR), Options { seal })
 }
 
-/// Asks both everything about `at`.
+/// Compares all answers of both about `at`.
 pub(crate) fn compare(root: &Root, model: &Model, at: i64, input: &mut Input<'_>) {
     compare_all(root, model, at, input).expect("reading does not fail");
 }

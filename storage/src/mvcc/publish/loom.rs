@@ -1,5 +1,5 @@
 //! Loom runs these through every interleaving within the preemption bound, including the
-//! reorderings the memory model allows.
+//! reorderings that the memory model allows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize as PlainAtomicUsize, Ordering::SeqCst};
@@ -19,7 +19,7 @@ fn explore(test: impl Fn() + Sync + Send + 'static) {
     builder.check(test);
 }
 
-/// Counts its own drops, and would show a torn write as a pair that does not match.
+/// Counts its own drops; a torn write would show as a pair that does not match.
 struct Value {
     number: usize,
     double: usize,

@@ -1,5 +1,5 @@
-//! Threads for real, many times: what loom's bounded search cannot reach (all slots, long runs).
-//! Also what Miri runs.
+//! Real threads, many times: covers what loom's bounded search cannot reach (all slots, long runs).
+//! Miri runs these, too.
 
 #![expect(clippy::disallowed_methods, reason = "threads are what is tested here")]
 

@@ -1,13 +1,13 @@
-//! Power is cut at every call of what goes on beside the writes: a checkpoint, a compaction, the
-//! return of space. (Re-sealing has the same in `seal::tests`.) Each has to be hit, and what is
-//! found afterwards is the state of one of the last two checkpoints, and can be worked on.
+//! Cuts power at every call of the work that runs beside the writes: a checkpoint, a compaction,
+//! the return of space. (`seal::tests` does the same for re-sealing.) Each must be hit. The state
+//! found afterwards is one of the last two checkpoints, and can be used further.
 
 use std::collections::BTreeMap;
 
 use super::*;
 use crate::Result;
 
-/// The file has to be some mebibytes long before its end is given back.
+/// The file must be some mebibytes long before its end is given back.
 const KEYS: u32 = 40;
 const KEPT: u32 = 6;
 const VALUE_BYTES: usize = 40_000;
@@ -23,13 +23,13 @@ enum Phase {
 struct Work {
     store: Store,
     index: u64,
-    /// What clients see at each checkpoint that was begun, by applied index.
+    /// What clients see at each checkpoint begun, by applied index.
     saved: BTreeMap<u64, String>,
-    /// The applied index of the newest checkpoint that came to its end.
+    /// The applied index of the newest checkpoint that finished.
     completed: u64,
-    /// What it is at.
+    /// The work that runs now.
     phase: Phase,
-    /// The length of the file before space is returned.
+    /// Length of the file before space is returned.
     longest: u64,
 }
 
@@ -101,7 +101,7 @@ impl Work {
         self.checkpoint()
     }
 
-    /// What was given up is free, and the end of the file cut off, some checkpoints later.
+    /// After some checkpoints, given-up space is free and the end of the file is cut off.
     fn settle(&mut self) -> Result<()> {
         for _ in 0..4 {
             self.store.settle_space();
@@ -138,7 +138,7 @@ fn visible(root: &Root) -> Result<String> {
     Ok(text)
 }
 
-/// What is found is a checkpoint's, and all the works can be done on it once more.
+/// The state found is a checkpoint's, and all the work can be done on it again.
 fn look_after(cut: &SimVfs, work: &Work, call: u64, go_on: bool) {
     let mut found = Work::open(cut).unwrap_or_else(|error| panic!("call {call}: {error}"));
     let index = found.index;

@@ -1,5 +1,5 @@
-//! A store that was written before branches had sums of bytes: 300 keys put, every third once more,
-//! five deleted.
+//! A store written before branches had sums of bytes: 300 keys put, every third one twice, five
+//! deleted.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn key(i: u64) -> String {
     format!("key-{i:04}-{}", "x".repeat(20))
 }
 
-/// What the keys `range` take, in the file.
+/// The usage of the keys `range` in the file.
 fn expected(range: std::ops::Range<u64>) -> Usage {
     let live = range.filter(|i| !(290..295).contains(i));
     let sizes = live.map(|i| key(i).len() as u64 + if i % 3 == 0 { i % 11 } else { i % 7 });
@@ -40,7 +40,7 @@ fn an_older_store_is_read_and_learns_the_sizes_of_its_values() {
     let all = expected(0..300);
     let found = usage(&fixture.store, 0..300);
     assert_eq!((found.keys, found.bytes), (all.keys, 0));
-    // Both kinds of rows beside each other, and one that takes the place of an old one.
+    // Old and new rows side by side, and one that replaces an old one.
     fixture.put(&key(300), "new");
     fixture.put(&key(7), "replaced");
     let found = usage(&fixture.store, 0..301);
@@ -55,7 +55,7 @@ fn an_older_store_is_read_and_learns_the_sizes_of_its_values() {
         assert_eq!(usage(&fixture.store, range.clone()), expected(range));
     }
     let whole = usage(&fixture.store, 0..301);
-    // The value of key 7 had no bytes.
+    // The value of key 7 is empty in the file.
     assert_eq!(
         (whole.keys, whole.bytes),
         (all.keys + 1, all.bytes + new - key(7).len() as u64)

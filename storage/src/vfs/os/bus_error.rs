@@ -1,9 +1,10 @@
-//! What happens when the disk cannot be read under a memory map: there is no error to return, the thread
-//! gets SIGBUS. The handler here tells which file and which byte it was, and lets the signal end the
-//! process, with its core if there is to be one. Knows nothing of what is stored.
+//! Handles a disk that cannot be read through a memory map: there is no error to return, the thread
+//! gets SIGBUS. The handler here reports the file and the byte, and lets the signal end the
+//! process, with a core dump if enabled. Knows nothing of the stored content.
 //!
-//! A handler may interrupt anything, a holder of a lock and the allocator included. So it only loads
-//! atomics, formats into an array on its stack, and makes three kinds of system call that POSIX allows it.
+//! A handler may interrupt anything, even the allocator or the holder of a lock. So it only loads
+//! atomics, formats into an array on its stack, and makes three kinds of system call that POSIX
+//! allows it.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -16,12 +17,12 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-/// What the system reads as a whole, so that no more is known of the place than that.
+/// The system reads whole pages, so the place is not known more exactly than this.
 const PAGE_BYTES: usize = 4096;
-/// Digits of the largest number there is.
+/// Digits of the largest `u64`.
 const DIGITS: usize = 20;
 
-/// Tells the handler of a map for as long as it lives. Dropped before the map is.
+/// Registers a map with the handler for as long as it lives. Dropped before the map.
 #[derive(Debug)]
 pub(super) struct Watched {
     region: &'static Region,
@@ -29,11 +30,11 @@ pub(super) struct Watched {
     _path: Arc<Path>,
 }
 
-/// A map, or a place for the next one to be told of: they are never taken away, because a handler may
-/// be looking at any of them.
+/// A registered map, or a free place for the next one. Regions are never freed, because a handler
+/// may be looking at any of them.
 #[derive(Debug)]
 struct Region {
-    /// Address of the first byte; 0: the rest means nothing.
+    /// Address of the first byte; 0 if the other fields mean nothing.
     start: AtomicUsize,
     len: AtomicUsize,
     path: AtomicPtr<u8>,
@@ -43,14 +44,14 @@ struct Region {
 
 static FIRST: Region = Region::new();
 
-/// Held by who changes regions. The handler does not take it.
+/// Held while regions change. The handler does not take it.
 static CHANGES: Mutex<()> = Mutex::new(());
 
-/// What was done about the signal before.
+/// The former action for the signal.
 static FORMER: OnceLock<libc::sigaction> = OnceLock::new();
 
 impl Watched {
-    /// `start` and `len` are of a map of the file at `path`.
+    /// `start` and `len` describe a map of the file at `path`.
     pub(super) fn new(start: *const u8, len: usize, path: &Arc<Path>) -> Watched {
         FORMER.get_or_init(install);
         let _changes = CHANGES.lock();
@@ -60,7 +61,7 @@ impl Watched {
         let first = bytes.as_ptr().cast_mut();
         region.path.store(first, Ordering::Relaxed);
         region.path_len.store(bytes.len(), Ordering::Relaxed);
-        // Last: who sees it sees the rest.
+        // Stored last: a reader that sees it sees the other fields, too.
         region.start.store(start as usize, Ordering::Release);
         Watched {
             region,
@@ -87,7 +88,7 @@ impl Region {
         }
     }
 
-    /// One that no map has; a new one if need be. There are as many as there were ever maps at one time.
+    /// A free region, or a new one. There are as many as there were ever maps at one time.
     fn vacant() -> &'static Region {
         let mut region = &FIRST;
         while region.start.load(Ordering::Relaxed) != 0 {
@@ -108,13 +109,13 @@ impl Region {
                 region.path.load(Ordering::Acquire),
                 region.path_len.load(Ordering::Acquire),
             );
-            // The same again: what was loaded in between belongs together.
+            // `start` is unchanged: the fields loaded in between belong together.
             let is_one = start != 0 && region.start.load(Ordering::Acquire) == start;
             if is_one && (start..start.saturating_add(len)).contains(&address) {
-                // SAFETY: `start` was set after the path, by `Watched::new`, which keeps the path alive
-                // until the region is vacant. It is not: the address is one that this thread was just
-                // reading, so the map lives, and with it the `Watched` that is dropped before it. The
-                // bytes are immutable. The lifetime ends with the process, some lines below.
+                // SAFETY: `Watched::new` set `start` after the path, and keeps the path alive until
+                // the region is vacant. It is not vacant: this thread was just reading the address,
+                // so the map lives, and so does its `Watched`, which is dropped before the map. The
+                // bytes are immutable. The slice is used only until the process ends, soon after.
                 let path = unsafe { slice::from_raw_parts(path, path_len) };
                 return Some((path, address - start));
             }
@@ -124,16 +125,16 @@ impl Region {
     }
 }
 
-/// Puts the handler in its place; returns what was there.
+/// Installs the handler; returns the former action.
 fn install() -> libc::sigaction {
     let mut former = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: all zeros are a `sigaction`: the default action, an empty mask, no flags.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = on_bus_error as *const () as usize;
-    // On the stack that Rust's runtime sets aside for handlers, if the thread has one.
+    // Runs on the stack that Rust's runtime reserves for handlers, if the thread has one.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: both point to a `sigaction` of this function's, and the handler has the signature that
-    // `SA_SIGINFO` asks for.
+    // SAFETY: both point to a `sigaction` of this function, and the handler has the signature that
+    // `SA_SIGINFO` requires.
     let done = unsafe { libc::sigaction(libc::SIGBUS, &action, former.as_mut_ptr()) };
     assert_eq!(done, 0, "SIGBUS can be handled");
     // SAFETY: the call succeeded, and fills it.
@@ -150,10 +151,10 @@ extern "C" fn on_bus_error(
     // SAFETY: the field is there for SIGBUS, which is the only signal that this is installed for.
     let address = unsafe { info.si_addr() } as usize;
     let Some((path, offset)) = Region::find(address) else {
-        // Somebody else's map. The instruction runs again when this returns, and who was there before
-        // gets the signal.
+        // Someone else's map. After this returns the instruction runs again, and the former action
+        // handles the signal.
         if let Some(former) = FORMER.get() {
-            // SAFETY: as the system gave it; a null pointer asks for nothing back.
+            // SAFETY: `former` came from the system; null means that no old action is returned.
             unsafe { libc::sigaction(libc::SIGBUS, former, ptr::null_mut()) };
         }
         return;
@@ -169,13 +170,13 @@ extern "C" fn on_bus_error(
     say(b": the disk could not be read there, or the file was cut by someone else\n");
     // SAFETY: the default action is a constant of the system, for a signal that there is.
     unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
-    // Not left to the instruction, which may succeed the second time. Delivered as this returns.
+    // Not left to the instruction, which may succeed the second time. Delivered on return.
     // SAFETY: takes no pointer, and may be called in a handler.
     unsafe { libc::raise(libc::SIGBUS) };
 }
 
 fn say(bytes: &[u8]) {
-    // SAFETY: the pointer and the length are of one slice. What cannot be said is not said.
+    // SAFETY: pointer and length belong to one slice. A failed write is ignored.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
 }
 

@@ -95,7 +95,7 @@ fn a_lock_has_one_holder_until_it_is_dropped() {
     OsVfs.lock(&path).unwrap();
 }
 
-/// Set for the process that is to end.
+/// Set for the process that must end.
 const BUS_ERROR: &str = "STELE_TEST_BUS_ERROR";
 
 #[test]
@@ -120,20 +120,21 @@ fn a_bus_error_under_a_map_ends_the_process_with_path_and_offset() {
     }
 }
 
-/// What a file lost that was cut by somebody else is as unreadable as a bad sector.
+/// Bytes that another process cut off a file are as unreadable as a bad sector.
 fn read_what_is_gone(path: &Path) {
     let file = OsVfs.open(path, Open::New).unwrap();
     file.set_len(16 << 10).unwrap();
     let map = file.map(1 << 20).unwrap();
     let bytes = map.read(8192, 4096).unwrap();
     let handle = rustix::fs::open(path, OFlags::RDWR, Mode::empty()).unwrap();
-    // A map that the handler is told nothing of.
+    // A map that is not registered with the handler.
     // SAFETY: its bytes are read once, which ends the process.
     let foreign = unsafe { Mmap::map(&handle) }.unwrap();
     rustix::fs::ftruncate(&handle, 0).unwrap();
-    let seen = match path.ends_with("own") {
-        true => bytes[50],
-        false => foreign[50],
+    let seen = if path.ends_with("own") {
+        bytes[50]
+    } else {
+        foreign[50]
     };
     panic!("{seen} was read from nowhere");
 }

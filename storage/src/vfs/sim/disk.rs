@@ -1,5 +1,5 @@
-//! The state behind `SimVfs`: files with what of them is durable, names with what of them is
-//! durable, and the choice of what survives a power cut.
+//! The state behind `SimVfs`: files and names, which part of them is durable, and the choice of
+//! what survives a power cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use super::{BLOCK_BYTES, DiskSpace};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// What the page cache writes, forgets and calls clean as a whole, in blocks.
+/// The page cache writes, forgets and marks clean whole pages; this is one, in blocks.
 const PAGE_BLOCKS: u64 = 4096 / BLOCK;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-/// How many former states of an unsynced block are remembered, besides the durable and the newest.
+/// Former states remembered of an unsynced block, besides the durable and the newest one.
 const FORMER_MAX: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,14 +24,14 @@ struct Inode {
     bytes: Vec<u8>,
     /// What a power cut keeps for certain. Differs from `bytes` in `dirty` blocks and in length.
     durable: Vec<u8>,
-    /// Blocks written since the last sync, each with states it had in between.
+    /// Blocks written since the last sync, each with the states in between.
     dirty: BTreeMap<u64, Vec<Vec<u8>>>,
-    /// Blocks that a failed sync left as Linux leaves them: in memory as they were written, on the
-    /// disk as in `durable`, and clean: no later sync writes them, unless their page is written again.
+    /// Blocks as Linux leaves them after a failed sync: in memory as they were written, on the disk
+    /// as in `durable`, and clean: no later sync writes them, unless their page is written again.
     unsaved: BTreeSet<u64>,
-    /// The last sync failed, and no process has been started since.
+    /// The last sync failed, and no process has started since.
     sync_failed: bool,
-    /// The file may grow to this length whatever else the disk holds.
+    /// The file may grow to this length, however full the disk is.
     reserved: u64,
 }
 
@@ -61,18 +61,18 @@ pub(super) struct Disk {
     fails_at: Option<u64>,
     dead: bool,
     reads: u64,
-    /// The number of the first read that fails; no other succeeds after it.
+    /// The number of the first read that fails; all later reads fail, too.
     read_fails_at: Option<u64>,
     announced: Vec<(u64, u64)>,
     capacity: u64,
-    /// From this call on the disk is full for those who ask, so many times.
+    /// From this call on the disk is full, for this many calls that need space.
     full_from: u64,
     full_times: u64,
     was_full: u64,
     inodes: Vec<Inode>,
     names: BTreeMap<PathBuf, InodeId>,
     durable_names: BTreeMap<PathBuf, InodeId>,
-    /// In the order they happened.
+    /// In the order in which they happened.
     unsynced_names: Vec<NameChange>,
     dirs: BTreeSet<PathBuf>,
     locks: BTreeSet<PathBuf>,
@@ -267,10 +267,10 @@ impl Disk {
     pub(super) fn write(&mut self, id: InodeId, buf: &[u8], offset: u64) -> io::Result<()> {
         let cut = self.begin_call()?;
         let end = offset + buf.len() as u64;
-        // What fits is written even when not all does, as the kernel does it.
+        // What fits is written even if not everything fits, as in the kernel.
         let mut fits = end.min(self.room_for(id)).max(offset);
         if self.is_full_now() {
-            // A kernel stops where a block of the disk ends, if anywhere.
+            // A kernel stops at the end of a disk block, if anywhere.
             let half = offset + (fits - offset) / 2;
             fits = (half / BLOCK * BLOCK).max(offset);
         }
@@ -351,7 +351,7 @@ impl Disk {
         let mut dice = Dice::new(self.seed ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut names = self.durable_names.clone();
         dice.choose_odds();
-        // Most file systems keep changes of names in order; some keep any of them.
+        // Most file systems keep changes of names in order; some keep any subset.
         let in_order = dice.below(2) == 0;
         for change in &self.unsynced_names {
             if dice.survives() {
@@ -377,7 +377,7 @@ impl Disk {
         }
     }
 
-    /// Counts the call; true when it is the one at which power goes.
+    /// Counts the call; true if power fails at this one.
     fn begin_call(&mut self) -> io::Result<bool> {
         self.alive()?;
         self.dead = self.fails_at.is_some_and(|n| self.calls >= n);
@@ -385,7 +385,7 @@ impl Disk {
         Ok(self.dead)
     }
 
-    /// Counts the read, or the mapping.
+    /// Counts a read, or a mapping.
     pub(super) fn begin_read(&mut self) -> io::Result<()> {
         self.alive()?;
         let fails = self.read_fails_at.is_some_and(|n| self.reads >= n);
@@ -405,7 +405,7 @@ impl Disk {
         others.map(|other| self.inodes[other.0].taken()).sum()
     }
 
-    /// Asked by the call under way when it takes space.
+    /// Called when the current call takes space.
     fn is_full_now(&mut self) -> bool {
         let full = self.calls > self.full_from && self.full_times > 0;
         if full {
@@ -428,7 +428,7 @@ impl NameChange {
         }
     }
 
-    /// Does nothing when what it stands on did not survive.
+    /// Does nothing if the file or name it needs did not survive.
     fn apply(&self, names: &mut BTreeMap<PathBuf, InodeId>) {
         match self {
             NameChange::Create { path, id } => {
@@ -458,7 +458,7 @@ impl Inode {
         }
     }
 
-    /// What the file takes of the disk.
+    /// Disk space that the file takes, in bytes.
     fn taken(&self) -> u64 {
         self.reserved.max(self.bytes.len() as u64)
     }
@@ -495,10 +495,10 @@ impl Inode {
         }
     }
 
-    /// What Linux makes of a sync that failed. Of each page that was to be written it may have come
-    /// to nothing, to its end, or to an error, which makes the page clean: it stays in memory as it was
-    /// written, or is forgotten and then read from the disk, and what the disk has of it are some blocks
-    /// or none.
+    /// Applies what Linux does after a failed sync. Each page to be written may not have been
+    /// tried, may have been written, or may have failed. A failure makes the page clean: it stays
+    /// in memory as it was written, or is forgotten and then read from the disk. The disk has some
+    /// of its blocks or none.
     fn after_failed_sync(&mut self, dice: &mut Dice) {
         self.sync_failed = false;
         let pages: BTreeSet<u64> = self.dirty.keys().map(|n| n / PAGE_BLOCKS).collect();
@@ -519,7 +519,7 @@ impl Inode {
                     _ => states.filter(|_| dice.below(4) == 0).last(),
                 };
                 let range = (number * BLOCK) as usize..((number + 1) * BLOCK) as usize;
-                // Beyond the length that is durable a block has no place on the disk.
+                // Beyond the durable length a block has no place on the disk.
                 let place = self.durable.get_mut(range.clone());
                 if let (Some(kept), Some(place)) = (kept, place) {
                     place.copy_from_slice(kept);
@@ -532,7 +532,7 @@ impl Inode {
         }
     }
 
-    /// Marks the blocks of a byte range as unsynced and remembers the state they are leaving.
+    /// Marks the blocks of a byte range as unsynced and remembers their former state.
     fn touch(&mut self, start: u64, end: u64) {
         if start < end {
             let first = start / BLOCK / PAGE_BLOCKS * PAGE_BLOCKS;

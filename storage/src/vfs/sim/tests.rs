@@ -108,7 +108,7 @@ fn what_a_failed_sync_left_in_memory_is_read_and_never_on_the_disk_unless_writte
         let file = vfs.open(path, Open::Existing).unwrap();
         let on_disk = |vfs: &SimVfs| vfs.power_cut(3).contents(path).unwrap();
         let in_memory = vfs.contents(path).unwrap();
-        // Nothing is left that a sync would write, or all of it.
+        // Either a sync has nothing left to write, or it writes everything.
         file.sync_data().unwrap();
         let synced = on_disk(&vfs);
         match (in_memory[0], synced == in_memory) {
@@ -116,7 +116,7 @@ fn what_a_failed_sync_left_in_memory_is_read_and_never_on_the_disk_unless_writte
             (_, true) => written += 1,
             (_, false) => kept += 1,
         }
-        // One byte takes its page along.
+        // Writing one byte writes its whole page.
         file.write_at(&[3], 100).unwrap();
         file.sync_data().unwrap();
         assert_eq!(on_disk(&vfs), vfs.contents(path).unwrap());

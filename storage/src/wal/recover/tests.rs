@@ -1,4 +1,4 @@
-//! One test or more for each letter of the decision table.
+//! At least one test for each letter of the decision table.
 
 use super::*;
 use crate::vfs::sim::SimVfs;
@@ -12,7 +12,7 @@ const OPTIONS: Options = Options {
     seal: None,
 };
 
-/// Indexes shown, and the letters; or the refusal.
+/// The indexes returned, and the letters; or the refusal.
 type Outcome = std::result::Result<(Vec<u64>, String), Error>;
 
 fn open(vfs: &SimVfs) -> std::result::Result<(Wal, Vec<u64>, Recovery), Error> {
@@ -37,13 +37,13 @@ fn outcome(vfs: &SimVfs) -> Outcome {
 fn opens(vfs: &SimVfs, records: u64, letters: &str) {
     let expected = ((1..=records).collect(), letters.to_owned());
     assert_eq!(outcome(vfs).unwrap(), expected);
-    // Found again as it was, but for segments removed.
+    // A second recovery finds the same, except removed segments.
     let (seen, again) = outcome(&vfs.power_cut(1)).unwrap();
     assert_eq!(seen, expected.0);
     assert_eq!(again, letters.trim_start_matches(['L', 'M']));
 }
 
-/// Refused with this letter, naming this file and an offset inside of it.
+/// Refused with this letter; the error names this file and an offset inside it.
 #[track_caller]
 fn refused(vfs: &SimVfs, letter: char, file: &Path) -> (u64, String) {
     let before: Vec<_> = files(vfs).iter().map(|path| vfs.contents(path)).collect();
@@ -83,7 +83,7 @@ fn blank(vfs: &SimVfs, path: &Path, sectors: std::ops::Range<usize>) {
     });
 }
 
-/// Rewrites a sector with a checksum that fits again: damage no checksum of sectors sees.
+/// Edits a sector and makes its checksum fit: damage that no sector checksum shows.
 fn forge(vfs: &SimVfs, path: &Path, sector: usize, f: impl FnOnce(&mut [u8])) {
     edit(vfs, path, |bytes| {
         let bytes = &mut bytes[sector * SECTOR..(sector + 1) * SECTOR];
@@ -106,7 +106,7 @@ fn one_segment() -> (SimVfs, PathBuf) {
     (vfs.process_killed(), path)
 }
 
-/// Five records of 1000 bytes to a segment, synced one by one.
+/// Five records of 1000 bytes per segment, each synced.
 fn many_segments(records: u64) -> (SimVfs, Vec<PathBuf>) {
     let vfs = SimVfs::new(1);
     let (mut wal, _, _) = open(&vfs).unwrap();
@@ -119,7 +119,7 @@ fn many_segments(records: u64) -> (SimVfs, Vec<PathBuf>) {
     (vfs.process_killed(), paths)
 }
 
-/// The state a roll-over passes through: named, nothing written.
+/// An intermediate state of a roll-over: the segment has its name, but nothing was written.
 fn name_a_blank_segment(vfs: &SimVfs, sequence: u64) -> PathBuf {
     let name = Name::Segment {
         sequence,
@@ -159,7 +159,7 @@ fn case_b_stale_sectors_of_a_recycled_file_are_never_taken_for_records() {
             .unwrap();
         let (seen, end) = outcome(&vfs.power_cut(n)).unwrap();
         assert_eq!(seen.last(), Some(&n));
-        // Two fresh files come before the first recycled one.
+        // Two fresh files are used before the first recycled one.
         let recycled = n > 9 && n % 3 != 0;
         assert!(end == "B" || !recycled, "{n}: {end}");
     }
@@ -170,7 +170,7 @@ fn case_c_torn_last_record_is_cut() {
     let (vfs, path) = one_segment();
     blank(&vfs, &path, 7..8);
     opens(&vfs, 7, "C");
-    // Its head lost, its end there: sector 6 as it was before the last write.
+    // Its head is lost, its end exists: sector 6 as it was before the last write.
     let (vfs, path) = one_segment();
     edit(&vfs, &path, |bytes| {
         let stream = sector::file_offset(2648) as usize;
@@ -212,7 +212,7 @@ fn case_d_records_behind_the_gap_do_not_come_back_when_the_log_grows_up_to_them(
     blank(&vfs, &path, 2..3);
     let (mut wal, seen, _) = open(&vfs).unwrap();
     assert_eq!(seen, [1, 2, 3]);
-    // Just as long as what was lost, so that in the same segment the next record would follow.
+    // As long as the lost record: in the same segment the next record would follow.
     wal.append(1, 4, &[&[9; 600]]);
     wal.write().unwrap();
     wal.sync().unwrap();
@@ -340,7 +340,7 @@ fn case_l_named_but_never_written_segment_is_removed() {
     let next = paths.len() as u64 + 1;
     let path = name_a_blank_segment(&vfs, next);
     opens(&vfs, 8, "LA");
-    // The same with a recycled file, whose header is of its earlier life.
+    // The same with a recycled file, which has the header of its earlier life.
     vfs.install(&path, &vfs.contents(&paths[0]).unwrap());
     opens(&vfs, 8, "LA");
     assert!(vfs.contents(&path).is_none());
@@ -357,7 +357,7 @@ fn case_l_new_log_interrupted_before_its_first_write_is_new() {
 fn case_m_half_written_new_segment_without_header_is_removed() {
     let vfs = SimVfs::new(1);
     let (mut wal, _, _) = open(&vfs).unwrap();
-    // One batch over two segments, of which the second is never synced.
+    // One batch over two segments; the second is never synced.
     (1..=6).for_each(|n| wal.append(1, n, &[&[n as u8; 1000]]));
     wal.write().unwrap();
     let vfs = vfs.process_killed();

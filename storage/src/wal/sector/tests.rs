@@ -47,7 +47,7 @@ fn the_tag_names_the_first_record_that_starts_in_the_sector() {
             other => panic!("{other:?}"),
         })
         .collect();
-    // The third record starts the second sector and ends in the third, 8 bytes before its end.
+    // The third record starts in the second sector and ends in the third, 8 bytes before its end.
     assert_eq!(firsts, [None, Some(0), Some(0), Some(496), None]);
 }
 

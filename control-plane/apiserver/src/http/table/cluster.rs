@@ -1,8 +1,9 @@
 //! Nodes, namespaces, services and the network, storage.
 
 use machinery::object;
-use machinery::time::Timestamp;
 use serde_json::Value;
+
+use crate::storage::cells::Cell;
 
 use super::{Layout, NONE, UNKNOWN, age, any_or, labels, selector, shortened, text_or};
 
@@ -25,8 +26,8 @@ pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
             ],
             node,
         ),
-        ("", "namespaces") => aged(&["Status", "Age"], |object, now| {
-            vec![text_or(object, &["status", "phase"], ""), age(object, now)]
+        ("", "namespaces") => aged(&["Status", "Age"], |object| {
+            vec![text_or(object, &["status", "phase"], ""), age(object)]
         }),
         ("", "services") => aged(
             &[
@@ -39,8 +40,8 @@ pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
             ],
             service,
         ),
-        ("", "endpoints") => aged(&["Endpoints", "Age"], |object, now| {
-            vec![shortened(&addresses(object), 3), age(object, now)]
+        ("", "endpoints") => aged(&["Endpoints", "Age"], |object| {
+            vec![shortened(&addresses(object), 3), age(object)]
         }),
         ("", "persistentvolumes") => aged(
             &[
@@ -76,13 +77,11 @@ pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
         ("networking.k8s.io", "ingresses") => {
             aged(&["Class", "Hosts", "Address", "Ports", "Age"], ingress)
         }
-        ("networking.k8s.io", "networkpolicies") => {
-            aged(&["Pod-Selector", "Age"], |object, now| {
-                vec![selector(object, &["spec", "podSelector"]), age(object, now)]
-            })
-        }
+        ("networking.k8s.io", "networkpolicies") => aged(&["Pod-Selector", "Age"], |object| {
+            vec![selector(object, &["spec", "podSelector"]), age(object)]
+        }),
         ("networking.k8s.io", "ingressclasses") => {
-            aged(&["Controller", "Parameters", "Age"], |object, now| {
+            aged(&["Controller", "Parameters", "Age"], |object| {
                 let parameters =
                     ["kind", "name"].map(|key| object::text(object, &["spec", "parameters", key]));
                 let parameters = match parameters {
@@ -90,13 +89,13 @@ pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
                     [kind, name] => format!("{kind}/{name}"),
                 };
                 let controller = text_or(object, &["spec", "controller"], "");
-                vec![controller, parameters.into(), age(object, now)]
+                vec![controller, parameters.into(), age(object)]
             })
         }
-        ("networking.k8s.io", "servicecidrs") => aged(&["CIDRs", "Age"], |object, now| {
-            vec![list(object, &["spec", "cidrs"]), age(object, now)]
+        ("networking.k8s.io", "servicecidrs") => aged(&["CIDRs", "Age"], |object| {
+            vec![list(object, &["spec", "cidrs"]), age(object)]
         }),
-        ("networking.k8s.io", "ipaddresses") => aged(&["ParentRef"], |object, _| {
+        ("networking.k8s.io", "ipaddresses") => aged(&["ParentRef"], |object| {
             let parent = |key: &str| object::text(object, &["spec", "parentRef", key]);
             let (resource, namespace) = (parent("resource"), parent("namespace"));
             vec![format!("{resource}/{namespace}/{}", parent("name")).into()]
@@ -115,7 +114,7 @@ pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
     }
 }
 
-fn node(object: &Value, now: Timestamp) -> Vec<Value> {
+fn node(object: &Value) -> Vec<Cell> {
     let mut words = Vec::new();
     let mut conditions = object::items(object, &["status", "conditions"]).iter();
     words.push(match conditions.find(|one| one["type"] == "Ready") {
@@ -142,7 +141,7 @@ fn node(object: &Value, now: Timestamp) -> Vec<Value> {
     } else {
         roles.join(",")
     };
-    let address = |kind: &str| -> Value {
+    let address = |kind: &str| -> Cell {
         let mut all = object::items(object, &["status", "addresses"]).iter();
         let found = all.find(|one| one["type"] == kind);
         found.map_or(NONE.into(), |one| object::text(one, &["address"]).into())
@@ -151,7 +150,7 @@ fn node(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         words.join(",").into(),
         roles.into(),
-        age(object, now),
+        age(object),
         text_or(object, &["status", "nodeInfo", "kubeletVersion"], ""),
         address("InternalIP"),
         address("ExternalIP"),
@@ -161,7 +160,7 @@ fn node(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-fn service(object: &Value, now: Timestamp) -> Vec<Value> {
+fn service(object: &Value) -> Vec<Cell> {
     let kind = object::text(object, &["spec", "type"]);
     let mut external: Vec<String> = object::items(object, &["spec", "externalIPs"])
         .iter()
@@ -201,7 +200,7 @@ fn service(object: &Value, now: Timestamp) -> Vec<Value> {
         text_or(object, &["spec", "clusterIP"], NONE),
         external.into(),
         ports.into(),
-        age(object, now),
+        age(object),
         labels(object, &["spec", "selector"]),
     ]
 }
@@ -222,7 +221,7 @@ fn addresses(object: &Value) -> Vec<String> {
     all
 }
 
-fn slice(object: &Value, now: Timestamp) -> Vec<Value> {
+fn slice(object: &Value) -> Vec<Cell> {
     let ports = object::items(object, &["ports"]).iter();
     let ports: Vec<String> = ports.map(|port| port["port"].to_string()).collect();
     let ports = if ports.is_empty() {
@@ -244,11 +243,11 @@ fn slice(object: &Value, now: Timestamp) -> Vec<Value> {
         text_or(object, &["addressType"], ""),
         ports,
         endpoints,
-        age(object, now),
+        age(object),
     ]
 }
 
-fn ingress(object: &Value, now: Timestamp) -> Vec<Value> {
+fn ingress(object: &Value) -> Vec<Cell> {
     let rules = object::items(object, &["spec", "rules"]).iter();
     let hosts: Vec<String> = rules
         .map(|rule| object::text(rule, &["host"]))
@@ -272,11 +271,11 @@ fn ingress(object: &Value, now: Timestamp) -> Vec<Value> {
         hosts,
         points.join(",").into(),
         if secure { "80, 443" } else { "80" }.into(),
-        age(object, now),
+        age(object),
     ]
 }
 
-fn volume(object: &Value, now: Timestamp) -> Vec<Value> {
+fn volume(object: &Value) -> Vec<Cell> {
     let claim = |key: &str| object::text(object, &["spec", "claimRef", key]);
     let claim = match claim("name") {
         "" => String::new(),
@@ -291,12 +290,12 @@ fn volume(object: &Value, now: Timestamp) -> Vec<Value> {
         text_or(object, &["spec", "storageClassName"], ""),
         text_or(object, &["spec", "volumeAttributesClassName"], "<unset>"),
         text_or(object, &["status", "reason"], ""),
-        age(object, now),
+        age(object),
         text_or(object, &["spec", "volumeMode"], "<unset>"),
     ]
 }
 
-fn claim(object: &Value, now: Timestamp) -> Vec<Value> {
+fn claim(object: &Value) -> Vec<Cell> {
     let bound = !object::text(object, &["spec", "volumeName"]).is_empty();
     let (capacity, access) = match bound {
         true => (
@@ -312,19 +311,19 @@ fn claim(object: &Value, now: Timestamp) -> Vec<Value> {
         access,
         text_or(object, &["spec", "storageClassName"], ""),
         text_or(object, &["spec", "volumeAttributesClassName"], "<unset>"),
-        age(object, now),
+        age(object),
         text_or(object, &["spec", "volumeMode"], "<unset>"),
     ]
 }
 
-fn phase(object: &Value) -> Value {
+fn phase(object: &Value) -> Cell {
     match object::is_deleting(object) {
         true => "Terminating".into(),
         false => text_or(object, &["status", "phase"], ""),
     }
 }
 
-fn modes(object: &Value, path: &[&str]) -> Value {
+fn modes(object: &Value, path: &[&str]) -> Cell {
     let all = object::items(object, path).iter().filter_map(Value::as_str);
     let short: Vec<&str> = all
         .map(|mode| match mode {
@@ -338,7 +337,7 @@ fn modes(object: &Value, path: &[&str]) -> Value {
     short.join(",").into()
 }
 
-fn storage_class(object: &Value, now: Timestamp) -> Vec<Value> {
+fn storage_class(object: &Value) -> Vec<Cell> {
     let grows = object
         .get("allowVolumeExpansion")
         .and_then(Value::as_bool)
@@ -348,11 +347,11 @@ fn storage_class(object: &Value, now: Timestamp) -> Vec<Value> {
         text_or(object, &["reclaimPolicy"], "Delete"),
         text_or(object, &["volumeBindingMode"], "Immediate"),
         grows.to_string().into(),
-        age(object, now),
+        age(object),
     ]
 }
 
-fn list(object: &Value, path: &[&str]) -> Value {
+fn list(object: &Value, path: &[&str]) -> Cell {
     let all = object::items(object, path).iter().filter_map(Value::as_str);
     all.collect::<Vec<_>>().join(",").into()
 }

@@ -1,37 +1,35 @@
 //! Configuration, events, access and what keeps the cluster itself.
 
 use machinery::object;
-use machinery::time::Timestamp;
 use serde_json::Value;
+
+use crate::storage::cells::Cell;
 
 use super::{Layout, NONE, UNKNOWN, age, number, since, text_or};
 
 pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
     let aged = |columns, cells| Some(Layout { columns, cells });
     match (group, plural) {
-        ("", "secrets") => aged(&["Type", "Data", "Age"], |object, now| {
+        ("", "secrets") => aged(&["Type", "Data", "Age"], |object| {
             vec![
                 text_or(object, &["type"], ""),
                 entries(object, &["data"]),
-                age(object, now),
+                age(object),
             ]
         }),
-        ("", "configmaps") => aged(&["Data", "Age"], |object, now| {
+        ("", "configmaps") => aged(&["Data", "Age"], |object| {
             let count = |key| {
                 object
                     .get(key)
                     .and_then(Value::as_object)
                     .map_or(0, |map| map.len())
             };
-            vec![
-                (count("data") + count("binaryData")).into(),
-                age(object, now),
-            ]
+            vec![(count("data") + count("binaryData")).into(), age(object)]
         }),
-        ("", "serviceaccounts") => aged(&["Secrets#", "Age"], |object, now| {
+        ("", "serviceaccounts") => aged(&["Secrets#", "Age"], |object| {
             vec![
                 object::items(object, &["secrets"]).len().into(),
-                age(object, now),
+                age(object),
             ]
         }),
         (_, "events") => aged(
@@ -50,17 +48,17 @@ pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
             event,
         ),
         ("", "resourcequotas") => aged(&["Request", "Limit", "Age"], quota),
-        ("", "limitranges") => aged(&["Created At"], |object, _| {
+        ("", "limitranges") => aged(&["Created At"], |object| {
             vec![object::creation_timestamp(object).into()]
         }),
-        ("coordination.k8s.io", "leases") => aged(&["Holder", "Age"], |object, now| {
+        ("coordination.k8s.io", "leases") => aged(&["Holder", "Age"], |object| {
             vec![
                 text_or(object, &["spec", "holderIdentity"], ""),
-                age(object, now),
+                age(object),
             ]
         }),
         ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
-            aged(&["Created At"], |object, _| {
+            aged(&["Created At"], |object| {
                 vec![object::creation_timestamp(object).into()]
             })
         }
@@ -80,32 +78,32 @@ pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
         ),
         ("scheduling.k8s.io", "priorityclasses") => aged(
             &["Value#", "Global-Default", "Age", "PreemptionPolicy"],
-            |object, now| {
+            |object| {
                 let global = object.get("globalDefault").and_then(Value::as_bool);
                 vec![
                     number(object, &["value"]),
                     global.unwrap_or(false).to_string().into(),
-                    age(object, now),
+                    age(object),
                     text_or(object, &["preemptionPolicy"], ""),
                 ]
             },
         ),
-        ("storage.k8s.io", "csinodes") => aged(&["Drivers#", "Age"], |object, now| {
+        ("storage.k8s.io", "csinodes") => aged(&["Drivers#", "Age"], |object| {
             vec![
                 object::items(object, &["spec", "drivers"]).len().into(),
-                age(object, now),
+                age(object),
             ]
         }),
-        ("node.k8s.io", "runtimeclasses") => aged(&["Handler", "Age"], |object, now| {
-            vec![text_or(object, &["handler"], ""), age(object, now)]
+        ("node.k8s.io", "runtimeclasses") => aged(&["Handler", "Age"], |object| {
+            vec![text_or(object, &["handler"], ""), age(object)]
         }),
         (
             "admissionregistration.k8s.io",
             "mutatingwebhookconfigurations" | "validatingwebhookconfigurations",
-        ) => aged(&["Webhooks#", "Age"], |object, now| {
+        ) => aged(&["Webhooks#", "Age"], |object| {
             vec![
                 object::items(object, &["webhooks"]).len().into(),
-                age(object, now),
+                age(object),
             ]
         }),
         ("flowcontrol.apiserver.k8s.io", "flowschemas") => aged(
@@ -115,19 +113,19 @@ pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
                 "DistinguisherMethod",
                 "Age",
             ],
-            |object, now| {
+            |object| {
                 vec![
                     text_or(object, &["spec", "priorityLevelConfiguration", "name"], ""),
                     number(object, &["spec", "matchingPrecedence"]),
                     text_or(object, &["spec", "distinguisherMethod", "type"], NONE),
-                    age(object, now),
+                    age(object),
                 ]
             },
         ),
-        ("apiextensions.k8s.io", _) => aged(&["Created At"], |object, _| {
+        ("apiextensions.k8s.io", _) => aged(&["Created At"], |object| {
             vec![object::creation_timestamp(object).into()]
         }),
-        ("apiregistration.k8s.io", _) => aged(&["Service", "Available", "Age"], |object, now| {
+        ("apiregistration.k8s.io", _) => aged(&["Service", "Available", "Age"], |object| {
             let available = object::items(object, &["status", "conditions"])
                 .iter()
                 .any(|one| one["type"] == "Available" && one["status"] == "True");
@@ -141,18 +139,18 @@ pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
                 }
             };
             let available = if available { "True" } else { "False" };
-            vec![service.into(), available.into(), age(object, now)]
+            vec![service.into(), available.into(), age(object)]
         }),
         _ => None,
     }
 }
 
-fn entries(object: &Value, path: &[&str]) -> Value {
+fn entries(object: &Value, path: &[&str]) -> Cell {
     let map = object::at(object, path).and_then(Value::as_object);
     map.map_or(0, |map| map.len()).into()
 }
 
-fn event(object: &Value, now: Timestamp) -> Vec<Value> {
+fn event(object: &Value) -> Vec<Cell> {
     let first_of = |paths: &[&[&str]]| {
         let mut texts = paths.iter().map(|path| object::text(object, path));
         texts
@@ -174,8 +172,8 @@ fn event(object: &Value, now: Timestamp) -> Vec<Value> {
         &["deprecatedFirstTimestamp"],
     ];
     let seen = |text: String| match text.is_empty() {
-        true => Value::from(UNKNOWN),
-        false => since(&text, now).into(),
+        true => UNKNOWN.into(),
+        false => since(&text),
     };
     let count = [&["series", "count"][..], &["count"], &["deprecatedCount"]]
         .iter()
@@ -208,7 +206,7 @@ fn event(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-fn quota(object: &Value, now: Timestamp) -> Vec<Value> {
+fn quota(object: &Value) -> Vec<Cell> {
     let hard = object::at(object, &["status", "hard"])
         .or_else(|| object::at(object, &["spec", "hard"]))
         .and_then(Value::as_object);
@@ -225,13 +223,13 @@ fn quota(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         requests.join(", ").into(),
         limits.join(", ").into(),
-        age(object, now),
+        age(object),
     ]
 }
 
-fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
+fn binding(object: &Value) -> Vec<Cell> {
     let role = |key: &str| object::text(object, &["roleRef", key]);
-    let named = |kind: &str| -> Value {
+    let named = |kind: &str| -> Cell {
         let all = object::items(object, &["subjects"]).iter();
         let names: Vec<String> = all
             .filter(|subject| subject["kind"] == kind)
@@ -244,14 +242,14 @@ fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
     };
     vec![
         format!("{}/{}", role("kind"), role("name")).into(),
-        age(object, now),
+        age(object),
         named("User"),
         named("Group"),
         named("ServiceAccount"),
     ]
 }
 
-fn signing_request(object: &Value, now: Timestamp) -> Vec<Value> {
+fn signing_request(object: &Value) -> Vec<Cell> {
     let conditions = object::items(object, &["status", "conditions"]).iter();
     let mut words: Vec<&str> = conditions.map(|one| object::text(one, &["type"])).collect();
     if words.is_empty() {
@@ -266,7 +264,7 @@ fn signing_request(object: &Value, now: Timestamp) -> Vec<Value> {
         .map(std::time::Duration::from_secs)
         .map(machinery::time::human);
     vec![
-        age(object, now),
+        age(object),
         text_or(object, &["spec", "signerName"], NONE),
         text_or(object, &["spec", "username"], ""),
         duration.unwrap_or_else(|| NONE.into()).into(),

@@ -4,6 +4,8 @@ use machinery::object;
 use machinery::time::Timestamp;
 use serde_json::Value;
 
+use crate::storage::cells::Cell;
+
 use super::{Layout, NONE, age, any_or, text_or};
 
 pub(super) fn layout(plural: &str) -> Option<Layout> {
@@ -32,15 +34,16 @@ struct Counted {
     running: bool,
 }
 
-fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
+fn cells(pod: &Value) -> Vec<Cell> {
     let total = object::items(pod, &["spec", "containers"]).len() + sidecars(pod).count();
     let counted = count(pod);
     let restarts = match counted.last_restart {
-        Some(at) if counted.restarts > 0 => {
-            let ago = machinery::time::human(now.since(at));
-            format!("{} ({ago} ago)", counted.restarts)
-        }
-        _ => counted.restarts.to_string(),
+        Some(then) if counted.restarts > 0 => Cell::Ago {
+            before: format!("{} (", counted.restarts),
+            then,
+            after: " ago)",
+        },
+        _ => counted.restarts.to_string().into(),
     };
     let gates = object::items(pod, &["spec", "readinessGates"]);
     let met = gates.iter().filter(|gate| {
@@ -54,8 +57,8 @@ fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         format!("{}/{total}", counted.ready).into(),
         counted.reason.into(),
-        restarts.into(),
-        age(pod, now),
+        restarts,
+        age(pod),
         text_or(pod, &["status", "podIP"], NONE),
         text_or(pod, &["spec", "nodeName"], NONE),
         any_or(pod, &["status", "nominatedNodeName"], NONE),

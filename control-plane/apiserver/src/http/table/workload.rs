@@ -4,8 +4,10 @@ use machinery::object;
 use machinery::time::{self, Timestamp};
 use serde_json::Value;
 
+use crate::storage::cells::Cell;
+
 use super::{
-    Layout, NONE, UNKNOWN, age, any_or, containers, labels, number, selector, since, text_or,
+    Layout, NONE, UNKNOWN, age, any_or, containers, count, labels, number, selector, since, text_or,
 };
 
 const TEMPLATE: [&str; 4] = ["spec", "template", "spec", "containers"];
@@ -108,7 +110,7 @@ pub(super) fn layout(plural: &str) -> Option<Layout> {
         },
         "podtemplates" => Layout {
             columns: &["Containers", "Images", "Pod Labels"],
-            cells: |object, _| {
+            cells: |object| {
                 let mut cells = containers(object, &["template", "spec", "containers"]).to_vec();
                 cells.push(labels(object, &["template", "metadata", "labels"]));
                 cells
@@ -118,31 +120,32 @@ pub(super) fn layout(plural: &str) -> Option<Layout> {
     })
 }
 
-fn with_template(mut cells: Vec<Value>, object: &Value) -> Vec<Value> {
+fn with_template(mut cells: Vec<Cell>, object: &Value) -> Vec<Cell> {
     cells.extend(containers(object, &TEMPLATE));
     cells
 }
 
-fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
+fn deployment(object: &Value) -> Vec<Cell> {
     let status = |key: &str| number(object, &["status", key]);
-    let wanted = number(object, &["spec", "replicas"]);
+    let ready = count(object, &["status", "readyReplicas"]);
+    let wanted = count(object, &["spec", "replicas"]);
     let cells = vec![
-        format!("{}/{wanted}", status("readyReplicas")).into(),
+        format!("{ready}/{wanted}").into(),
         status("updatedReplicas"),
         status("availableReplicas"),
-        age(object, now),
+        age(object),
     ];
     let mut cells = with_template(cells, object);
     cells.push(selector(object, &["spec", "selector"]));
     cells
 }
 
-fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
+fn replica_set(object: &Value) -> Vec<Cell> {
     let cells = vec![
         number(object, &["spec", "replicas"]),
         number(object, &["status", "replicas"]),
         number(object, &["status", "readyReplicas"]),
-        age(object, now),
+        age(object),
     ];
     let mut cells = with_template(cells, object);
     cells.push(match object::kind(object) {
@@ -152,16 +155,16 @@ fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
     cells
 }
 
-fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
-    let ready = number(object, &["status", "readyReplicas"]);
-    let wanted = number(object, &["spec", "replicas"]);
+fn stateful_set(object: &Value) -> Vec<Cell> {
+    let ready = count(object, &["status", "readyReplicas"]);
+    let wanted = count(object, &["spec", "replicas"]);
     with_template(
-        vec![format!("{ready}/{wanted}").into(), age(object, now)],
+        vec![format!("{ready}/{wanted}").into(), age(object)],
         object,
     )
 }
 
-fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
+fn daemon_set(object: &Value) -> Vec<Cell> {
     let status = |key: &str| number(object, &["status", key]);
     let cells = vec![
         status("desiredNumberScheduled"),
@@ -170,14 +173,14 @@ fn daemon_set(object: &Value, now: Timestamp) -> Vec<Value> {
         status("updatedNumberScheduled"),
         status("numberAvailable"),
         labels(object, &["spec", "template", "spec", "nodeSelector"]),
-        age(object, now),
+        age(object),
     ];
     let mut cells = with_template(cells, object);
     cells.push(selector(object, &["spec", "selector"]));
     cells
 }
 
-fn job(object: &Value, now: Timestamp) -> Vec<Value> {
+fn job(object: &Value) -> Vec<Cell> {
     let has = |kind: &str| {
         let mut conditions = object::items(object, &["status", "conditions"]).iter();
         conditions.any(|one| one["type"] == kind && one["status"] == "True")
@@ -191,7 +194,7 @@ fn job(object: &Value, now: Timestamp) -> Vec<Value> {
         () if has("SuccessCriteriaMet") => "SuccessCriteriaMet",
         () => "Running",
     };
-    let done = number(object, &["status", "succeeded"]);
+    let done = count(object, &["status", "succeeded"]);
     let completions = match object::integer(object, &["spec", "completions"]) {
         Some(wanted) => format!("{done}/{wanted}"),
         None => match object::integer(object, &["spec", "parallelism"]) {
@@ -202,21 +205,19 @@ fn job(object: &Value, now: Timestamp) -> Vec<Value> {
     let started = Timestamp::parse(object::text(object, &["status", "startTime"]));
     let ended = Timestamp::parse(object::text(object, &["status", "completionTime"]));
     let duration = match started {
-        Some(started) => time::human(ended.unwrap_or(now).since(started)),
-        None => String::new(),
+        Some(started) => match ended {
+            Some(ended) => time::human(ended.since(started)).into(),
+            None => Cell::ago(started),
+        },
+        None => "".into(),
     };
-    let cells = vec![
-        status.into(),
-        completions.into(),
-        duration.into(),
-        age(object, now),
-    ];
+    let cells = vec![status.into(), completions.into(), duration, age(object)];
     let mut cells = with_template(cells, object);
     cells.push(selector(object, &["spec", "selector"]));
     cells
 }
 
-fn cron_job(object: &Value, now: Timestamp) -> Vec<Value> {
+fn cron_job(object: &Value) -> Vec<Cell> {
     let last = object::text(object, &["status", "lastScheduleTime"]);
     let suspend = object::at(object, &["spec", "suspend"]).and_then(Value::as_bool);
     let suspend = if suspend.unwrap_or(false) {
@@ -240,9 +241,9 @@ fn cron_job(object: &Value, now: Timestamp) -> Vec<Value> {
         if last.is_empty() {
             NONE.into()
         } else {
-            since(last, now).into()
+            since(last)
         },
-        age(object, now),
+        age(object),
     ];
     cells.extend(containers(object, &template));
     cells.push(selector(
@@ -252,7 +253,7 @@ fn cron_job(object: &Value, now: Timestamp) -> Vec<Value> {
     cells
 }
 
-fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
+fn autoscaler(object: &Value) -> Vec<Cell> {
     let target = |key: &str| object::text(object, &["spec", "scaleTargetRef", key]);
     let one = |metric: &Value| {
         let name = object::text(metric, &["resource", "name"]);
@@ -282,20 +283,20 @@ fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
         any_or(object, &["spec", "minReplicas"], "<unset>"),
         number(object, &["spec", "maxReplicas"]),
         number(object, &["status", "currentReplicas"]),
-        age(object, now),
+        age(object),
     ]
 }
 
-fn budget(object: &Value, now: Timestamp) -> Vec<Value> {
+fn budget(object: &Value) -> Vec<Cell> {
     vec![
         any_or(object, &["spec", "minAvailable"], "N/A"),
         any_or(object, &["spec", "maxUnavailable"], "N/A"),
         number(object, &["status", "disruptionsAllowed"]),
-        age(object, now),
+        age(object),
     ]
 }
 
-fn revision(object: &Value, now: Timestamp) -> Vec<Value> {
+fn revision(object: &Value) -> Vec<Cell> {
     let controller = match object::controller(object) {
         Some(owner) => {
             let kind = object::kind(owner).to_ascii_lowercase();
@@ -310,6 +311,6 @@ fn revision(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         controller.into(),
         number(object, &["revision"]),
-        age(object, now),
+        age(object),
     ]
 }

@@ -1,10 +1,27 @@
 use serde_json::json;
 
 use super::*;
+use crate::resources::catalogue;
 
-fn entry(name: &str, revision: i64) -> Entry {
-    let key: Arc<str> = format!("/registry/configmaps/a/{name}").into();
-    Entry::new(key, revision, json!({"metadata": {"name": name}}))
+/// An object in JSON; some tests put it where other kinds are.
+fn entry(name: &str, revision: i64) -> Stored {
+    stored("a", name, "", revision)
+}
+
+fn stored(namespace: &str, name: &str, node: &str, revision: i64) -> Stored {
+    let storage = catalogue::resource("", "v1", "pods").unwrap().storage;
+    let key = format!("/registry/configmaps/{namespace}/{name}");
+    let object = json!({
+        "kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "namespace": namespace},
+        "spec": {"nodeName": node},
+    });
+    Stored::read(
+        storage.unwrap(),
+        &key,
+        object.to_string().as_bytes(),
+        revision,
+    )
+    .unwrap()
 }
 
 fn put(cache: &Cache, name: &str, revision: i64) {
@@ -20,7 +37,7 @@ fn names(changes: &[Arc<Change>]) -> Vec<(i64, bool, bool)> {
 
 #[test]
 fn a_cursor_sees_each_change_once_and_in_order() {
-    let cache = Cache::new();
+    let cache = Cache::new("/registry/configmaps/");
     cache.reset(BTreeMap::new(), 5);
     let mut cursor = cache.end();
     put(&cache, "x", 6);
@@ -32,13 +49,16 @@ fn a_cursor_sees_each_change_once_and_in_order() {
     let rest = cache.changes(&mut cursor, 10).ok().unwrap();
     assert_eq!(names(&first), [(6, false, false), (8, true, false)]);
     assert_eq!(names(&rest), [(9, true, true)]);
-    assert_eq!(rest[0].entry.object["metadata"]["resourceVersion"], "9");
+    assert_eq!(
+        rest[0].entry.decode().unwrap()["metadata"]["resourceVersion"],
+        "9"
+    );
     assert!(cache.changes(&mut cursor, 10).ok().unwrap().is_empty());
 }
 
 #[test]
 fn what_cannot_be_read_is_told_until_it_can_or_is_gone() {
-    let cache = Cache::new();
+    let cache = Cache::new("/registry/configmaps/");
     let why = Status::internal("no object");
     put(&cache, "x", 6);
     for mended in [Some(entry("x", 9)), None] {
@@ -56,7 +76,7 @@ fn what_cannot_be_read_is_told_until_it_can_or_is_gone() {
 
 #[test]
 fn a_revision_is_found_while_it_is_remembered() {
-    let cache = Cache::new();
+    let cache = Cache::new("/registry/configmaps/");
     cache.reset(BTreeMap::new(), 5);
     for revision in 6..9 {
         put(&cache, "x", revision);
@@ -74,7 +94,7 @@ fn a_revision_is_found_while_it_is_remembered() {
 
 #[test]
 fn a_watcher_that_falls_behind_the_ring_is_told_so() {
-    let cache = Cache::new();
+    let cache = Cache::new("/registry/configmaps/");
     cache.reset(BTreeMap::new(), 1);
     let mut slow = cache.end();
     for revision in 2..2 + CHANGES_MAX as i64 {
@@ -88,9 +108,132 @@ fn a_watcher_that_falls_behind_the_ring_is_told_so() {
 
 #[test]
 fn a_reset_is_seen_by_watchers_that_were_up_to_date() {
-    let cache = Cache::new();
+    let cache = Cache::new("/registry/configmaps/");
     cache.reset(BTreeMap::new(), 1);
     let mut cursor = cache.end();
     cache.reset(BTreeMap::new(), 9);
     assert!(cache.changes(&mut cursor, 1).is_err());
+}
+
+fn part(namespace: &str, node: Option<&str>) -> Interest {
+    Interest {
+        folder: format!("/registry/configmaps/{namespace}"),
+        field: node.map(|node| ("spec.nodeName".to_owned(), node.to_owned())),
+    }
+}
+
+fn apply(cache: &Cache, revision: i64, (namespace, name): (&str, &str), node: Option<&str>) {
+    let key = format!("/registry/configmaps/{namespace}/{name}");
+    let state = node.map(|node| stored(namespace, name, node, revision));
+    cache.apply(vec![(key.as_str().into(), revision, state)]);
+}
+
+#[test]
+fn a_part_is_told_what_enters_changes_and_leaves_and_nothing_else() {
+    let cache = Cache::new("/registry/configmaps/");
+    cache.reset(BTreeMap::new(), 1);
+    let parts = [
+        part("", None),
+        part("a/", None),
+        part("", Some("n1")),
+        part("a/", Some("n2")),
+    ];
+    let mut places = Vec::new();
+    for part in &parts {
+        let place = cache.end();
+        let woken = cache.join(part, place).ok().unwrap();
+        places.push((part, place, woken));
+    }
+    apply(&cache, 2, ("a", "x"), Some(""));
+    apply(&cache, 3, ("a", "x"), Some("n1"));
+    apply(&cache, 4, ("b", "y"), Some("n2"));
+    apply(&cache, 5, ("a", "x"), Some("n2"));
+    apply(&cache, 6, ("a", "x"), None);
+    let told: Vec<Vec<i64>> = places
+        .iter_mut()
+        .map(|(part, place, woken)| {
+            assert!(woken.has_changed().unwrap());
+            let changes = cache.changes_of(part, place, 100).ok().unwrap();
+            assert!(*place == cache.end());
+            changes.iter().map(|change| change.revision).collect()
+        })
+        .collect();
+    assert_eq!(told[0], [2, 3, 4, 5, 6]);
+    assert_eq!(told[1], [2, 3, 5, 6]);
+    assert_eq!(told[2], [3, 5]);
+    assert_eq!(told[3], [5, 6]);
+    // Nobody else wakes.
+    for (_, _, woken) in &mut places {
+        woken.borrow_and_update();
+    }
+    apply(&cache, 7, ("c", "z"), Some("n3"));
+    let woken: Vec<bool> = places
+        .iter()
+        .map(|one| one.2.has_changed().unwrap())
+        .collect();
+    assert_eq!(woken, [true, false, false, false]);
+    for part in &parts {
+        assert!(cache.watchers() > 0);
+        cache.leave(part);
+    }
+    assert_eq!(cache.watchers(), 0);
+}
+
+#[test]
+fn a_watcher_may_sleep_through_changes_that_do_not_concern_it() {
+    let cache = Cache::new("/registry/configmaps/");
+    cache.reset(BTreeMap::new(), 1);
+    let interest = part("", Some("n1"));
+    let mut place = cache.end();
+    assert!(cache.join(&interest, place).is_ok());
+    let mut revision = 1;
+    let mut pass = |node: &str, many: usize| {
+        for _ in 0..many {
+            revision += 1;
+            apply(&cache, revision, ("a", node), Some(node));
+        }
+    };
+    pass("n2", 2 * CHANGES_MAX);
+    pass("n1", 1);
+    let seen = cache.changes_of(&interest, &mut place, 10).ok().unwrap();
+    assert_eq!(seen.len(), 1);
+    // What concerned it was dropped: it is told so, once more of it is noted or not.
+    pass("n1", 1);
+    pass("n2", CHANGES_MAX);
+    assert!(cache.changes_of(&interest, &mut place.clone(), 10).is_err());
+    pass("n1", 1);
+    assert!(cache.changes_of(&interest, &mut place.clone(), 10).is_err());
+    cache.reset(BTreeMap::new(), 100_000);
+    let mut place = cache.end();
+    assert!(cache.join(&interest, place).is_ok());
+    assert!(
+        cache
+            .changes_of(&interest, &mut place, 10)
+            .ok()
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[test]
+fn who_joins_an_old_place_is_told_what_came_behind_it() {
+    let cache = Cache::new("/registry/configmaps/");
+    cache.reset(BTreeMap::new(), 1);
+    let interest = part("a/", Some("n1"));
+    for (revision, node) in [(2, "n1"), (3, "n2"), (4, "n1"), (5, "n2"), (6, "n1")] {
+        apply(&cache, revision, ("a", node), Some(node));
+    }
+    for (after, told) in [
+        (4, vec![6]),
+        (1, vec![2, 4, 6]),
+        (2, vec![4, 6]),
+        (6, vec![]),
+    ] {
+        let mut place = cache.after(after).ok().unwrap();
+        assert!(cache.join(&interest, place).is_ok());
+        let first = cache.changes_of(&interest, &mut place, 1).ok().unwrap();
+        let rest = cache.changes_of(&interest, &mut place, 10).ok().unwrap();
+        let all: Vec<i64> = first.iter().chain(&rest).map(|one| one.revision).collect();
+        assert_eq!(all, told, "after {after}");
+    }
 }

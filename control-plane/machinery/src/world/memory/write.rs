@@ -1,4 +1,4 @@
-//! What happens to an object when it is written.
+//! The changes that the API makes to an object when it is written.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ impl State {
         }
         let at_once = !begun && is_free(kind, &object);
         let answer = self.keep(kind, old.clone(), object);
-        // What goes at once is shown as it last was.
+        // An object that is deleted at once is returned in its last state.
         Ok(if at_once { old } else { answer })
     }
 
@@ -161,7 +161,7 @@ impl State {
         Ok(self.keep(kind, old, object))
     }
 
-    /// Puts what became of an object, which may be that nothing holds it any longer.
+    /// Stores a changed object, or removes it if nothing holds its deletion any longer.
     fn keep(&mut self, kind: &'static Kind, old: Object, object: Object) -> Object {
         if object::is_deleting(&object) && is_free(kind, &object) {
             return self.put(kind, object, Change::Deleted);
@@ -172,7 +172,7 @@ impl State {
         self.put(kind, object, Change::Modified)
     }
 
-    /// Nothing is made in a namespace that does not exist or that is going away.
+    /// Refuses new objects in a namespace that does not exist or is being deleted.
     fn check_namespace(
         &self,
         kind: &'static Kind,
@@ -183,14 +183,15 @@ impl State {
         let Some((_, object)) = self.objects.get(&place) else {
             return Err(Status::not_found("", "namespaces", namespace));
         };
-        match object::is_deleting(object) {
-            true => Err(Status::namespace_terminating(
+        if object::is_deleting(object) {
+            Err(Status::namespace_terminating(
                 kind.group,
                 kind.plural,
                 name,
                 namespace,
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 }
@@ -207,7 +208,7 @@ fn with_part(old: Object, new: &Object, path: &[&str]) -> Object {
     object
 }
 
-/// The new object with what writers may not change as it was.
+/// The new object with the fields that clients may not change copied from the old.
 fn replaced(kind: &'static Kind, old: &Object, new: Object) -> Object {
     let mut object = new;
     object::set_type(&mut object, &kind.api_version(), kind.kind);
@@ -234,7 +235,7 @@ fn replaced(kind: &'static Kind, old: &Object, new: Object) -> Object {
     object
 }
 
-/// Empty lists and maps of the metadata are as good as none.
+/// Removes empty lists and maps from the metadata, which count as missing.
 fn without_empty(metadata: &mut Map<String, Value>) {
     metadata.retain(|_, value| match value {
         Value::Array(items) => !items.is_empty(),
@@ -243,7 +244,7 @@ fn without_empty(metadata: &mut Map<String, Value>) {
     });
 }
 
-/// Whether a deleted object may go: nobody holds it, and its time is over.
+/// True if a deleted object can be removed: no finalizer holds it, and its grace period is over.
 fn is_free(kind: &'static Kind, object: &Object) -> bool {
     let waits = object::deletion_grace_seconds(object).unwrap_or(0) > 0;
     let of_namespace =
@@ -264,7 +265,7 @@ fn grace(kind: &'static Kind, object: &Object, asked: Option<i64>) -> i64 {
     asked.or(own).unwrap_or(30)
 }
 
-/// What deletion adds to an object is taken away by the garbage collector.
+/// Adds the finalizer for the propagation policy; the garbage collector removes it.
 fn set_finalizers(kind: &'static Kind, object: &mut Object, asked: Option<Propagation>) {
     let by_kind = (kind.group == "batch" && kind.kind == "Job"
         || kind.kind == "ReplicationController")
@@ -285,7 +286,7 @@ fn set_finalizers(kind: &'static Kind, object: &mut Object, asked: Option<Propag
     without_empty(object::metadata_mut(object));
 }
 
-/// Five letters that are another text for each number.
+/// Five letters, different for each number.
 fn letters(mut number: u64) -> String {
     let base = LETTERS.len() as u64;
     let mut text = [LETTERS[0]; 5];

@@ -17,7 +17,7 @@ impl Budget {
     }
 }
 
-/// The value, if it is there without waiting.
+/// The value, if the future is ready at once.
 fn now<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
@@ -25,7 +25,7 @@ fn now<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     }
 }
 
-/// A reply of so many pieces of ten bytes.
+/// A reply of `pieces` pieces, ten bytes each.
 async fn reply(budget: &Budget, pieces: usize) -> LargeReply {
     let mut growing = budget.turn().await;
     growing.to(10 * pieces).await;
@@ -33,7 +33,7 @@ async fn reply(budget: &Budget, pieces: usize) -> LargeReply {
     growing.done(pieces.collect()).unwrap()
 }
 
-/// What is taken next: data, or the status at the end.
+/// Takes the next frame: data, or the status at the end.
 fn take(reply: &mut LargeReply) -> Option<Result<Bytes, Code>> {
     let mut context = Context::from_waker(Waker::noop());
     let Poll::Ready(frame) = Pin::new(reply).poll_frame(&mut context) else {
@@ -95,7 +95,7 @@ async fn a_reply_larger_than_all_there_is_goes_on_when_no_other_is_left() {
     {
         let mut more = pin!(large.to(1000));
         assert!(now(more.as_mut()).is_none());
-        // Its client went away.
+        // Its client has left.
         drop(first);
         assert!(now(more.as_mut()).is_some());
     }
@@ -127,7 +127,7 @@ async fn a_client_that_takes_nothing_is_cut_off_when_another_waits() {
     let mut idle = reply(&budget, 10).await;
     take(&mut idle);
     take(&mut idle);
-    // Nobody waits.
+    // No reply waits, so the idle one keeps its bytes.
     assert_eq!(budget.held(), 90);
     let mut waiting = budget.turn().await;
     waiting.to(50).await;

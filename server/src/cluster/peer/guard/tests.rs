@@ -16,7 +16,7 @@ fn message(from: u64, term: u64, body: Body) -> Message {
     }
 }
 
-/// 2 is a member, 3 was one, of anybody else nothing is known.
+/// 2 is a member, 3 was removed, all others are unknown.
 fn standing(id: u64) -> Standing {
     match id {
         2 => Standing::Member,
@@ -67,7 +67,7 @@ fn members_speak_for_themselves_and_to_us() {
         ..message(2, 1, heartbeat(8))
     };
     assert_eq!(refused(&astray, 2), Some(Refusal::NotForUs));
-    // A follower passes on what another one's client asked for.
+    // A follower forwards a request of another follower's client.
     assert_eq!(refused(&message(2, 1, Body::TransferLeader), 4), None);
 }
 
@@ -148,7 +148,7 @@ fn only_what_every_member_can_apply_may_be_proposed() {
     }
 }
 
-/// A transaction that puts one key two times.
+/// A transaction that puts the same key twice.
 fn twice(key: &'static str) -> pb::TxnRequest {
     let put = pb::PutRequest {
         key: key.into(),

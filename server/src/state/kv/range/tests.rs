@@ -10,7 +10,7 @@ const KEYS: u64 = 1_500;
 /// More steps than any range has rows.
 const STEPS_MAX: usize = 10_000;
 
-/// Some thousand keys, each put once to thrice, some of them gone again.
+/// Up to 2,000 keys, each written once or twice, some of them deleted.
 fn view() -> View {
     let vfs = Arc::new(SimVfs::new(1));
     let mut store = Store::open(vfs, Path::new("/store"), Options::default()).unwrap();
@@ -80,7 +80,7 @@ fn ranges_read_in_steps_are_those_read_at_once() {
                 if reading.step(&view, step).unwrap() {
                     break;
                 }
-                // A row has some 40 bytes of value, and what stands around it.
+                // A row has a value of about 40 bytes, plus key and encoding.
                 assert!(reading.held_bytes() < held + step.bytes.min(1 << 20) + 500);
                 held = reading.held_bytes();
             }
@@ -92,7 +92,7 @@ fn ranges_read_in_steps_are_those_read_at_once() {
     }
 }
 
-/// Rows that cannot be in the answer are let go of while it is read.
+/// Rows that cannot be in the answer are dropped while reading.
 #[test]
 fn a_sorted_range_with_a_limit_is_the_beginning_of_the_one_without_and_holds_little() {
     let view = view();

@@ -11,14 +11,14 @@ use storage::vfs::sim::SimVfs;
 use super::super::{Form, Receiver, describe, rows};
 use super::{DIR, sample, written};
 
-/// What is in the sample, and shall be in no file.
+/// Plain text of the sample that must not be in any file.
 const SECRETS: [&[u8]; 3] = [b"clusterVersion", b"key29", &[19; 64]];
 
-/// As it comes from another member; looks at the disk when all of it has been read.
+/// A stream from another member; inspects the disk when everything has been read.
 struct Stream<'a> {
     bytes: &'a [u8],
     vfs: &'a SimVfs,
-    /// Of the files found on the disk then.
+    /// Size of the largest file found then.
     largest: usize,
 }
 
@@ -47,7 +47,7 @@ fn assert_clear_of_secrets(file: &[u8]) {
     }
 }
 
-/// The message in front, and the state behind it.
+/// A merged snapshot: the message, then the state.
 fn merged(store: &Store, form: Form) -> Vec<u8> {
     let view = store.reader().view();
     let message = Message {
@@ -94,7 +94,7 @@ fn what_comes_from_another_member_is_never_clear_on_the_disk_of_one_with_keys() 
         assert!(!left.is_empty());
         left.iter().for_each(|file| assert_clear_of_secrets(file));
     }
-    // The search would find it.
+    // Checks the search itself: it finds the secrets in plain text.
     let clear = written(&store);
     for secret in SECRETS {
         assert!(clear.windows(secret.len()).any(|window| window == secret));

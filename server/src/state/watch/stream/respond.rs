@@ -1,12 +1,11 @@
-//! From a batch of events to responses: how much goes into one, and where it is cut.
+//! Converts a batch of events to responses: decides their size and where to split them.
 
 use super::{Batch, Stream};
 use crate::state::watch::RESPONSE_BYTES;
 use crate::state::watch::response::{Fields, Out};
 
 impl Stream {
-    /// Sends one watcher's events, or as many of them as fit into one response. True when it has
-    /// nothing left.
+    /// Sends one watcher's events, as many as fit into one response. Returns true if none are left.
     pub(super) fn respond(&mut self, slot: u32, out: &mut Out) -> bool {
         let Stream {
             slots,
@@ -14,7 +13,7 @@ impl Stream {
             options,
             ..
         } = self;
-        // Canceled after its events were distributed: its slot is empty or has none.
+        // The watcher may have been canceled since, so its slot is empty or has no events.
         let Some(watcher) = &mut slots[slot as usize] else {
             return true;
         };
@@ -26,7 +25,7 @@ impl Stream {
         let mut bytes = 0;
         for place in rest {
             let event = &batch.events[*place as usize];
-            // Never within a revision.
+            // A response never ends within a revision.
             let may_end =
                 taken > 0 && batch.events[rest[taken - 1] as usize].revision != event.revision;
             if may_end && bytes + event.bytes.len() > RESPONSE_BYTES {
@@ -65,8 +64,8 @@ impl Stream {
     }
 }
 
-/// Each part as large as it can be below the limit, but at least one event; all but the last say
-/// that more follows.
+/// Each fragment is as large as the limit allows, with at least one event. All but the last are
+/// marked as fragments.
 fn respond_in_fragments(
     watch_id: i64,
     revision: i64,

@@ -58,7 +58,7 @@ fn the_index_finds_what_comparing_with_each_watcher_finds() {
     });
 }
 
-/// Few enough letters for spans to meet.
+/// From few letters, so that spans overlap.
 fn word(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitrary::Result<Vec<u8>> {
     let len = u.int_in_range(1..=3)?;
     (0..len).map(|_| u.int_in_range(b'a'..=b'e')).collect()

@@ -1,5 +1,6 @@
-//! Random writes, compactions, registrations and slow readers, with every thread's turn chosen by
-//! chance, against what each watch should have seen: ordered, unique, complete, atomic.
+//! Random writes, compactions, watches and slow readers, with the threads' turns chosen at random.
+//! Compares the events that each watch received with those it should receive: ordered, unique,
+//! complete, atomic.
 
 use std::collections::BTreeMap;
 
@@ -12,32 +13,32 @@ use super::rig::*;
 
 const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// Large enough that a handful of puts fill a mailbox.
+/// Large enough that a few puts fill a mailbox.
 const LARGE: usize = 200_000;
 
 struct World {
     rig: Rig,
-    /// Everything that ever happened.
+    /// All events so far.
     history: Vec<Seen>,
     live: BTreeMap<&'static str, ()>,
     clients: Vec<Watching>,
 }
 
-/// A client and what it has been told.
+/// A client and what it has received.
 struct Watching {
     client: Client,
     asked: Vec<WatchCreateRequest>,
     watches: BTreeMap<i64, Watch>,
-    /// The newest revision promised to have been told of completely.
+    /// The newest revision up to which progress was promised.
     promised: i64,
 }
 
 struct Watch {
     request: WatchCreateRequest,
-    /// The first revision it is owed.
+    /// The first revision that it must receive.
     from: i64,
     seen: Vec<Seen>,
-    /// It was told that it fell behind this compaction.
+    /// It was canceled because of this compaction.
     compacted: Option<i64>,
     canceled: bool,
 }
@@ -64,19 +65,19 @@ impl World {
         let value = vec![b'x'; size];
         self.rig.write(|write| {
             for (key, is_deletion) in &changes {
-                match is_deletion {
-                    true => {
-                        let range = KeyRange::from_wire(key.as_bytes(), b"");
-                        assert_eq!(write.delete_range(range).unwrap(), 1);
-                    }
-                    false => write.put(key.as_bytes(), &value, 0).unwrap(),
+                if *is_deletion {
+                    let range = KeyRange::from_wire(key.as_bytes(), b"");
+                    assert_eq!(write.delete_range(range).unwrap(), 1);
+                } else {
+                    write.put(key.as_bytes(), &value, 0).unwrap()
                 }
             }
         });
         for (key, is_deletion) in changes {
-            match is_deletion {
-                true => self.live.remove(key),
-                false => self.live.insert(key, ()),
+            if is_deletion {
+                self.live.remove(key)
+            } else {
+                self.live.insert(key, ())
             };
             self.history.push((revision, key.to_owned(), is_deletion));
         }
@@ -179,7 +180,7 @@ impl World {
         panic!("the streams never come to rest");
     }
 
-    /// Everyone has been told everything.
+    /// Checks that every watch received all its events.
     fn check(&self) {
         for watching in &self.clients {
             assert!(watching.asked.is_empty(), "every watch was announced");
@@ -188,7 +189,7 @@ impl World {
                 match watch.compacted {
                     None if watch.canceled => assert!(owed.starts_with(&watch.seen)),
                     None => assert_eq!(watch.seen, owed),
-                    // It has a gapless beginning, and what it misses was lost to the compaction.
+                    // It received a beginning without gaps, and everything missing was compacted.
                     Some(compacted) => {
                         assert!(owed.starts_with(&watch.seen));
                         let newest = watch.seen.last().map_or(0, |seen| seen.0);
@@ -210,7 +211,7 @@ impl World {
 }
 
 impl Watching {
-    /// Takes in what has arrived.
+    /// Handles received responses.
     fn look(&mut self) {
         for response in self.client.take() {
             if response.created {
@@ -232,7 +233,7 @@ impl Watching {
 
     fn announced(&mut self, response: &WatchResponse) {
         assert!(!response.canceled);
-        // Answers come in the order of requests.
+        // Answers arrive in the order of requests.
         let request = self.asked.remove(0);
         let from = match request.start_revision {
             0 => header_revision(response) + 1,
@@ -247,7 +248,7 @@ impl Watching {
         };
         let before = self.watches.insert(response.watch_id, watch);
         assert!(before.is_none(), "ids are not given twice");
-        // What was promised holds for the watches of that time.
+        // A progress promise covers only the watches of its time.
         self.promised = 0;
     }
 
@@ -286,7 +287,7 @@ fn watches_are_ordered_unique_complete_and_atomic_whoever_gets_his_turn_when() {
         .budget_ms(3_000);
 }
 
-/// The stream used to wait for the gap of a watch that nobody had any more.
+/// The stream used to wait for the gap of a watch that was already canceled.
 #[test]
 fn a_watch_canceled_while_its_gap_is_read_does_not_hold_up_its_stream() {
     arbtest::arbtest(run).seed(0x57e6_3646_0000_4000);

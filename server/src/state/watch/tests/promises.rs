@@ -1,5 +1,5 @@
-//! One promise to the client each, named; the letters are those of the catalogue of bugs that
-//! broke them elsewhere.
+//! One promise to clients per test. The letters are those of the catalogue of bugs that broke these
+//! promises elsewhere.
 
 use bytes::Bytes;
 use etcd_api::etcdserverpb::{WatchCreateRequest, WatchResponse};
@@ -8,13 +8,13 @@ use storage::mvcc::KeyRange;
 use super::rig::*;
 use crate::state::watch::{HISTORY_REVISIONS, MAILBOX_BYTES};
 
-/// The request's answers once everything has settled.
+/// The responses once everything is idle.
 fn answers(rig: &mut Rig, client: &mut Client) -> Vec<WatchResponse> {
     rig.settle(client);
     client.take()
 }
 
-/// The id of a new watch; what else came stays in `received`.
+/// The id of a new watch; other responses stay in `received`.
 fn created(rig: &mut Rig, client: &mut Client, request: WatchCreateRequest) -> i64 {
     client.create(request);
     rig.settle(client);
@@ -56,7 +56,7 @@ fn a_watch_from_now_gets_what_comes_after_it_was_announced() {
 fn a_watch_from_now_is_not_told_of_a_write_acknowledged_before_it_was_asked_for() {
     let mut rig = Rig::new();
     let mut client = rig.client();
-    // Published, and the hub has had no turn since.
+    // Published, but the hub has not run since.
     rig.put("a", "1");
     client.create(watch("a", 0));
     let responses = answers(&mut rig, &mut client);
@@ -90,7 +90,7 @@ fn m7_events_that_come_while_history_is_read_follow_it_once_and_in_order() {
     rig.put("a", "3");
     rig.turn();
     client.turn();
-    // It has asked to join; this comes before the hub hears of it.
+    // The stream has asked to join; this put comes before the hub reads the request.
     rig.put("a", "4");
     let responses = answers(&mut rig, &mut client);
     let revisions: Vec<i64> = all_seen(&responses).iter().map(|seen| seen.0).collect();
@@ -104,7 +104,7 @@ fn m6_a_watch_from_the_next_revision_gets_the_write_of_that_revision() {
     let mut client = rig.client();
     client.create(watch("a", listed + 1));
     client.turn();
-    // Before the hub hears of the watch.
+    // Before the hub reads the request.
     rig.put("a", "2");
     rig.turn();
     rig.put("a", "3");
@@ -241,7 +241,7 @@ fn a_watch_from_before_the_compacted_revision_is_announced_then_canceled() {
     assert_eq!(responses[1].compact_revision, 4);
     assert_eq!(responses[1].cancel_reason, "");
     assert_eq!(header_revision(&responses[1]), 0);
-    // Its id is taken until the client cancels it.
+    // Its id stays in use until the client cancels it.
     client.cancel(responses[0].watch_id);
     assert_eq!(answers(&mut rig, &mut client).len(), 1);
 }
@@ -506,7 +506,7 @@ fn m9_a_client_that_does_not_read_costs_its_mailbox_and_delays_nobody() {
     for _ in 0..writes {
         rig.put("a", &value);
         rig.turn();
-        // The server goes on; nobody takes bytes from the connection.
+        // The server continues, but no bytes are taken from the connection.
         stuck.turn();
         rig.settle(&mut reading);
     }

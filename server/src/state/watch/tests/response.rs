@@ -33,7 +33,7 @@ fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Change<'a> {
     }
 }
 
-/// As a client sees it, without the tag and length in front.
+/// As a client decodes it, without the tag and length.
 fn decoded(event: &Event) -> mvccpb::Event {
     let response = WatchResponse::decode(event.bytes.clone()).unwrap();
     response.events.into_iter().next().unwrap()

@@ -1,4 +1,4 @@
-//! A store on a simulated disk, a hub, and streams with clients, all turned by hand.
+//! A store on a simulated disk, a hub, and streams with clients, all driven step by step.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Rig {
         }
     }
 
-    /// One log entry.
+    /// Applies one log entry.
     pub(super) fn write(&mut self, f: impl FnOnce(&mut Write<'_>)) {
         self.index += 1;
         let applied = Applied {
@@ -54,7 +54,7 @@ impl Rig {
         f(&mut self.store.write(applied));
     }
 
-    /// Makes the writes so far visible and says so.
+    /// Publishes the writes so far, and tells the hub.
     pub(super) fn publish(&mut self) {
         self.store.publish();
         self.handle.advanced(self.store.root().revision());
@@ -76,7 +76,7 @@ impl Rig {
         self.revision()
     }
 
-    /// Compacts and removes what is to go, as far as the hub lets it.
+    /// Compacts, and removes rows as far as the hub allows.
     pub(super) fn compact(&mut self, revision: i64) {
         self.write(|write| write.compact(revision).unwrap());
         self.publish();
@@ -90,7 +90,7 @@ impl Rig {
         }
     }
 
-    /// Another member's state takes the place of this one's.
+    /// Replaces this member's state by another's.
     pub(super) fn replace_with(&mut self, other: &Rig) {
         let mut rows = Vec::new();
         rows::write(&other.reader.view(), &mut rows).unwrap();
@@ -105,7 +105,7 @@ impl Rig {
         self.store.root().revision()
     }
 
-    /// One turn of the hub's thread. False when it had nothing to do.
+    /// One turn of the hub's thread. Returns false if there was nothing to do.
     pub(super) fn turn(&mut self) -> bool {
         self.hub.turn().unwrap()
     }
@@ -124,7 +124,7 @@ impl Rig {
         }
     }
 
-    /// Lets hub and client go on until neither has anything to do.
+    /// Runs hub and client until both are idle.
     pub(super) fn settle(&mut self, client: &mut Client) {
         loop {
             let turned = self.turn();
@@ -142,7 +142,7 @@ pub(super) struct Client {
     requests: std::collections::VecDeque<WatchRequest>,
     read: Option<HistoryRead>,
     bytes: BytesMut,
-    /// Decoded and not looked at by the test yet.
+    /// Decoded responses that the test has not looked at.
     pub(super) received: Vec<WatchResponse>,
 }
 
@@ -165,8 +165,8 @@ impl Client {
         self.send(RequestUnion::ProgressRequest(WatchProgressRequest {}));
     }
 
-    /// The server's side of the call: takes at most one request, and does what there is to do for
-    /// the stream while the connection has room. False when that was nothing.
+    /// The server's side of the call: takes up to one request, and works for the stream while the
+    /// connection has room. Returns false if there was nothing to do.
     pub(super) fn turn(&mut self) -> bool {
         let mut busy = false;
         if self.stream.accepts()
@@ -206,7 +206,7 @@ impl Client {
     }
 
     pub(super) fn step(&mut self) -> bool {
-        // All of them, not only until one says yes.
+        // All three must run; `||` would stop at the first true.
         let did = [self.turn(), self.read_history(), self.receive()];
         did.contains(&true)
     }
@@ -216,7 +216,7 @@ impl Client {
     }
 }
 
-/// A watch of one key from a revision on.
+/// A create request for one key, from a revision on.
 pub(super) fn watch(key: &str, start_revision: i64) -> WatchCreateRequest {
     WatchCreateRequest {
         key: Bytes::copy_from_slice(key.as_bytes()),
@@ -225,7 +225,7 @@ pub(super) fn watch(key: &str, start_revision: i64) -> WatchCreateRequest {
     }
 }
 
-/// A watch of every key.
+/// A create request for every key.
 pub(super) fn watch_all(start_revision: i64) -> WatchCreateRequest {
     WatchCreateRequest {
         range_end: Bytes::from_static(b"\0"),
@@ -233,7 +233,7 @@ pub(super) fn watch_all(start_revision: i64) -> WatchCreateRequest {
     }
 }
 
-/// (revision, key, is a deletion)
+/// (revision, key, is a delete)
 pub(super) type Seen = (i64, String, bool);
 
 pub(super) fn seen(response: &WatchResponse) -> Vec<Seen> {

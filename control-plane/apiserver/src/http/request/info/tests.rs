@@ -1,5 +1,5 @@
 //! Every method on every shape of path with every shape of selector, beside what Kubernetes' own
-//! RequestInfo and RBAC authorizer say (`tools/kubernetes/decisions`). What they say is kept in
+//! RequestInfo and RBAC authorizer say (`benches/peers/kubernetes/decisions`). What they say is kept in
 //! `decisions.txt`; where Go is, they are asked again.
 
 #![expect(

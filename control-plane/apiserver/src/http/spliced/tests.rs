@@ -1,0 +1,148 @@
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+use super::*;
+use crate::http::media::Accept;
+use crate::http::reply;
+use crate::resources::catalogue::{self, Resource};
+
+/// Every object of the golden file whose kind is stored: as Go stores it, and as JSON.
+fn all() -> Vec<(&'static Resource, Arc<Stored>)> {
+    let mut all = Vec::new();
+    for line in include_str!("../../../../machinery/testdata/objects.jsonl").lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let (version, kind) = (
+            line["apiVersion"].as_str().unwrap(),
+            line["kind"].as_str().unwrap(),
+        );
+        let (group, version) = machinery::schema::split_api_version(version);
+        let Some(kind) = machinery::schema::kind(group, version, kind) else {
+            continue;
+        };
+        let resource = catalogue::of(kind);
+        let Some(storage) = resource.storage.filter(|_| convert::is_same(resource)) else {
+            continue;
+        };
+        let wire = BASE64.decode(line["protobuf"].as_str().unwrap()).unwrap();
+        for bytes in [wire, line["json"].to_string().into_bytes()] {
+            let stored = Stored::read(storage, "/registry/x/y", &bytes, 1234).unwrap();
+            all.push((resource, Arc::new(stored)));
+        }
+    }
+    assert!(all.len() > 200, "{}", all.len());
+    all
+}
+
+fn every_way(resource: &'static Resource) -> Vec<Shown> {
+    let mut ways = Vec::new();
+    for encoding in [Encoding::Json, Encoding::Yaml, Encoding::Protobuf] {
+        for form in [Form::Object, Form::Metadata, Form::Table] {
+            for beta in [false, true] {
+                for include in [Include::None, Include::Metadata, Include::Object] {
+                    // Neither is there to be asked for.
+                    let table = form == Form::Table;
+                    let possible = !table || encoding == Encoding::Json;
+                    if possible && (table || include == Include::None) {
+                        // Protobuf has no older version of metadata.
+                        let beta = beta && form != Form::Object && encoding != Encoding::Protobuf;
+                        let accept = Accept {
+                            encoding,
+                            form,
+                            beta,
+                        };
+                        ways.push(Shown {
+                            resource,
+                            accept,
+                            include,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    ways
+}
+
+/// Ages are of the moment: those of objects made long ago do not change while a test runs.
+#[test]
+fn every_object_is_shown_as_the_long_way_round_shows_it() {
+    let (mut spliced, mut not) = (0, 0);
+    for (resource, stored) in all() {
+        for shown in every_way(resource) {
+            let long = shown.object(&shown.decoded(&stored).unwrap()).unwrap();
+            // Once as it is made and once as it was kept.
+            for _ in 0..2 {
+                match object(&shown, &stored) {
+                    Some(short) => {
+                        assert_eq!(short.unwrap(), long, "{:?}", shown.accept);
+                        spliced += 1;
+                    }
+                    None => not += 1,
+                }
+            }
+        }
+    }
+    assert!(spliced > 2 * not, "{spliced} of {}", spliced + not);
+}
+
+#[test]
+fn every_list_is_shown_as_the_long_way_round_shows_it() {
+    let metas = [
+        ListMeta {
+            revision: 77,
+            ..ListMeta::default()
+        },
+        ListMeta {
+            revision: 77,
+            token: "abc".into(),
+            remaining: Some(5),
+        },
+    ];
+    for pair in all().chunks(2) {
+        let (resource, stored) = &pair[0];
+        let items = [Arc::clone(stored), Arc::clone(stored)];
+        for (shown, meta) in every_way(resource).into_iter().zip(metas.iter().cycle()) {
+            let objects = items.each_ref().map(|one| shown.decoded(one).unwrap());
+            let long = shown.list_of(&objects, meta).unwrap();
+            for items in [&items[..], &[]] {
+                let short = list(&shown, items, meta);
+                let long = match items.is_empty() {
+                    true => shown.list_of(&[], meta).unwrap(),
+                    false => long.clone(),
+                };
+                if let Some(short) = short {
+                    assert_eq!(short.unwrap(), long, "{:?}", shown.accept);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_one_object_cannot_do_is_done_for_the_whole_list_the_long_way() {
+    let all = all();
+    let (resource, wire) = &all[0];
+    let (_, json) = &all[1];
+    let accept = Accept {
+        encoding: Encoding::Protobuf,
+        form: Form::Object,
+        beta: false,
+    };
+    let shown = Shown {
+        resource,
+        accept,
+        include: Include::None,
+    };
+    let mixed = [Arc::clone(wire), Arc::clone(json)];
+    let meta = ListMeta::default();
+    assert!(list(&shown, &mixed[..1], &meta).is_some() && list(&shown, &mixed, &meta).is_none());
+    assert_eq!(
+        shown.list(&mixed, &meta).unwrap(),
+        shown
+            .list(&[Arc::clone(wire), Arc::clone(wire)], &meta)
+            .unwrap(),
+    );
+    assert!(reply::encode(&json!({"kind": "none"}), Encoding::Protobuf).is_err());
+}

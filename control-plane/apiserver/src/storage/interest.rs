@@ -1,0 +1,192 @@
+//! Which changes of a collection concern which watchers, found without asking each of them.
+//!
+//! Watchers of the same part of a collection form a group. A group remembers the numbers of the
+//! changes that concern it. A watcher reads those alone and is woken by them alone; it may fall
+//! behind the ring of all changes as far as it likes, as long as nothing that concerned it was
+//! dropped there.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use tokio::sync::watch;
+
+use crate::storage::cache::{Change, TooOld};
+
+/// The part of a collection that a watcher is about. It may be shown less, never more.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Interest {
+    /// What the keys begin with: the collection's or a namespace's folder.
+    pub(crate) folder: String,
+    /// A selectable field of the stored kind and the value it must have.
+    pub(crate) field: Option<(String, String)>,
+}
+
+/// All groups of a collection.
+#[derive(Default)]
+pub(crate) struct Groups {
+    groups: HashMap<Interest, Group>,
+    /// How many groups select by a field. Only those fields are read of a change.
+    fields: BTreeMap<String, usize>,
+}
+
+struct Group {
+    /// Changes that concern it, as far as they matter to its watchers.
+    numbers: VecDeque<u64>,
+    /// The numbers are complete from this one on.
+    complete_from: u64,
+    /// A watcher that has not seen everything before this has missed something.
+    missed_before: u64,
+    watchers: usize,
+    changed: watch::Sender<u64>,
+}
+
+impl Interest {
+    /// Whether a change is about this part, before or after it.
+    fn concerns(&self, change: &Change) -> bool {
+        let has = |(field, value): &(String, String)| {
+            let mut states = [Some(&change.entry), change.before.as_ref()]
+                .into_iter()
+                .flatten();
+            states.any(|state| state.field(field) == value.as_str())
+        };
+        change.entry.key.starts_with(&self.folder) && self.field.as_ref().is_none_or(has)
+    }
+}
+
+impl Groups {
+    /// Adds a watcher that has seen everything before `next`. `changes` gives all that are
+    /// remembered from there on, with their numbers.
+    pub(crate) fn join<'a>(
+        &mut self,
+        interest: &Interest,
+        next: u64,
+        end: u64,
+        changes: impl Iterator<Item = (u64, &'a Change)>,
+    ) -> watch::Receiver<u64> {
+        let fields = &mut self.fields;
+        let group = self.groups.entry(interest.clone()).or_insert_with(|| {
+            if let Some((field, _)) = &interest.field {
+                *fields.entry(field.clone()).or_default() += 1;
+            }
+            Group {
+                numbers: VecDeque::new(),
+                complete_from: end,
+                missed_before: 0,
+                watchers: 0,
+                changed: watch::Sender::new(0),
+            }
+        });
+        if next < group.complete_from {
+            let older = changes.filter(|(number, _)| *number < group.complete_from);
+            let older: Vec<u64> = older
+                .filter(|(_, change)| interest.concerns(change))
+                .map(|(number, _)| number)
+                .collect();
+            for number in older.into_iter().rev() {
+                group.numbers.push_front(number);
+            }
+            group.complete_from = next;
+        }
+        group.watchers += 1;
+        group.changed.subscribe()
+    }
+
+    /// Takes a watcher away.
+    pub(crate) fn leave(&mut self, interest: &Interest) {
+        let Some(group) = self.groups.get_mut(interest) else {
+            return;
+        };
+        group.watchers -= 1;
+        if group.watchers > 0 {
+            return;
+        }
+        self.groups.remove(interest);
+        if let Some((field, _)) = &interest.field
+            && let Some(count) = self.fields.get_mut(field)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.fields.remove(field);
+            }
+        }
+    }
+
+    /// Notes a change for the groups it concerns, and forgets what is before `first`.
+    pub(crate) fn note(&mut self, number: u64, change: &Change, prefix: &str, first: u64) {
+        if self.groups.is_empty() {
+            return;
+        }
+        let key: &str = &change.entry.key;
+        let namespace = key.rfind('/').map_or(key, |at| &key[..=at]);
+        let mut folders = vec![prefix];
+        folders.extend((namespace != prefix).then_some(namespace));
+        let mut fields = vec![None];
+        for field in self.fields.keys() {
+            let value = |state: &crate::storage::stored::Stored| state.field(field).into_owned();
+            let after = value(&change.entry);
+            let before = change.before.as_deref().map(value);
+            fields.extend(
+                before
+                    .filter(|before| *before != after)
+                    .map(|before| Some((field.clone(), before))),
+            );
+            fields.push(Some((field.clone(), after)));
+        }
+        for folder in folders {
+            for field in &fields {
+                let interest = Interest {
+                    folder: folder.to_owned(),
+                    field: field.clone(),
+                };
+                if let Some(group) = self.groups.get_mut(&interest) {
+                    group.forget_before(first);
+                    group.numbers.push_back(number);
+                    group.changed.send_replace(number + 1);
+                }
+            }
+        }
+    }
+
+    /// Tells all watchers that changes were missed.
+    pub(crate) fn reset(&mut self, end: u64) {
+        for group in self.groups.values_mut() {
+            group.numbers.clear();
+            group.complete_from = end;
+            group.missed_before = end;
+            group.changed.send_replace(end);
+        }
+    }
+
+    /// The numbers from `next` on that concern this part; an error if one of them is before
+    /// `first`, where nothing is remembered.
+    pub(crate) fn numbers(
+        &self,
+        interest: &Interest,
+        next: u64,
+        first: u64,
+    ) -> Result<impl Iterator<Item = u64>, TooOld> {
+        let group = self.groups.get(interest).ok_or(TooOld)?;
+        if next < group.missed_before {
+            return Err(TooOld);
+        }
+        let from = group.numbers.partition_point(|number| *number < next);
+        let mut numbers = group.numbers.range(from..).copied().peekable();
+        if numbers.peek().is_some_and(|number| *number < first) {
+            return Err(TooOld);
+        }
+        Ok(numbers)
+    }
+
+    /// How many watchers there are.
+    pub(crate) fn watchers(&self) -> usize {
+        self.groups.values().map(|group| group.watchers).sum()
+    }
+}
+
+impl Group {
+    fn forget_before(&mut self, first: u64) {
+        while let Some(number) = self.numbers.front().copied().filter(|one| *one < first) {
+            self.numbers.pop_front();
+            self.missed_before = number + 1;
+        }
+    }
+}

@@ -1,0 +1,695 @@
+//! Actor 3: applies committed entries to the [`State`], keeps the leases' time, and has the store
+//! checkpointed and compacted in between. Plain values in and out; the shell runs it on a thread
+//! of its own.
+
+mod alarm;
+mod leases;
+mod pace;
+mod removal;
+mod resealer;
+mod slow;
+mod space;
+#[cfg(test)]
+mod tests;
+mod views;
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use raft::Now;
+use storage::mvcc::{Attempt, CheckpointJob, Reader, Resealing, Retired, SyncJob};
+
+use crate::auth::AuthInfo;
+use crate::error::Error;
+use crate::event::{Applied, ApplyEvent, Committed, LeaseCall, Look, Outcome, Reply, ReplySlot};
+use crate::state::entry;
+use crate::state::hashes::{Compacted, HashJob};
+use crate::state::lessor::Lessor;
+use crate::state::request::Request;
+use crate::state::snapshot::Received;
+use crate::state::space_alarm::Guard;
+use crate::state::watch::HubHandle;
+use crate::state::{self, Authenticated, Effects, State};
+use crate::telemetry::metrics::{Counts, Operation};
+use alarm::SpaceAlarm;
+pub use alarm::SpaceNews;
+use leases::WaitingRenewal;
+pub(crate) use pace::DIRTY_BYTES_TO_CHECKPOINT;
+pub use pace::Pace;
+use removal::Removal;
+use resealer::Resealer;
+pub use slow::{Slow, Stopwatch};
+use space::Space;
+use views::Views;
+
+/// How long the removal of compacted rows waits before it looks again whether the hub has read
+/// them; usually it has within some microseconds.
+const HUB_PATIENCE: Now = Now::from_millis(1);
+/// Each row may change a page of its own.
+const COMPACT_STEP_ROWS_WHEN_LOW: usize = 16;
+/// Revokes of expired leases under way: what a client asks meanwhile waits for no more of them.
+const REVOKES_UNDER_WAY: usize = 500;
+
+pub struct Applier {
+    state: State,
+    reader: Reader,
+    lessor: Lessor,
+    hub: HubHandle,
+    /// The term that this member leads.
+    elected: Option<raft::Term>,
+    /// ..once all that earlier leaders wrote is applied: before that, the store may not know of a
+    /// renewal that took a checkpoint back, and leases taken over from it would end too early.
+    leading: Option<raft::Term>,
+    /// Questions about leases that wait for that.
+    waiting_leases: Vec<(LeaseCall, ReplySlot)>,
+    /// Entries through here were in the log when this run began. Their compactions leave no
+    /// digest: etcd's do not survive a restart either.
+    replayed_through: u64,
+    /// A state that is to take the place of ours as soon as no checkpoint runs.
+    installing: Option<Box<Received>>,
+    pace: Pace,
+    /// Committed entries that wait for memory; see [`Pace::dirty_bytes_max`].
+    backlog: VecDeque<Committed>,
+    checkpoint_running: bool,
+    /// The one that is under way waits for space on the disk.
+    waiting_checkpoint: Option<CheckpointJob>,
+    alarm: SpaceAlarm,
+    log_bytes: u64,
+    /// Entries applied since the last checkpoint.
+    unsaved_entries: u64,
+    /// None: nobody asks which entries are slow.
+    stopwatch: Option<Stopwatch>,
+    /// The next step of a compaction waits until then.
+    next_step: Now,
+    /// Due since the start.
+    sync: Option<SyncJob>,
+    removal: Removal,
+    /// By lease id.
+    waiting_renewals: HashMap<i64, Vec<WaitingRenewal>>,
+    /// Every member is known to be one of ours: only they know to take a lease's checkpoint back.
+    may_checkpoint_leases: bool,
+    /// What the leases have left was asked for, to be written down before a stop.
+    leases_are_written: bool,
+    /// Reads that wait for an entry to be applied.
+    waiting_reads: Vec<(u64, Vec<ReplySlot>)>,
+    election_timeout: Now,
+    space: Space,
+    views: Views,
+    resealer: Resealer,
+    stopping: bool,
+}
+
+/// What a turn asks of the world. The order that matters: publishing has happened already; tell
+/// the watchers, then answer.
+#[derive(Default)]
+pub struct ApplyEffects {
+    pub replies: Vec<(ReplySlot, Reply)>,
+    /// Applied through here; the members' changes come first.
+    pub applied: Option<u64>,
+    /// By index; `None`: refused.
+    pub conf_changes: Vec<(u64, Option<raft::ConfChange>)>,
+    /// The age of the oldest view of the store.
+    pub oldest_view: Duration,
+    /// The store's revision, when it moved.
+    pub advanced: Option<i64>,
+    /// Server-made requests for the log: expired leases, checkpoints of leases.
+    pub proposals: Vec<Request>,
+    /// The term whose leader makes the proposals; they are void in any other. 0: no leader.
+    pub term: raft::Term,
+    pub checkpoint: Option<CheckpointJob>,
+    pub sync: Option<SyncJob>,
+    /// To be dropped on another thread.
+    pub retired: Option<Retired>,
+    /// The store is durable through the entry before this one.
+    pub drop_log_before: Option<u64>,
+    /// Entries that took long.
+    pub slow: Vec<Slow>,
+    /// A compaction ended.
+    pub compacted: Option<Compacted>,
+    /// Hashes of histories about to be compacted, to be computed on another thread.
+    pub hash: Vec<HashJob>,
+    /// How far re-sealing has come, when that is worth telling.
+    pub resealing: Option<Resealing>,
+    pub cluster_changed: bool,
+    /// For the log, in any term: this member's space alarm, raised or taken back.
+    pub alarm: Option<Request>,
+    pub space_news: Vec<SpaceNews>,
+    /// How full the disks are.
+    pub look: Option<Look>,
+    /// Whether the log is to make do without files made ahead of their need.
+    pub log_is_short: Option<bool>,
+    /// The state that was to be installed is in place: to be told behind `conf_changes`, which are
+    /// older, and before `applied`.
+    pub installed: bool,
+    pub counts: Counts,
+    pub stopped: bool,
+}
+
+impl Applier {
+    /// `now` is when the leases found in the store begin to run.
+    pub fn new(
+        state: State,
+        mut lessor: Lessor,
+        hub: HubHandle,
+        replayed_through: u64,
+        election_timeout: Now,
+        now: Now,
+    ) -> Result<Applier, Error> {
+        let rows = state::leases(state.store.root())?;
+        lessor.allow_checkpoints(false);
+        lessor.restore(
+            rows.iter()
+                .map(|row| (row.id, row.granted_ttl, row.remaining_ttl)),
+            now,
+        );
+        Ok(Applier {
+            reader: state.store.reader(),
+            resealer: Resealer::new(&state.store),
+            state,
+            lessor,
+            hub,
+            elected: None,
+            leading: None,
+            waiting_leases: Vec::new(),
+            replayed_through,
+            installing: None,
+            pace: Pace::default(),
+            backlog: VecDeque::new(),
+            checkpoint_running: false,
+            waiting_checkpoint: None,
+            alarm: SpaceAlarm::new(Guard::new(0, true), raft::NOBODY, false),
+            log_bytes: 0,
+            unsaved_entries: 0,
+            stopwatch: None,
+            next_step: Now::ZERO,
+            sync: None,
+            removal: Removal::interrupted(),
+            waiting_renewals: HashMap::new(),
+            may_checkpoint_leases: false,
+            leases_are_written: false,
+            waiting_reads: Vec::new(),
+            election_timeout,
+            space: Space::default(),
+            views: Views::default(),
+            stopping: false,
+        })
+    }
+
+    /// What a replay has left to do: the next checkpoint is due for its entries, too.
+    /// `log_bytes` of them, and what was written of them to the store's file.
+    pub fn go_on_from(&mut self, log_bytes: u64, sync: Option<SyncJob>) {
+        self.log_bytes = log_bytes;
+        self.sync = sync;
+    }
+
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    /// Reports the entries that take longer than `stopwatch` allows.
+    pub fn set_stopwatch(&mut self, stopwatch: Stopwatch) {
+        self.stopwatch = Some(stopwatch);
+    }
+
+    /// Whether space on the disk is low, or a checkpoint waits for some.
+    pub fn is_short(&self) -> bool {
+        let waits = self.waiting_checkpoint.is_some();
+        self.alarm.is_low() || waits || self.state.store.stats().is_short
+    }
+
+    /// Raises the space alarm of this member, and takes it back, as `guard` judges.
+    pub(crate) fn set_guard(&mut self, guard: Guard, member_id: u64) {
+        let is_raised = self.state.has_space_alarm(member_id);
+        self.alarm = SpaceAlarm::new(guard, member_id, is_raised);
+    }
+
+    /// What takes space is to be turned away before it enters the log.
+    pub fn refuses_growth(&self) -> bool {
+        self.alarm.refuses() || self.state.store.stats().is_short
+    }
+
+    /// How many bytes the log may have written until the next look at its disk; 0: not known.
+    pub fn log_limit_bytes(&self) -> u64 {
+        self.alarm.log_limit_bytes()
+    }
+
+    pub fn stats(&self) -> storage::mvcc::Stats {
+        self.state.store.stats()
+    }
+
+    /// When to call again though nothing arrives.
+    pub fn wake_at(&self, now: Now) -> Option<Now> {
+        if self.removal.is_running() && self.is_ahead_of_hub() {
+            return Some(now + HUB_PATIENCE);
+        }
+        if !self.backlog.is_empty() && !self.stalled() {
+            return Some(now);
+        }
+        let removes = self.removal.is_running() && !self.holds_too_much();
+        let step = removes.then(|| self.next_step.max(now));
+        if step == Some(now) {
+            return step;
+        }
+        let reseal = self.resealer.wake_at(now, self.checkpoint_running);
+        let lessor = self
+            .leading
+            .and_then(|_| self.lessor.next_wake(REVOKES_UNDER_WAY));
+        let chores = match self.checkpoint_running {
+            true => None,
+            false if self.state.store.is_releasing() => Some(now),
+            false => self.space.wake_at(now),
+        };
+        let removal = self.removal.due_at();
+        let all = lessor.into_iter().chain(chores).chain(reseal).chain(step);
+        all.chain(removal).min()
+    }
+
+    /// Takes all of `events`. An error is final: the store is in no state to go on.
+    pub fn turn(
+        &mut self,
+        now: Now,
+        events: &mut Vec<ApplyEvent>,
+        effects: &mut ApplyEffects,
+    ) -> Result<(), Error> {
+        let revision_before = self.state.store.root().revision();
+        for event in events.drain(..) {
+            self.hear(event, effects)?;
+        }
+        self.install(now, effects)?;
+        self.apply_backlog(now, effects)?;
+        if self.leading == self.elected {
+            for (call, slot) in std::mem::take(&mut self.waiting_leases) {
+                self.answer_lease(now, call, slot, effects);
+            }
+        }
+        let is_raised = self.state.has_space_alarm(self.alarm.member_id());
+        self.alarm.note(is_raised, effects);
+        self.compact(now, effects)?;
+        if !self.stopping {
+            let store = &mut self.state.store;
+            let resealing = self.resealer.turn(now, store, self.checkpoint_running)?;
+            effects.resealing = resealing.or(effects.resealing.take());
+        }
+        let sync = self.state.store.spill()?.or(self.sync.take());
+        effects.sync = sync.or(effects.sync.take());
+        self.state.store.reserve(false)?;
+        self.state.store.publish();
+        effects.retired = self.state.store.take_retired();
+        let revision = self.state.store.root().revision();
+        if revision != revision_before {
+            effects.advanced = Some(revision);
+        }
+        effects.term = self.leading.unwrap_or(0);
+        if self.leading.is_some() {
+            self.run_lessor(now, effects);
+        }
+        self.answer_reads(effects);
+        let wanted = self.give_space_back(now, effects)?;
+        self.checkpoint(wanted, effects);
+        effects.oldest_view = self.views.note(now, &self.state.store.stats());
+        Ok(())
+    }
+
+    fn hear(&mut self, event: ApplyEvent, effects: &mut ApplyEffects) -> Result<(), Error> {
+        match event {
+            ApplyEvent::Committed(entries) => self.backlog.extend(entries),
+            ApplyEvent::Lease(call, slot) => self.waiting_leases.push((call, slot)),
+            ApplyEvent::CheckpointRan(attempt) => match (*attempt)? {
+                Attempt::Done(done) => {
+                    self.checkpoint_running = false;
+                    let needed_from = self.state.store.finish_checkpoint(*done);
+                    effects.drop_log_before = Some(needed_from + 1);
+                }
+                Attempt::Full(job, _) => {
+                    self.state.store.ran_out();
+                    self.waiting_checkpoint = Some(*job);
+                }
+            },
+            ApplyEvent::Looked(look) => self.look(look, effects)?,
+            ApplyEvent::Refused { needed, slot } => {
+                self.alarm.refused(needed, slot, effects);
+            }
+            ApplyEvent::LogIsShort => self.alarm.log_is_short(effects),
+            ApplyEvent::Reads { index, slots } => self.waiting_reads.push((index, slots)),
+            ApplyEvent::Leading(term) if term == self.elected => {}
+            ApplyEvent::Leading(term) => {
+                self.elected = term;
+                self.leading = None;
+                self.abandon_renewals(effects);
+            }
+            ApplyEvent::LeaseCheckpoints { allowed } => {
+                self.may_checkpoint_leases = allowed;
+                self.lessor.allow_checkpoints(allowed);
+            }
+            ApplyEvent::Defragment(slot) => self.space.ask(slot),
+            ApplyEvent::Install(received) => self.installing = Some(received),
+            ApplyEvent::KeysChanged => self.resealer.begin(),
+            ApplyEvent::Stop => self.stopping = true,
+        }
+        Ok(())
+    }
+
+    /// As much as there is memory for.
+    fn apply_backlog(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
+        while !self.stalled() {
+            let Some(committed) = self.backlog.pop_front() else {
+                break;
+            };
+            // Whatever an earlier leader wrote lies before the first entry of this one's term.
+            let begins_to_lead =
+                self.leading.is_none() && self.elected == Some(committed.entry.term);
+            self.apply(now, committed, effects)?;
+            if begins_to_lead {
+                self.take_over_leases(now)?;
+                self.leading = self.elected;
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, look: Look, effects: &mut ApplyEffects) -> Result<(), Error> {
+        let stats = self.state.store.stats();
+        if self.alarm.look(look, &stats, effects) {
+            self.state.store.reserve(true)?;
+            let waiting = self.waiting_checkpoint.take();
+            effects.checkpoint = waiting.or(effects.checkpoint.take());
+        }
+        Ok(())
+    }
+
+    /// Whether a checkpoint is wanted for it.
+    fn give_space_back(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<bool, Error> {
+        if self.checkpoint_running || self.stopping {
+            return Ok(false);
+        }
+        self.space.note(now, &self.state.store.stats());
+        if self.removal.is_running() {
+            return Ok(false);
+        }
+        let urgent = self.is_short();
+        let wish = self.space.step(now, urgent, &mut self.state.store)?;
+        for slot in wish.answered {
+            effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
+        }
+        Ok(wish.checkpoint)
+    }
+
+    /// Goes on with the state that came in place of ours. It is durable, and in its place when
+    /// this returns; entries before it are part of it.
+    fn install(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
+        if self.installing.is_some() && self.waiting_checkpoint.take().is_some() {
+            self.checkpoint_running = false;
+        }
+        // A checkpoint under way is of the file that will be gone.
+        let Some(received) = self.installing.take_if(|_| !self.checkpoint_running) else {
+            return Ok(());
+        };
+        self.abandon_renewals(effects);
+        let gone = self.backlog.drain(..).filter_map(|entry| entry.reply);
+        effects
+            .replies
+            .extend(gone.map(|slot| (slot, Err(Error::Timeout))));
+        self.state.replace(*received)?;
+        self.take_over_leases(now)?;
+        self.removal.go_on(); // One that was interrupted at the sender.
+        self.log_bytes = 0;
+        self.unsaved_entries = 0;
+        effects.applied = Some(self.state.store.root().applied().index);
+        effects.cluster_changed = true;
+        effects.installed = true;
+        Ok(())
+    }
+
+    /// What this turn published is what they may see.
+    fn answer_reads(&mut self, effects: &mut ApplyEffects) {
+        let applied = self.state.store.root().applied().index;
+        let ready = self
+            .waiting_reads
+            .extract_if(.., |(index, _)| *index <= applied);
+        let slots: Vec<ReplySlot> = ready.flat_map(|(_, slots)| slots).collect();
+        for slot in slots {
+            effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
+        }
+    }
+
+    pub fn members(&self) -> Result<Vec<state::MemberInfo>, Error> {
+        state::members(self.state.store.root())
+    }
+
+    pub fn cluster_version(&self) -> Result<Option<String>, Error> {
+        state::cluster_version(self.state.store.root())
+    }
+
+    pub fn applied_term(&self) -> u64 {
+        self.state.store.root().applied().term
+    }
+
+    pub fn removed_members(&self) -> Result<Vec<u64>, Error> {
+        state::removed(self.state.store.root())
+    }
+
+    /// An error is final; one that concerns the request alone goes to its client.
+    fn apply(
+        &mut self,
+        now: Now,
+        committed: Committed,
+        effects: &mut ApplyEffects,
+    ) -> Result<(), Error> {
+        let Committed {
+            entry,
+            request,
+            reply,
+        } = committed;
+        let position = storage::mvcc::Applied {
+            index: entry.index,
+            term: entry.term,
+        };
+        effects.applied = Some(entry.index);
+        if entry.index <= self.state.store.root().applied().index {
+            return Ok(()); // Replayed from the log, and in the checkpoint already.
+        }
+        self.log_bytes += entry.data.len() as u64;
+        self.unsaved_entries += 1;
+        match entry.kind {
+            raft::EntryKind::Normal if entry.data.is_empty() => self.state.skip(position),
+            raft::EntryKind::Normal => {
+                let request = match request {
+                    Some(request) => request,
+                    None => entry::request(&entry)?,
+                };
+                let by = self.requester(&entry);
+                let began = self.stopwatch.as_ref().map(Stopwatch::begin);
+                let result = self.apply_request(now, position, &request, &by, effects);
+                if let Some((stopwatch, began)) = self.stopwatch.as_ref().zip(began) {
+                    effects
+                        .slow
+                        .extend(stopwatch.judge(began, &request, &result));
+                }
+                if let Err(Error::Damaged(what)) = &result {
+                    return Err(Error::Damaged(what.clone()));
+                }
+                let Some(slot) = reply else { return Ok(()) };
+                let physical = matches!(&request, Request::Compaction(c) if c.physical);
+                if physical && result.is_ok() {
+                    self.removal.ask(slot);
+                } else {
+                    effects.replies.push((slot, self.answer(result)));
+                }
+            }
+            raft::EntryKind::ConfChange | raft::EntryKind::ConfChangeV2 => {
+                let change = entry::conf_change(&entry)?;
+                let result = self.state.apply_conf_change(position, &change);
+                if let Err(Error::Damaged(what)) = result {
+                    return Err(Error::Damaged(what));
+                }
+                effects.cluster_changed = true;
+                let change = result.is_ok().then_some(change);
+                effects.conf_changes.push((entry.index, change));
+                if let Some(slot) = reply {
+                    let answer = self.answer(result.map(|()| Outcome::Done));
+                    effects.replies.push((slot, answer));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_request(
+        &mut self,
+        now: Now,
+        position: storage::mvcc::Applied,
+        request: &Request,
+        by: &AuthInfo,
+        effects: &mut ApplyEffects,
+    ) -> Result<Outcome, Error> {
+        if let Request::Compaction(compaction) = request
+            && position.index > self.replayed_through
+        {
+            self.keep_hash_before(compaction.revision, effects);
+        }
+        let mut did = Effects::default();
+        let result = self.state.apply(position, request, by, &mut did);
+        let counts = &mut effects.counts;
+        if let Some(operation) = Operation::of(request) {
+            counts.applied.push((operation, result.is_ok()));
+        }
+        result.as_ref().map_err(Error::clone)?;
+        counts.tally += did.tally;
+        if let Some(row) = did.granted {
+            self.lessor.grant(row.id, row.granted_ttl, now);
+            counts.leases_granted.push(row.granted_ttl);
+        }
+        if let Some(Authenticated { user, token, .. }) = &did.authenticated {
+            let tokens = &self.state.auth.shared().tokens;
+            tokens.lock().assign(token, user, now);
+        }
+        if let Some(id) = did.revoked {
+            self.lessor.revoke(id);
+            counts.leases_revoked += 1;
+            self.end_renewals(id, effects);
+        }
+        self.finish_renewals(request, effects);
+        if did.compacted.is_some() {
+            self.removal.compacted(now);
+        }
+        effects.cluster_changed |= did.cluster_changed;
+        result
+    }
+
+    /// On whose behalf the entry was written; nobody asks when auth is off.
+    fn requester(&self, entry: &raft::Entry) -> AuthInfo {
+        match self.state.auth.image().enabled {
+            true => Request::auth_info_of(&entry.data),
+            false => AuthInfo::default(),
+        }
+    }
+
+    /// On whose behalf this member itself asks for changes.
+    pub fn own_auth_info(&self) -> AuthInfo {
+        self.state.own_auth_info()
+    }
+
+    /// The digest is that of the history as it is just before the compaction is applied.
+    fn keep_hash_before(&mut self, revision: i64, effects: &mut ApplyEffects) {
+        let root = self.state.store.root();
+        if revision > root.compacted() && revision <= root.revision() {
+            self.state.store.publish();
+            effects.hash.push(HashJob {
+                view: self.reader.view(),
+                revision,
+            });
+        }
+    }
+
+    fn answer(&self, result: Result<Outcome, Error>) -> Reply {
+        let revision = self.state.store.root().revision();
+        result.map(|outcome| Applied { outcome, revision })
+    }
+
+    /// Removes some of what the last compaction made invisible; answers those who wait for all.
+    fn compact(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
+        if self.removal.due_at().is_some() {
+            let (stats, root) = (self.state.store.stats(), self.state.store.root());
+            let urgent = self.is_short() || self.space.is_asked();
+            let (superseded, keys) = (root.superseded_rows(), root.live_keys());
+            self.removal.begin(now, urgent, superseded, keys, &stats);
+        }
+        if !self.removal.is_running() || self.is_ahead_of_hub() || self.holds_too_much() {
+            return Ok(());
+        }
+        if now < self.next_step && !self.is_short() {
+            return Ok(());
+        }
+        self.next_step = now + self.pace.compact_pause;
+        let rows = match self.is_short() {
+            true => self.pace.compact_step_rows.min(COMPACT_STEP_ROWS_WHEN_LOW),
+            false => self.pace.compact_step_rows,
+        };
+        let progress = self.state.store.compact_step(rows)?;
+        if self.removal.since().is_some() {
+            effects.counts.compacted_rows = Some(progress.removed);
+            self.removal.removed(progress.removed as u64);
+        }
+        if progress.removed > 0 {
+            self.space.freed();
+        }
+        if progress.done {
+            let since = self.removal.since();
+            let took = since.map(|since| now.saturating_sub(since));
+            effects.counts.compaction_took = took;
+            effects.compacted = took.map(|took| Compacted {
+                revision: self.state.store.root().compacted(),
+                took,
+                rows: self.removal.rows(),
+                bytes: self.state.store.stats().in_use_bytes,
+            });
+            for slot in self.removal.done() {
+                effects.replies.push((slot, self.answer(Ok(Outcome::Done))));
+            }
+        }
+        Ok(())
+    }
+
+    /// The hub has not read all that a compaction is about to remove: watches that were never
+    /// behind would miss it.
+    fn is_ahead_of_hub(&self) -> bool {
+        self.hub.seen() < self.state.store.root().compacted()
+    }
+
+    /// Memory is for what clients write: the removal of rows, which changes as many pages as a
+    /// checkpoint can save, waits for the one under way.
+    fn holds_too_much(&self) -> bool {
+        let dirty = self.state.store.stats().dirty_bytes;
+        let most = self.pace().dirty_bytes_to_checkpoint;
+        self.checkpoint_running && self.waiting_checkpoint.is_none() && dirty >= most * 5 / 4
+    }
+
+    /// A checkpoint under way is not to take its time.
+    pub fn hurries(&self) -> bool {
+        self.checkpoint_running && (self.stopping || self.is_short() || self.holds_too_much())
+    }
+
+    fn stalled(&self) -> bool {
+        self.checkpoint_running && self.state.store.stats().dirty_bytes >= self.pace.dirty_bytes_max
+    }
+
+    fn pace(&self) -> Pace {
+        if self.is_short() {
+            return self.pace.when_low();
+        }
+        match self.removal.is_running() {
+            true => self.pace.when_removing(&self.state.store.stats()),
+            false => self.pace,
+        }
+    }
+
+    fn checkpoint(&mut self, wanted: bool, effects: &mut ApplyEffects) {
+        if self.checkpoint_running {
+            // One that waits for space has that much longer: the log has it all.
+            effects.stopped = self.stopping && self.waiting_checkpoint.is_some();
+            return;
+        }
+        let due = self.stopping
+            || self.resealer.takes_checkpoint()
+            || wanted
+            || self
+                .pace()
+                .checkpoint_is_due(self.log_bytes, &self.state.store.stats())
+            || self
+                .pace
+                .entries_to_checkpoint
+                .is_some_and(|most| self.unsaved_entries >= most);
+        if due {
+            effects.checkpoint = self.state.store.begin_checkpoint();
+            self.checkpoint_running = effects.checkpoint.is_some();
+            // There may be no space for it yet.
+            if self.checkpoint_running {
+                self.log_bytes = 0;
+                self.unsaved_entries = 0;
+            }
+        }
+        // The last checkpoint spares the next start the replay, and a second one, which has nothing to
+        // write but itself, most of the log.
+        effects.stopped = self.stopping && !self.checkpoint_running;
+    }
+}

@@ -1,0 +1,198 @@
+//! The applier's part in leases: questions about them, renewals that take a checkpoint back, and what
+//! their time asks of the log.
+
+use etcd_api::etcdserverpb as pb;
+use raft::Now;
+
+use super::{Applier, ApplyEffects, REVOKES_UNDER_WAY};
+use crate::error::Error;
+use crate::event::{LeaseAnswer, LeaseCall, Outcome, ReplySlot};
+use crate::state;
+use crate::state::lessor::{Lessor, Renewal};
+use crate::state::request::Request;
+
+/// Lease checkpoints per entry.
+const LEASES_PER_TURN: usize = 500;
+
+/// A client whose renewal must first take back what the store says of its lease.
+pub(super) struct WaitingRenewal {
+    slot: ReplySlot,
+    ttl: i64,
+    /// Rows of the lease that must be settled; see [`Renewal::waits_for`].
+    rows: u64,
+}
+
+impl Applier {
+    /// Followers do not hear of renewals: whoever begins to lead gives every lease its time anew.
+    pub(super) fn take_over_leases(&mut self, now: Now) -> Result<(), Error> {
+        let rows = state::leases(self.state.store.root())?;
+        self.lessor = Lessor::new(self.election_timeout);
+        self.lessor.allow_checkpoints(self.may_checkpoint_leases);
+        self.lessor.restore(
+            rows.iter()
+                .map(|row| (row.id, row.granted_ttl, row.remaining_ttl)),
+            now,
+        );
+        Ok(())
+    }
+
+    pub(super) fn answer_lease(
+        &mut self,
+        now: Now,
+        call: LeaseCall,
+        slot: ReplySlot,
+        effects: &mut ApplyEffects,
+    ) {
+        let answer = match call {
+            // The next leader counts the lease's time without this renewal; and what was written
+            // down for a stop must not be outlived.
+            LeaseCall::KeepAlive { .. } if self.leading.is_none() || self.leases_are_written => {
+                Err(Error::Timeout)
+            }
+            LeaseCall::KeepAlive { id } => match self.renew(now, id, effects) {
+                None => Ok(LeaseAnswer::default()),
+                Some(renewal) => {
+                    if renewal.takes_back {
+                        effects.proposals.push(checkpoint_request(vec![(id, 0)]));
+                    }
+                    if let Some(rows) = renewal.waits_for {
+                        let waiting = self.waiting_renewals.entry(id).or_default();
+                        waiting.push(WaitingRenewal {
+                            slot,
+                            ttl: renewal.ttl,
+                            rows,
+                        });
+                        return;
+                    }
+                    Ok(LeaseAnswer {
+                        ttl: renewal.ttl,
+                        ..Default::default()
+                    })
+                }
+            },
+            LeaseCall::TimeToLive { id, keys } => self.time_to_live(now, id, keys),
+            LeaseCall::Leases => {
+                let leases = self
+                    .lessor
+                    .list(now)
+                    .into_iter()
+                    .map(|lease| lease.id)
+                    .collect();
+                Ok(LeaseAnswer {
+                    leases,
+                    ..Default::default()
+                })
+            }
+            LeaseCall::CheckpointAll => {
+                // Whoever only follows does not know of renewals.
+                let checkpoints = match self.leading {
+                    Some(_) => self.lessor.checkpoint_all(now),
+                    None => Vec::new(),
+                };
+                self.leases_are_written |= !checkpoints.is_empty();
+                Ok(LeaseAnswer {
+                    checkpoints,
+                    ..Default::default()
+                })
+            }
+        };
+        effects
+            .replies
+            .push((slot, self.answer(answer.map(Outcome::Lease))));
+    }
+
+    fn renew(&mut self, now: Now, id: i64, effects: &mut ApplyEffects) -> Option<Renewal> {
+        let renewal = self.lessor.renew(id, now)?;
+        effects.counts.leases_renewed += 1;
+        Some(renewal)
+    }
+
+    fn time_to_live(&self, now: Now, id: i64, keys: bool) -> Result<LeaseAnswer, Error> {
+        let Some(lease) = self.lessor.remaining(id, now) else {
+            return Ok(LeaseAnswer {
+                ttl: -1,
+                ..Default::default()
+            });
+        };
+        let root = self.state.store.root();
+        Ok(LeaseAnswer {
+            ttl: lease.remaining.as_secs() as i64,
+            granted_ttl: lease.granted_ttl,
+            keys: if keys {
+                state::lease_keys(root, id)?
+            } else {
+                Vec::new()
+            },
+            ..Default::default()
+        })
+    }
+
+    /// Whoever renewed a lease may hear of it once the row that said otherwise is taken back.
+    pub(super) fn finish_renewals(&mut self, request: &Request, effects: &mut ApplyEffects) {
+        let Request::LeaseCheckpoint(request) = request else {
+            return;
+        };
+        for checkpoint in &request.checkpoints {
+            let id = checkpoint.id;
+            let settled = self.lessor.applied(id, checkpoint.remaining_ttl);
+            let Some(waiting) = self.waiting_renewals.get_mut(&id) else {
+                continue;
+            };
+            let ready: Vec<WaitingRenewal> = waiting
+                .extract_if(.., |waiting| waiting.rows <= settled)
+                .collect();
+            if waiting.is_empty() {
+                self.waiting_renewals.remove(&id);
+            }
+            for WaitingRenewal { slot, ttl, .. } in ready {
+                let answer = LeaseAnswer {
+                    ttl,
+                    ..Default::default()
+                };
+                let answer = self.answer(Ok(Outcome::Lease(answer)));
+                effects.replies.push((slot, answer));
+            }
+        }
+    }
+
+    /// The lease ended before its renewals came to be.
+    pub(super) fn end_renewals(&mut self, id: i64, effects: &mut ApplyEffects) {
+        for waiting in self.waiting_renewals.remove(&id).unwrap_or_default() {
+            let gone = self.answer(Ok(Outcome::Lease(LeaseAnswer::default())));
+            effects.replies.push((waiting.slot, gone));
+        }
+    }
+
+    /// Nobody will tell whether the renewals under way came to be: this member leads no more.
+    pub(super) fn abandon_renewals(&mut self, effects: &mut ApplyEffects) {
+        let waiting = std::mem::take(&mut self.waiting_renewals);
+        // In an order of its own, so that equal inputs have equal outputs.
+        let waiting = std::collections::BTreeMap::from_iter(waiting);
+        let slots = waiting.into_values().flatten().map(|waiting| waiting.slot);
+        effects
+            .replies
+            .extend(slots.map(|slot| (slot, Err(Error::Timeout))));
+    }
+
+    pub(super) fn run_lessor(&mut self, now: Now, effects: &mut ApplyEffects) {
+        let expired = self.lessor.expired(now, REVOKES_UNDER_WAY);
+        effects.counts.leases_expired += expired.len() as u64;
+        effects.proposals.extend(
+            expired
+                .into_iter()
+                .map(|id| Request::LeaseRevoke(pb::LeaseRevokeRequest { id })),
+        );
+        let checkpoints = self.lessor.checkpoints(now, LEASES_PER_TURN);
+        if !checkpoints.is_empty() {
+            effects.proposals.push(checkpoint_request(checkpoints));
+        }
+    }
+}
+
+pub(super) fn checkpoint_request(rows: Vec<(i64, i64)>) -> Request {
+    let checkpoints = rows
+        .into_iter()
+        .map(|(id, remaining_ttl)| pb::LeaseCheckpoint { id, remaining_ttl })
+        .collect();
+    Request::LeaseCheckpoint(pb::LeaseCheckpointRequest { checkpoints })
+}

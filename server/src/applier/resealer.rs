@@ -1,0 +1,152 @@
+//! Paces re-sealing after a change of keys: a step between the other work of the apply actor, and
+//! the checkpoints it asks for, not too close to each other. What is done in a step is the store's.
+
+use raft::Now;
+use storage::mvcc::{Next, Resealing, Store};
+
+/// Pages looked at in one step: well below a millisecond when they are cached.
+const STEP_BYTES: u64 = 256 << 10;
+/// Changed pages in memory at which re-sealing waits for a checkpoint of its own.
+const DIRTY_BYTES_MAX: u64 = 48 << 20;
+/// Between two checkpoints that it asks for. Some five end it; views held long make it more.
+const CHECKPOINT_PAUSE: Now = Now::from_millis(100);
+/// Progress is told this often.
+const TOLD_PARTS: u64 = 10;
+
+#[derive(Debug)]
+pub(super) struct Resealer {
+    at_work: bool,
+    not_before: Now,
+    wants_checkpoint: bool,
+    /// Part of the walk, and whether it was over, when progress was last told.
+    told: Option<(u64, Next)>,
+}
+
+impl Resealer {
+    pub(super) fn new(store: &Store) -> Resealer {
+        Resealer {
+            at_work: store.needs_resealing(),
+            not_before: Now::ZERO,
+            wants_checkpoint: false,
+            told: None,
+        }
+    }
+
+    /// The keys have changed.
+    pub(super) fn begin(&mut self) {
+        self.at_work = true;
+        self.told = None;
+    }
+
+    /// When it goes on though nothing arrives; the end of a checkpoint is an event.
+    pub(super) fn wake_at(&self, now: Now, checkpoint_running: bool) -> Option<Now> {
+        (self.at_work && !checkpoint_running).then(|| self.not_before.max(now))
+    }
+
+    /// Whether a checkpoint is to begin for its sake; says so once.
+    pub(super) fn takes_checkpoint(&mut self) -> bool {
+        std::mem::take(&mut self.wants_checkpoint)
+    }
+
+    /// One step; what it returns is worth telling.
+    pub(super) fn turn(
+        &mut self,
+        now: Now,
+        store: &mut Store,
+        checkpoint_running: bool,
+    ) -> storage::Result<Option<Resealing>> {
+        if !self.at_work || checkpoint_running || now < self.not_before {
+            return Ok(None);
+        }
+        if store.stats().dirty_bytes >= DIRTY_BYTES_MAX {
+            self.wants_checkpoint = true;
+            return Ok(None);
+        }
+        let progress = store.reseal_step(STEP_BYTES)?;
+        match progress.next {
+            Next::Step => {}
+            Next::Checkpoint => {
+                self.wants_checkpoint = true;
+                self.not_before = now + CHECKPOINT_PAUSE;
+            }
+            Next::Done => self.at_work = false,
+        }
+        let parts = progress.walked_bytes * TOLD_PARTS / progress.total_bytes.max(1);
+        let now = Some((parts, progress.next));
+        let is_new = self.told != now;
+        self.told = now;
+        Ok(is_new.then_some(progress))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use storage::mvcc::{Applied, Options};
+    use storage::seal::{KeyFile, Seal};
+    use storage::vfs::Vfs;
+    use storage::vfs::sim::SimVfs;
+
+    use super::*;
+
+    fn checkpoint(store: &mut Store) -> u64 {
+        let job = store.begin_checkpoint().unwrap();
+        store.finish_checkpoint(job.run().unwrap())
+    }
+
+    #[test]
+    fn it_comes_to_its_end_with_a_bounded_number_of_checkpoints_and_lines() {
+        let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
+        vfs.create_dir_all(Path::new("/member/store")).unwrap();
+        let lines = ["1 ", "2 "].map(|id| format!("{id}{}\n", "ab".repeat(32)));
+        let keys = |text: &str| KeyFile::parse("keys", text).unwrap();
+        let path = Path::new("/member/keys");
+        let seal = Seal::open(Arc::clone(&vfs), path, Some(&keys(&lines[0])), true);
+        let seal = seal.unwrap().unwrap();
+        let options = Options {
+            seal: Some(Arc::clone(&seal)),
+        };
+        let mut store = Store::open(Arc::clone(&vfs), Path::new("/member/store"), options).unwrap();
+        let wal_options = storage::wal::Options {
+            segment_bytes: 64 << 10,
+            seal: Some(Arc::clone(&seal)),
+            ..Default::default()
+        };
+        let (mut log, _) =
+            storage::wal::Wal::open(vfs, Path::new("/member/log"), wal_options, &mut |_| Ok(()))
+                .unwrap();
+        for index in 1..=2000 {
+            let applied = Applied { index, term: 1 };
+            let key = index.to_be_bytes();
+            store.write(applied).put(&key, &[7; 300], 0).unwrap();
+            log.append(1, index, &[&key]);
+        }
+        log.write().unwrap();
+        log.sync().unwrap();
+        let mut resealer = Resealer::new(&store);
+        assert_eq!(resealer.wake_at(Now::ZERO, false), None);
+        checkpoint(&mut store);
+        assert!(
+            seal.change(&keys(&[&lines[1][..], &lines[0]].concat()))
+                .unwrap()
+        );
+        resealer.begin();
+        let (mut now, mut checkpoints, mut told) = (Now::ZERO, 0, Vec::new());
+        while let Some(at) = resealer.wake_at(now, false) {
+            now = at;
+            told.extend(resealer.turn(now, &mut store, false).unwrap());
+            if resealer.takes_checkpoint() {
+                checkpoints += 1;
+                let needed_from = checkpoint(&mut store);
+                log.drop_before(needed_from + 1).unwrap();
+            }
+            store.publish();
+            assert!(checkpoints < 10, "{told:?}");
+        }
+        assert!(told.len() < 20, "{told:?}");
+        assert_eq!(told.last().unwrap().next, Next::Done);
+        assert!(seal.others().is_empty());
+    }
+}

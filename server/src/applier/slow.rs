@@ -1,0 +1,66 @@
+//! Which entries take long to apply (`--warning-apply-duration`).
+
+use std::time::Duration;
+
+use raft::Now;
+
+use crate::error::Error;
+use crate::event::Outcome;
+use crate::state::request::Request;
+use crate::telemetry::loggable;
+
+/// The clock to time entries with, and what is too long.
+pub struct Stopwatch {
+    limit: Duration,
+    now: Box<dyn Fn() -> Now + Send>,
+}
+
+/// An entry that took long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slow {
+    pub took: Duration,
+    pub limit: Duration,
+    pub request: String,
+    pub response: String,
+    pub error: Option<String>,
+}
+
+impl Stopwatch {
+    /// `now` is asked twice for each entry.
+    pub fn new(limit: Duration, now: impl Fn() -> Now + Send + 'static) -> Stopwatch {
+        Stopwatch {
+            limit,
+            now: Box::new(now),
+        }
+    }
+
+    pub(super) fn begin(&self) -> Now {
+        (self.now)()
+    }
+
+    pub(super) fn judge(
+        &self,
+        began: Now,
+        request: &Request,
+        result: &Result<Outcome, Error>,
+    ) -> Option<Slow> {
+        let took = (self.now)().saturating_sub(began);
+        (took > self.limit).then(|| Slow {
+            took,
+            limit: self.limit,
+            request: loggable::request(request),
+            response: response(result),
+            error: result.as_ref().err().map(Error::to_string),
+        })
+    }
+}
+
+fn response(result: &Result<Outcome, Error>) -> String {
+    use prost::Message as _;
+    let bytes = match result {
+        Ok(Outcome::Put(response)) => response.encoded_len(),
+        Ok(Outcome::DeleteRange(response)) => response.encoded_len(),
+        _ => return String::new(),
+    };
+    format!("size:{bytes}")
+}

@@ -1,0 +1,29 @@
+//! The two clocks of the system. Only the shell reads them: what decides is told the time.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is where the clocks are read"
+)]
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Time since the process began to care.
+#[derive(Clone, Copy)]
+pub struct Clock(Instant);
+
+impl Clock {
+    pub fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    pub fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// The time of day, since 1970.
+pub fn unix_time() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}

@@ -1,0 +1,109 @@
+//! Work that may take long, on helper threads: what it is, and which actor hears of its end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use storage::mvcc::{CheckpointJob, Reader, Retired, SyncJob};
+use storage::wal::{DropJob, PrepareJob};
+
+use super::Fatal;
+use crate::event::{ApplyEvent, MemberEvent};
+use crate::state::snapshot::{self, Received};
+
+pub enum Job {
+    /// Writes what has changed in the store; the applier hears how that ended.
+    Checkpoint(Box<CheckpointJob>, Hurry),
+    /// Syncs the store's file, for the next checkpoint to have less to do.
+    SyncStore(SyncJob),
+    /// Drops pages that nobody reads any more.
+    Retire(Retired),
+    /// Makes the log's next file.
+    PrepareLog(PrepareJob),
+    /// Removes files that the log no longer needs.
+    ClearLog(DropJob),
+    /// Takes a view for the member `to`, and reads what there is to say of it.
+    DescribeSnapshot { to: u64 },
+    /// Gives back the space of a state that came and is of no use.
+    DiscardSnapshot(Box<Received>),
+}
+
+/// What an actor hears of a job that has ended.
+pub enum Done {
+    Nothing,
+    Member(MemberEvent),
+    Apply(ApplyEvent),
+}
+
+/// Whether a checkpoint is to make no pauses. Written by the applier, read by the job.
+#[derive(Clone, Debug, Default)]
+pub struct Hurry(Arc<AtomicBool>);
+
+impl Hurry {
+    pub fn is_on(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set(&self, on: bool) {
+        self.0.store(on, Ordering::Relaxed);
+    }
+}
+
+impl Job {
+    /// Names the thread that runs it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Job::Checkpoint(..) => "checkpoint",
+            Job::SyncStore(_) => "sync",
+            Job::Retire(_) => "retire",
+            Job::PrepareLog(_) | Job::ClearLog(_) => "log-segment",
+            Job::DescribeSnapshot { .. } | Job::DiscardSnapshot(_) => "snapshot",
+        }
+    }
+
+    /// Blocks. `rest` is called between pieces of the work, and may wait.
+    pub fn run(
+        self,
+        reader: &Reader,
+        rest: impl FnMut() + Send + Sync + 'static,
+    ) -> Result<Done, Fatal> {
+        match self {
+            Job::Checkpoint(job, _) => {
+                let attempt = Box::new(job.resting(rest).attempt());
+                return Ok(Done::Apply(ApplyEvent::CheckpointRan(attempt)));
+            }
+            Job::SyncStore(job) => job
+                .run()
+                .map_err(|error| Fatal::new("failed to sync the store", error))?,
+            Job::Retire(retired) => drop(retired),
+            Job::PrepareLog(job) => match job.run() {
+                // The log does without, in what space there is.
+                Err(error) if error.is_full() => {
+                    tracing::warn!(%error, "no space for another file of the log");
+                    return Ok(Done::Apply(ApplyEvent::LogIsShort));
+                }
+                ran => ran.map_err(|error| Fatal::new("failed to prepare the log", error))?,
+            },
+            Job::ClearLog(job) => job
+                .run(rest)
+                .map_err(|error| Fatal::new("failed to clear up behind the log", error))?,
+            Job::DescribeSnapshot { to } => return Ok(Done::Member(describe(to, reader))),
+            Job::DiscardSnapshot(received) => {
+                if let Err(error) = received.discard() {
+                    tracing::warn!(%error, "failed to remove a snapshot of no use");
+                }
+            }
+        }
+        Ok(Done::Nothing)
+    }
+}
+
+fn describe(to: u64, reader: &Reader) -> MemberEvent {
+    let view = reader.view();
+    match snapshot::describe(&view) {
+        Ok(snapshot) => MemberEvent::SnapshotReady { to, snapshot, view },
+        Err(error) => {
+            tracing::error!(%error, "failed to read a snapshot's members");
+            MemberEvent::SnapshotSent { to, ok: false }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The log: what is written, when it is synced, and who hears that it is durable.
+
+use std::sync::Arc;
+
+use raft::Ticket;
+use raft::durable::LogWriter;
+
+use super::{Fatal, Job, Note, Ports, Shared};
+use crate::event::{LogEvent, MemberEvent};
+
+pub struct Log {
+    writer: LogWriter,
+    shared: Arc<Shared>,
+    /// There was no space for another file: the log makes do without.
+    is_short: bool,
+    /// The newest write that is in the file and may not be durable.
+    unsynced: Option<Ticket>,
+    stops: bool,
+}
+
+impl Log {
+    pub fn new(writer: LogWriter, shared: Arc<Shared>) -> Log {
+        Log {
+            writer,
+            shared,
+            is_short: false,
+            unsynced: None,
+            stops: false,
+        }
+    }
+
+    /// Takes all of `events`. Nobody is told of what is written before [`Self::sync`] ends: one sync
+    /// serves a whole batch, and while it runs the next batch gathers.
+    pub fn write(
+        &mut self,
+        events: &mut Vec<LogEvent>,
+        ports: &mut impl Ports,
+    ) -> Result<(), Fatal> {
+        for event in events.drain(..) {
+            match event {
+                LogEvent::Write(write) => self.append(&write, ports)?,
+                LogEvent::DropBefore { index } => self.drop_before(index, ports)?,
+                LogEvent::Short(short) => self.is_short = short,
+                LogEvent::Stop => self.stops = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was written, and only then says so.
+    pub fn sync(&mut self, ports: &mut impl Ports) -> Result<(), Fatal> {
+        if let Some(ticket) = self.unsynced {
+            self.make_durable(ticket, ports)?;
+            ports.to_member(MemberEvent::Durable { ticket });
+        }
+        Ok(())
+    }
+
+    /// The short way for a write that nobody else's can gather behind: two threads fewer between a
+    /// lone client and its answer. It is durable when this returns; telling the member is left to
+    /// the caller, who is the member.
+    pub(super) fn write_alone(
+        &mut self,
+        write: &raft::Write,
+        ports: &mut impl Ports,
+    ) -> Result<(), Fatal> {
+        self.append(write, ports)?;
+        self.make_durable(write.ticket, ports)
+    }
+
+    /// Written, and not yet synced.
+    pub fn unsynced(&self) -> Option<Ticket> {
+        self.unsynced
+    }
+
+    /// Nothing comes any more.
+    pub fn is_stopped(&self) -> bool {
+        self.stops
+    }
+
+    fn append(&mut self, write: &raft::Write, ports: &mut impl Ports) -> Result<(), Fatal> {
+        let began = ports.now();
+        self.writer.append(write).map_err(unwritten)?;
+        self.unsynced = Some(write.ticket);
+        let log_bytes = self.writer.written_bytes();
+        self.shared.set_log_bytes(log_bytes);
+        let took = ports.now().saturating_sub(began);
+        ports.note(Note::Appended { took, log_bytes });
+        Ok(())
+    }
+
+    /// The log's next file is begun before the sync, which gives it time until it is needed.
+    fn make_durable(&mut self, through: Ticket, ports: &mut impl Ports) -> Result<(), Fatal> {
+        if !self.is_short
+            && let Some(job) = self.writer.prepare_next()
+        {
+            ports.start(Job::PrepareLog(job));
+        }
+        let began = ports.now();
+        self.writer
+            .sync()
+            .map_err(|error| Fatal::new("failed to sync the log", error))?;
+        self.unsynced = None;
+        let took = ports.now().saturating_sub(began);
+        ports.note(Note::Synced { through, took });
+        Ok(())
+    }
+
+    fn drop_before(&mut self, index: u64, ports: &mut impl Ports) -> Result<(), Fatal> {
+        self.writer.drop_before(index).map_err(unwritten)?;
+        if let Some(job) = self.writer.finish_drop() {
+            ports.start(Job::ClearLog(job));
+        }
+        Ok(())
+    }
+}
+
+fn unwritten(error: storage::Error) -> Fatal {
+    const WHAT: &str = "failed to write the log";
+    if error.is_full() {
+        let way_out = "the disk is full. Make room there and start again: all that was \
+                       acknowledged is in the log";
+        return Fatal::new(WHAT, format!("{error}: {way_out}"));
+    }
+    Fatal::new(WHAT, error)
+}

@@ -1,0 +1,160 @@
+//! The member of the cluster, and where its decisions go.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use raft::{NodeId, RoleKind, Ticket};
+
+use super::log::Log;
+use super::{Fatal, Job, Note, Ports, Shared};
+use crate::Now;
+use crate::cluster::member::{Member, MemberEffects};
+use crate::event::{ApplyEvent, LogEvent, MemberEvent};
+
+pub struct MemberDriver {
+    member: Member,
+    member_id: NodeId,
+    /// Taken for what is alone; else it is the log actor's.
+    log: Arc<Mutex<Log>>,
+    /// The newest write that the log actor has and has not said to be durable.
+    handed_over: Option<Ticket>,
+    shared: Arc<Shared>,
+    effects: MemberEffects,
+}
+
+impl MemberDriver {
+    pub fn new(
+        member: Member,
+        member_id: NodeId,
+        log: Arc<Mutex<Log>>,
+        shared: Arc<Shared>,
+    ) -> MemberDriver {
+        MemberDriver {
+            member,
+            member_id,
+            log,
+            handed_over: None,
+            shared,
+            effects: MemberEffects::default(),
+        }
+    }
+
+    pub fn member(&self) -> &Member {
+        &self.member
+    }
+
+    /// Takes all of `events`, and leaves there what the next turn has to begin with: while that is
+    /// something, the member does not sleep. Whether it has stopped.
+    pub fn turn(
+        &mut self,
+        now: Now,
+        events: &mut Vec<MemberEvent>,
+        ports: &mut impl Ports,
+    ) -> Result<bool, Fatal> {
+        for event in &*events {
+            match event {
+                MemberEvent::Durable { ticket } if Some(*ticket) >= self.handed_over => {
+                    self.handed_over = None;
+                }
+                MemberEvent::ConfChanged { .. } => ports.note(Note::ConfChanged),
+                _ => {}
+            }
+        }
+        self.member.turn(now, events, &mut self.effects);
+        self.carry_out(events, ports)?;
+        Ok(self.effects.stop)
+    }
+
+    /// The order of these steps is part of the protocol:
+    ///
+    /// 1. The log first: its sync is what clients wait for longest, and runs beside all that
+    ///    follows.
+    /// 2. Messages next: other members write to their disks meanwhile. None of them says anything
+    ///    that is not durable here; raft holds back those that would.
+    /// 3. The role. The applier hears that this member leads before it gets entries of that term,
+    ///    for the first of them makes it take the leases over; and before anybody can read that this
+    ///    member leads, for who reads so sends the applier questions about leases.
+    /// 4. Committed entries, then reads, whose index may be that of the last entry; then a state to
+    ///    be installed, which comes behind all entries that it is newer than.
+    /// 5. Answers, which need none of this, and the end.
+    fn carry_out(
+        &mut self,
+        events: &mut Vec<MemberEvent>,
+        ports: &mut impl Ports,
+    ) -> Result<(), Fatal> {
+        self.write(events, ports)?;
+        for complaint in self.effects.complaints.drain(..) {
+            ports.note(Note::Complaint(complaint));
+        }
+        ports.send(&mut self.effects.messages);
+        self.publish(ports);
+        self.feed_applier(ports);
+        self.carry_snapshots(ports);
+        ports.answer(&mut self.effects.replies);
+        if self.effects.stop {
+            ports.to_apply(ApplyEvent::Stop);
+        }
+        Ok(())
+    }
+
+    /// Writes reach the file in the order of their tickets, whichever way they take: the short way
+    /// is open only while the log actor has none.
+    fn write(
+        &mut self,
+        events: &mut Vec<MemberEvent>,
+        ports: &mut impl Ports,
+    ) -> Result<(), Fatal> {
+        for write in self.effects.writes.drain(..) {
+            let ticket = write.ticket;
+            ports.note(Note::Write(&write));
+            let is_alone = self.handed_over.is_none() && self.member.is_lone(&write);
+            // The log actor may be busy with something else than writes.
+            if is_alone && let Some(mut log) = self.log.try_lock() {
+                log.write_alone(&write, ports)?;
+                events.push(MemberEvent::Durable { ticket });
+            } else {
+                self.handed_over = Some(ticket);
+                ports.to_log(LogEvent::Write(write));
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, ports: &mut impl Ports) {
+        let leadership = &self.shared.leadership;
+        leadership.set_committed(self.member.status().commit);
+        let Some(change) = self.effects.role_change.take() else {
+            return;
+        };
+        let leads = (change.role == RoleKind::Leader).then_some(change.term);
+        ports.to_apply(ApplyEvent::Leading(leads));
+        let previous = leadership.publish(&change, self.member_id, ports.now());
+        let change = &change;
+        ports.note(Note::RoleChanged { change, previous });
+    }
+
+    fn feed_applier(&mut self, ports: &mut impl Ports) {
+        if !self.effects.committed.is_empty() {
+            let committed = std::mem::take(&mut self.effects.committed);
+            ports.to_apply(ApplyEvent::Committed(committed));
+        }
+        for (index, slots) in self.effects.reads.drain(..) {
+            ports.to_apply(ApplyEvent::Reads { index, slots });
+        }
+    }
+
+    fn carry_snapshots(&mut self, ports: &mut impl Ports) {
+        for to in self.effects.snapshots_wanted.drain(..) {
+            ports.start(Job::DescribeSnapshot { to });
+        }
+        for (message, view) in self.effects.transfers.drain(..) {
+            ports.send_snapshot(message, view);
+        }
+        if let Some(received) = self.effects.install.take() {
+            ports.to_apply(ApplyEvent::Install(received));
+        }
+        for received in self.effects.unwanted.drain(..) {
+            ports.start(Job::DiscardSnapshot(received));
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What the actors publish for everybody else. Each figure has one writer, the actor named at its
+//! group; request handlers and pages only read.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+use raft::{NOBODY, NodeId, RoleChange, Term};
+use storage::mvcc::Stats;
+
+#[derive(Debug)]
+pub struct Shared {
+    member_id: NodeId,
+    pub leadership: Leadership,
+    pub progress: Progress,
+    pub space: Space,
+    /// Bytes that the log has written since the start. Written by whoever holds the log.
+    log_bytes: AtomicU64,
+}
+
+/// Who leads, as far as this member knows. Written by the member alone.
+#[derive(Debug, Default)]
+pub struct Leadership {
+    term: AtomicU64,
+    leader: AtomicU64,
+    changes: AtomicU64,
+    /// When this member last became the leader, in nanoseconds of its clock.
+    led_since: AtomicU64,
+    committed: AtomicU64,
+}
+
+/// What of the log is applied here, and who votes by that. Written by the applier alone.
+#[derive(Debug, Default)]
+pub struct Progress {
+    applied: AtomicU64,
+    /// Of the entry at `applied`; written after what it did is visible.
+    applied_term: AtomicU64,
+    sole_voter: AtomicBool,
+    learner: AtomicBool,
+}
+
+/// The space that the data takes, and whether there is more. Written by the applier alone.
+#[derive(Debug, Default)]
+pub struct Space {
+    /// Of the file, free pages included.
+    file_bytes: AtomicU64,
+    /// In use: what the quota counts, and so what clients and alerts are told as the size of the
+    /// database and as what is in use of it. etcd's quota counts its file, free pages too, because
+    /// only a defragmentation makes them room again; here they are room at once and go back to the
+    /// disk by themselves. With the file's size beside this quota etcd's alerts would ask for
+    /// defragmentations that free nothing, and warn of a quota that is far away.
+    in_use_bytes: AtomicU64,
+    /// How many bytes the log may have written until the disk is looked at again; 0: not known.
+    log_limit_bytes: AtomicU64,
+    /// What takes space is refused.
+    is_low: AtomicBool,
+}
+
+impl Shared {
+    pub fn new(member_id: NodeId, sole_voter: bool, learner: bool) -> Shared {
+        let shared = Shared {
+            member_id,
+            leadership: Leadership::default(),
+            progress: Progress::default(),
+            space: Space::default(),
+            log_bytes: AtomicU64::new(0),
+        };
+        shared.progress.set_members(sole_voter, learner);
+        shared
+    }
+
+    /// Whether a change that takes so much space may go on its way, while so much is under way. A
+    /// quota of 0 is none.
+    pub fn admits(&self, needed: u64, in_flight: u64, quota: u64) -> bool {
+        needed == 0 || (self.space.fits(needed, quota) && !self.overruns_disk(needed + in_flight))
+    }
+
+    /// The disk is looked at now and then, and the log is fast: what was let in already may be more
+    /// than there was room for.
+    fn overruns_disk(&self, bytes: u64) -> bool {
+        let limit = self.space.log_limit_bytes.load(Relaxed);
+        limit != 0 && self.log_bytes() + bytes > limit
+    }
+
+    pub fn log_bytes(&self) -> u64 {
+        self.log_bytes.load(Relaxed)
+    }
+
+    pub(super) fn set_log_bytes(&self, bytes: u64) {
+        self.log_bytes.store(bytes, Relaxed);
+    }
+
+    /// This member leads.
+    pub fn leads(&self) -> bool {
+        self.leadership.leader() == self.member_id
+    }
+
+    /// Whether a read asks nobody. A leader without fellow voters need not: what it acknowledged has
+    /// been applied, and what is applied has been published. What an earlier leader acknowledged is,
+    /// too, once an entry of this term is.
+    pub fn decides_alone(&self) -> bool {
+        self.progress.is_sole_voter()
+            && self.leads()
+            && self.progress.applied_term.load(Acquire) == self.leadership.term.load(Acquire)
+    }
+}
+
+impl Leadership {
+    /// 0: none known.
+    pub fn leader(&self) -> NodeId {
+        self.leader.load(Relaxed)
+    }
+
+    pub fn has_leader(&self) -> bool {
+        self.leader() != NOBODY
+    }
+
+    pub fn term(&self) -> Term {
+        self.term.load(Relaxed)
+    }
+
+    /// How often another leader was found.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Relaxed)
+    }
+
+    pub fn led_since(&self) -> Duration {
+        Duration::from_nanos(self.led_since.load(Relaxed))
+    }
+
+    pub fn committed(&self) -> u64 {
+        self.committed.load(Relaxed)
+    }
+
+    pub(super) fn set_committed(&self, index: u64) {
+        self.committed.store(index, Relaxed);
+    }
+
+    /// Who led before. `now`: when this member, `own`, begins to lead, if it does.
+    pub(super) fn publish(&self, change: &RoleChange, own: NodeId, now: Duration) -> NodeId {
+        self.term.store(change.term, Relaxed);
+        let previous = self.leader.swap(change.leader, Release);
+        if change.leader != previous && change.leader != NOBODY {
+            self.changes.fetch_add(1, Relaxed);
+            if change.leader == own {
+                self.led_since.store(now.as_nanos() as u64, Relaxed);
+            }
+        }
+        previous
+    }
+}
+
+impl Progress {
+    pub fn applied(&self) -> u64 {
+        self.applied.load(Acquire)
+    }
+
+    /// Nobody else votes here.
+    pub fn is_sole_voter(&self) -> bool {
+        self.sole_voter.load(Acquire)
+    }
+
+    /// This member only learns.
+    pub fn is_learner(&self) -> bool {
+        self.learner.load(Acquire)
+    }
+
+    pub(super) fn set_members(&self, sole_voter: bool, learner: bool) {
+        self.learner.store(learner, Release);
+        self.sole_voter.store(sole_voter, Release);
+    }
+
+    /// Whoever reads this term finds what its entry did.
+    pub(super) fn publish(&self, index: u64, term: Term) {
+        self.applied.store(index, Release);
+        self.applied_term.store(term, Release);
+    }
+}
+
+impl Space {
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes.load(Relaxed)
+    }
+
+    pub fn in_use_bytes(&self) -> u64 {
+        self.in_use_bytes.load(Relaxed)
+    }
+
+    pub fn is_low(&self) -> bool {
+        self.is_low.load(Acquire)
+    }
+
+    fn fits(&self, needed: u64, quota: u64) -> bool {
+        let fits = quota == 0 || self.in_use_bytes() + needed < quota;
+        fits && !self.is_low()
+    }
+
+    pub(super) fn publish(&self, stats: &Stats, log_limit_bytes: u64, is_low: bool) {
+        let in_use = stats.in_use_bytes + stats.dirty_bytes;
+        self.file_bytes.store(stats.file_bytes, Relaxed);
+        self.in_use_bytes.store(in_use, Relaxed);
+        self.log_limit_bytes.store(log_limit_bytes, Relaxed);
+        self.is_low.store(is_low, Release);
+    }
+}

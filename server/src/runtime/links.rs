@@ -1,0 +1,92 @@
+//! The ends of the actors' queues, and what else each of their threads has of the world.
+
+use std::sync::Arc;
+
+use raft::Message;
+use storage::mvcc::{Reader, View};
+
+use super::deliveries::Deliveries;
+use super::notes::Notes;
+use super::threads;
+use crate::Now;
+use crate::clock::Clock;
+use crate::cluster::peer::Peers;
+use crate::driver::{Job, Note, Ports, Replies};
+use crate::event::inbox::Sender;
+use crate::event::{ApplyEvent, LogEvent, MemberEvent};
+use crate::state::MemberInfo;
+use crate::state::hashes::{Compacted, HashJob, Hashes};
+use crate::telemetry::metrics::Metrics;
+
+#[derive(Clone)]
+pub(super) struct Links {
+    pub(super) clock: Clock,
+    pub(super) member: Sender<MemberEvent>,
+    pub(super) log: Sender<LogEvent>,
+    pub(super) apply: Sender<ApplyEvent>,
+    pub(super) replies: Deliveries,
+    pub(super) hashes: Arc<Hashes>,
+    pub(super) reader: Reader,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) peers: Peers,
+    /// Of this thread.
+    pub(super) notes: Notes,
+}
+
+/// An actor whose inbox is closed has ended, as the order of a stop wants it, or the process has.
+impl Ports for Links {
+    fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    fn to_member(&mut self, event: MemberEvent) {
+        let _ = self.member.send(event);
+    }
+
+    fn to_member_quietly(&mut self, event: MemberEvent) {
+        let _ = self.member.send_quietly(event);
+    }
+
+    fn to_log(&mut self, event: LogEvent) {
+        let _ = self.log.send(event);
+    }
+
+    fn to_apply(&mut self, event: ApplyEvent) {
+        let _ = self.apply.send(event);
+    }
+
+    fn answer(&mut self, replies: &mut Replies) {
+        self.replies.send(replies);
+    }
+
+    fn send(&mut self, messages: &mut Vec<Message>) {
+        if !messages.is_empty() {
+            self.notes.sending(self.clock.now(), messages);
+            self.peers.send(messages);
+        }
+    }
+
+    fn send_snapshot(&mut self, message: Message, view: View) {
+        self.peers.send_snapshot(message, view);
+    }
+
+    fn set_members(&mut self, members: &[MemberInfo], removed: &[u64]) {
+        self.peers.set_members(members, removed);
+    }
+
+    fn start(&mut self, job: Job) {
+        threads::start(job, self.clone());
+    }
+
+    fn digest(&mut self, job: HashJob) {
+        self.hashes.announce(job);
+    }
+
+    fn compaction_ended(&mut self, compacted: Compacted) {
+        self.hashes.ended(compacted);
+    }
+
+    fn note(&mut self, note: Note<'_>) {
+        self.notes.note(note);
+    }
+}

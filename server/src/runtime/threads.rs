@@ -1,0 +1,159 @@
+//! The threads: each gives one actor its turns, waits for what comes next, and ends the process when
+//! the actor cannot go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+use parking_lot::Mutex;
+use storage::mvcc::Attempt;
+
+use super::Links;
+use super::rest::{CHECKPOINT_REST, LOG_REST, rests};
+use crate::Now;
+use crate::driver::apply::ApplyDriver;
+use crate::driver::log::Log;
+use crate::driver::member::MemberDriver;
+use crate::driver::space::{Disks, LOOK_EVERY};
+use crate::driver::watch::Watch;
+use crate::driver::{Done, Fatal, Job, Ports};
+use crate::event::inbox::Inbox;
+use crate::event::{ApplyEvent, LogEvent, MemberEvent};
+use crate::telemetry::fatal;
+
+/// Stop looking at the disk.
+pub(super) struct StopLooking;
+
+pub(super) fn run_member(mut member: MemberDriver, inbox: &Inbox<MemberEvent>, mut links: Links) {
+    let mut events = Vec::new();
+    loop {
+        let now = links.now();
+        let stops = member
+            .turn(now, &mut events, &mut links)
+            .unwrap_or_else(|error| end(&error));
+        if stops {
+            return;
+        }
+        if events.is_empty() {
+            let at = member.member().wake_at();
+            let wait = at.map(|at| at.saturating_sub(links.now()));
+            inbox.receive(wait, &mut events);
+        }
+    }
+}
+
+/// One sync per batch: while it runs, the next batch gathers in the inbox.
+pub(super) fn run_log(log: &Mutex<Log>, inbox: &Inbox<LogEvent>, mut links: Links) {
+    let mut events = Vec::new();
+    loop {
+        inbox.receive(None, &mut events);
+        let mut log = log.lock();
+        log.write(&mut events, &mut links)
+            .and_then(|()| log.sync(&mut links))
+            .unwrap_or_else(|error| end(&error));
+        if log.is_stopped() {
+            return;
+        }
+    }
+}
+
+pub(super) fn run_applier(mut apply: ApplyDriver, inbox: &Inbox<ApplyEvent>, mut links: Links) {
+    let mut events = Vec::new();
+    loop {
+        let now = links.now();
+        let stops = apply
+            .turn(now, &mut events, &mut links)
+            .unwrap_or_else(|error| end(&error));
+        if stops {
+            return;
+        }
+        let now = links.now();
+        let wait = apply.wake_at(now).map(|at| at.saturating_sub(now));
+        inbox.receive(wait, &mut events);
+    }
+}
+
+pub(super) fn run_hub(watch: &Watch) {
+    loop {
+        watch.inbox().wait();
+        let (stopped, rest) = watch
+            .turn(|hub, _| (hub.is_stopped(), hub.rest()))
+            .unwrap_or_else(|error| end(&error));
+        if stopped {
+            return;
+        }
+        watch.inbox().rest(rest);
+    }
+}
+
+pub(super) fn run_looks(mut disks: Disks, inbox: &Inbox<StopLooking>, mut links: Links) {
+    let mut stop = Vec::new();
+    while stop.is_empty() {
+        disks.look(&mut links);
+        inbox.receive(Some(LOOK_EVERY), &mut stop);
+    }
+}
+
+/// Runs the job on a thread of its own, with rests in which others find the disk free.
+pub(super) fn start(job: Job, mut links: Links) {
+    let clock = links.clock;
+    match &job {
+        Job::Checkpoint(_, hurry) => {
+            let hurry = hurry.clone();
+            let rest = rests(clock, CHECKPOINT_REST, move || hurry.is_on());
+            spawn(job.name(), move || checkpoint(job, rest, links));
+        }
+        _ => {
+            let rest = rests(clock, LOG_REST, || false);
+            spawn(job.name(), move || {
+                let done = job.run(&links.reader, rest);
+                deliver(done.unwrap_or_else(|error| end(&error)), &mut links);
+            });
+        }
+    }
+}
+
+fn checkpoint(job: Job, mut rest: impl FnMut() + Send + Sync + 'static, mut links: Links) {
+    let clock = links.clock;
+    // When the last piece but one was written: what follows makes the checkpoint durable.
+    let written = Arc::new(AtomicU64::new(0));
+    let noted = Arc::clone(&written);
+    let began = clock.now();
+    let done = job.run(&links.reader, move || {
+        rest();
+        noted.store(clock.now().as_nanos() as u64, Ordering::Relaxed);
+    });
+    let done = done.unwrap_or_else(|error| end(&error));
+    if let Done::Apply(ApplyEvent::CheckpointRan(ran)) = &done {
+        match &**ran {
+            Ok(Attempt::Full(_, error)) => {
+                tracing::warn!(%error, "a checkpoint waits for space on the disk");
+            }
+            _ => {
+                let (now, piece) = (clock.now(), written.load(Ordering::Relaxed));
+                let piece = Now::from_nanos(piece).max(began);
+                links.metrics.checkpointed(now - began, now - piece);
+            }
+        }
+    }
+    deliver(done, &mut links);
+}
+
+fn deliver(done: Done, links: &mut Links) {
+    match done {
+        Done::Nothing => {}
+        Done::Member(event) => links.to_member(event),
+        Done::Apply(event) => links.to_apply(event),
+    }
+}
+
+fn end(error: &Fatal) -> ! {
+    fatal(error.what, &error.error)
+}
+
+pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .unwrap_or_else(|error| fatal("failed to start a thread", &error))
+}
