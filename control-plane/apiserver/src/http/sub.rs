@@ -148,5 +148,8 @@ async fn stored(call: &Call<'_>) -> Result<std::sync::Arc<Value>, Status> {
     let entry = reader
         .read(target.resource, &target.namespace, &target.name)
         .await?;
-    Ok(convert::to_served(target.resource, &entry.object))
+    Ok(convert::to_served(
+        target.resource,
+        &std::sync::Arc::new(entry.decode()?),
+    ))
 }

@@ -1,5 +1,7 @@
 //! Bodies that ask for something and are not stored: reviews and requests for tokens.
 
+use std::sync::Arc;
+
 use machinery::status::Status;
 use serde_json::Value;
 
@@ -38,7 +40,7 @@ impl Writer<'_> {
     ) -> Result<Value, Status> {
         let reader = &self.registry.reader;
         let entry = reader.read(self.resource, self.namespace, name).await?;
-        let account = convert::to_served(self.resource, &entry.object);
+        let account = convert::to_served(self.resource, &Arc::new(entry.decode()?));
         self.admit_body("token", name, &mut request).await?;
         let issuer = self.registry.issuer.as_ref();
         let issuer = issuer.ok_or_else(Status::unknown_path)?;

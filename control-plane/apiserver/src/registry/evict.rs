@@ -1,5 +1,7 @@
 //! Evictions: a deletion that asks the disruption budgets first, and pays them.
 
+use std::sync::Arc;
+
 use machinery::object;
 use machinery::selector::LabelSelector;
 use machinery::status::Status;
@@ -40,7 +42,7 @@ impl Writer<'_> {
         options.dry |= dry;
         let reader = &self.registry.reader;
         let entry = reader.read(self.resource, self.namespace, name).await?;
-        let pod = convert::to_served(self.resource, &entry.object);
+        let pod = convert::to_served(self.resource, &Arc::new(entry.decode()?));
         if !goes_freely(&pod) {
             self.pay_budget(&pod, options.dry).await?;
         }
