@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::http::body::{self, Expected};
 use crate::registry::lifecycle;
 use crate::registry::options::Validation;
+use crate::registry::strategy;
 use crate::registry::write;
 use crate::resources::catalogue::{self, Resource, Storage};
 use crate::resources::convert;
@@ -39,9 +40,12 @@ pub fn decode_default_validate(data: &[u8]) {
 fn stored(resource: &'static Resource, storage: &'static Storage, mut object: Value) {
     write::fill_in(resource, &mut object);
     lifecycle::created(resource, &mut object);
-    let causes: Vec<_> = validate::create(resource, &object, validate::Policy::default()).into();
+    let rules = &strategy::of(resource).rules;
+    let causes: Vec<_> = rules
+        .create(resource, &object, validate::Policy::default())
+        .into();
     drop(causes);
-    drop(validate::update(
+    drop(rules.update(
         resource,
         "",
         (&object, &object),

@@ -14,6 +14,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod options;
 pub(crate) mod patch;
 pub(crate) mod scale;
+pub(crate) mod strategy;
 pub(crate) mod ttl;
 pub(crate) mod write;
 

@@ -6,6 +6,8 @@ use apiserver::Config;
 use apiserver::Server;
 use apiserver::admission::{Attributes, Context, Plugin};
 use apiserver::auth::Answer;
+use apiserver::auth::jwt::Key;
+use apiserver::auth::token::Issuer;
 use axum::body::{Body, to_bytes};
 use http::{Request, StatusCode};
 use machinery::object;
@@ -74,6 +76,7 @@ impl World {
         let plugin = Arc::new(Watchful::default());
         let config = Config {
             plugins: vec![plugin.clone()],
+            issuer: Some(Arc::new(issuer())),
             ..Config::default()
         };
         let server = Server::new(client, config);
@@ -107,6 +110,44 @@ impl World {
 
     fn seen(&self) -> Vec<String> {
         std::mem::take(&mut self.plugin.seen.lock().unwrap())
+    }
+}
+
+fn issuer() -> Issuer {
+    let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let name = "https://kubernetes.default.svc".to_owned();
+    let keys = vec![Key::from_pem(&key).unwrap()];
+    Issuer::new(name.clone(), vec![name], keys)
+}
+
+/// One write: its method, path and body, and what admission is asked about it.
+type Write = (&'static str, String, Value, &'static str);
+
+impl World {
+    /// Sends each write twice: it fails while admission refuses it, and then passes. Both times
+    /// the chain is asked as expected, and about nothing else.
+    async fn pass(&self, writes: impl IntoIterator<Item = Write>) {
+        self.seen();
+        for (method, path, body, expected) in writes {
+            let operation = expected.split(' ').next().unwrap().to_owned();
+            *self.plugin.refuses.lock().unwrap() = Some(operation);
+            let (code, told) = self.ask(method, &path, body.clone()).await;
+            assert_eq!(code, 403, "{method} {path}: {told}");
+            assert!(
+                told["message"].as_str().unwrap().contains("watchful"),
+                "{told}"
+            );
+            assert!(self.seen().iter().any(|one| one == expected), "{expected}");
+            *self.plugin.refuses.lock().unwrap() = None;
+            let (code, told) = self.ask(method, &path, body).await;
+            assert!(code.is_success(), "{method} {path}: {told}");
+            let seen = self.seen();
+            assert!(
+                seen.iter().all(|one| one == expected),
+                "{expected}\n{seen:?}"
+            );
+            assert!(!seen.is_empty());
+        }
     }
 }
 
@@ -192,27 +233,100 @@ async fn every_write_passes_the_one_chain() {
             "DELETE nodes/ n:  from Node",
         ),
     ];
-    world.seen();
-    for (method, path, body, expected) in writes {
-        let operation = expected.split(' ').next().unwrap().to_owned();
-        *world.plugin.refuses.lock().unwrap() = Some(operation);
-        let (code, told) = world.ask(method, &path, body.clone()).await;
-        assert_eq!(code, 403, "{method} {path}: {told}");
-        assert!(
-            told["message"].as_str().unwrap().contains("watchful"),
-            "{told}"
-        );
-        assert!(world.seen().iter().any(|one| one == expected), "{expected}");
-        *world.plugin.refuses.lock().unwrap() = None;
-        let (code, told) = world.ask(method, &path, body).await;
-        assert!(code.is_success(), "{method} {path}: {told}");
-        let seen = world.seen();
-        assert!(
-            seen.iter().all(|one| one == expected),
-            "{expected}\n{seen:?}"
-        );
-        assert!(!seen.is_empty());
+    world.pass(writes).await;
+}
+
+/// The verbs that are written as paths, and those that replace a part of an object.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_subresource_passes_the_one_chain() {
+    const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let world = World::start().await;
+    let core = "/api/v1/namespaces/default";
+    let map = json!({"kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "b"}});
+    let endpoints = json!({"kind": "Endpoints", "metadata": {"name": "e"}});
+    let account = json!({"kind": "ServiceAccount", "metadata": {"name": "a"}});
+    let token = json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
+        "spec": {}});
+    let space = json!({"kind": "Namespace", "metadata": {"name": "x"}});
+    let pod = json!({"kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let binding = json!({"kind": "Binding", "metadata": {"name": "p"}, "target": {"name": "n"}});
+    let condition = json!([{"type": "Approved", "status": "True", "reason": "Test"}]);
+    let review = json!({"kind": "SelfSubjectAccessReview"});
+    for (path, body) in [
+        (format!("{core}/configmaps"), &map),
+        (format!("{core}/serviceaccounts"), &account),
+        ("/api/v1/namespaces".to_owned(), &space),
+        (format!("{core}/pods"), &pod),
+    ] {
+        let (code, told) = world.ask("POST", &path, body.clone()).await;
+        assert_eq!(code, 201, "{told}");
     }
+    let mut changed = map;
+    changed["data"]["a"] = "c".into();
+    let writes: [Write; 9] = [
+        (
+            "PUT",
+            format!("{core}/configmaps/m"),
+            changed,
+            "UPDATE configmaps/ m: ConfigMap from ConfigMap",
+        ),
+        (
+            "PUT",
+            format!("{core}/endpoints/e"),
+            endpoints,
+            "CREATE endpoints/ e: Endpoints from ",
+        ),
+        (
+            "POST",
+            format!("{core}/serviceaccounts/a/token"),
+            token,
+            "CREATE serviceaccounts/token a: TokenRequest from ",
+        ),
+        (
+            "POST",
+            format!("{core}/bindings"),
+            binding,
+            "CREATE bindings/ p: Binding from ",
+        ),
+        (
+            "PATCH",
+            format!("{core}/pods/p/resize"),
+            json!({"metadata": {}}),
+            "UPDATE pods/resize p: Pod from Pod",
+        ),
+        (
+            "POST",
+            REQUESTS.to_owned(),
+            crate::security::signing_request("r", "devs", "example.com/signer"),
+            "CREATE certificatesigningrequests/ r: CertificateSigningRequest from ",
+        ),
+        (
+            "PATCH",
+            format!("{REQUESTS}/r/approval"),
+            json!({"status": {"conditions": condition}}),
+            "UPDATE certificatesigningrequests/approval r: \
+             CertificateSigningRequest from CertificateSigningRequest",
+        ),
+        (
+            "PUT",
+            "/api/v1/namespaces/x/finalize".to_owned(),
+            json!({"kind": "Namespace", "metadata": {"name": "x"}, "spec": {}}),
+            "UPDATE namespaces/finalize x: Namespace from Namespace",
+        ),
+        (
+            "DELETE",
+            format!("{core}/configmaps"),
+            Value::Null,
+            "DELETE configmaps/ m:  from ConfigMap",
+        ),
+    ];
+    world.pass(writes).await;
+    // A review is not stored, and yet admission is asked.
+    *world.plugin.refuses.lock().unwrap() = Some("CREATE".into());
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let (code, told) = world.ask("POST", path, review).await;
+    assert_eq!(code, 403, "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

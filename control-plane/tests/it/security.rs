@@ -117,7 +117,7 @@ fn a_name_in_a_selector_opens_lists_and_nothing_else() {
     assert_eq!(cluster.ask("root", "GET", other, None).code, 404);
 }
 
-fn signing_request(name: &str, group: &str, signer: &str) -> Value {
+pub(crate) fn signing_request(name: &str, group: &str, signer: &str) -> Value {
     let mut params = rcgen::CertificateParams::default();
     let organization = rcgen::DnType::OrganizationName;
     params.distinguished_name.push(organization, group);

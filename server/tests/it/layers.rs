@@ -18,7 +18,12 @@ struct Layers {
     /// A top module and the others that it may name, from the lowest to the highest. The root
     /// (`lib.rs`, `main.rs`) may name all of them and none may name the root.
     modules: &'static [(&'static str, &'static [&'static str])],
+    /// A top module and crates that it must not name.
+    without: &'static [(&'static str, &'static [&'static str])],
 }
+
+/// The crates of HTTP.
+const HTTP: [&str; 4] = ["axum", "http", "http_body", "hyper"];
 
 const APISERVER: Layers = Layers {
     sources: "control-plane/apiserver/src",
@@ -65,6 +70,14 @@ const APISERVER: Layers = Layers {
             "fuzzing",
             &["http", "registry", "resources", "storage", "validate"],
         ),
+    ],
+    // Only HTTP knows how requests and answers are written.
+    without: &[
+        ("resources", &HTTP),
+        ("storage", &HTTP),
+        ("validate", &HTTP),
+        ("admission", &HTTP),
+        ("registry", &HTTP),
     ],
 };
 
@@ -117,74 +130,95 @@ impl Layers {
         };
         let row = self.modules.iter().find(|(name, _)| name == own);
         let allowed = row.map_or(&[][..], |(_, allowed)| allowed);
-        let mut named = BTreeSet::new();
-        collect(tokens, place, &mut named);
-        let against = named
-            .iter()
-            .filter(|name| *name != own && !allowed.contains(&name.as_str()));
-        against
+        let mut names = Names::default();
+        names.collect(tokens, place);
+        let modules = names.modules.iter();
+        let against = modules.filter(|name| *name != own && !allowed.contains(&name.as_str()));
+        let mut wrong: Vec<String> = against
             .map(|name| format!("{file}: {own} must not name crate::{name}"))
-            .collect()
+            .collect();
+        let without = self.without.iter().filter(|(name, _)| name == own);
+        let foreign = without.flat_map(|(_, crates)| crates.iter());
+        let foreign = foreign.filter(|one| names.crates.contains(**one));
+        wrong.extend(foreign.map(|one| format!("{file}: {own} must not name the crate {one}")));
+        wrong
     }
 }
 
-/// Collects what follows `crate::`, or as many `super::` as lead to the root. Tests are left out.
-fn collect(tokens: TokenStream, place: &[String], named: &mut BTreeSet<String>) {
-    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-    let mut at = 0;
-    while at < tokens.len() {
-        if is_test_attribute(&tokens[at..]) {
-            at += 2;
-            while at < tokens.len() && !ends_item(&tokens[at]) {
+/// What a file names, its tests left out.
+#[derive(Default)]
+struct Names {
+    /// What follows `crate::`, or as many `super::` as lead to the root.
+    modules: BTreeSet<String>,
+    /// The first words of all other paths: among them are the crates.
+    crates: BTreeSet<String>,
+}
+
+impl Names {
+    fn collect(&mut self, tokens: TokenStream, place: &[String]) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let mut at = 0;
+        while at < tokens.len() {
+            if is_test_attribute(&tokens[at..]) {
+                while at < tokens.len() && !ends_item(&tokens[at]) {
+                    at += 1;
+                }
                 at += 1;
+                continue;
             }
-            at += 1;
-            continue;
-        }
-        match &tokens[at] {
-            TokenTree::Ident(word) if word == "mod" => {
-                if let [_, TokenTree::Ident(name), TokenTree::Group(body), ..] = &tokens[at..] {
+            match &tokens[at..] {
+                [
+                    TokenTree::Ident(word),
+                    TokenTree::Ident(name),
+                    TokenTree::Group(body),
+                    ..,
+                ] if word == "mod" => {
                     let inner = [place, &[name.to_string()]].concat();
-                    collect(body.stream(), &inner, named);
+                    self.collect(body.stream(), &inner);
                     at += 2;
                 }
-            }
-            TokenTree::Ident(word) if word == "crate" => first_names(&tokens[at + 1..], named),
-            TokenTree::Ident(word) if word == "super" => {
-                let mut ups = 1;
-                while is_word(tokens.get(at + 3), "super") && is_path(&tokens[at + 1..]) {
-                    ups += 1;
-                    at += 3;
+                [TokenTree::Ident(word), rest @ ..] if word == "crate" => self.first_names(rest),
+                [TokenTree::Ident(word), ..] if word == "super" => {
+                    let mut ups = 1;
+                    while is_path(&tokens[at + 1..]) && is_word(tokens.get(at + 3), "super") {
+                        ups += 1;
+                        at += 3;
+                    }
+                    if ups == place.len() {
+                        self.first_names(&tokens[at + 1..]);
+                    }
                 }
-                if ups == place.len() {
-                    first_names(&tokens[at + 1..], named);
+                [TokenTree::Ident(word), rest @ ..] => {
+                    let continues = at >= 2 && is_path(&tokens[at - 2..]);
+                    if is_path(rest) && !continues {
+                        self.crates.insert(word.to_string());
+                    }
+                }
+                [TokenTree::Group(group), ..] => self.collect(group.stream(), place),
+                _ => {}
+            }
+            at += 1;
+        }
+    }
+
+    /// The first names behind `::`: one, or one for each path of a group.
+    fn first_names(&mut self, tokens: &[TokenTree]) {
+        if !is_path(tokens) {
+            return;
+        }
+        match tokens.get(2) {
+            Some(TokenTree::Ident(name)) => drop(self.modules.insert(name.to_string())),
+            Some(TokenTree::Group(group)) => {
+                let mut starts = true;
+                for token in group.stream() {
+                    if let (true, TokenTree::Ident(name)) = (starts, &token) {
+                        self.modules.insert(name.to_string());
+                    }
+                    starts = matches!(&token, TokenTree::Punct(one) if one.as_char() == ',');
                 }
             }
-            TokenTree::Group(group) => collect(group.stream(), place, named),
             _ => {}
         }
-        at += 1;
-    }
-}
-
-/// The first names behind `::`: one, or one for each path of a group.
-fn first_names(tokens: &[TokenTree], named: &mut BTreeSet<String>) {
-    if !is_path(tokens) {
-        return;
-    }
-    match tokens.get(2) {
-        Some(TokenTree::Ident(name)) => drop(named.insert(name.to_string())),
-        Some(TokenTree::Group(group)) => {
-            let mut starts = true;
-            for token in group.stream() {
-                match &token {
-                    TokenTree::Ident(name) if starts => drop(named.insert(name.to_string())),
-                    _ => {}
-                }
-                starts = matches!(&token, TokenTree::Punct(comma) if comma.as_char() == ',');
-            }
-        }
-        _ => {}
     }
 }
 
@@ -251,6 +285,7 @@ fn sources(root: &Path) -> Vec<(String, String)> {
 const MADE_UP: Layers = Layers {
     sources: "",
     modules: &[("low", &[]), ("middle", &["low"]), ("high", &["middle"])],
+    without: &[("low", &["axum"])],
 };
 
 fn violations(file: &str, text: &str) -> Vec<String> {
@@ -303,11 +338,26 @@ fn every_way_to_name_another_module_is_found() {
 }
 
 #[test]
+fn a_crate_that_a_module_does_without_is_found() {
+    let wrong = ["low.rs: low must not name the crate axum"];
+    for text in [
+        "use axum::body::Body;",
+        "fn f() -> axum::Body { g() }",
+        "mod inner { use {axum::body}; }",
+    ] {
+        assert_eq!(violations("low.rs", text), wrong, "{text}");
+        assert_eq!(violations("high.rs", text), [""; 0], "{text}");
+    }
+    assert_eq!(violations("low.rs", "use a::axum::body;"), [""; 0]);
+}
+
+#[test]
 fn a_table_with_a_cycle_is_refused() {
     assert!(MADE_UP.out_of_order().is_empty());
     let cycle = Layers {
         sources: "",
         modules: &[("one", &["two"]), ("two", &["one"])],
+        without: &[],
     };
     assert_eq!(
         cycle.out_of_order(),

@@ -22,10 +22,10 @@ use crate::registry::delete::Options;
 use crate::registry::edit::Edited;
 use crate::registry::options::Validation;
 use crate::registry::patch::Patch;
+use crate::registry::strategy;
 use crate::registry::write::{Change, Writer};
 use crate::storage::entry::Entry;
 use crate::storage::stored::Stored;
-use crate::validate;
 
 /// A request about objects, once it is known whose it is and that it may.
 pub(crate) struct Call<'a> {
@@ -203,11 +203,9 @@ impl<'a> Call<'a> {
         let asked = self.options()?;
         let decoded = self.object(body, asked.validation).await?;
         let mut warnings = decoded.warnings;
-        warnings.extend(validate::warnings(self.target.resource, &decoded.object));
-        warnings.extend(validate::without_effect(
-            self.target.resource,
-            &decoded.object,
-        ));
+        let strategy = strategy::of(self.target.resource);
+        warnings.extend((strategy.warnings_on_create)(&decoded.object));
+        warnings.extend(strategy.warning_without_effect(&decoded.object));
         let made = self.writer(asked.dry).create(decoded.object).await;
         self.warned(made, &warnings, |entry| {
             self.show(StatusCode::CREATED, &entry)
@@ -222,8 +220,8 @@ impl<'a> Call<'a> {
         let asked = self.options()?;
         let mut decoded = self.object(body, asked.validation).await?;
         if subresource.is_empty() {
-            let resource = self.target.resource;
-            let more = validate::without_effect(resource, &decoded.object);
+            let strategy = strategy::of(self.target.resource);
+            let more = strategy.warning_without_effect(&decoded.object);
             decoded.warnings.extend(more);
         }
         let change = Change::Replace(decoded.object);
@@ -251,10 +249,8 @@ impl<'a> Call<'a> {
         let (edited, mut warnings) = updated;
         let entry = edited.entry_ref();
         if subresource.is_empty() {
-            warnings.extend(validate::without_effect(
-                self.target.resource,
-                &entry.object,
-            ));
+            let strategy = strategy::of(self.target.resource);
+            warnings.extend(strategy.warning_without_effect(&entry.object));
         }
         let mut response = self.show_edited(edited)?;
         reply::warn(&mut response, &warnings);
@@ -305,7 +301,9 @@ impl<'a> Call<'a> {
         let edited = self.writer(dry).delete(&self.target.name, options).await?;
         let kind = self.target.resource.kind;
         match edited {
-            Edited::Deleted(entry) if !self.target.resource.answers_deletion() => {
+            Edited::Deleted(entry)
+                if !strategy::of(self.target.resource).returns_deleted_object =>
+            {
                 let uid = object::uid(&entry.object);
                 let name = &self.target.name;
                 let success = status::success(kind.group, kind.plural, name, uid);
@@ -341,8 +339,7 @@ impl<'a> Call<'a> {
 
     /// Kinds that are answered and not stored.
     async fn review(&self, body: Bytes) -> Result<Response<Body>, Status> {
-        let kind = self.target.resource.kind;
-        if (kind.group, kind.plural) == ("", "bindings") {
+        if strategy::of(self.target.resource).binds_pods {
             return sub::bind(self, body).await;
         }
         Accept::negotiate(self.headers, false)?;

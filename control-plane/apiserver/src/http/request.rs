@@ -9,6 +9,7 @@ use machinery::selector::{FieldRequirement, FieldSelector, LabelSelector};
 use machinery::status::{Cause, Status};
 
 use crate::registry::options::{Validation, dry_run};
+use crate::registry::strategy::{self, UnknownField};
 use crate::resources::catalogue::{self, Resource};
 use crate::resources::convert;
 use crate::storage::stored::{Stored, field_text};
@@ -216,12 +217,11 @@ fn bad_manager(name: &str) -> Option<Cause> {
 }
 
 fn unknown_field(resource: &Resource, field: &str) -> Status {
-    let text = match (resource.kind.group, resource.kind.kind) {
-        ("batch", "Job") => format!("field label {field:?} not supported for Job"),
-        ("", "Pod" | "Event" | "Node" | "Namespace" | "Secret" | "Service") => {
-            format!("field label not supported: {field}")
+    let text = match strategy::of(resource).unknown_field {
+        UnknownField::NotSupportedFor(kind) => {
+            format!("field label {field:?} not supported for {kind}")
         }
-        _ if resource.storage.is_some() => format!(
+        UnknownField::MetadataAlone if resource.storage.is_some() => format!(
             "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
         ),
         _ => format!("field label not supported: {field}"),

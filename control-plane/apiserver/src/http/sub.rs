@@ -86,13 +86,14 @@ async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body
     let change = match verb {
         "get" => {
             let object = stored(call).await?;
-            return call.value(StatusCode::OK, &scale_of(&object));
+            return call.value(StatusCode::OK, &scale_of(call.target.resource, &object));
         }
         "update" => Change::Replace(read(call, body).await?),
         _ => Change::Patch(call.read_patch(body).await?),
     };
     let edited = call.writer(dry).scale(&call.target.name, change).await?;
-    call.value(StatusCode::OK, &scale_of(&edited.entry().object))
+    let scale = scale_of(call.target.resource, &edited.entry().object);
+    call.value(StatusCode::OK, &scale)
 }
 
 /// Assigns a pod to a node.

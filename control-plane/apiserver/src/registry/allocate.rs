@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::cidr::Cidr;
 use crate::clock;
 use crate::registry::Registry;
+use crate::registry::strategy;
 use crate::resources::catalogue::{self, Resource};
 use crate::storage::entry;
 use crate::validate;
@@ -23,7 +24,7 @@ const TRIES_MAX: usize = 256;
 
 /// Whether objects of this resource are given anything.
 pub(crate) fn concerns(resource: &Resource) -> bool {
-    (resource.kind.group, resource.kind.kind) == ("", "Service")
+    strategy::of(resource).allocates
 }
 
 /// What was taken for an object that may yet fail to be stored.

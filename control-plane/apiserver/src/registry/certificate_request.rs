@@ -4,10 +4,30 @@
 mod tests;
 
 use machinery::object;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use crate::auth::User;
 use crate::clock;
 use crate::validate::certificate::{APPROVALS, of_type};
+
+/// Writes into a request for a certificate who asks: that is not for them to say.
+pub(crate) fn set_requester(user: &User, object: &mut Value) {
+    let spec = json!({
+        "username": user.name, "uid": user.uid, "groups": user.groups, "extra": user.extra,
+    });
+    for key in ["username", "uid", "groups", "extra"] {
+        let value = &spec[key];
+        let empty = match value {
+            Value::String(text) => text.is_empty(),
+            Value::Array(list) => list.is_empty(),
+            other => other.as_object().is_none_or(Map::is_empty),
+        };
+        match empty {
+            true => drop(object::remove(object, &["spec", key])),
+            false => object::set(object, &["spec", key], value.clone()),
+        }
+    }
+}
 
 /// Through `status` comes the certificate, and conditions other than those of an approver.
 pub(crate) fn update_status(old: &Value, new: &mut Value) {
@@ -48,7 +68,8 @@ fn conditions_mut(object: &mut Value) -> impl Iterator<Item = &mut Value> {
     all.and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-fn keep_spec(old: &Value, new: &mut Value) {
+/// What is asked for was looked at by whoever approves it.
+pub(crate) fn keep_spec(old: &Value, new: &mut Value) {
     match old.get("spec") {
         Some(spec) => new["spec"] = spec.clone(),
         None => drop(object::remove(new, &["spec"])),

@@ -14,6 +14,7 @@ use crate::clock;
 use crate::registry::allocate;
 use crate::registry::edit::{Edit, Edited, Step};
 use crate::registry::options::dry_run;
+use crate::registry::strategy;
 use crate::registry::write::Writer;
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
@@ -175,13 +176,10 @@ impl Deletion<'_> {
     fn decide(&self, current: &Value, now: Timestamp) -> Result<Step, Status> {
         self.preconditions(current)?;
         let mut object = current.clone();
-        if (self.resource.kind.group, self.resource.kind.kind) == ("", "Namespace") {
-            return Ok(self.namespace(object, now));
-        }
-        let pod = (self.resource.kind.group, self.resource.kind.kind) == ("", "Pod");
-        let grace = match pod {
-            true => self.grace(&mut object, now),
-            false => Grace::None,
+        let grace = match strategy::of(self.resource).deletion {
+            strategy::Deletion::AfterContent => return Ok(self.after_content(object, now)),
+            strategy::Deletion::Gracefully => self.grace(&mut object, now),
+            strategy::Deletion::AtOnce => Grace::None,
         };
         if let Grace::Pending = grace {
             return Ok(Step::Keep);
@@ -214,7 +212,7 @@ impl Deletion<'_> {
     }
 
     /// A namespace goes when its content is gone: its own finalizers stand for that.
-    fn namespace(&self, mut object: Value, now: Timestamp) -> Step {
+    fn after_content(&self, mut object: Value, now: Timestamp) -> Step {
         let content = !object::items(&object, &["spec", "finalizers"]).is_empty();
         let already = object::is_deleting(&object);
         self.set_finalizers(&mut object);
@@ -293,7 +291,7 @@ impl Deletion<'_> {
                 policy == Propagation::Foreground,
             ),
             None if had(ORPHAN) || had(FOREGROUND) => (had(ORPHAN), had(FOREGROUND)),
-            None => (self.orphans_by_default(), false),
+            None => (strategy::of(self.resource).orphans_dependents, false),
         };
         let others = object::finalizers(object).filter(|one| ![ORPHAN, FOREGROUND].contains(one));
         let mut finalizers: Vec<Value> = others.map(Value::from).collect();
@@ -307,11 +305,6 @@ impl Deletion<'_> {
             true => metadata_mut(object).remove("finalizers"),
             false => metadata_mut(object).insert("finalizers".into(), finalizers.into()),
         };
-    }
-
-    fn orphans_by_default(&self) -> bool {
-        let (group, plural) = (self.resource.kind.group, self.resource.kind.plural);
-        [("batch", "jobs"), ("", "replicationcontrollers")].contains(&(group, plural))
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::auth::Answer;
 use crate::registry::Registry;
+use crate::registry::strategy;
 use crate::resources::catalogue::Storage;
 use crate::storage::entry::{self, Entry};
 use crate::storage::store::Swap;
@@ -172,10 +173,10 @@ impl Registry {
 
     /// The lease a new value of this collection hangs on; 0 for none.
     pub(crate) async fn lease_for(&self, storage: &Storage) -> Result<i64, Status> {
-        match (storage.kind.group, storage.kind.plural) {
-            ("", "events") => self.leases.lease(&self.reader.store).await,
-            _ => Ok(0),
+        if !strategy::of_kind(storage.kind).expires {
+            return Ok(0);
         }
+        self.leases.lease(&self.reader.store).await
     }
 }
 

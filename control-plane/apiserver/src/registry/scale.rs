@@ -9,7 +9,9 @@ use crate::admission::UPDATE;
 use crate::auth::Answer;
 use crate::registry::edit::{Edit, Edited, Step};
 use crate::registry::lifecycle;
+use crate::registry::strategy::{self, Generation};
 use crate::registry::write::{Change, Writer};
+use crate::resources::catalogue::Resource;
 use crate::storage::entry::Entry;
 
 impl Writer<'_> {
@@ -47,7 +49,7 @@ impl Edit for Scaling<'_> {
 impl Scaling<'_> {
     async fn decide(&self, current: &Value) -> Result<Step, Status> {
         let kind = self.writer.resource.kind;
-        let old = scale_of(current);
+        let old = scale_of(self.writer.resource, current);
         let mut new = match &self.change {
             Change::Replace(scale) => scale.clone(),
             Change::Patch(patch) => {
@@ -87,7 +89,7 @@ impl Scaling<'_> {
         }
         let mut object = current.clone();
         object::set(&mut object, &["spec", "replicas"], replicas.into());
-        if self.writer.resource.has_generation() {
+        if strategy::of(self.writer.resource).generation != Generation::Never {
             let next = object::generation(current) + 1;
             metadata_mut(&mut object).insert("generation".into(), next.into());
         }
@@ -96,7 +98,7 @@ impl Scaling<'_> {
 }
 
 /// The Scale of an object: the number of its replicas as an object by itself.
-pub(crate) fn scale_of(object: &Value) -> Value {
+pub(crate) fn scale_of(resource: &Resource, object: &Value) -> Value {
     let mut metadata = Map::new();
     for key in [
         "name",
@@ -118,9 +120,8 @@ pub(crate) fn scale_of(object: &Value) -> Value {
     if replicas != 0 {
         scale["spec"]["replicas"] = replicas.into();
     }
-    // Replication controllers have a plain map.
     let selector = match object::at(object, &["spec", "selector"]) {
-        Some(Value::Object(map)) if object::kind(object) == "ReplicationController" => {
+        Some(Value::Object(map)) if strategy::of(resource).has_plain_selector => {
             LabelSelector::from_map(map).to_string()
         }
         Some(selector) => LabelSelector::from_object(selector)

@@ -14,6 +14,7 @@ use crate::registry::allocate;
 use crate::registry::edit::{Edit, Edited, Step};
 use crate::registry::lifecycle;
 use crate::registry::patch::Patch;
+use crate::registry::strategy::{self, Deletion};
 use crate::resources::catalogue::Resource;
 use crate::resources::convert;
 use crate::storage::entry::{self, Entry};
@@ -142,14 +143,15 @@ impl Writer<'_> {
         lifecycle::match_namespace(resource, self.namespace, object)?;
         fill_in(resource, object);
         lifecycle::created(resource, object);
-        lifecycle::requested_by(self.user, resource, object);
+        (strategy::of(resource).set_requester)(self.user, object);
         let name = object::name(object).to_owned();
         let admission = self.admission(CREATE, "", &name, None);
         let mutated = self.registry.admission.mutate(&admission, object).await?;
         if allocate::concerns(resource) {
             allocate::prepare(object)?;
         }
-        let causes = validate::create(resource, object, self.policy());
+        let rules = &strategy::of(resource).rules;
+        let causes = rules.create(resource, object, self.policy());
         refuse(resource, object, causes)?;
         let chain = &self.registry.admission;
         chain.validate(mutated, &admission, object).await
@@ -249,7 +251,7 @@ impl Update<'_, '_> {
         let Change::Replace(object) = &self.change else {
             return Err(resource.not_found(self.name));
         };
-        if !resource.created_by_update() || !self.subresource.is_empty() {
+        if !strategy::of(resource).allow_create_on_update || !self.subresource.is_empty() {
             return Err(resource.not_found(self.name));
         }
         let mut object = object.clone();
@@ -287,7 +289,8 @@ impl Update<'_, '_> {
             self.had_address = gives_up.then(|| Arc::clone(&old));
         }
         let policy = self.writer.policy();
-        let causes = validate::update(resource, self.subresource, (&old, &new), policy);
+        let rules = &strategy::of(resource).rules;
+        let causes = rules.update(resource, self.subresource, (&old, &new), policy);
         refuse(resource, &new, causes)?;
         chain.validate(mutated, &admission, &new).await?;
         let stored = convert::to_stored(resource, new);
@@ -335,7 +338,7 @@ impl Update<'_, '_> {
                 })?;
         }
         if version.is_empty() || version == "0" {
-            if !resource.needs_version() {
+            if strategy::of(resource).allow_unconditional_update {
                 return Ok(());
             }
             let why = "must be specified for an update";
@@ -388,10 +391,10 @@ pub(crate) fn fill_in(resource: &Resource, object: &mut Value) {
 
 /// Whether this update takes away the last thing that kept a deleted object.
 fn lifecycle_end(resource: &Resource, subresource: &str, old: &Value, new: &Value) -> bool {
-    let kept_by_spec = || match (resource.kind.group, resource.kind.kind, subresource) {
-        ("", "Namespace", "finalize") => !object::items(new, &["spec", "finalizers"]).is_empty(),
-        ("", "Namespace", _) => !object::items(old, &["spec", "finalizers"]).is_empty(),
-        _ => false,
+    let kept_by_spec = || {
+        let state = if subresource == "finalize" { new } else { old };
+        strategy::of(resource).deletion == Deletion::AfterContent
+            && !object::items(state, &["spec", "finalizers"]).is_empty()
     };
     object::is_deleting(old)
         && object::finalizers(new).next().is_none()

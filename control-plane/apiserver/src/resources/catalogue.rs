@@ -10,62 +10,6 @@ use machinery::status::Status;
 /// Where all objects are.
 pub(crate) const ROOT: &str = "/registry/";
 
-/// Those that a PUT may make.
-const CREATED_BY_UPDATE: [(&str, &str); 11] = [
-    ("", "endpoints"),
-    ("", "events"),
-    ("", "limitranges"),
-    ("", "services"),
-    ("coordination.k8s.io", "leases"),
-    ("events.k8s.io", "events"),
-    ("node.k8s.io", "runtimeclasses"),
-    ("rbac.authorization.k8s.io", "clusterrolebindings"),
-    ("rbac.authorization.k8s.io", "clusterroles"),
-    ("rbac.authorization.k8s.io", "rolebindings"),
-    ("rbac.authorization.k8s.io", "roles"),
-];
-/// Those that a PUT replaces only by their version.
-const VERSION_NEEDED: [(&str, &str); 6] = [
-    ("coordination.k8s.io", "leases"),
-    ("node.k8s.io", "runtimeclasses"),
-    ("policy", "poddisruptionbudgets"),
-    ("storage.k8s.io", "csidrivers"),
-    ("storage.k8s.io", "csinodes"),
-    ("storage.k8s.io", "volumeattachments"),
-];
-/// Those with a generation, in groups of which not all have one.
-const GENERATIONS: [(&str, &str); 4] = [
-    ("policy", "poddisruptionbudgets"),
-    ("resource.k8s.io", "deviceclasses"),
-    ("resource.k8s.io", "resourceslices"),
-    ("scheduling.k8s.io", "priorityclasses"),
-];
-/// Those that may bring their status along when they are made.
-const STATUS_ON_CREATE: [(&str, &str); 3] = [
-    ("", "nodes"),
-    ("apiextensions.k8s.io", "customresourcedefinitions"),
-    ("apiregistration.k8s.io", "apiservices"),
-];
-/// Those whose deletion is answered by the object.
-const ANSWERS_DELETION: [(&str, &str); 16] = [
-    ("", "persistentvolumeclaims"),
-    ("", "persistentvolumes"),
-    ("", "pods"),
-    ("", "podtemplates"),
-    ("", "resourcequotas"),
-    ("", "serviceaccounts"),
-    ("", "services"),
-    ("resource.k8s.io", "deviceclasses"),
-    ("resource.k8s.io", "resourceclaims"),
-    ("resource.k8s.io", "resourceclaimtemplates"),
-    ("resource.k8s.io", "resourceslices"),
-    ("storage.k8s.io", "csidrivers"),
-    ("storage.k8s.io", "csinodes"),
-    ("storage.k8s.io", "storageclasses"),
-    ("storage.k8s.io", "volumeattachments"),
-    ("storage.k8s.io", "volumeattributesclasses"),
-];
-
 /// One resource of one version.
 pub(crate) struct Resource {
     /// What is served.
@@ -194,51 +138,9 @@ impl Storage {
 }
 
 impl Resource {
-    /// Whether it is one of these.
-    fn is_among(&self, some: &[(&str, &str)]) -> bool {
-        some.contains(&(self.kind.group, self.kind.plural))
-    }
-
-    /// Whether a PUT may make the object.
-    pub(crate) fn created_by_update(&self) -> bool {
-        self.is_among(&CREATED_BY_UPDATE)
-    }
-
-    /// Whether a PUT must name the version it replaces.
-    pub(crate) fn needs_version(&self) -> bool {
-        self.kind.group == "admissionregistration.k8s.io" || self.is_among(&VERSION_NEEDED)
-    }
-
-    /// Whether its deletion is answered by the object instead of a status.
-    pub(crate) fn answers_deletion(&self) -> bool {
-        self.is_among(&ANSWERS_DELETION)
-    }
-
-    /// Whether `metadata.generation` counts the versions of what is asked for.
-    pub(crate) fn has_generation(&self) -> bool {
-        match self.kind.group {
-            "apps" => self.kind.plural != "controllerrevisions",
-            "batch"
-            | "admissionregistration.k8s.io"
-            | "flowcontrol.apiserver.k8s.io"
-            | "apiextensions.k8s.io"
-            | "discovery.k8s.io" => true,
-            "networking.k8s.io" => {
-                ["ingresses", "ingressclasses", "networkpolicies"].contains(&self.kind.plural)
-            }
-            "" => ["pods", "podtemplates", "replicationcontrollers"].contains(&self.kind.plural),
-            _ => self.is_among(&GENERATIONS),
-        }
-    }
-
     /// Whether the status is written through its own path alone.
     pub(crate) fn has_status(&self) -> bool {
         self.kind.subresource("status").is_some()
-    }
-
-    /// Whether a new object may bring its status along.
-    pub(crate) fn keeps_status_on_create(&self) -> bool {
-        self.is_among(&STATUS_ON_CREATE)
     }
 
     /// There is no object of this name.
@@ -345,45 +247,4 @@ fn prefix(kind: &Kind) -> String {
         (_, plural) => plural,
     };
     format!("{ROOT}{folder}/")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_kind_of_another_group_is_not_taken_for_ours() {
-        let pairs = [CREATED_BY_UPDATE.as_slice(), &VERSION_NEEDED, &GENERATIONS];
-        let more = [STATUS_ON_CREATE.as_slice(), &ANSWERS_DELETION];
-        for (group, plural) in pairs.into_iter().chain(more).flatten() {
-            let known = all().iter();
-            let mut known = known.map(|one| (one.kind.group, one.kind.plural));
-            assert!(
-                known.any(|one| one == (*group, *plural)),
-                "{group}/{plural}"
-            );
-            let like = resource("", "v1", "services").unwrap();
-            let theirs = Kind {
-                group: "example.com",
-                version: "v1",
-                kind: "Theirs",
-                plural,
-                singular: "theirs",
-                short_names: Vec::new(),
-                categories: Vec::new(),
-                scope: like.kind.scope,
-                verbs: Vec::new(),
-                subresources: Vec::new(),
-                priority: 0,
-                message: like.kind.message,
-            };
-            let theirs = Resource {
-                kind: Box::leak(Box::new(theirs)),
-                storage: None,
-            };
-            assert!(!theirs.created_by_update() && !theirs.needs_version());
-            assert!(!theirs.has_generation() && !theirs.keeps_status_on_create());
-            assert!(!theirs.answers_deletion());
-        }
-    }
 }

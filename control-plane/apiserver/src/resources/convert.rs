@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::resources::catalogue::Resource;
 
+/// The group of the newer events. Everything else that is not stored as it is served is an
+/// autoscaler: the catalogue shares no other collection between versions.
+const EVENTS: &str = "events.k8s.io";
 /// Where autoscaling/v1 keeps what it has no fields for.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
@@ -35,8 +38,8 @@ pub(crate) fn to_served(resource: &Resource, object: &Arc<Value>) -> Arc<Value> 
         return Arc::clone(object);
     }
     let mut object = Value::clone(object);
-    match resource.kind.plural {
-        "events" => rename(&mut object, |(core, events)| (core, events)),
+    match resource.kind.group {
+        EVENTS => rename(&mut object, |(core, events)| (core, events)),
         _ => autoscaler_to_v1(&mut object),
     }
     object::set_type(
@@ -52,8 +55,8 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
     let Some(storage) = resource.storage.filter(|_| !is_same(resource)) else {
         return object;
     };
-    match resource.kind.plural {
-        "events" => rename(&mut object, |(core, events)| (events, core)),
+    match resource.kind.group {
+        EVENTS => rename(&mut object, |(core, events)| (events, core)),
         _ => autoscaler_to_v2(&mut object),
     }
     object::set_type(&mut object, &storage.kind.api_version(), storage.kind.kind);

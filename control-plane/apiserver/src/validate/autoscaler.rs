@@ -21,7 +21,7 @@ const POPULATE: &str = "must populate information for the given metric source";
 const WINDOW_SECONDS_MAX: i64 = 3600;
 const PERIOD_SECONDS_MAX: i64 = 1800;
 
-pub(super) fn check(object: &Value) -> Causes {
+pub(crate) fn check(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
     let least = spec.integer("minReplicas");

@@ -51,7 +51,7 @@ const SUBDOMAIN_LETTERS_MAX: usize = 253;
 const LABEL_LETTERS_MAX: usize = 63;
 
 /// Checks a new request.
-pub(super) fn check(request: &Value) -> Causes {
+pub(crate) fn check(request: &Value) -> Causes {
     rules(request, None)
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn of_type<'a>(object: &'a Value, wanted: &str) -> Vec<&'a Value> {
 }
 
 /// Checks a new state that came through a subresource, or through none.
-pub(super) fn update(subresource: &str, old: &Value, new: &Value) -> Causes {
+pub(crate) fn update(subresource: &str, old: &Value, new: &Value) -> Causes {
     let mut causes = rules(new, Some(old));
     for kind in TRUE_ALONE {
         if of_type(new, kind).len() < of_type(old, kind).len() {

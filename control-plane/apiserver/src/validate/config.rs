@@ -14,7 +14,7 @@ use super::{Causes, named};
 /// The most bytes of all values of a secret or config map.
 const DATA_BYTES_MAX: usize = 1 << 20;
 
-pub(super) fn config_map(object: &Value) -> Causes {
+pub(crate) fn config_map(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let binary = object.get("binaryData").and_then(Value::as_object);
     let mut bytes = keys(object, "data", &mut causes, |causes, key| {
@@ -31,7 +31,7 @@ pub(super) fn config_map(object: &Value) -> Causes {
     causes
 }
 
-pub(super) fn secret(object: &Value) -> Causes {
+pub(crate) fn secret(object: &Value) -> Causes {
     let mut causes = Causes::default();
     if keys(object, "data", &mut causes, |_, _| {}) > DATA_BYTES_MAX {
         causes.push(Cause::too_long("data", DATA_BYTES_MAX));
@@ -132,7 +132,7 @@ fn keys(
 }
 
 /// What was said to stay, stays.
-pub(super) fn immutable(kind: &str, old: &Value, new: &Value) -> Causes {
+pub(crate) fn immutable(kind: &str, old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     if kind == "Secret" && old.get("type") != new.get("type") {
         let shown = new.get("type").cloned().unwrap_or_default();
@@ -150,7 +150,7 @@ pub(super) fn immutable(kind: &str, old: &Value, new: &Value) -> Causes {
     causes
 }
 
-pub(super) fn lease(object: &Value) -> Causes {
+pub(crate) fn lease(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
     let seconds = "leaseDurationSeconds";

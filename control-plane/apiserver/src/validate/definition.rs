@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Causes;
 use super::place::Place;
 
-pub(super) fn check(object: &Value) -> Causes {
+pub(crate) fn check(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
     let none = Value::Null;

@@ -16,7 +16,7 @@ const ENDPOINTS_MAX: usize = 1000;
 const ADDRESSES_MAX: usize = 100;
 const PORTS_MAX: usize = 20_000;
 
-pub(super) fn endpoints(object: &Value) -> Causes {
+pub(crate) fn endpoints(object: &Value) -> Causes {
     let mut causes = Causes::default();
     causes.each(&Place::new("", object), "subsets", |causes, subset| {
         let lists = ["addresses", "notReadyAddresses"];
@@ -47,7 +47,7 @@ pub(super) fn endpoints(object: &Value) -> Causes {
     causes
 }
 
-pub(super) fn slice(object: &Value) -> Causes {
+pub(crate) fn slice(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let slice = Place::new("", object);
     causes.choice(&slice, "addressType", &ADDRESS_TYPES);
@@ -72,7 +72,7 @@ pub(super) fn slice(object: &Value) -> Causes {
     causes
 }
 
-pub(super) fn slice_update(old: &Value, new: &Value) -> Causes {
+pub(crate) fn slice_update(old: &Value, new: &Value) -> Causes {
     unchanged(old, new, &["addressType"])
 }
 

@@ -30,7 +30,7 @@ const FIXED: [(&str, &str); 14] = [
 ];
 
 /// Checks an event; `strict` says that it came in the newer form, which has more rules.
-pub(super) fn check(object: &Value, strict: bool) -> Causes {
+pub(crate) fn check(object: &Value, strict: bool) -> Causes {
     let mut causes = Causes::default();
     let event = Place::new("", object);
     let namespace = object::namespace(object);
@@ -55,7 +55,7 @@ pub(super) fn check(object: &Value, strict: bool) -> Causes {
 }
 
 /// What only new events of the newer form have to keep.
-pub(super) fn new(object: &Value) -> Causes {
+pub(crate) fn new(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let event = Place::new("", object);
     series(&event, &mut causes);
@@ -80,7 +80,7 @@ pub(super) fn new(object: &Value) -> Causes {
 }
 
 /// What an update of the newer form may not change.
-pub(super) fn update(old: &Value, new: &Value) -> Causes {
+pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     if old.get("series") != new.get("series") {
         series(&Place::new("", new), &mut causes);

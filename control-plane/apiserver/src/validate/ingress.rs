@@ -15,7 +15,7 @@ const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 const WRONG_IN_PATHS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const ABSOLUTE: &str = "must be an absolute path";
 
-pub(super) fn check(object: &Value) -> Causes {
+pub(crate) fn check(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
     if spec.items("rules").is_empty() && !spec.has("defaultBackend") {

@@ -14,7 +14,7 @@ const CRON_JOB_NAME_MAX: usize = 52;
 /// The most pods at once when each completion has a number.
 const PARALLELISM_MAX: i64 = 100_000;
 
-pub(super) fn check(kind: &str, object: &Value) -> Causes {
+pub(crate) fn check(kind: &str, object: &Value) -> Causes {
     let mut causes = Causes::default();
     match kind {
         "Job" => job(object, &mut causes),
@@ -25,7 +25,7 @@ pub(super) fn check(kind: &str, object: &Value) -> Causes {
 }
 
 /// What stays as it was made.
-pub(super) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
+pub(crate) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     if kind != "Job" {
         return causes;

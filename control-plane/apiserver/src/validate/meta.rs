@@ -14,8 +14,12 @@ use crate::resources::catalogue::Resource;
 const OWNERS_SHOWN: usize = 64;
 
 /// Checks the metadata of a new object.
-pub(super) fn check(resource: &Resource, object: &Value) -> Causes {
-    let mut causes = plain(resource, object, name_rule(resource));
+pub(super) fn check(
+    resource: &Resource,
+    name_rule: fn(&str) -> Vec<String>,
+    object: &Value,
+) -> Causes {
+    let mut causes = plain(resource, object, name_rule);
     causes.extend(standard_finalizers(object));
     causes
 }
@@ -24,36 +28,12 @@ pub(super) fn check(resource: &Resource, object: &Value) -> Causes {
 ///
 /// Kubernetes asks the rules that all kinds share, and then each kind asks them again, some kinds
 /// even twice. Clients see each mistake as often.
-pub(super) fn check_update(
-    resource: &Resource,
-    subresource: &str,
-    old: &Value,
-    new: &Value,
-) -> Causes {
+pub(super) fn check_update(resource: &Resource, old: &Value, new: &Value) -> Causes {
     let mut causes = plain(resource, new, name::path_segment);
     causes.extend(changed(old, new));
     causes.extend(changed(old, new));
     causes.extend(standard_finalizers(new));
-    if subresource != "status" && asks_again(resource) {
-        causes.extend(check(resource, new));
-    }
     causes
-}
-
-/// Whether an update of this kind is also checked like a new object.
-fn asks_again(resource: &Resource) -> bool {
-    match resource.kind.group {
-        "" => [
-            "Pod",
-            "ConfigMap",
-            "Secret",
-            "ServiceAccount",
-            "PersistentVolume",
-            "PersistentVolumeClaim",
-        ]
-        .contains(&resource.kind.kind),
-        group => ["rbac.authorization.k8s.io", "discovery.k8s.io"].contains(&group),
-    }
 }
 
 /// What all kinds have, with a rule for the name.
@@ -106,19 +86,6 @@ fn changed(old: &Value, new: &Value) -> Causes {
     causes.extend(maps(new));
     causes.extend(owners(new));
     causes
-}
-
-fn name_rule(resource: &Resource) -> fn(&str) -> Vec<String> {
-    match (resource.kind.group, resource.kind.plural) {
-        ("", "namespaces" | "services") => name::dns1123_label,
-        ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) => name::path_segment,
-        // Each of their pods is called by their name, and its host by that of the pod.
-        ("apps", "statefulsets") => name::dns1123_label,
-        ("", "events") => name::path_segment,
-        // An address of IPv6 is a name, too.
-        ("networking.k8s.io", "ipaddresses") => name::path_segment,
-        _ => name::dns1123_subdomain,
-    }
 }
 
 fn maps(object: &Value) -> Causes {

@@ -22,7 +22,7 @@ const POLICIES: [&str; 2] = ["Cluster", "Local"];
 const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
 const OF_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
 
-pub(super) fn service(object: &Value) -> Causes {
+pub(crate) fn service(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = spec(object);
     target(&spec, &mut causes);
@@ -45,7 +45,7 @@ pub(super) fn service(object: &Value) -> Causes {
 }
 
 /// What an update may not change.
-pub(super) fn service_update(old: &Value, new: &Value) -> Causes {
+pub(crate) fn service_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let (before, after) = (spec(old), spec(new));
     let external = |spec: &Place| spec.text("type") == "ExternalName";

@@ -19,7 +19,7 @@ const TAINT: [Field; 4] = [
     ("TimeAdded", "timeAdded", "null"),
 ];
 
-pub(super) fn node(object: &Value) -> Causes {
+pub(crate) fn node(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
     taints(&spec, &mut causes);
@@ -39,7 +39,7 @@ pub(super) fn node(object: &Value) -> Causes {
 }
 
 /// What a node may not change of itself, and what its status may say.
-pub(super) fn node_update(old: &Value, new: &Value) -> Causes {
+pub(crate) fn node_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let mut seen = BTreeSet::new();
     let place = Place::new("status", new.get("status").unwrap_or(&Value::Null));
@@ -66,7 +66,7 @@ pub(super) fn node_update(old: &Value, new: &Value) -> Causes {
 }
 
 /// The amounts that a node has.
-pub(super) fn status(object: &Value) -> Causes {
+pub(crate) fn status(object: &Value) -> Causes {
     let mut causes = Causes::default();
     for part in ["capacity", "allocatable"] {
         let amounts = object::at(object, &["status", part]).and_then(Value::as_object);
@@ -104,7 +104,7 @@ fn taints(spec: &Place, causes: &mut Causes) {
 }
 
 /// A namespace's own finalizers.
-pub(super) fn namespace(object: &Value) -> Causes {
+pub(crate) fn namespace(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
     causes.each(&spec, "finalizers", |causes, one| {
@@ -114,7 +114,7 @@ pub(super) fn namespace(object: &Value) -> Causes {
 }
 
 /// What the status and the finalizers of a namespace may become.
-pub(super) fn namespace_status(old: &Value, new: &Value) -> Causes {
+pub(crate) fn namespace_status(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let finalizers = |object| object::items(object, &["spec", "finalizers"]);
     if finalizers(old) != finalizers(new) {

@@ -23,7 +23,9 @@ use serde_json::Value;
 use super::place::Place;
 use super::{Causes, meta};
 
-pub(super) use change::{resized, update, visitors};
+use change::{resized, visitors};
+
+pub(crate) use change::update;
 pub(super) use containers::{port_name, port_number};
 pub(super) use security::PRIVILEGED;
 
@@ -68,7 +70,7 @@ impl Pod<'_> {
 }
 
 /// What only holds while a pod is made.
-pub(super) fn created(object: &Value) -> Causes {
+pub(crate) fn created(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
     causes.forbidden(&spec, "ephemeralContainers", "cannot be set on create");
@@ -80,7 +82,7 @@ pub(super) fn created(object: &Value) -> Causes {
 }
 
 /// A pod, new or changed.
-pub(super) fn pod(object: &Value) -> Causes {
+pub(crate) fn pod(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let place = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
     spec(&place, Kind::Pod, object::name(object), &mut causes);
@@ -101,8 +103,20 @@ pub(super) fn pod(object: &Value) -> Causes {
     causes
 }
 
+/// A pod of which a part was changed through a subresource.
+pub(crate) fn subresource_update(subresource: &str, old: &Value, new: &Value) -> Causes {
+    let change = match subresource {
+        "ephemeralcontainers" => visitors,
+        "resize" => resized,
+        _ => return Causes::default(),
+    };
+    let mut causes = pod(new);
+    causes.extend(change(old, new));
+    causes
+}
+
 /// A template: labels and a spec.
-pub(super) fn template(object: &Value, path: &str) -> Causes {
+pub(crate) fn template(object: &Value, path: &str) -> Causes {
     let Some(template) = object.pointer(&format!("/{}", path.replace('.', "/"))) else {
         return Causes::from(Cause::required(path, ""));
     };

@@ -19,7 +19,7 @@ const SPEC: [shown::Field; 4] = [
 const SHARES: [&str; 2] = ["minAvailable", "maxUnavailable"];
 const POLICIES: [&str; 2] = ["AlwaysAllow", "IfHealthyBudget"];
 
-pub(super) fn budget(object: &Value) -> Causes {
+pub(crate) fn budget(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
     if SHARES.iter().all(|key| spec.has(key)) {

@@ -15,7 +15,7 @@ const OF_SYSTEM: [(&str, i64); 2] = [
     ("system-cluster-critical", 2_000_000_000),
 ];
 
-pub(super) fn check(object: &Value) -> Causes {
+pub(crate) fn check(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let class = Place::new("", object);
     let (name, value) = (object::name(object), class.number("value"));
@@ -39,7 +39,7 @@ pub(super) fn check(object: &Value) -> Causes {
 }
 
 /// A class stays what it is: pods have its value already.
-pub(super) fn update(old: &Value, new: &Value) -> Causes {
+pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     if old.get("value") != new.get("value") {
         let why = "may not be changed in an update.";

@@ -35,7 +35,7 @@ const OF_PODS: [&str; 7] = [
 const OF_CLAIMS: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
 const LIMIT_TYPES: [&str; 3] = ["Container", "PersistentVolumeClaim", "Pod"];
 
-pub(super) fn quota(object: &Value) -> Causes {
+pub(crate) fn quota(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
     amounts(&spec, "hard", &mut causes);
@@ -44,7 +44,7 @@ pub(super) fn quota(object: &Value) -> Causes {
 }
 
 /// The amounts that a quota's status tells.
-pub(super) fn quota_status(object: &Value) -> Causes {
+pub(crate) fn quota_status(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let status = Place::new("status", object.get("status").unwrap_or(&Value::Null));
     amounts(&status, "hard", &mut causes);
@@ -52,7 +52,7 @@ pub(super) fn quota_status(object: &Value) -> Causes {
     causes
 }
 
-pub(super) fn quota_update(old: &Value, new: &Value) -> Causes {
+pub(crate) fn quota_update(old: &Value, new: &Value) -> Causes {
     unchanged(old, new, &["spec", "scopes"])
 }
 
@@ -112,7 +112,7 @@ fn fits(scope: &str, resource: &str) -> bool {
     }
 }
 
-pub(super) fn limit_range(object: &Value) -> Causes {
+pub(crate) fn limit_range(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
     let mut types = BTreeSet::new();

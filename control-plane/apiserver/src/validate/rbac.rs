@@ -17,7 +17,7 @@ const ROLE_REF: [Field; 3] = [
     ("Name", "name", "\"\""),
 ];
 
-pub(super) fn check(kind: &str, object: &Value) -> Causes {
+pub(crate) fn check(kind: &str, object: &Value) -> Causes {
     let mut causes = Causes::default();
     let whole = Place::new("", object);
     match kind {
@@ -33,7 +33,7 @@ pub(super) fn check(kind: &str, object: &Value) -> Causes {
 }
 
 /// A binding stays with its role.
-pub(super) fn update(old: &Value, new: &Value) -> Causes {
+pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     match (old.get("roleRef"), new.get("roleRef")) {
         (before, after) if before == after => Causes::default(),
         (_, after) => {

@@ -8,7 +8,7 @@ use super::Causes;
 use super::place::Place;
 
 /// The counts of a status.
-struct Counts {
+pub(crate) struct Counts {
     /// None of them is below zero.
     all: &'static [&'static str],
     /// None of them is above `replicas`.
@@ -17,7 +17,7 @@ struct Counts {
     ready: Option<&'static str>,
 }
 
-const DEPLOYMENT: Counts = Counts {
+pub(crate) const DEPLOYMENT: Counts = Counts {
     all: &[
         "observedGeneration",
         "replicas",
@@ -31,7 +31,7 @@ const DEPLOYMENT: Counts = Counts {
     parts: &["updatedReplicas", "readyReplicas", "availableReplicas"],
     ready: Some("readyReplicas"),
 };
-const REPLICA_SET: Counts = Counts {
+pub(crate) const REPLICA_SET: Counts = Counts {
     all: &[
         "replicas",
         "fullyLabeledReplicas",
@@ -43,7 +43,7 @@ const REPLICA_SET: Counts = Counts {
     parts: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
     ready: Some("readyReplicas"),
 };
-const STATEFUL_SET: Counts = Counts {
+pub(crate) const STATEFUL_SET: Counts = Counts {
     all: &[
         "replicas",
         "readyReplicas",
@@ -61,7 +61,7 @@ const STATEFUL_SET: Counts = Counts {
     ],
     ready: Some("status.readyReplicas"),
 };
-const DAEMON_SET: Counts = Counts {
+pub(crate) const DAEMON_SET: Counts = Counts {
     all: &[
         "currentNumberScheduled",
         "numberMisscheduled",
@@ -76,27 +76,18 @@ const DAEMON_SET: Counts = Counts {
     parts: &[],
     ready: None,
 };
-const JOB: Counts = Counts {
+pub(crate) const JOB: Counts = Counts {
     all: &["active", "succeeded", "failed", "ready", "terminating"],
     parts: &[],
     ready: None,
 };
-const AUTOSCALER: Counts = Counts {
+pub(crate) const AUTOSCALER: Counts = Counts {
     all: &["currentReplicas", "desiredReplicas"],
     parts: &[],
     ready: None,
 };
 
-pub(super) fn check(group: &str, kind: &str, old: &Value, new: &Value) -> Causes {
-    let counts = match (group, kind) {
-        ("apps", "Deployment") => &DEPLOYMENT,
-        ("apps", "ReplicaSet") | ("", "ReplicationController") => &REPLICA_SET,
-        ("apps", "StatefulSet") => &STATEFUL_SET,
-        ("apps", "DaemonSet") => &DAEMON_SET,
-        ("batch", "Job") => &JOB,
-        ("autoscaling", "HorizontalPodAutoscaler") => &AUTOSCALER,
-        _ => return Causes::default(),
-    };
+pub(crate) fn check(counts: &Counts, old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let status = Place::new("status", new.get("status").unwrap_or(&Value::Null));
     for key in counts.all {

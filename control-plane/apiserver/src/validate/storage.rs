@@ -44,7 +44,7 @@ const SOURCES: [&str; 22] = [
 ];
 const STORAGE: &str = "storage";
 
-pub(super) fn volume(object: &Value) -> Causes {
+pub(crate) fn volume(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
     if spec.items("accessModes").is_empty() {
@@ -71,7 +71,7 @@ pub(super) fn volume(object: &Value) -> Causes {
 }
 
 /// A volume stays where it is.
-pub(super) fn volume_update(old: &Value, new: &Value) -> Causes {
+pub(crate) fn volume_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let source = |object, source: &str| object::at(object, &["spec", source]);
     if SOURCES
@@ -85,7 +85,7 @@ pub(super) fn volume_update(old: &Value, new: &Value) -> Causes {
     causes
 }
 
-pub(super) fn claim(object: &Value) -> Causes {
+pub(crate) fn claim(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
     claim_spec(&mut causes, &spec);
@@ -122,7 +122,7 @@ pub(super) fn claim_spec(causes: &mut Causes, spec: &Place) {
 }
 
 /// What a claim asks for stays, but that one that has its volume may ask for more of it.
-pub(super) fn claim_update(old: &Value, new: &Value) -> Causes {
+pub(crate) fn claim_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let bound = object::text(new, &["status", "phase"]) == "Bound";
     let fixed = |object: &Value| {
@@ -158,7 +158,7 @@ pub(super) fn claim_update(old: &Value, new: &Value) -> Causes {
     causes
 }
 
-pub(super) fn class(object: &Value) -> Causes {
+pub(crate) fn class(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let class = Place::new("", object);
     if causes.required(&class, "provisioner") {
@@ -171,7 +171,7 @@ pub(super) fn class(object: &Value) -> Causes {
     causes
 }
 
-pub(super) fn class_update(old: &Value, new: &Value) -> Causes {
+pub(crate) fn class_update(old: &Value, new: &Value) -> Causes {
     let fixed = [
         "parameters",
         "provisioner",

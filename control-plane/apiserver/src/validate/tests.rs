@@ -4,8 +4,9 @@ use machinery::schema;
 use machinery::status::Cause;
 use serde_json::{Value, json};
 
-use super::{Policy, create, update};
+use super::Policy;
 use crate::registry::lifecycle;
+use crate::registry::strategy;
 use crate::registry::write;
 use crate::resources::catalogue::{self, Resource};
 
@@ -32,7 +33,9 @@ fn made(object: Value) -> Value {
 
 fn wrong(object: Value) -> Vec<String> {
     let object = made(object);
-    told(create(resource(&object), &object, Policy::default()).into())
+    let resource = resource(&object);
+    let rules = &strategy::of(resource).rules;
+    told(rules.create(resource, &object, Policy::default()).into())
 }
 
 fn told(causes: Vec<Cause>) -> Vec<String> {
@@ -45,7 +48,10 @@ fn changed(old: Value, change: impl Fn(&mut Value)) -> Vec<String> {
     let old = made(old);
     let mut new = old.clone();
     change(&mut new);
-    told(update(resource(&old), "", (&old, &new), Policy::default()).into())
+    let resource = resource(&old);
+    let rules = &strategy::of(resource).rules;
+    let causes = rules.update(resource, "", (&old, &new), Policy::default());
+    told(causes.into())
 }
 
 fn service(spec: Value) -> Value {

@@ -12,7 +12,7 @@ use super::{Causes, pod, rolling, selector, storage, unchanged};
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
 
-pub(super) fn check(kind: &str, object: &Value) -> Causes {
+pub(crate) fn check(kind: &str, object: &Value) -> Causes {
     let mut causes = Causes::default();
     match kind {
         "Deployment" => deployment(object, &mut causes),
@@ -27,7 +27,7 @@ pub(super) fn check(kind: &str, object: &Value) -> Causes {
 }
 
 /// What stays as it was made.
-pub(super) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
+pub(crate) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
     match kind {
         "Deployment" | "ReplicaSet" | "DaemonSet" => {
             selector::unchanged(old, new).into_iter().collect()

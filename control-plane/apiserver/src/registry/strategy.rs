@@ -1,0 +1,168 @@
+//! What is particular about each resource: one strategy for each, found by group and resource.
+//!
+//! Every kind takes the same way through [`crate::registry::write`] and its neighbours. Where a
+//! kind differs from the others, they look into its strategy; no other place compares a kind with
+//! a name. A resource without a row has [`DEFAULT`], so that a kind of another group that is
+//! called like one of ours is not taken for it.
+
+mod cluster;
+mod core_group;
+mod job;
+mod namespace;
+mod pod;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use machinery::schema::Kind;
+use serde_json::Value;
+
+use crate::auth::User;
+use crate::resources::catalogue::Resource;
+use crate::validate::Rules;
+
+/// How objects of one resource are created, changed and deleted.
+#[derive(Clone, Copy)]
+pub(crate) struct Strategy {
+    /// The API group and the plural; all versions share a strategy.
+    pub(crate) group: &'static str,
+    pub(crate) resource: &'static str,
+    /// When `metadata.generation` counts.
+    pub(crate) generation: Generation,
+    /// A new object may bring its status along.
+    pub(crate) keeps_status_on_create: bool,
+    /// A PUT may create the object.
+    pub(crate) allow_create_on_update: bool,
+    /// A PUT may leave out the version that it replaces.
+    pub(crate) allow_unconditional_update: bool,
+    /// A deletion is answered by the object instead of a status.
+    pub(crate) returns_deleted_object: bool,
+    /// What a deletion waits for.
+    pub(crate) deletion: Deletion,
+    /// A deletion that says nothing of its dependents leaves them alone.
+    pub(crate) orphans_dependents: bool,
+    /// Objects are kept for an hour only.
+    pub(crate) expires: bool,
+    /// Objects get addresses and ports.
+    pub(crate) allocates: bool,
+    /// A creation is not stored, it assigns a pod to a node.
+    pub(crate) binds_pods: bool,
+    /// The selector is a plain map of labels.
+    pub(crate) has_plain_selector: bool,
+    /// What a new object gets besides identity and times.
+    pub(crate) prepare_for_create: fn(&mut Value),
+    /// Writes into a new object who sends it.
+    pub(crate) set_requester: fn(&User, &mut Value),
+    /// What an update keeps or gets, given the old state and the new one.
+    pub(crate) prepare_for_update: fn(&Value, &mut Value),
+    /// Subresources through which only a part of the object is written, and how.
+    pub(crate) subresources: &'static [Subresource],
+    pub(crate) rules: Rules,
+    /// What to warn of when an object is created, though it keeps the rules.
+    pub(crate) warnings_on_create: fn(&Value) -> Option<String>,
+    /// What an object is stored without.
+    pub(crate) without_effect: fn(&Value) -> Option<&'static str>,
+    /// How a field selector is refused that names an unknown field.
+    pub(crate) unknown_field: UnknownField,
+}
+
+/// The name of a subresource, and what its updates make of an old state and a new one.
+pub(crate) type Subresource = (&'static str, fn(&Value, &mut Value));
+
+/// When `metadata.generation` counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Generation {
+    Never,
+    /// When anything but metadata and status changes.
+    OfSpec,
+    /// When annotations change, too: others inherit them.
+    OfSpecAndAnnotations,
+}
+
+/// What a deletion waits for, besides finalizers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    AtOnce,
+    /// The node's agent, as long as the object's grace lasts.
+    Gracefully,
+    /// The finalizers of the spec, which stand for the objects inside.
+    AfterContent,
+}
+
+/// How a field selector is refused that names an unknown field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnknownField {
+    /// In the words of kinds without fields of their own.
+    MetadataAlone,
+    /// In the words of kinds that convert the names of fields.
+    NotSupported,
+    /// The same with this kind.
+    NotSupportedFor(&'static str),
+}
+
+/// A resource that is like most.
+pub(crate) const DEFAULT: Strategy = Strategy {
+    group: "",
+    resource: "",
+    generation: Generation::Never,
+    keeps_status_on_create: false,
+    allow_create_on_update: false,
+    allow_unconditional_update: true,
+    returns_deleted_object: false,
+    deletion: Deletion::AtOnce,
+    orphans_dependents: false,
+    expires: false,
+    allocates: false,
+    binds_pods: false,
+    has_plain_selector: false,
+    prepare_for_create: |_| {},
+    set_requester: |_, _| {},
+    prepare_for_update: |_, _| {},
+    subresources: &[],
+    rules: Rules::DEFAULT,
+    warnings_on_create: |_| None,
+    without_effect: |_| None,
+    unknown_field: UnknownField::MetadataAlone,
+};
+
+static OTHER: Strategy = DEFAULT;
+
+static ROWS: LazyLock<HashMap<(&str, &str), &Strategy>> = LazyLock::new(|| {
+    let rows = core_group::ROWS
+        .iter()
+        .chain(workload::ROWS)
+        .chain(cluster::ROWS);
+    rows.map(|row| ((row.group, row.resource), row)).collect()
+});
+
+/// The strategy of a resource.
+pub(crate) fn of(resource: &Resource) -> &'static Strategy {
+    of_kind(resource.kind)
+}
+
+/// The strategy of a kind.
+pub(crate) fn of_kind(kind: &Kind) -> &'static Strategy {
+    let row = ROWS.get(&(kind.group, kind.plural));
+    row.copied().unwrap_or(&OTHER)
+}
+
+impl Strategy {
+    /// What an update through a subresource makes of the object, if that is particular.
+    pub(crate) fn prepare_subresource(&self, name: &str) -> Option<fn(&Value, &mut Value)> {
+        let mut all = self.subresources.iter();
+        all.find(|(one, _)| *one == name)
+            .map(|(_, prepare)| *prepare)
+    }
+
+    /// What to warn of when an object is written that is stored and has no effect here.
+    pub(crate) fn warning_without_effect(&self, object: &Value) -> Option<String> {
+        let what = (self.without_effect)(object)?;
+        let resource = self.resource;
+        Some(format!(
+            "this server keeps {resource} but does not act on them: {what}"
+        ))
+    }
+}

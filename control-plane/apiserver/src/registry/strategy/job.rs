@@ -1,0 +1,34 @@
+//! Jobs: how they select their pods.
+
+use machinery::object::{self, metadata_mut};
+use serde_json::{Map, Value};
+
+/// A job that is not told otherwise selects its pods by its own uid.
+pub(super) fn prepare_for_create(job: &mut Value) {
+    if object::at(job, &["spec", "manualSelector"]) != Some(&Value::Bool(true)) {
+        select_by_uid(job);
+    }
+    let labels = job.pointer("/spec/template/metadata/labels").cloned();
+    if let Some(labels) = labels.filter(|_| object::labels(job).is_none_or(Map::is_empty)) {
+        metadata_mut(job).insert("labels".into(), labels);
+    }
+}
+
+/// What was given stays: whether it fits is looked at later.
+fn select_by_uid(job: &mut Value) {
+    let (name, uid) = (object::name(job).to_owned(), object::uid(job).to_owned());
+    let labels = ["spec", "template", "metadata", "labels"];
+    let selector = ["spec", "selector", "matchLabels"];
+    for (path, label, value) in [
+        (&labels[..], "batch.kubernetes.io/job-name", &name),
+        (&labels[..], "batch.kubernetes.io/controller-uid", &uid),
+        (&labels[..], "job-name", &name),
+        (&labels[..], "controller-uid", &uid),
+        (&selector[..], "batch.kubernetes.io/controller-uid", &uid),
+    ] {
+        let path = [path, &[label]].concat();
+        if object::at(job, &path).is_none() {
+            object::set(job, &path, value.as_str().into());
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Namespaces: the finalizers of their specs stand for the objects inside.
+
+use machinery::object;
+use serde_json::{Value, json};
+
+const PODS_SECURITY: &str = "pod-security.kubernetes.io/";
+
+/// A namespace is active until its content has to go.
+pub(super) fn prepare_for_create(namespace: &mut Value) {
+    namespace["status"] = json!({"phase": "Active"});
+    let has = object::items(namespace, &["spec", "finalizers"]);
+    if !has.iter().any(|one| one == "kubernetes") {
+        let mut finalizers = has.to_vec();
+        finalizers.push("kubernetes".into());
+        object::set(namespace, &["spec", "finalizers"], finalizers.into());
+    }
+}
+
+/// The finalizers of the spec are written through `finalize` alone.
+pub(super) fn prepare_for_update(old: &Value, new: &mut Value) {
+    match object::at(old, &["spec", "finalizers"]) {
+        Some(finalizers) => object::set(new, &["spec", "finalizers"], finalizers.clone()),
+        None => drop(object::remove(new, &["spec", "finalizers"])),
+    }
+}
+
+/// Through `finalize` come the finalizers of the spec alone.
+pub(super) fn finalize(old: &Value, new: &mut Value) {
+    let finalizers = object::items(new, &["spec", "finalizers"]).to_vec();
+    *new = old.clone();
+    match finalizers.is_empty() {
+        true => object::set(new, &["spec"], json!({})),
+        false => object::set(new, &["spec", "finalizers"], finalizers.into()),
+    }
+}
+
+pub(super) fn without_effect(namespace: &Value) -> Option<&'static str> {
+    let labels = object::labels(namespace)?;
+    labels.keys().find(|key| key.starts_with(PODS_SECURITY))?;
+    Some("pods are not checked against its pod-security labels")
+}

@@ -1,0 +1,102 @@
+//! Pods: their first status, and the parts of them that have subresources.
+
+use machinery::name;
+use machinery::object;
+use machinery::quantity::Quantity;
+use serde_json::{Value, json};
+
+use crate::registry::lifecycle::keep;
+
+/// A pod begins pending, in a class of quality that its resources say.
+pub(super) fn prepare_for_create(pod: &mut Value) {
+    let class = quality_of_service(pod);
+    let mut status = json!({"phase": "Pending", "qosClass": class});
+    if !object::items(pod, &["spec", "schedulingGates"]).is_empty() {
+        status["conditions"] = json!([{
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }]);
+    }
+    pod["status"] = status;
+}
+
+/// Through `ephemeralcontainers` come those alone.
+pub(super) fn ephemeral_containers(old: &Value, new: &mut Value) {
+    let mut result = old.clone();
+    let path = ["spec", "ephemeralContainers"];
+    let containers = object::items(new, &path).to_vec();
+    match containers.is_empty() {
+        true => drop(object::remove(&mut result, &path)),
+        false => object::set(&mut result, &path, containers.into()),
+    }
+    *new = result;
+}
+
+/// Through `resize` come the resources of containers alone.
+pub(super) fn resize(old: &Value, new: &mut Value) {
+    let mut result = old.clone();
+    for list in ["containers", "initContainers"] {
+        let given = object::items(new, &["spec", list]);
+        let names = |pod: &Value| -> Vec<Value> {
+            let containers = object::items(pod, &["spec", list]).iter();
+            containers.map(|one| one["name"].clone()).collect()
+        };
+        if names(old) != names(new) {
+            // The rules refuse it.
+            object::set(&mut result, &["spec", list], given.to_vec().into());
+            continue;
+        }
+        let containers = result.pointer_mut(&format!("/spec/{list}"));
+        let containers = containers.and_then(Value::as_array_mut);
+        for (container, given) in containers.into_iter().flatten().zip(given) {
+            for key in ["resources", "resizePolicy"] {
+                keep(given, container, key);
+            }
+        }
+    }
+    *new = result;
+}
+
+/// A name that is no DNS label makes an odd host name.
+pub(super) fn warnings_on_create(pod: &Value) -> Option<String> {
+    let wrong = name::dns1123_label(object::name(pod));
+    (!wrong.is_empty()).then(|| {
+        format!(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            wrong.join(" ")
+        )
+    })
+}
+
+/// How well a pod is served when its node runs short.
+fn quality_of_service(pod: &Value) -> &'static str {
+    let containers = ["containers", "initContainers"].into_iter();
+    let containers: Vec<&Value> = containers
+        .flat_map(|key| object::items(pod, &["spec", key]))
+        .collect();
+    let of_pod = object::at(pod, &["spec", "resources"]);
+    let all: Vec<Option<&Value>> = match of_pod {
+        Some(resources) => vec![Some(resources)],
+        None => containers.iter().map(|one| one.get("resources")).collect(),
+    };
+    let amount = |resources: Option<&Value>, which: &str, what: &str| {
+        let text = object::at(resources?, &[which, what])?.as_str()?;
+        Quantity::parse(text)
+            .ok()
+            .filter(|amount| !amount.is_zero())
+    };
+    let (mut any, mut guaranteed) = (false, true);
+    for resources in all {
+        for what in ["cpu", "memory"] {
+            let request = amount(resources, "requests", what);
+            let limit = amount(resources, "limits", what);
+            any |= request.is_some() || limit.is_some();
+            guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}

@@ -1,0 +1,141 @@
+//! What runs pods: apps, batch, autoscaling and policy.
+
+use machinery::{name, object};
+use serde_json::Value;
+
+use super::{DEFAULT, Generation, Strategy, UnknownField, job};
+use crate::validate::{self, Rules, status};
+
+/// Where a daemon set says how often its template has changed.
+const TEMPLATE_NUMBER: &str = "deprecated.daemonset.template.generation";
+
+pub(super) const ROWS: &[Strategy] = &[
+    Strategy {
+        group: "apps",
+        resource: "controllerrevisions",
+        rules: Rules {
+            validate: |object| validate::workload::check("ControllerRevision", object),
+            validate_update: |old, new| validate::workload::update("ControllerRevision", old, new),
+            ..Rules::DEFAULT
+        },
+        ..DEFAULT
+    },
+    Strategy {
+        group: "apps",
+        resource: "daemonsets",
+        generation: Generation::OfSpec,
+        prepare_for_create: |set| number_template(set, 1),
+        prepare_for_update: count_template,
+        rules: Rules {
+            validate: |object| validate::workload::check("DaemonSet", object),
+            validate_update: |old, new| validate::workload::update("DaemonSet", old, new),
+            validate_subresource_update: |_, old, new| status::check(&status::DAEMON_SET, old, new),
+            changes_first: true,
+            ..Rules::DEFAULT
+        },
+        ..DEFAULT
+    },
+    Strategy {
+        group: "apps",
+        resource: "deployments",
+        // Its replica sets inherit its annotations: its loop has to see those too.
+        generation: Generation::OfSpecAndAnnotations,
+        rules: Rules {
+            validate: |object| validate::workload::check("Deployment", object),
+            validate_update: |old, new| validate::workload::update("Deployment", old, new),
+            validate_subresource_update: |_, old, new| status::check(&status::DEPLOYMENT, old, new),
+            ..Rules::DEFAULT
+        },
+        ..DEFAULT
+    },
+    Strategy {
+        group: "apps",
+        resource: "replicasets",
+        generation: Generation::OfSpec,
+        rules: Rules {
+            validate: |object| validate::workload::check("ReplicaSet", object),
+            validate_update: |old, new| validate::workload::update("ReplicaSet", old, new),
+            validate_subresource_update: |_, old, new| {
+                status::check(&status::REPLICA_SET, old, new)
+            },
+            ..Rules::DEFAULT
+        },
+        ..DEFAULT
+    },
+    Strategy {
+        group: "apps",
+        resource: "statefulsets",
+        generation: Generation::OfSpec,
+        rules: Rules {
+            // Each of their pods is called by their name, and its host by that of the pod.
+            name: name::dns1123_label,
+            validate: |object| validate::workload::check("StatefulSet", object),
+            validate_update: |old, new| validate::workload::update("StatefulSet", old, new),
+            validate_subresource_update: |_, old, new| {
+                status::check(&status::STATEFUL_SET, old, new)
+            },
+            ..Rules::DEFAULT
+        },
+        ..DEFAULT
+    },
+    Strategy {
+        group: "batch",
+        resource: "cronjobs",
+        generation: Generation::OfSpec,
+        rules: Rules {
+            validate: |object| validate::job::check("CronJob", object),
+            ..Rules::DEFAULT
+        },
+        ..DEFAULT
+    },
+    Strategy {
+        group: "batch",
+        resource: "jobs",
+        generation: Generation::OfSpec,
+        orphans_dependents: true,
+        prepare_for_create: job::prepare_for_create,
+        rules: Rules {
+            validate: |object| validate::job::check("Job", object),
+            validate_update: |old, new| validate::job::update("Job", old, new),
+            validate_subresource_update: |_, old, new| status::check(&status::JOB, old, new),
+            ..Rules::DEFAULT
+        },
+        unknown_field: UnknownField::NotSupportedFor("Job"),
+        ..DEFAULT
+    },
+    Strategy {
+        group: "autoscaling",
+        resource: "horizontalpodautoscalers",
+        rules: Rules {
+            validate: validate::autoscaler::check,
+            validate_subresource_update: |_, old, new| status::check(&status::AUTOSCALER, old, new),
+            ..Rules::DEFAULT
+        },
+        ..DEFAULT
+    },
+    Strategy {
+        group: "policy",
+        resource: "poddisruptionbudgets",
+        generation: Generation::OfSpec,
+        allow_unconditional_update: false,
+        rules: Rules {
+            validate: validate::policy::budget,
+            ..Rules::DEFAULT
+        },
+        ..DEFAULT
+    },
+];
+
+/// Counts the changes of a daemon set's template.
+fn count_template(old: &Value, new: &mut Value) {
+    let template = |object| object::at(object, &["spec", "template"]);
+    let had = object::annotation(old, TEMPLATE_NUMBER);
+    let had: i64 = had.and_then(|had| had.parse().ok()).unwrap_or(0);
+    number_template(new, had + i64::from(template(old) != template(new)));
+}
+
+/// Says of which version the template is, for whoever asks in the words of an older API.
+fn number_template(set: &mut Value, number: i64) {
+    let path = ["metadata", "annotations", TEMPLATE_NUMBER];
+    object::set(set, &path, number.to_string().into());
+}
