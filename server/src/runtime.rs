@@ -127,7 +127,7 @@ fn node(actors: &Actors, links: &Links, config: &Config, (tokens, login): (Token
         shared: Arc::clone(&actors.shared),
         hashes: Arc::clone(&links.hashes),
         hash_turn: Node::new_hash_turn(),
-        identity: identity(&actors, config),
+        identity: identity(actors, config),
         limits: limits(config),
         leader_lost: tokio::sync::watch::channel(()).0,
         admission: Node::new_admission(),
