@@ -158,6 +158,7 @@ impl Watches {
     }
 
     fn path(&self, version: &str, watcher: usize) -> String {
+        let path = format!("{WATCHED}?watch=true&resourceVersion={version}");
         match (self.by_name, watcher) {
             (false, _) => path,
             (true, 0) => format!("{path}&fieldSelector=metadata.name%3D{}", self.name),
