@@ -2,7 +2,8 @@
 //!
 //! Every function here gives `None` for what it cannot make: YAML, tables with whole objects, kinds
 //! served in another version than the stored one, and objects without a canonical form in
-//! protobuf. The long way round, over decoded objects, gives the same bytes.
+//! protobuf. The long way round, over decoded objects, gives the same bytes; only in plain lists in
+//! JSON do the items here begin with their kind, as they do alone.
 
 #[cfg(test)]
 mod tests;
