@@ -47,9 +47,11 @@ pub(crate) struct Host {
     pub crash_to_come: Option<Crash>,
     /// Little room is left, for some time.
     pub is_tight: bool,
-    /// A process ended while that was so: an alarm of its may come when it is gone, and nobody
-    /// knows whose it is.
-    pub died_tight: bool,
+    /// A process ended that may have asked for a space alarm: one that comes after that counts as
+    /// somebody else's, and stays.
+    pub lost_alarm: bool,
+    /// Some process here may have asked for one.
+    pub was_tight: bool,
     /// Nanoseconds that a sync takes at least.
     pub sync_takes: u64,
     /// ..until this time, and longer.
@@ -79,7 +81,8 @@ impl Host {
             paused: false,
             crash_to_come: None,
             is_tight: false,
-            died_tight: false,
+            lost_alarm: false,
+            was_tight: false,
             stalled_until: 0,
             restart_at: None,
         }
@@ -102,7 +105,8 @@ impl Host {
         self.leaves = false;
         self.published = false;
         self.crash_to_come = None;
-        self.died_tight |= std::mem::take(&mut self.is_tight);
+        self.is_tight = false;
+        self.lost_alarm |= self.was_tight;
         self.disk = match how {
             Crash::Killed => self.disk.process_killed(),
             Crash::PowerCut => self.disk.power_cut(self.rng.next()),

@@ -197,6 +197,7 @@ impl World {
             Fault::DiskFull => {
                 host.crash_to_come = Some(how);
                 host.is_tight = true;
+                host.was_tight = true;
                 host.disk.set_capacity(0);
                 self.figures.tight += 1;
                 self.note(&format!("h{victim} has no room left"));
@@ -208,6 +209,7 @@ impl World {
                 let used = space.total - space.available;
                 host.crash_to_come = Some(how);
                 host.is_tight = true;
+                host.was_tight = true;
                 host.disk.set_capacity(used + used / 20);
                 let life = host.life;
                 let lasts = rng.between(SECOND, 5 * SECOND);

@@ -137,7 +137,7 @@ impl World {
             };
             let whose = &self.hosts[of];
             let by_quota = whose.settings.config.quota_backend_bytes == Some(SMALL_QUOTA);
-            if self.belongs(of) && !whose.died_tight && !by_quota {
+            if self.belongs(of) && !whose.lost_alarm && !by_quota {
                 let what = format!("h{host} still has an alarm of h{of}, whose disk has room");
                 return Err(("space", what));
             }
