@@ -1,6 +1,5 @@
 //! What `deny.toml` says of licences and sources, checked without cargo-deny, which is not on every
 //! machine. It also knows advisories and yanked packages; this does not.
-#![expect(clippy::disallowed_methods, reason = "reads deny.toml")]
 
 use cargo_metadata::MetadataCommand;
 use testkit::workspace_root;
