@@ -7,7 +7,7 @@
 //! replies, piece by piece, as they go away, and, from clients that take nothing, by force. A reply
 //! that is larger than all there is goes on when no other is left.
 //!
-//! By force: while one waits, a reply of which nothing has been taken for [`PATIENCE`] is cut off,
+//! By force: while one waits, a reply of which nothing has been taken for `PATIENCE` is cut off,
 //! its call fails. So a client that reads nothing delays others for so long; one that takes a
 //! piece now and then, for as many times as it has pieces. While nobody waits, nobody is cut off.
 
