@@ -35,6 +35,7 @@ pub use found::{LogFound, SegmentFound};
 pub(crate) use found::{inspect, is_of_log};
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzz::recover_anything;
+use record::Checksum;
 use recover::Segment;
 use sealed::RecordSealer;
 pub use segment::{DropJob, PrepareJob};
@@ -316,6 +317,7 @@ impl Wal {
             highest: self.highest,
             salt: self.salt,
             key: scope.as_ref().map_or(CLEAR, |scope| scope.key),
+            checksum: Checksum::Crc32,
         };
         let path = Name::Segment { sequence, bytes }.path(&self.dir);
         let segment = Segment {

@@ -16,12 +16,17 @@ use std::path::{Path, PathBuf};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
-use super::power::{KEYS, LOG, STORE, give_keys, open, seen, work};
+use super::power::{KEYS, LOG, STORE, apply, entry, give_keys, open, seen, work};
 use crate::state::State;
 use crate::state::hashes::Hashes;
 
 /// Ends while a lease is alive, with entries after the newest checkpoint and two log segments.
 const ENTRIES: u64 = 55;
+/// How far a sample is carried on.
+const ENTRIES_AFTER: u64 = 160;
+/// Of the formats that are written today.
+const LOG_VERSION: u32 = 2;
+const PAGES_VERSION: u32 = 3;
 
 #[test]
 fn frozen_data_directories_open_and_hold_what_they_held() {
@@ -33,19 +38,8 @@ fn frozen_data_directories_open_and_hold_what_they_held() {
     for sample in fs::read_dir(&samples).unwrap() {
         let sample = sample.unwrap().path();
         let written = fs::read_to_string(sample.join("seen.txt")).unwrap();
-        let vfs = SimVfs::new(1);
-        for dir in [LOG, STORE] {
-            vfs.create_dir_all(Path::new(dir)).unwrap();
-            for file in fs::read_dir(kept(&sample, dir)).unwrap() {
-                let file = file.unwrap();
-                let bytes = fs::read(file.path()).unwrap();
-                vfs.install(&Path::new(dir).join(file.file_name()), &bytes);
-            }
-        }
+        let vfs = installed(&sample);
         let what = sample.display();
-        if let Ok(ring) = fs::read(sample.join("keys")) {
-            vfs.install(Path::new(KEYS), &ring);
-        }
         let machine = open(&vfs).unwrap_or_else(|error| panic!("{what}: {error}"));
         let checked = machine.state.store.check();
         checked.unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -58,6 +52,54 @@ fn frozen_data_directories_open_and_hold_what_they_held() {
         found += 1;
     }
     assert!(found > 0, "no samples in {}", samples.display());
+}
+
+/// A directory of an earlier version is written on in today's formats, and loses nothing by it.
+#[test]
+fn frozen_data_directories_go_on_in_the_newest_formats() {
+    let mut reference = open(&SimVfs::new(1)).unwrap();
+    for index in 1..=ENTRIES_AFTER {
+        apply(&mut reference.state, &entry(index));
+    }
+    let expected = seen(&reference.state);
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/frozen");
+    for sample in fs::read_dir(samples).unwrap() {
+        let sample = sample.unwrap().path();
+        let what = sample.display();
+        let vfs = installed(&sample);
+        work(&vfs, ENTRIES_AFTER, &mut 0).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let vfs = vfs.process_killed();
+        let machine = open(&vfs).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let checked = machine.state.store.check();
+        checked.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(machine.last, ENTRIES_AFTER, "{what}");
+        assert!(seen(&machine.state) == expected, "{what} lost something");
+        let segments = vfs.list(Path::new(LOG)).unwrap();
+        let newest = segments.iter().filter(|name| name.starts_with("0")).max();
+        let newest = vfs.contents(&Path::new(LOG).join(newest.unwrap())).unwrap();
+        assert_eq!(newest[8..12], LOG_VERSION.to_le_bytes(), "{what}");
+        let pages = vfs.contents(&Path::new(STORE).join("pages")).unwrap();
+        for meta in pages.chunks(4096).take(2) {
+            assert_eq!(meta[12..16], PAGES_VERSION.to_le_bytes(), "{what}");
+        }
+    }
+}
+
+/// A file system that holds the sample.
+fn installed(sample: &Path) -> SimVfs {
+    let vfs = SimVfs::new(1);
+    for dir in [LOG, STORE] {
+        vfs.create_dir_all(Path::new(dir)).unwrap();
+        for file in fs::read_dir(kept(sample, dir)).unwrap() {
+            let file = file.unwrap();
+            let bytes = fs::read(file.path()).unwrap();
+            vfs.install(&Path::new(dir).join(file.file_name()), &bytes);
+        }
+    }
+    if let Ok(ring) = fs::read(sample.join("keys")) {
+        vfs.install(Path::new(KEYS), &ring);
+    }
+    vfs
 }
 
 fn freeze(sample: &Path) {

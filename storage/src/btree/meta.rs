@@ -3,9 +3,9 @@
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 4 | crc | crc32c of the rest of the unit |
+//! | 0 | 4 | crc | CRC-32 of the rest of the unit; CRC-32C before version 3 |
 //! | 4 | 8 | magic | `SteleDB\0` |
-//! | 12 | 4 | version | 2; 1 is read as well, and has zero for the bytes of all trees |
+//! | 12 | 4 | version | 3; 1 and 2 are read as well; 1 has zero for the bytes of all trees |
 //! | 16 | 8 | generation | number of the checkpoint |
 //! | 24 | 8 | units | length of the file |
 //! | 32 | 16 | free list | first unit `u64`, units `u32`, crc `u32`; all zero: nothing is free |
@@ -23,10 +23,12 @@ use super::tree::{Tree, TreeKind};
 use super::{LEVELS_MAX, TREES_MAX, USER_META_BYTES_MAX, Weight};
 
 const MAGIC: [u8; 8] = *b"SteleDB\0";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
-/// Version of files whose trees have no sums of bytes.
-const VERSION_WITHOUT_BYTES: u32 = 1;
+/// The oldest version that is read: of files whose trees have no sums of bytes.
+const VERSION_OLDEST: u32 = 1;
+/// From this version on, the checksum is CRC-32; before, it is CRC-32C.
+const VERSION_OF_CRC32: u32 = 3;
 const TREES: usize = 88;
 const TREE_BYTES: usize = 40;
 
@@ -72,6 +74,14 @@ fn put_ref(bytes: &mut Vec<u8>, page: Option<PageRef>) {
     bytes.extend_from_slice(&crc.to_le_bytes());
 }
 
+fn checksum(bytes: &[u8]) -> u32 {
+    if u32_at(bytes, 12) >= VERSION_OF_CRC32 {
+        crc32fast::hash(&bytes[4..])
+    } else {
+        crc32c::crc32c(&bytes[4..])
+    }
+}
+
 impl Meta {
     pub(super) fn offset(generation: u64) -> u64 {
         generation % 2 * UNIT as u64
@@ -104,7 +114,7 @@ impl Meta {
         }
         bytes.extend_from_slice(&self.user);
         bytes.resize(UNIT, 0);
-        let crc = crc32c::crc32c(&bytes[4..]);
+        let crc = checksum(&bytes);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
@@ -115,13 +125,13 @@ impl Meta {
         if bytes.iter().all(|b| *b == 0) {
             return Err("never written".to_owned());
         }
-        if u32_at(bytes, 0) != crc32c::crc32c(&bytes[4..]) {
+        if u32_at(bytes, 0) != checksum(bytes) {
             return Err("checksum does not match".to_owned());
         }
         if bytes[4..12] != MAGIC {
             return Err("not a page file of Stele".to_owned());
         }
-        if ![VERSION_WITHOUT_BYTES, VERSION].contains(&u32_at(bytes, 12)) {
+        if !(VERSION_OLDEST..=VERSION).contains(&u32_at(bytes, 12)) {
             return Err(format!("unknown format version {}", u32_at(bytes, 12)));
         }
         if bytes[52..80].iter().any(|b| *b != 0) {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::page::{PageRef, UNIT};
+use super::page::{PageRef, UNIT, checksum};
 use super::pages::Shared;
 use super::sealed::PageSealer;
 use super::space::Space;
@@ -122,7 +122,7 @@ impl Output {
         Ok(PageRef {
             id: start,
             units: units as u32,
-            crc: crc32c::crc32c(bytes),
+            crc: checksum(bytes),
         })
     }
 

@@ -12,7 +12,7 @@
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 4 | magic | `StlP` |
-//! | 4 | 1 | version | of this format: 2; 1 is read as well |
+//! | 4 | 1 | version | of this format: 3; 1 and 2 are read as well |
 //! | 5 | 1 | tree | which tree of the file the node belongs to |
 //! | 6 | 1 | level | 0 for a leaf, else one more than its children |
 //! | 7 | 1 | order | of the keys: 0 bytes, 1 user key then revision suffix |
@@ -28,7 +28,7 @@
 //!
 //! A cell is `key length u16, value length u16, key, value`. A key length of `0xffff` means that
 //! both lengths follow as `u32` (for a key longer than 65534 or a value longer than 65535 bytes).
-//! Integers are little endian. The page's parent stores its checksum (crc32c of all its bytes).
+//! Integers are little endian. The page's parent stores its [`checksum`].
 //!
 //! A hint is four bytes of the key after the skipped ones, big endian, with zeros for missing ones;
 //! a revision suffix does not count. Hints ascend with the keys. A search compares hints, which are
@@ -54,10 +54,12 @@ pub(crate) const UNIT: usize = 4096;
 pub(super) const BRANCH_BYTES: usize = UNIT;
 
 pub(super) const MAGIC: [u8; 4] = *b"StlP";
-pub(super) const VERSION: u8 = 2;
+pub(super) const VERSION: u8 = 3;
 
-/// Version whose branches have no sums of bytes.
-const VERSION_WITHOUT_BYTES: u8 = 1;
+/// The oldest version that is read. Its branches have no sums of bytes.
+const VERSION_OLDEST: u8 = 1;
+/// From this version on, checksums are CRC-32; before, they are CRC-32C.
+const VERSION_OF_CRC32: u8 = 3;
 
 /// Low bits of both words of a branch entry; the high bits hold the sum of bytes.
 const LOW_BITS: u32 = 40;
@@ -94,6 +96,17 @@ const _: () = {
     assert!(CHILD_BYTES == 8 + 8 + 4 + 4);
     assert!(LENGTHS_LONG == LENGTHS + 4 + 4);
 };
+
+/// The checksum of a run of the file: a page or a free list. Both have the version of their format at
+/// the same place, in clear when they are sealed. A version that is damaged selects the wrong
+/// algorithm, which fails like any other damage.
+pub(super) fn checksum(run: &[u8]) -> u32 {
+    if run[at::VERSION] >= VERSION_OF_CRC32 {
+        crc32fast::hash(run)
+    } else {
+        crc32c::crc32c(run)
+    }
+}
 
 /// The value of a branch entry.
 pub(super) fn child_value(weight: Weight, child: PageRef) -> [u8; CHILD_BYTES] {
@@ -502,7 +515,7 @@ fn validate_header(page: Page<'_>, kind: &TreeKind, level: u8) -> Result<(), Fla
         (0, bytes[..4] == MAGIC, "not a tree page"),
         (
             at::VERSION,
-            [VERSION_WITHOUT_BYTES, VERSION].contains(&bytes[at::VERSION]),
+            (VERSION_OLDEST..=VERSION).contains(&bytes[at::VERSION]),
             "unknown page format version",
         ),
         (at::TREE, page.tree() == kind.id, "page of another tree"),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::node::Node;
-use super::page::{Page, PageRef, UNIT, validate};
+use super::page::{Page, PageRef, UNIT, checksum, validate};
 use super::presence::{Present, Verified, Watch};
 use super::sealed::{self, Sealing};
 use super::tree::TreeKind;
@@ -256,7 +256,7 @@ impl Shared {
     /// Reads any run; checks its checksum on every call.
     pub(super) fn read_checked(&self, page: PageRef) -> Result<Cow<'_, [u8]>> {
         let (bytes, _) = self.run(page)?;
-        if crc32c::crc32c(&bytes) != page.crc {
+        if checksum(&bytes) != page.crc {
             return Err(self.corrupt(page, 0, "checksum does not match"));
         }
         Ok(bytes)
@@ -310,7 +310,7 @@ impl Shared {
         kind: &TreeKind,
         level: u8,
     ) -> Result<Bytes<'p>> {
-        if crc32c::crc32c(&bytes) != page.crc {
+        if checksum(&bytes) != page.crc {
             return Err(self.corrupt(page, 0, "checksum does not match"));
         }
         let bytes = match &self.sealing {

@@ -17,7 +17,7 @@
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
 //! | 0 | 4 | magic | `StlF` |
-//! | 4 | 4 | version | 1 |
+//! | 4 | 4 | version | 3, as that of pages; 1 is read as well |
 //! | 8 | 4 | free | number of free extents |
 //! | 12 | 4 | pending | number of pending extents |
 //! | 16 | 4 | key id | of encryption at rest; zero: not sealed |
@@ -31,7 +31,9 @@ use super::page::{PageRef, UNIT, u32_at, u64_at};
 use super::pages::FIRST_UNIT;
 
 const MAGIC: [u8; 4] = *b"StlF";
-const VERSION: u32 = 1;
+/// In step with the version of pages, which selects the checksum of a list, too.
+const VERSION: u32 = 3;
+const VERSION_OF_CRC32C: u32 = 1;
 const HEADER: usize = 48;
 const FREE_BYTES: usize = 12;
 const PENDING_BYTES: usize = 20;
@@ -388,7 +390,7 @@ impl Space {
         if bytes.len() < HEADER || bytes[..4] != MAGIC {
             return Err((0, "not a free list"));
         }
-        if u32_at(bytes, 4) != VERSION {
+        if ![VERSION_OF_CRC32C, VERSION].contains(&u32_at(bytes, 4)) {
             return Err((4, "unknown free list version"));
         }
         if bytes[16..HEADER].iter().any(|b| *b != 0) {

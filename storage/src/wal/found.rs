@@ -14,7 +14,7 @@ pub struct LogFound {
     /// Oldest first.
     pub segments: Vec<SegmentFound>,
     pub spares: usize,
-    /// As in [`Recovery`].
+    /// As in [`Recovery`](super::Recovery).
     pub end: char,
 }
 

@@ -74,10 +74,9 @@ impl Head {
 
     /// Computes and sets the checksum; `payload` is as written into the stream.
     pub(super) fn checksum(&mut self, seed: u32, bytes: &mut [u8; HEAD_BYTES], payload: &[&[u8]]) {
-        let crc = crc32c::crc32c_append(seed, &bytes[4..]);
-        self.crc = payload
-            .iter()
-            .fold(crc, |crc, part| crc32c::crc32c_append(crc, part));
+        let sum = Checksum::Crc32;
+        let crc = sum.append(seed, &bytes[4..]);
+        self.crc = payload.iter().fold(crc, |crc, part| sum.append(crc, part));
         bytes[..4].copy_from_slice(&self.crc.to_le_bytes());
     }
 
@@ -119,8 +118,30 @@ impl Head {
     }
 
     /// `record` is the whole record, head included.
-    pub(super) fn verifies(&self, seed: u32, record: &[u8]) -> bool {
-        crc32c::crc32c_append(seed, &record[4..HEAD_BYTES + self.len]) == self.crc
+    pub(super) fn verifies(&self, sum: Checksum, seed: u32, record: &[u8]) -> bool {
+        sum.append(seed, &record[4..HEAD_BYTES + self.len]) == self.crc
+    }
+}
+
+/// The checksum of a segment's records, by the version of its format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checksum {
+    /// Format 1, which is read and no longer written.
+    Crc32c,
+    Crc32,
+}
+
+impl Checksum {
+    /// Extends `sum` by these bytes.
+    pub(super) fn append(self, sum: u32, bytes: &[u8]) -> u32 {
+        match self {
+            Checksum::Crc32c => crc32c::crc32c_append(sum, bytes),
+            Checksum::Crc32 => {
+                let mut hasher = crc32fast::Hasher::new_with_initial(sum);
+                hasher.update(bytes);
+                hasher.finalize()
+            }
+        }
     }
 }
 
@@ -158,8 +179,8 @@ mod tests {
         let (head, bytes) = sample();
         assert_eq!(Head::decode(&bytes), Ok(head));
         assert_eq!(head.stream_bytes(), bytes.len());
-        assert!(head.verifies(9, &bytes));
-        assert!(!head.verifies(8, &bytes));
+        assert!(head.verifies(Checksum::Crc32, 9, &bytes));
+        assert!(!head.verifies(Checksum::Crc32, 8, &bytes));
         for len in 0..HEAD_BYTES {
             assert!(Head::decode(&bytes[..len]).is_err());
         }
@@ -170,7 +191,8 @@ mod tests {
         let (_, mut bytes) = sample();
         for bit in 0..(HEAD_BYTES + 5) * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let fine = Head::decode(&bytes).is_ok_and(|h| h.len == 5 && h.verifies(9, &bytes));
+            let fine = Head::decode(&bytes)
+                .is_ok_and(|h| h.len == 5 && h.verifies(Checksum::Crc32, 9, &bytes));
             assert!(!fine, "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
         }

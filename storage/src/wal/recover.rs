@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::anchor;
-use super::record::{self, HEAD_BYTES, Head};
+use super::record::{self, Checksum, HEAD_BYTES, Head};
 use super::sealed::RecordOpener;
 use super::sector::{self, DATA_BYTES, SECTOR_BYTES, Sector};
 use super::segment::{self, Header, Name, SPARES_MAX, Spare};
@@ -87,8 +87,9 @@ pub(super) struct Tail {
     /// The stream bytes in the sector that is not full, and the start of its first record.
     pub(super) open: Vec<u8>,
     pub(super) first: Option<usize>,
-    /// Sectors behind the end hold pieces of incomplete records: nothing may be appended.
-    pub(super) cut: bool,
+    /// Nothing may be appended: sectors behind the end hold pieces of incomplete records, or the
+    /// format is an older one.
+    pub(super) closed: bool,
 }
 
 #[derive(Debug)]
@@ -350,7 +351,7 @@ impl Walk {
             len: self.at,
             open,
             first,
-            cut: matches!(case, 'C' | 'D'),
+            closed: matches!(case, 'C' | 'D') || self.header.checksum != Checksum::Crc32,
         });
         Ok(())
     }
@@ -448,7 +449,7 @@ impl Walk {
         if !stream.fill(&*self.file, path, start, whole)? {
             return Ok(None);
         }
-        if !head.verifies(self.seed, stream.bytes(start, whole)) {
+        if !head.verifies(self.header.checksum, self.seed, stream.bytes(start, whole)) {
             return Err(self.refuse('G', "the record fails its checksum"));
         }
         self.at += whole as u64;

@@ -7,13 +7,16 @@
 //!   | 504 bytes of the stream (zeros where it ends)           |  tag   | crc  |
 //!   +---------------------------------------------------------+--------+------+
 //!    tag = low 24 bits of the segment's sequence << 8 | start of the sector's first record / 8
-//!          (255 when no record starts in it);   crc = CRC-32C of bytes 0..508
+//!          (255 when no record starts in it);   crc = CRC-32 of bytes 0..508
 //! ```
 //!
 //! This tells a torn write from damage. After a power cut a sector holds its old content or its new
 //! content, and both verify. A sector that does not verify has rotted. The tag tells the bytes of
 //! this segment from those of the file's earlier life. It also lets recovery find records behind a
 //! gap without searching payloads, which clients choose.
+//!
+//! A sector of format 1 has a CRC-32C instead. Recovery reads either in any segment: behind the end
+//! of a new segment there may be sectors of the file's earlier life in the old format.
 
 /// The unit that a disk writes as a whole.
 pub(super) const SECTOR_BYTES: usize = 512;
@@ -45,7 +48,8 @@ pub(super) enum Sector<'a> {
 /// Reads one whole sector of the segment with this sequence number.
 pub(super) fn read(sector: &[u8], sequence: u64) -> Sector<'_> {
     let (body, crc) = sector.split_at(CRC_AT);
-    if crc32c::crc32c(body).to_le_bytes() != crc {
+    let is_intact = |sum: u32| sum.to_le_bytes() == crc;
+    if !is_intact(crc32fast::hash(body)) && !is_intact(crc32c::crc32c(body)) {
         return if sector == BLANK {
             Sector::Blank
         } else {
@@ -206,7 +210,7 @@ fn seal(sector: &mut [u8], sequence: u64, first: u8) {
 
 /// Recomputes the checksum of a sector.
 pub(super) fn reseal(sector: &mut [u8]) {
-    let crc = crc32c::crc32c(&sector[..CRC_AT]);
+    let crc = crc32fast::hash(&sector[..CRC_AT]);
     sector[CRC_AT..SECTOR_BYTES].copy_from_slice(&crc.to_le_bytes());
 }
 

@@ -11,7 +11,7 @@
 //! | offset | size | name         | meaning                                             |
 //! |--------|------|--------------|-----------------------------------------------------|
 //! | 0      | 8    | magic        | `stelewal`                                          |
-//! | 8      | 4    | version      | of the format: 1                                    |
+//! | 8      | 4    | version      | of the format: 2; 1 is read as well                 |
 //! | 12     | 4    | previous_crc | of the last record of the segment before; 0 = none  |
 //! | 16     | 8    | sequence     | as in the name                                      |
 //! | 24     | 8    | previous_end | where that segment's stream ends                    |
@@ -21,7 +21,7 @@
 //! | 52     | 24   |              | zero                                                |
 //! | 76     |      | zeros        |                                                     |
 //!
-//! CRC-32C of these 504 bytes is the segment's seed: the checksums of its records start from it.
+//! CRC-32 of these 504 bytes (CRC-32C in format 1) is the segment's seed: the checksums of its records start from it.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -29,13 +29,16 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::record::Checksum;
 use super::sector::{DATA_BYTES, SECTOR_BYTES};
 use crate::codec::Reader;
 use crate::vfs::{self, File, Open, Vfs, is_full};
 use crate::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"stelewal";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Of segments whose checksums are CRC-32C.
+const VERSION_OF_CRC32C: u32 = 1;
 const RESERVED_BYTES: usize = 24;
 
 /// Spare files kept: one to roll over to, and two more, because a checkpoint drops about so many
@@ -53,13 +56,19 @@ pub(super) struct Header {
     pub(super) salt: u64,
     /// Informs people and older programs; only the key records count.
     pub(super) key: u32,
+    /// Of the records; stored as the version.
+    pub(super) checksum: Checksum,
 }
 
 impl Header {
     pub(super) fn encode(&self) -> [u8; DATA_BYTES] {
         let mut out = [0; DATA_BYTES];
         out[..8].copy_from_slice(MAGIC);
-        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let version = match self.checksum {
+            Checksum::Crc32c => VERSION_OF_CRC32C,
+            Checksum::Crc32 => VERSION,
+        };
+        out[8..12].copy_from_slice(&version.to_le_bytes());
         out[12..16].copy_from_slice(&self.previous_crc.to_le_bytes());
         out[16..24].copy_from_slice(&self.sequence.to_le_bytes());
         out[24..32].copy_from_slice(&self.previous_end.to_le_bytes());
@@ -73,6 +82,11 @@ impl Header {
     pub(super) fn decode(data: &[u8]) -> std::result::Result<Header, (usize, String)> {
         let fields = |r: &mut Reader<'_>| {
             let (magic, version) = (r.array::<8>()?, r.u32()?);
+            let checksum = if version == VERSION_OF_CRC32C {
+                Checksum::Crc32c
+            } else {
+                Checksum::Crc32
+            };
             let header = Header {
                 previous_crc: r.u32()?,
                 sequence: r.u64()?,
@@ -80,6 +94,7 @@ impl Header {
                 highest: r.u64()?,
                 salt: r.u64()?,
                 key: r.u32()?,
+                checksum,
             };
             Ok((magic, version, header, r.array::<RESERVED_BYTES>()?))
         };
@@ -88,8 +103,10 @@ impl Header {
         if magic != *MAGIC {
             return Err((0, "not a segment of the log".to_owned()));
         }
-        if version != VERSION {
-            let what = format!("log format {version}, this program reads {VERSION}");
+        if ![VERSION_OF_CRC32C, VERSION].contains(&version) {
+            let what = format!(
+                "log format {version}, this program reads {VERSION_OF_CRC32C} and {VERSION}"
+            );
             return Err((8, what));
         }
         if reserved != [0; RESERVED_BYTES] {
@@ -100,7 +117,7 @@ impl Header {
 
     /// The start value of the checksums of this segment's records.
     pub(super) fn seed(&self) -> u32 {
-        crc32c::crc32c(&self.encode())
+        self.checksum.append(0, &self.encode())
     }
 }
 
@@ -529,6 +546,7 @@ mod tests {
             highest: 3,
             salt: 4,
             key: 5,
+            checksum: Checksum::Crc32,
         };
         let bytes = header.encode();
         assert_eq!(Header::decode(&bytes), Ok(header));
@@ -536,7 +554,7 @@ mod tests {
             assert!(Header::decode(&bytes[..len]).is_err());
         }
         let mut newer = bytes;
-        newer[8] = 2;
+        newer[8] = 3;
         assert_eq!(Header::decode(&newer).unwrap_err().0, 8);
         let mut sealed = bytes;
         sealed[60] = 1;

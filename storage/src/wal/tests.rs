@@ -612,3 +612,61 @@ fn a_disk_without_space_for_a_whole_segment_gets_a_shorter_one() {
     .unwrap();
     assert!(seen >= last, "{seen} of {last}");
 }
+
+/// A log of format 1, whose checksums are CRC-32C.
+const OLD_SEGMENTS: [(&str, &[u8]); 2] = [
+    (
+        "0000000000000004-0000000000004000.wal",
+        include_bytes!(
+            "../../../server/testdata/frozen/format-2/log/0000000000000004-0000000000004000.wal"
+        ),
+    ),
+    (
+        "0000000000000005-0000000000004000.wal",
+        include_bytes!(
+            "../../../server/testdata/frozen/format-2/log/0000000000000005-0000000000004000.wal"
+        ),
+    ),
+];
+
+#[test]
+fn an_older_log_is_read_and_goes_on_in_a_segment_of_the_newest_format() {
+    let vfs = SimVfs::new(1);
+    vfs.create_dir_all(Path::new(DIR)).unwrap();
+    for (name, bytes) in OLD_SEGMENTS {
+        vfs.install(&Path::new(DIR).join(name), bytes);
+    }
+    let (mut wal, before) = open(&vfs, SMALL).unwrap();
+    assert!(before.appended.len() > 10);
+    let last = before.appended.last().unwrap().1;
+    for n in 1..=20 {
+        wal.append(ENTRY, last + n, &[&payload(n, 300)]);
+        wal.write().unwrap();
+        wal.sync().unwrap();
+    }
+    drop(wal);
+    let (_, after) = open(&vfs.power_cut(0), SMALL).unwrap();
+    assert_eq!(after.appended[..before.appended.len()], before.appended);
+    let new: Vec<Plain> = (1..=20)
+        .map(|n| (ENTRY, last + n, payload(n, 300)))
+        .collect();
+    assert_eq!(after.appended[before.appended.len()..], new);
+    let versions: Vec<u8> = segments(&vfs).iter().map(|bytes| bytes[8]).collect();
+    assert!(versions.starts_with(&[1, 1, 2]), "{versions:?}");
+    // The old segments are as they were: nothing was appended to them.
+    for (name, bytes) in OLD_SEGMENTS {
+        assert_eq!(vfs.contents(&Path::new(DIR).join(name)).unwrap(), bytes);
+    }
+}
+
+/// The segments' bytes, in order.
+fn segments(vfs: &SimVfs) -> Vec<Vec<u8>> {
+    let mut names = vfs.list(Path::new(DIR)).unwrap();
+    names.retain(|name| name.starts_with('0'));
+    names.sort();
+    let path = |name: &String| Path::new(DIR).join(name);
+    names
+        .iter()
+        .map(|name| vfs.contents(&path(name)).unwrap())
+        .collect()
+}

@@ -45,8 +45,8 @@ pub(super) struct OpenSegment {
     pub(super) sealer: Option<RecordSealer>,
     /// Begun by another process: nothing may be sealed here under its scope.
     pub(super) resumed: bool,
-    /// Its end was cut, so it takes no more records.
-    pub(super) cut: bool,
+    /// Takes no more records: its end was cut, or its format is an older one.
+    pub(super) closed: bool,
 }
 
 impl OpenSegment {
@@ -69,7 +69,7 @@ impl OpenSegment {
             head_end: 1,
             sealer: None,
             resumed: false,
-            cut: false,
+            closed: false,
         }
     }
 
@@ -89,7 +89,7 @@ impl OpenSegment {
             head_end: 0,
             sealer: None,
             resumed: true,
-            cut: tail.cut,
+            closed: tail.closed,
         }
     }
 
@@ -113,7 +113,7 @@ impl OpenSegment {
     }
 
     pub(super) fn room(&self) -> u64 {
-        if self.cut {
+        if self.closed {
             0
         } else {
             sector::capacity(self.segment.bytes) - self.framer.len()

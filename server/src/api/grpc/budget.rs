@@ -7,7 +7,7 @@
 //! leave, or when an idle client is cut off. A reply larger than the whole budget may grow when no
 //! other reply is left.
 //!
-//! While a reply waits for bytes, any reply of which the client took nothing for [`PATIENCE`] is
+//! While a reply waits for bytes, any reply of which the client took nothing for `PATIENCE` is
 //! cut off: its call fails. So a client that reads nothing delays others for that long; a client
 //! that takes one piece at a time delays them up to that long per piece. While no reply waits, none
 //! is cut off.

@@ -379,7 +379,7 @@ fn case_o_header_that_cannot_be_is_refused() {
     let (vfs, paths) = many_segments(8);
     let changes: [(usize, &str); 5] = [
         (0, "not a segment of the log"),
-        (8, "log format 0"),
+        (8, "log format 3"),
         (16, "says segment"),
         (32, "says index"),
         (52, "reserved bytes"),
