@@ -228,11 +228,6 @@ impl Applier {
         self.alarm.refuses() || self.state.store.stats().is_short
     }
 
-    /// How many bytes the log may have written until the next look at its disk; 0: not known.
-    pub fn log_limit_bytes(&self) -> u64 {
-        self.alarm.log_limit_bytes()
-    }
-
     pub fn stats(&self) -> storage::mvcc::Stats {
         self.state.store.stats()
     }

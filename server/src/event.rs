@@ -162,8 +162,6 @@ pub struct Committed {
 /// How full the disks are; `None`: the system does not tell.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Look {
-    /// What the log had written then.
-    pub log_bytes: u64,
     pub store: Option<DiskSpace>,
     pub log: Option<DiskSpace>,
 }

@@ -17,7 +17,7 @@ use server::data_dir::{DataDir, Found, Unusable};
 use server::driver::apply::ApplyDriver;
 use server::driver::log::Log;
 use server::driver::member::MemberDriver;
-use server::driver::space::{Disks, LOOK_EVERY};
+use server::driver::space::Disks;
 use server::driver::watch::Watch;
 use server::driver::{self, Actors, Done, Job, Note, Ports, Replies, RequestIds, Shared};
 use server::event::{ApplyEvent, LogEvent, MemberEvent, Proposal, ReplySlot};
@@ -543,8 +543,8 @@ impl Process {
     }
 
     pub(crate) fn look_at_disks(&mut self, now: Duration) {
-        self.disks.look(&mut self.ports);
-        self.next_look = now + LOOK_EVERY;
+        let wait = self.disks.look(&mut self.ports);
+        self.next_look = now + wait;
     }
 
     pub(crate) fn jobs(&self) -> usize {

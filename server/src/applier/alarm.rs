@@ -43,7 +43,6 @@ pub(super) struct SpaceAlarm {
     waiting: Vec<ReplySlot>,
     /// The log was told to do without files made ahead.
     log_is_short: bool,
-    log_limit_bytes: u64,
 }
 
 impl SpaceAlarm {
@@ -59,7 +58,6 @@ impl SpaceAlarm {
             refused_bytes: 0,
             waiting: Vec::new(),
             log_is_short: false,
-            log_limit_bytes: 0,
         }
     }
 
@@ -71,10 +69,6 @@ impl SpaceAlarm {
     /// ..or the log has found none for its next file.
     pub(super) fn refuses(&self) -> bool {
         self.is_low || self.log_is_short
-    }
-
-    pub(super) fn log_limit_bytes(&self) -> u64 {
-        self.log_limit_bytes
     }
 
     pub(super) fn member_id(&self) -> u64 {
@@ -104,9 +98,6 @@ impl SpaceAlarm {
         if look.log.is_some_and(space_alarm::has_plenty) && self.log_is_short {
             self.log_is_short = false;
             effects.log_is_short = Some(false);
-        }
-        if let Some(disk) = look.log {
-            self.log_limit_bytes = look.log_bytes + space_alarm::room_for_log(disk);
         }
         let disk = space_alarm::fuller([look.store, look.log]);
         let in_use = stats.in_use_bytes + stats.dirty_bytes;

@@ -118,11 +118,8 @@ impl ApplyDriver {
 
     fn publish_space(&mut self, ports: &mut impl Ports) {
         let stats = self.applier.stats();
-        let (limit, is_low) = (
-            self.applier.log_limit_bytes(),
-            self.applier.refuses_growth(),
-        );
-        self.shared.space.publish(&stats, limit, is_low);
+        let is_low = self.applier.refuses_growth();
+        self.shared.space.publish(&stats, is_low);
         ports.note(Note::Store {
             stats: &stats,
             oldest_view: self.effects.oldest_view,

@@ -16,6 +16,9 @@ pub struct Shared {
     pub space: Space,
     /// Bytes that the log has written since the start. Written by whoever holds the log.
     log_bytes: AtomicU64,
+    /// How many bytes the log may have written before the next look at its disk; 0: not known.
+    /// Written by the looks.
+    log_limit_bytes: AtomicU64,
 }
 
 /// Who leads, as far as this member knows. Written by the member alone.
@@ -50,8 +53,6 @@ pub struct Space {
     /// disk by themselves. With the file's size beside this quota etcd's alerts would ask for
     /// defragmentations that free nothing, and warn of a quota that is far away.
     in_use_bytes: AtomicU64,
-    /// How many bytes the log may have written until the disk is looked at again; 0: not known.
-    log_limit_bytes: AtomicU64,
     /// What takes space is refused.
     is_low: AtomicBool,
 }
@@ -64,6 +65,7 @@ impl Shared {
             progress: Progress::default(),
             space: Space::default(),
             log_bytes: AtomicU64::new(0),
+            log_limit_bytes: AtomicU64::new(0),
         };
         shared.progress.set_members(sole_voter, learner);
         shared
@@ -78,7 +80,7 @@ impl Shared {
     /// The disk is looked at now and then, and the log is fast: what was let in already may be more
     /// than there was room for.
     fn overruns_disk(&self, bytes: u64) -> bool {
-        let limit = self.space.log_limit_bytes.load(Relaxed);
+        let limit = self.log_limit_bytes.load(Relaxed);
         limit != 0 && self.log_bytes() + bytes > limit
     }
 
@@ -88,6 +90,10 @@ impl Shared {
 
     pub(super) fn set_log_bytes(&self, bytes: u64) {
         self.log_bytes.store(bytes, Relaxed);
+    }
+
+    pub(super) fn set_log_limit(&self, bytes: u64) {
+        self.log_limit_bytes.store(bytes, Relaxed);
     }
 
     /// This member leads.
@@ -195,11 +201,10 @@ impl Space {
         fits && !self.is_low()
     }
 
-    pub(super) fn publish(&self, stats: &Stats, log_limit_bytes: u64, is_low: bool) {
+    pub(super) fn publish(&self, stats: &Stats, is_low: bool) {
         let in_use = stats.in_use_bytes + stats.dirty_bytes;
         self.file_bytes.store(stats.file_bytes, Relaxed);
         self.in_use_bytes.store(in_use, Relaxed);
-        self.log_limit_bytes.store(log_limit_bytes, Relaxed);
         self.is_low.store(is_low, Release);
     }
 }

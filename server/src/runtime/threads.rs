@@ -14,7 +14,7 @@ use crate::Now;
 use crate::driver::apply::ApplyDriver;
 use crate::driver::log::Log;
 use crate::driver::member::MemberDriver;
-use crate::driver::space::{Disks, LOOK_EVERY};
+use crate::driver::space::Disks;
 use crate::driver::watch::Watch;
 use crate::driver::{Done, Fatal, Job, Ports};
 use crate::event::inbox::Inbox;
@@ -89,8 +89,8 @@ pub(super) fn run_hub(watch: &Watch) {
 pub(super) fn run_looks(mut disks: Disks, inbox: &Inbox<StopLooking>, mut links: Links) {
     let mut stop = Vec::new();
     while stop.is_empty() {
-        disks.look(&mut links);
-        inbox.receive(Some(LOOK_EVERY), &mut stop);
+        let wait = disks.look(&mut links);
+        inbox.receive(Some(wait), &mut stop);
     }
 }
 

@@ -18,8 +18,11 @@ const QUOTA_PART_TO_CLEAR: u64 = 10;
 /// Looks in a row that must find space before the alarm goes.
 const LOOKS_TO_CLEAR: u32 = 2;
 
-/// One part in so many of what is available is left to the framing of the log's records.
-const FRAMING_PART: u64 = 8;
+/// The part of the available space that clients may fill until the next look. A record that does not
+/// fit into the rest of a log file wastes that rest, at worst as much as it takes itself.
+const ROOM_PART: u64 = 2;
+/// With fewer margins than this available, the disk is nearly full.
+const MARGINS_WHEN_NEARLY_FULL: u64 = 16;
 
 /// The log's files are no larger than one part in so many of the disk, between these.
 const SEGMENT_PART: u64 = 32;
@@ -120,9 +123,14 @@ pub(crate) fn has_plenty(disk: DiskSpace) -> bool {
     disk.available >= margin(disk).saturating_mul(MARGINS_TO_CLEAR)
 }
 
-/// How much clients may write into the log until the next look.
+/// How many bytes clients may write into the log until the next look.
 pub(crate) fn room_for_log(disk: DiskSpace) -> u64 {
-    disk.available - disk.available / FRAMING_PART
+    disk.available / ROOM_PART
+}
+
+/// Whether fast writers could fill the disk before long.
+pub(crate) fn is_nearly_full(disk: DiskSpace) -> bool {
+    disk.available < margin(disk).saturating_mul(MARGINS_WHEN_NEARLY_FULL)
 }
 
 fn margin(disk: DiskSpace) -> u64 {

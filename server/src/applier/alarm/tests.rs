@@ -22,7 +22,6 @@ fn free() -> Look {
         available: 1 << 39,
     });
     Look {
-        log_bytes: 0,
         store: disk,
         log: disk,
     }
