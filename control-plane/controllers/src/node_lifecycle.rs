@@ -106,12 +106,17 @@ fn ready(node: &Node) -> Option<&NodeCondition> {
 /// The time until the node counts as silent; `None` if it does already.
 ///
 /// A lease renewal counts from when this process saw it, which does not depend on the node's clock.
-/// `lastHeartbeatTime` counts as the node wrote it.
+/// `lastHeartbeatTime` counts as the node wrote it, but never as later than this process saw it: a
+/// node whose clock is ahead would seem alive long after it died.
 fn silent(context: &Context<'_>, node: &Node) -> Option<Duration> {
     let name = meta::name(&node.metadata);
     let renewed = context.caches.leases.since(LEASES, name);
     let told = ready(node).and_then(|ready| ready.last_heartbeat_time.as_ref());
-    let heard: Option<Timestamp> = renewed.max(told.map(meta::stamp));
+    let seen = context.caches.nodes.since("", name);
+    let told = told
+        .map(meta::stamp)
+        .map(|told| told.min(seen.unwrap_or(told)));
+    let heard: Option<Timestamp> = renewed.max(told);
     match heard {
         Some(heard) => meta::left(heard, GRACE, context.now),
         None => meta::left(meta::created(&node.metadata), GRACE_AT_START, context.now),

@@ -41,7 +41,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
 /// Delay between two nodes of a zone: 0.1 nodes per second.
 const BETWEEN: Duration = Duration::from_secs(10);
-/// Delay in a large zone in which more than [`SICK_PERCENT`] of the nodes are not ready.
+/// Delay in a large zone in which at least [`SICK_PERCENT`] of the nodes are not ready.
 const BETWEEN_SICK: Duration = Duration::from_secs(100);
 const SICK_PERCENT: usize = 55;
 /// In such a zone with at most this many nodes, no node gets an evicting taint.
@@ -128,11 +128,15 @@ fn delay(context: &Context<'_>, node: &Node) -> Option<Duration> {
         .filter(|one| zone(one) == zone(node))
         .collect();
     let silent = of_zone.iter().filter(|one| !is_ready(one)).count();
-    let sick = silent > 2 && silent * 100 > SICK_PERCENT * of_zone.len();
-    let between = match sick {
-        false => BETWEEN,
-        true if of_zone.len() > LARGE => BETWEEN_SICK,
-        true => return None,
+    // A zone that is wholly gone, beside others that are not, is emptied like a healthy one.
+    let is_gone = silent == of_zone.len();
+    let sick = !is_gone && silent > 2 && silent * 100 >= SICK_PERCENT * of_zone.len();
+    let between = if !sick {
+        BETWEEN
+    } else if of_zone.len() > LARGE {
+        BETWEEN_SICK
+    } else {
+        return None;
     };
     let emptied = of_zone.iter().flat_map(|one| one.spec.iter());
     let last = emptied

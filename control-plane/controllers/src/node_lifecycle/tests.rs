@@ -62,6 +62,15 @@ fn a_lease_that_was_just_renewed_speaks_for_the_node() {
 }
 
 #[test]
+fn a_node_with_a_clock_that_is_ahead_does_not_outlive_itself() {
+    let mut since = now();
+    since.seconds -= 51;
+    let nodes = caches_since(&[heard(node("a", "True"), -300)], since);
+    let decision = decide(&NodeLifecycle, &nodes, ("", "a"));
+    assert_eq!(lines(&decision), ["update status of nodes a"]);
+}
+
+#[test]
 fn an_unknown_node_is_tainted_and_its_pods_are_unready() {
     let nodes = caches(&[
         heard(node("a", "Unknown"), 60),
@@ -100,6 +109,35 @@ fn nodes_are_emptied_one_after_the_other_and_not_when_all_are_silent() {
         ["node.kubernetes.io/unreachable:NoSchedule"]
     );
     assert_eq!(decision.after, Some(Duration::from_secs(6)));
+}
+
+/// So many nodes of a zone, the first of them silent.
+fn zone(name: &str, nodes: usize, silent: usize) -> Vec<Value> {
+    let one = |at: usize| {
+        let status = if at < silent { "Unknown" } else { "True" };
+        let mut one = heard(
+            node(&format!("{name}-{at}"), status),
+            60 * i64::from(at < silent),
+        );
+        one["metadata"]["labels"]["topology.kubernetes.io/zone"] = name.into();
+        one
+    };
+    (0..nodes).map(one).collect()
+}
+
+#[test]
+fn a_zone_that_is_gone_is_emptied_and_one_that_is_sick_is_not() {
+    let evicted = |nodes: usize, silent: usize| {
+        let all = [zone("a", nodes, silent), zone("b", 1, 0)].concat();
+        let decision = decide(&NodeLifecycle, &caches(&all), ("", "a-0"));
+        let evicting = "node.kubernetes.io/unreachable:NoExecute".to_owned();
+        taints(&bodies(&decision)[0]).contains(&evicting)
+    };
+    assert!(evicted(3, 3));
+    assert!(!evicted(4, 3));
+    // Exactly 55 percent is sick.
+    assert!(!evicted(20, 11));
+    assert!(evicted(20, 10));
 }
 
 #[test]
