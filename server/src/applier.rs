@@ -553,9 +553,10 @@ impl Applier {
 
     /// On whose behalf the entry was written; nobody asks when auth is off.
     fn requester(&self, entry: &raft::Entry) -> AuthInfo {
-        match self.state.auth.image().enabled {
-            true => Request::auth_info_of(&entry.data),
-            false => AuthInfo::default(),
+        if self.state.auth.image().enabled {
+            Request::auth_info_of(&entry.data)
+        } else {
+            AuthInfo::default()
         }
     }
 
@@ -596,9 +597,10 @@ impl Applier {
             return Ok(());
         }
         self.next_step = now + self.pace.compact_pause;
-        let rows = match self.is_short() {
-            true => self.pace.compact_step_rows.min(COMPACT_STEP_ROWS_WHEN_LOW),
-            false => self.pace.compact_step_rows,
+        let rows = if self.is_short() {
+            self.pace.compact_step_rows.min(COMPACT_STEP_ROWS_WHEN_LOW)
+        } else {
+            self.pace.compact_step_rows
         };
         let progress = self.state.store.compact_step(rows)?;
         if self.removal.since().is_some() {
@@ -652,9 +654,10 @@ impl Applier {
         if self.is_short() {
             return self.pace.when_low();
         }
-        match self.removal.is_running() {
-            true => self.pace.when_removing(&self.state.store.stats()),
-            false => self.pace,
+        if self.removal.is_running() {
+            self.pace.when_removing(&self.state.store.stats())
+        } else {
+            self.pace
         }
     }
 

@@ -333,11 +333,12 @@ fn refuse_downgrade(state: &State) -> Result<(), Unusable> {
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     };
     let decided = state::cluster_version(state.store.root())?;
-    match decided.as_deref().and_then(minor) > minor(CLUSTER_VERSION) {
-        false => Ok(()),
-        true => Err(Unusable::Start(
+    if decided.as_deref().and_then(minor) > minor(CLUSTER_VERSION) {
+        Err(Unusable::Start(
             "invalid downgrade; server version is lower than determined cluster version".to_owned(),
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }
 

@@ -128,9 +128,10 @@ impl Rules {
 
 /// An object in the form of the store: the rules are about that one.
 fn stored<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
-    match convert::is_same(resource) {
-        true => Cow::Borrowed(object),
-        false => Cow::Owned(convert::to_stored(resource, object.clone())),
+    if convert::is_same(resource) {
+        Cow::Borrowed(object)
+    } else {
+        Cow::Owned(convert::to_stored(resource, object.clone()))
     }
 }
 
@@ -140,16 +141,15 @@ fn unchanged(old: &Value, new: &Value, path: &[&str]) -> Causes {
         machinery::object::at(old, path),
         machinery::object::at(new, path),
     );
-    match before == after {
-        true => Causes::default(),
-        false => {
-            let shown = after.cloned().unwrap_or_default();
-            Causes::from(Cause::invalid(
-                &path.join("."),
-                &shown,
-                "field is immutable",
-            ))
-        }
+    if before == after {
+        Causes::default()
+    } else {
+        let shown = after.cloned().unwrap_or_default();
+        Causes::from(Cause::invalid(
+            &path.join("."),
+            &shown,
+            "field is immutable",
+        ))
     }
 }
 

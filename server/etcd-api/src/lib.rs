@@ -68,7 +68,12 @@ generated!(
 /// `KV` and `Watch` for a server that holds key-values and events already encoded:
 /// `WatchResponse.events` are bytes here, `RangeResponse` is a message of our own, the same on the
 /// wire. Messages without those are the ones of [`crate::etcdserverpb`].
-#[allow(clippy::all, clippy::unwrap_used, unreachable_pub)]
+#[allow(
+    clippy::all,
+    clippy::too_many_lines,
+    clippy::unwrap_used,
+    unreachable_pub
+)]
 pub mod raw {
     pub use crate::range::{RangeResponse, Rows};
 

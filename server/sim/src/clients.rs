@@ -470,9 +470,10 @@ impl World {
             Stage::Asked { receiver, at } => match receiver.try_recv() {
                 Ok(reply) => {
                     let back = *at == host || !self.net.is_cut((*at, host));
-                    return match back {
-                        true => self.hears(client, waiting, reply),
-                        false => self.gives_up(client, waiting),
+                    return if back {
+                        self.hears(client, waiting, reply)
+                    } else {
+                        self.gives_up(client, waiting)
                     };
                 }
                 Err(TryRecvError::Closed) => return self.gives_up(client, waiting),
@@ -570,22 +571,12 @@ impl World {
                 partition,
                 operation,
             } => {
-                let mut revision = applied.revision;
-                let outcome = if operation.is_read() {
-                    let Some(process) = &self.hosts[host].process else {
-                        return self.gives_up(client, waiting);
-                    };
-                    let view = process.view();
-                    revision = view.revision();
-                    match request::read(&view, *partition, operation) {
-                        Ok(outcome) => outcome,
-                        // Its disk has begun to fail.
-                        Err(_) => return self.gives_up(client, waiting),
-                    }
-                } else {
-                    request::outcome(operation, &applied.outcome)
+                let (partition, operation) = (*partition, operation.clone());
+                let Some((outcome, revision)) = self.outcome(host, partition, &operation, &applied)
+                else {
+                    return self.gives_up(client, waiting);
                 };
-                self.clients.sees(client, *partition, operation, &outcome);
+                self.clients.sees(client, partition, &operation, &outcome);
                 if operation.is_read() && Some(called_at) >= self.clients.healed_at {
                     self.clients.silent.retain(|silent| *silent != host);
                 }
@@ -594,8 +585,8 @@ impl World {
                 ));
                 self.clients.history.push(Record {
                     client,
-                    partition: *partition,
-                    operation: operation.clone(),
+                    partition,
+                    operation,
                     called_at,
                     returned_at: self.now,
                     outcome: Some(outcome),
@@ -611,19 +602,7 @@ impl World {
                 self.clients.clients[client].leases.push(*id);
             }
             Ask::KeepAlive { lease } => {
-                let Outcome::Lease(answer) = &applied.outcome else {
-                    unreachable!("a keep-alive is answered as such");
-                };
-                self.note(&format!("c{client} renews lease {lease}: {} s", answer.ttl));
-                if answer.ttl > 0 {
-                    let judged = self.checks.leases.renewed(*lease, called_at);
-                    judged.of("leases")?;
-                } else {
-                    let lease = *lease;
-                    self.clients.clients[client]
-                        .leases
-                        .retain(|id| *id != lease);
-                }
+                self.hears_of_renewal(client, *lease, called_at, &applied)?
             }
             Ask::Attach { lease } => self.note(&format!("c{client} attaches a key to {lease}")),
             Ask::Revoke { lease } => {
@@ -644,6 +623,46 @@ impl World {
         let thinks = self.clients.thinks;
         self.later(client, thinks);
         Ok(())
+    }
+
+    fn hears_of_renewal(
+        &mut self,
+        client: usize,
+        lease: i64,
+        called_at: u64,
+        applied: &Applied,
+    ) -> Result<(), Failed> {
+        let Outcome::Lease(answer) = &applied.outcome else {
+            unreachable!("a keep-alive is answered as such");
+        };
+        self.note(&format!("c{client} renews lease {lease}: {} s", answer.ttl));
+        if answer.ttl > 0 {
+            let judged = self.checks.leases.renewed(lease, called_at);
+            return judged.of("leases");
+        }
+        let leases = &mut self.clients.clients[client].leases;
+        leases.retain(|id| *id != lease);
+        Ok(())
+    }
+
+    /// What an operation answers, and at which revision; `None` if the host cannot read any more.
+    fn outcome(
+        &self,
+        host: usize,
+        partition: usize,
+        operation: &Operation,
+        applied: &Applied,
+    ) -> Option<(history::Outcome, i64)> {
+        if !operation.is_read() {
+            return Some((
+                request::outcome(operation, &applied.outcome),
+                applied.revision,
+            ));
+        }
+        let view = self.hosts[host].process.as_ref()?.view();
+        // An error: its disk has begun to fail.
+        let outcome = request::read(&view, partition, operation).ok()?;
+        Some((outcome, view.revision()))
     }
 
     fn may_lack_space(&self) -> bool {
@@ -693,9 +712,10 @@ impl Clients {
     ) {
         let seen = self.clients[client].seen.entry(partition).or_default();
         seen.resize(PARTITIONS[partition], 0);
-        let steps = match outcome.succeeded {
-            true => &operation.then,
-            false => &operation.otherwise,
+        let steps = if outcome.succeeded {
+            &operation.then
+        } else {
+            &operation.otherwise
         };
         for (step, result) in steps.iter().zip(&outcome.results) {
             match *step {

@@ -150,8 +150,9 @@ fn many(from: u64, seeds: u64, workers: u64, options: Options) -> ExitCode {
     });
     let tally = tally_of();
     tally.tell(&format!("{seeds} seeds from {from}"));
-    match tally.failed.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if tally.failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }

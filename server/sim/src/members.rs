@@ -128,9 +128,10 @@ impl World {
             is_learner,
             ..MemberInfo::default()
         };
-        let kind = match is_learner {
-            true => ConfChangeKind::AddLearnerNode,
-            false => ConfChangeKind::AddNode,
+        let kind = if is_learner {
+            ConfChangeKind::AddLearnerNode
+        } else {
+            ConfChangeKind::AddNode
         };
         let settings = settings(&name, std::slice::from_ref(&name), true, &mut self.rng);
         let mut host = Host::new(settings, self.rng.fork());

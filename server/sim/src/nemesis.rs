@@ -183,9 +183,10 @@ impl World {
         if host.crash_to_come.is_some() || (!host.is_up() && fault != Fault::CrashAtCall) {
             return;
         }
-        let how = match rng.chance(500) {
-            true => Crash::Killed,
-            false => Crash::PowerCut,
+        let how = if rng.chance(500) {
+            Crash::Killed
+        } else {
+            Crash::PowerCut
         };
         match fault {
             Fault::CrashAtCall => {

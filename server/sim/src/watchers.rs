@@ -91,9 +91,10 @@ impl World {
             if connection.as_ref().is_some_and(|c| c.host == host) {
                 // Now and then a client is slow to read.
                 let rng = &mut self.watchers.rng;
-                let soon = match rng.chance(20) {
-                    true => rng.below(400 * MILLI),
-                    false => rng.between(10 * MICRO, MILLI),
+                let soon = if rng.chance(20) {
+                    rng.below(400 * MILLI)
+                } else {
+                    rng.between(10 * MICRO, MILLI)
                 };
                 self.look_at(watcher, self.now + soon);
             }
@@ -143,9 +144,10 @@ impl World {
             let up = (0..self.hosts.len()).filter(|host| self.hosts[*host].is_up());
             let up: Vec<usize> = up.collect();
             let rng = &mut self.watchers.rng;
-            watcher.host = match up.is_empty() || rng.chance(500) {
-                true => rng.below(self.watchers.hosts as u64) as usize,
-                false => *rng.pick(&up),
+            watcher.host = if up.is_empty() || rng.chance(500) {
+                rng.below(self.watchers.hosts as u64) as usize
+            } else {
+                *rng.pick(&up)
             };
             return;
         };

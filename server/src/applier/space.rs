@@ -142,9 +142,10 @@ impl Space {
     }
 
     fn kept(&self, file_bytes: u64) -> u64 {
-        match self.asking.is_empty() {
-            true => (file_bytes / KEPT_PART).max(KEPT_BYTES),
-            false => KEPT_ON_REQUEST_BYTES,
+        if self.asking.is_empty() {
+            (file_bytes / KEPT_PART).max(KEPT_BYTES)
+        } else {
+            KEPT_ON_REQUEST_BYTES
         }
     }
 

@@ -363,9 +363,10 @@ impl Member {
             return;
         }
         for (until, message) in std::mem::take(&mut self.held_messages) {
-            match self.is_to_wait(&message) {
-                true => self.held_messages.push((until, message)),
-                false => self.step(now, Input::Receive(message), effects),
+            if self.is_to_wait(&message) {
+                self.held_messages.push((until, message))
+            } else {
+                self.step(now, Input::Receive(message), effects)
             }
         }
     }
@@ -392,13 +393,12 @@ impl Member {
         if status.role != RoleKind::Leader {
             return Err(Error::NotLeader);
         }
-        let matched = match id == status.id {
-            true => status.durable,
-            false => {
-                let peers = self.raft.peers();
-                let peer = peers.iter().find(|peer| peer.id == id);
-                peer.ok_or(Error::MemberNotFound)?.matched
-            }
+        let matched = if id == status.id {
+            status.durable
+        } else {
+            let peers = self.raft.peers();
+            let peer = peers.iter().find(|peer| peer.id == id);
+            peer.ok_or(Error::MemberNotFound)?.matched
         };
         let leader = status.durable;
         Ok(Applied {

@@ -84,9 +84,10 @@ fn removals(data: &DataDir) -> Result<Vec<Entry>, Unusable> {
 }
 
 fn addition(id: u64, is_promote: bool) -> ConfChange {
-    let peer_urls = match is_promote {
-        true => Vec::new(),
-        false => vec![NO_URL.to_owned()],
+    let peer_urls = if is_promote {
+        Vec::new()
+    } else {
+        vec![NO_URL.to_owned()]
     };
     let member = MemberInfo {
         id,

@@ -186,9 +186,10 @@ impl Node {
         }
         let physical = matches!(&request, Request::Compaction(c) if c.physical);
         let goes_first = self.0.limits.revokes_first && matches!(request, Request::LeaseRevoke(_));
-        let permit = match goes_first {
-            true => self.0.admission.admit_first(data.len())?,
-            false => self.0.admission.admit(data.len())?,
+        let permit = if goes_first {
+            self.0.admission.admit_first(data.len())?
+        } else {
+            self.0.admission.admit(data.len())?
         };
         let (slot, reply) = ReplySlot::new(permit);
         let proposal = Proposal {
@@ -402,10 +403,7 @@ impl Node {
         let mut missed = 0;
         loop {
             tokio::time::sleep(self.0.limits.election_timeout).await;
-            missed = match self.has_leader() {
-                true => 0,
-                false => missed + 1,
-            };
+            missed = if self.has_leader() { 0 } else { missed + 1 };
             if missed >= LOOKS_WITHOUT_LEADER {
                 self.0.leader_lost.send_replace(());
             }
@@ -574,9 +572,10 @@ impl Node {
             }
             leader => reached(leader),
         };
-        match is_connected {
-            true => Error::Timeout,
-            false => Error::TimeoutByConnection,
+        if is_connected {
+            Error::Timeout
+        } else {
+            Error::TimeoutByConnection
         }
     }
 

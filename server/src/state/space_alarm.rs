@@ -81,9 +81,10 @@ impl Guard {
     pub(crate) fn look(&mut self, seen: &Reading) -> Verdict {
         if let Some(disk) = seen.disk {
             let margin = margin(disk);
-            self.is_low = match self.is_low {
-                true => disk.available < margin.saturating_mul(MARGINS_TO_CLEAR),
-                false => disk.available < margin,
+            self.is_low = if self.is_low {
+                disk.available < margin.saturating_mul(MARGINS_TO_CLEAR)
+            } else {
+                disk.available < margin
             };
         }
         let is_low = self.is_low || seen.is_short;
@@ -99,9 +100,10 @@ impl Guard {
         let wanted = seen.in_use_bytes.saturating_add(seen.refused_bytes);
         let quota = self.quota_bytes - self.quota_bytes / QUOTA_PART_TO_CLEAR;
         let has_space = !is_low && (self.quota_bytes == 0 || wanted < quota);
-        self.looks_with_space = match has_space {
-            true => self.looks_with_space + 1,
-            false => 0,
+        self.looks_with_space = if has_space {
+            self.looks_with_space + 1
+        } else {
+            0
         };
         let clears = self.clears && seen.is_own && self.looks_with_space >= LOOKS_TO_CLEAR;
         clears.then(|| {

@@ -37,9 +37,10 @@ impl Plugin for NamespaceLifecycle {
             if attributes.operation != DELETE {
                 return open_namespace(context, attributes).await;
             }
-            match IMMORTAL.contains(&attributes.name) {
-                true => Err(attributes.forbidden("this namespace may not be deleted")),
-                false => Ok(()),
+            if IMMORTAL.contains(&attributes.name) {
+                Err(attributes.forbidden("this namespace may not be deleted"))
+            } else {
+                Ok(())
             }
         })
     }

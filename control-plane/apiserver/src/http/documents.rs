@@ -122,17 +122,16 @@ fn old_schema(parts: &Parts) -> Response<Body> {
     let wanted = accept
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
-    match wanted.contains("openapi.spec.v2") {
-        true => reply::bytes(
+    if wanted.contains("openapi.spec.v2") {
+        reply::bytes(
             StatusCode::OK,
             MEDIA_TYPE,
             bytes::Bytes::from_static(DOCUMENT),
-        ),
-        false => {
-            let info = json!({"title": "Kubernetes", "version": RELEASE});
-            let document = json!({"swagger": "2.0", "info": info, "paths": {}});
-            reply::value(StatusCode::OK, &document)
-        }
+        )
+    } else {
+        let info = json!({"title": "Kubernetes", "version": RELEASE});
+        let document = json!({"swagger": "2.0", "info": info, "paths": {}});
+        reply::value(StatusCode::OK, &document)
     }
 }
 
@@ -144,16 +143,20 @@ fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {
         .uri
         .query()
         .is_some_and(|query| query.contains("verbose"));
-    let code = match failed {
-        true => StatusCode::INTERNAL_SERVER_ERROR,
-        false => StatusCode::OK,
+    let code = if failed {
+        StatusCode::INTERNAL_SERVER_ERROR
+    } else {
+        StatusCode::OK
     };
     if !failed && !verbose {
         return reply::text(code, "ok");
     }
-    let lines = checks.iter().map(|(name, good)| match good {
-        true => format!("[+]{name} ok\n"),
-        false => format!("[-]{name} failed: reason withheld\n"),
+    let lines = checks.iter().map(|(name, good)| {
+        if *good {
+            format!("[+]{name} ok\n")
+        } else {
+            format!("[-]{name} failed: reason withheld\n")
+        }
     });
     let end = if failed { "failed" } else { "passed" };
     reply::text(

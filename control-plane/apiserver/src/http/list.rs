@@ -265,9 +265,10 @@ fn check(query: &Query) -> Result<(), Status> {
         let why = "sendInitialEvents is forbidden for list";
         causes.push(Cause::forbidden("sendInitialEvents", why));
     }
-    match causes.is_empty() {
-        true => Ok(()),
-        false => Err(Status::invalid("meta.k8s.io", "ListOptions", "", causes)),
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid("meta.k8s.io", "ListOptions", "", causes))
     }
 }
 
@@ -333,8 +334,9 @@ fn expired(start: &str, folder: &str) -> Status {
 
 /// A state that is still to come.
 fn too_new(error: Status, revision: i64, api: &Api) -> Status {
-    match store::is_future(&error) {
-        true => Status::future_version(revision, api.0.feed.revision()),
-        false => error,
+    if store::is_future(&error) {
+        Status::future_version(revision, api.0.feed.revision())
+    } else {
+        error
     }
 }

@@ -54,9 +54,10 @@ pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
 pub(crate) fn route(info: &Info) -> Result<Option<Target>, Status> {
     let asked = &info.attributes;
     if !catalogue::serves_version(&asked.api_group, &info.version) {
-        return match catalogue::serves_group(&asked.api_group) {
-            true => Err(Status::unknown_path()),
-            false => Ok(None),
+        return if catalogue::serves_group(&asked.api_group) {
+            Err(Status::unknown_path())
+        } else {
+            Ok(None)
         };
     }
     let resource = catalogue::resource(&asked.api_group, &info.version, &asked.resource)
@@ -67,9 +68,10 @@ pub(crate) fn route(info: &Info) -> Result<Option<Target>, Status> {
         ("", "namespaces") if asked.namespace == info.name => "",
         _ => &asked.namespace,
     };
-    let fits = match namespaced {
-        true => !namespace.is_empty() || info.name.is_empty(),
-        false => namespace.is_empty(),
+    let fits = if namespaced {
+        !namespace.is_empty() || info.name.is_empty()
+    } else {
+        namespace.is_empty()
     };
     let subresource = &asked.subresource;
     let known = subresource.is_empty() || resource.kind.subresource(subresource).is_some();
@@ -168,9 +170,10 @@ impl Query {
         causes.extend(bad_manager(self.text("fieldManager")));
         let dry = dry_run(self.all("dryRun"), &mut causes);
         let validation = Validation::parse(self.text("fieldValidation"), &mut causes);
-        match causes.is_empty() {
-            true => Ok(Options { dry, validation }),
-            false => Err(Status::invalid("meta.k8s.io", kind, "", causes)),
+        if causes.is_empty() {
+            Ok(Options { dry, validation })
+        } else {
+            Err(Status::invalid("meta.k8s.io", kind, "", causes))
         }
     }
 
@@ -204,9 +207,12 @@ fn bad_manager(name: &str) -> Option<Cause> {
     // Go's quotes, not those of JSON.
     let quoted: String = name
         .chars()
-        .map(|c| match c.is_control() {
-            true => format!("\\x{:02x}", u32::from(c)),
-            false => c.to_string(),
+        .map(|c| {
+            if c.is_control() {
+                format!("\\x{:02x}", u32::from(c))
+            } else {
+                c.to_string()
+            }
         })
         .collect();
     Some(Cause {

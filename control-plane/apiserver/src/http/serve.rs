@@ -77,9 +77,10 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
     let mut slot = turn.enter()?;
     // Whether a path is there is told only to those who may ask.
     api.0.authorizer.authorize(reader, &attributes).await?;
-    let target = match info.is_resource() {
-        true => request::route(&info)?,
-        false => None,
+    let target = if info.is_resource() {
+        request::route(&info)?
+    } else {
+        None
     };
     let Some(target) = target else {
         return documents::answer(api, parts, &segments);

@@ -75,9 +75,10 @@ impl<'a> Turn<'a> {
         if self.exempt {
             return Ok(None);
         }
-        let slots = match self.reads {
-            true => &self.slots.reads,
-            false => &self.slots.writes,
+        let slots = if self.reads {
+            &self.slots.reads
+        } else {
+            &self.slots.writes
         };
         slots.try_acquire().map(Some).map_err(|_| too_many())
     }

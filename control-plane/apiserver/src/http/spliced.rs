@@ -144,9 +144,10 @@ fn rows<S: AsRef<Stored>>(shown: &Shown, all: &[S], metadata: Value, columns: bo
         Include::Metadata => Some(partial(meta_version(shown))),
         Include::Object => return None,
     };
-    let columns = match columns {
-        true => table::columns(shown.resource).into(),
-        false => Value::Null,
+    let columns = if columns {
+        table::columns(shown.resource).into()
+    } else {
+        Value::Null
     };
     let now = clock::now();
     let mut out = head("Table", meta_version(shown));

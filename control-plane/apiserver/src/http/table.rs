@@ -182,9 +182,10 @@ fn labels(object: &Value, path: &[&str]) -> Cell {
     let pairs: Vec<String> = pairs
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
-    match pairs.is_empty() {
-        true => NONE.into(),
-        false => pairs.join(",").into(),
+    if pairs.is_empty() {
+        NONE.into()
+    } else {
+        pairs.join(",").into()
     }
 }
 

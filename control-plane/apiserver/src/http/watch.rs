@@ -209,9 +209,10 @@ fn check(query: &Query) -> Result<(), Status> {
             causes.push(cause);
         }
     }
-    match causes.is_empty() {
-        true => Ok(()),
-        false => Err(Status::invalid("meta.k8s.io", "ListOptions", "", causes)),
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid("meta.k8s.io", "ListOptions", "", causes))
     }
 }
 

@@ -46,12 +46,11 @@ impl Allocated {
 pub(crate) fn prepare(service: &mut Value) -> Result<(), Status> {
     one_address(None, service);
     let causes = validate::addresses(service);
-    match causes.is_empty() {
-        true => Ok(()),
-        false => {
-            let name = object::name(service);
-            Err(Status::invalid("", "Service", name, causes.into()))
-        }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        let name = object::name(service);
+        Err(Status::invalid("", "Service", name, causes.into()))
     }
 }
 
@@ -97,9 +96,10 @@ pub(crate) async fn update(
         }
     }
     families(new);
-    match wants_node_ports(new) {
-        true => keep_node_ports(old, new),
-        false => drop_node_ports(old, new),
+    if wants_node_ports(new) {
+        keep_node_ports(old, new)
+    } else {
+        drop_node_ports(old, new)
     }
     if wants_node_ports(new) || wants_health_port(new) {
         registry.reader.fresh().await?;
@@ -203,9 +203,10 @@ async fn address(
                 "failed to allocate IP {wanted}: the provided network does not match the current range"
             ));
         };
-        let taken = match dry {
-            true => Taken::Before,
-            false => take(registry, address, service).await?,
+        let taken = if dry {
+            Taken::Before
+        } else {
+            take(registry, address, service).await?
         };
         if taken == Taken::No {
             return refuse(format!(
@@ -217,9 +218,10 @@ async fn address(
     }
     for _ in 0..TRIES_MAX {
         let address = range.random();
-        let taken = match dry {
-            true => Taken::Before,
-            false => take(registry, address, service).await?,
+        let taken = if dry {
+            Taken::Before
+        } else {
+            take(registry, address, service).await?
         };
         if taken != Taken::No {
             let address = address.to_string();

@@ -20,9 +20,10 @@ impl Writer<'_> {
         name: &str,
         mut binding: Value,
     ) -> Result<(), Status> {
-        let name = match name.is_empty() {
-            true => object::name(&binding).to_owned(),
-            false => name.to_owned(),
+        let name = if name.is_empty() {
+            object::name(&binding).to_owned()
+        } else {
+            name.to_owned()
         };
         let pods = catalogue::resource("", "v1", "pods").ok_or_else(Status::unknown_path)?;
         let storage = pods.storage.ok_or_else(Status::method_not_allowed)?;

@@ -22,9 +22,10 @@ pub(crate) fn set_requester(user: &User, object: &mut Value) {
             Value::Array(list) => list.is_empty(),
             other => other.as_object().is_none_or(Map::is_empty),
         };
-        match empty {
-            true => drop(object::remove(object, &["spec", key])),
-            false => object::set(object, &["spec", key], value.clone()),
+        if empty {
+            drop(object::remove(object, &["spec", key]))
+        } else {
+            object::set(object, &["spec", key], value.clone())
         }
     }
 }
@@ -56,9 +57,10 @@ pub(crate) fn update_approval(old: &Value, new: &mut Value) {
     set_times(old, new);
     let conditions = object::items(new, &["status", "conditions"]).to_vec();
     let mut status = old.get("status").cloned().unwrap_or_else(|| json!({}));
-    match conditions.is_empty() {
-        true => drop(object::remove(&mut status, &["conditions"])),
-        false => object::set(&mut status, &["conditions"], conditions.into()),
+    if conditions.is_empty() {
+        drop(object::remove(&mut status, &["conditions"]))
+    } else {
+        object::set(&mut status, &["conditions"], conditions.into())
     }
     new["status"] = status;
 }

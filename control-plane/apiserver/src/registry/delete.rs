@@ -240,9 +240,10 @@ impl Deletion<'_> {
         let own = object::integer(pod, &["spec", "terminationGracePeriodSeconds"]);
         let phase = object::text(pod, &["status", "phase"]);
         let unbound = object::text(pod, &["spec", "nodeName"]).is_empty();
-        let seconds = match unbound || phase == "Failed" || phase == "Succeeded" {
-            true => 0,
-            false => asked.or(own).unwrap_or(0),
+        let seconds = if unbound || phase == "Failed" || phase == "Succeeded" {
+            0
+        } else {
+            asked.or(own).unwrap_or(0)
         };
         let seconds = if seconds < 0 { 1 } else { seconds };
         let at = now.plus(Duration::from_secs(seconds.unsigned_abs()));
@@ -301,9 +302,10 @@ impl Deletion<'_> {
         if foreground {
             finalizers.push(FOREGROUND.into());
         }
-        match finalizers.is_empty() {
-            true => metadata_mut(object).remove("finalizers"),
-            false => metadata_mut(object).insert("finalizers".into(), finalizers.into()),
+        if finalizers.is_empty() {
+            metadata_mut(object).remove("finalizers")
+        } else {
+            metadata_mut(object).insert("finalizers".into(), finalizers.into())
         };
     }
 }

@@ -87,9 +87,10 @@ impl Patch {
         let (version, kind) = (object::api_version(old), object::kind(old));
         if object::api_version(&patched) != version || object::kind(&patched) != kind {
             let (kind, version) = (object::kind(&patched), object::api_version(&patched));
-            let why = match schema_knows(version, kind) {
-                true => "the patch must not change apiVersion or kind".to_owned(),
-                false => unregistered(kind, version),
+            let why = if schema_knows(version, kind) {
+                "the patch must not change apiVersion or kind".to_owned()
+            } else {
+                unregistered(kind, version)
             };
             return Err(self.invalid(&why));
         }

@@ -55,9 +55,10 @@ struct Update<'a, 'b> {
 impl Writer<'_> {
     /// Stores a new object.
     pub(crate) async fn create(&self, object: Value) -> Result<Arc<Entry>, Status> {
-        let prefix = match object::name(&object).is_empty() {
-            true => object::generate_name(&object).to_owned(),
-            false => String::new(),
+        let prefix = if object::name(&object).is_empty() {
+            object::generate_name(&object).to_owned()
+        } else {
+            String::new()
         };
         let mut tried = 0;
         loop {
@@ -82,9 +83,10 @@ impl Writer<'_> {
         let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
         let versioned = !object::resource_version(&object).is_empty();
         // Held until the service is stored: others choose among what is free after that.
-        let guard = match allocate::concerns(resource) {
-            true => Some(self.registry.allocation.lock().await),
-            false => None,
+        let guard = if allocate::concerns(resource) {
+            Some(self.registry.allocation.lock().await)
+        } else {
+            None
         };
         self.complete(&mut object).await?;
         let allocated = match &guard {
@@ -106,13 +108,12 @@ impl Writer<'_> {
             }
             return Ok(Arc::new(Entry::new(0, stored)));
         }
-        let written = match versioned {
+        let written = if versioned {
             // The store says so, after everything else has been checked.
-            true => {
-                let text = "resourceVersion should not be set on objects to be created";
-                Err(Status::new(500, "", text))
-            }
-            false => self.store_new(storage, &key, &stored).await,
+            let text = "resourceVersion should not be set on objects to be created";
+            Err(Status::new(500, "", text))
+        } else {
+            self.store_new(storage, &key, &stored).await
         };
         match written {
             Ok(Some(revision)) => Ok(Arc::new(Entry::new(revision, stored))),
@@ -183,9 +184,10 @@ impl Writer<'_> {
             .ok_or_else(Status::method_not_allowed)?;
         let key = storage.key(self.namespace, name);
         // Held as for new ones: an update may ask for an address or a port.
-        let _guard = match allocate::concerns(self.resource) && subresource.is_empty() {
-            true => Some(self.registry.allocation.lock().await),
-            false => None,
+        let _guard = if allocate::concerns(self.resource) && subresource.is_empty() {
+            Some(self.registry.allocation.lock().await)
+        } else {
+            None
         };
         let mut update = Update {
             writer: self,
@@ -294,9 +296,10 @@ impl Update<'_, '_> {
         refuse(resource, &new, causes)?;
         chain.validate(mutated, &admission, &new).await?;
         let stored = convert::to_stored(resource, new);
-        Ok(match removed_deletion {
-            true => Step::Delete(stored),
-            false => Step::Put(stored),
+        Ok(if removed_deletion {
+            Step::Delete(stored)
+        } else {
+            Step::Put(stored)
         })
     }
 

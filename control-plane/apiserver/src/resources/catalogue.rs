@@ -122,9 +122,10 @@ pub(crate) fn unregistered(kind: &str, version: &str) -> String {
 impl Storage {
     /// The key of an object.
     pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
-        match self.kind.namespaced() {
-            true => format!("{}{namespace}/{name}", self.prefix),
-            false => format!("{}{name}", self.prefix),
+        if self.kind.namespaced() {
+            format!("{}{namespace}/{name}", self.prefix)
+        } else {
+            format!("{}{name}", self.prefix)
         }
     }
 

@@ -39,9 +39,10 @@ impl Entry {
         value: &[u8],
         revision: i64,
     ) -> Result<Entry, Status> {
-        let object = match value.starts_with(&protobuf::MAGIC) {
-            true => protobuf::decode_as(value, storage.kind.message()).map_err(|e| e.to_string()),
-            false => serde_json::from_slice(value).map_err(|error| error.to_string()),
+        let object = if value.starts_with(&protobuf::MAGIC) {
+            protobuf::decode_as(value, storage.kind.message()).map_err(|e| e.to_string())
+        } else {
+            serde_json::from_slice(value).map_err(|error| error.to_string())
         };
         let mut object: Value = object.map_err(|why| {
             Status::internal(&format!(

@@ -82,9 +82,10 @@ impl Text {
 
     /// The value of `metadata`.
     pub(crate) fn metadata(&self) -> &[u8] {
-        match self.metadata.is_empty() {
-            true => b"null",
-            false => &self.bytes[self.metadata.clone()],
+        if self.metadata.is_empty() {
+            b"null"
+        } else {
+            &self.bytes[self.metadata.clone()]
         }
     }
 }

@@ -215,9 +215,10 @@ fn conditions(request: &Value, old: Option<&Value>, causes: &mut Causes) {
         if kind.is_empty() && !nameless_before {
             causes.required(&condition, "type");
         }
-        let allowed: &[&str] = match TRUE_ALONE.contains(&kind) {
-            true => &["True"],
-            false => &STATUSES,
+        let allowed: &[&str] = if TRUE_ALONE.contains(&kind) {
+            &["True"]
+        } else {
+            &STATUSES
         };
         if causes.required(&condition, "status") {
             causes.word(&condition, "status", allowed);

@@ -89,9 +89,10 @@ fn registry(object: &Value, key: &str) -> Option<Cause> {
                 .nth(error.line().saturating_sub(1));
             let at = line.and_then(|line| line.get(error.column().saturating_sub(1)));
             let letter = char::from(at.copied().unwrap_or_default());
-            let place = match error.to_string().starts_with("trailing characters") {
-                true => "after top-level value",
-                false => "looking for beginning of value",
+            let place = if error.to_string().starts_with("trailing characters") {
+                "after top-level value"
+            } else {
+                "looking for beginning of value"
             };
             format!("invalid character {letter:?} {place}")
         }

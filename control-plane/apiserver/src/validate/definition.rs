@@ -76,9 +76,10 @@ fn called(names: &Place, causes: &mut Causes) {
     for key in ["plural", "singular", "kind", "listKind"] {
         let text = names.text(key);
         let mixed = key.ends_with("ind");
-        let wrong = match mixed {
-            true => name::dns1035_label(&text.to_lowercase()),
-            false => name::dns1035_label(text),
+        let wrong = if mixed {
+            name::dns1035_label(&text.to_lowercase())
+        } else {
+            name::dns1035_label(text)
         };
         if !text.is_empty() && !wrong.is_empty() {
             let may = "may have mixed case, but should otherwise match: ";

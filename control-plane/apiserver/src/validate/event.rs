@@ -96,9 +96,10 @@ pub(crate) fn update(old: &Value, new: &Value) -> Causes {
 
 /// Who saw what, of events that say when it was.
 fn complete(event: &Place, strict: bool, causes: &mut Causes) {
-    let reporter = match strict {
-        true => "reportingController",
-        false => "reportingComponent",
+    let reporter = if strict {
+        "reportingController"
+    } else {
+        "reportingComponent"
     };
     let who = event.text("reportingComponent");
     if who.is_empty() {

@@ -53,9 +53,10 @@ fn wrong_host(host: &str) -> Vec<String> {
         return name::dns1123_subdomain(host);
     }
     let rest = host.strip_prefix("*.");
-    match rest.is_some_and(|rest| name::dns1123_subdomain(rest).is_empty()) {
-        true => Vec::new(),
-        false => vec![WILDCARD.into()],
+    if rest.is_some_and(|rest| name::dns1123_subdomain(rest).is_empty()) {
+        Vec::new()
+    } else {
+        vec![WILDCARD.into()]
     }
 }
 

@@ -150,9 +150,10 @@ fn spec(object: &Value, path: &str, causes: &mut Causes) {
         }
         _ => {}
     }
-    let known: &[&str] = match spec.has("podFailurePolicy") {
-        true => &["Failed"],
-        false => &["Failed", "TerminatingOrFailed"],
+    let known: &[&str] = if spec.has("podFailurePolicy") {
+        &["Failed"]
+    } else {
+        &["Failed", "TerminatingOrFailed"]
     };
     causes.word(&spec, "podReplacementPolicy", known);
     causes.extend(pod::template(object, &spec.field("template")));

@@ -284,9 +284,10 @@ fn balancer(spec: &Place, causes: &mut Causes) {
         true if !spec.has(ports) => causes.push(Cause::required(ports, "")),
         true => {}
     }
-    match is_one {
-        true => causes.named(spec, "loadBalancerClass", name::qualified_name),
-        false => causes.forbidden(spec, "loadBalancerClass", OF_BALANCERS),
+    if is_one {
+        causes.named(spec, "loadBalancerClass", name::qualified_name)
+    } else {
+        causes.forbidden(spec, "loadBalancerClass", OF_BALANCERS)
     }
 }
 

@@ -123,9 +123,10 @@ pub(crate) fn namespace_status(old: &Value, new: &Value) -> Causes {
             finalizer(&one.path, one.value, causes);
         });
     }
-    let (phase, when) = match object::is_deleting(new) {
-        false => ("Active", "is empty"),
-        true => ("Terminating", "is not empty"),
+    let (phase, when) = if object::is_deleting(new) {
+        ("Terminating", "is not empty")
+    } else {
+        ("Active", "is empty")
     };
     let has = object::text(new, &["status", "phase"]);
     if has != phase {

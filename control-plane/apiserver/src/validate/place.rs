@@ -27,9 +27,10 @@ impl<'a> Place<'a> {
 
     /// The path of what is below a key.
     pub(super) fn field(&self, key: &str) -> String {
-        match self.path.is_empty() {
-            true => key.to_owned(),
-            false => format!("{}.{key}", self.path),
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
         }
     }
 

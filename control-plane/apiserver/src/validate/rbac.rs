@@ -91,9 +91,10 @@ fn aggregation(causes: &mut Causes, rule: &Place) {
 
 fn binding(whole: &Place, namespaced: bool, causes: &mut Causes) {
     let role = Place::new("roleRef", whole.get("roleRef").unwrap_or(&Value::Null));
-    let kinds: &[&str] = match namespaced {
-        true => &["Role", "ClusterRole"],
-        false => &["ClusterRole"],
+    let kinds: &[&str] = if namespaced {
+        &["Role", "ClusterRole"]
+    } else {
+        &["ClusterRole"]
     };
     for (key, known) in [("apiGroup", &[GROUP][..]), ("kind", kinds)] {
         if !known.contains(&role.text(key)) {

@@ -65,9 +65,10 @@ impl Bounds {
 
 /// Why a schedule cannot be read.
 pub(super) fn wrong(schedule: &str) -> Option<String> {
-    let schedule = match schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {
-        true => schedule.split_once(' ').map_or("", |(_, rest)| rest).trim(),
-        false => schedule,
+    let schedule = if schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {
+        schedule.split_once(' ').map_or("", |(_, rest)| rest).trim()
+    } else {
+        schedule
     };
     if let Some(every) = schedule.strip_prefix("@every ") {
         let why =
@@ -176,10 +177,7 @@ pub(super) fn wrong_zone(zone: &str) -> Option<String> {
         .split_once('/')
         .is_some_and(|(area, _)| AREAS.contains(&area));
     let plain = PLAIN_ZONES.split_whitespace().any(|one| one == zone);
-    match in_area || plain {
-        true => None,
-        false => unknown(),
-    }
+    if in_area || plain { None } else { unknown() }
 }
 
 #[cfg(test)]

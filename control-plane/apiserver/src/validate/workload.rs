@@ -249,11 +249,12 @@ fn stateful_set_update(old: &Value, new: &Value) -> Causes {
         }
         spec
     };
-    match fixed(old) == fixed(new) {
-        true => Causes::default(),
-        false => Causes::from(Cause::forbidden(
+    if fixed(old) == fixed(new) {
+        Causes::default()
+    } else {
+        Causes::from(Cause::forbidden(
             "spec",
             "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
-        )),
+        ))
     }
 }

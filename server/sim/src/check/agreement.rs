@@ -54,11 +54,12 @@ impl Agreement {
         let is = state(root).map_err(|error| format!("host {host} cannot be read: {error}"))?;
         let known = *self.digests.entry(index).or_insert(is);
         self.compared += 1;
-        match known == is {
-            true => Ok(()),
-            false => Err(format!(
+        if known == is {
+            Ok(())
+        } else {
+            Err(format!(
                 "host {host} has another state at {index} than others"
-            )),
+            ))
         }
     }
 
@@ -69,12 +70,13 @@ impl Agreement {
             .entry(hash.hash_revision)
             .or_insert(hash.hash);
         self.compared += 1;
-        match known == hash.hash {
-            true => Ok(()),
-            false => Err(format!(
+        if known == hash.hash {
+            Ok(())
+        } else {
+            Err(format!(
                 "host {host} has HashKV {:x} up to {}, others {known:x}",
                 hash.hash, hash.hash_revision
-            )),
+            ))
         }
     }
 

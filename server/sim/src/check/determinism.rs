@@ -4,10 +4,11 @@ use super::Verdict;
 
 /// Digests of two traces of one seed.
 pub fn same(first: u64, second: u64) -> Verdict {
-    match first == second {
-        true => Ok(()),
-        false => Err(format!(
+    if first == second {
+        Ok(())
+    } else {
+        Err(format!(
             "one seed made two traces, with digests {first:x} and {second:x}"
-        )),
+        ))
     }
 }

@@ -15,9 +15,10 @@ impl ElectionSafety {
     /// `id` says that it leads `term`.
     pub fn leads(&mut self, term: Term, id: NodeId) -> Verdict {
         let leader = *self.leaders.entry(term).or_insert(id);
-        match leader == id {
-            true => Ok(()),
-            false => Err(format!("both {leader:x} and {id:x} lead term {term}")),
+        if leader == id {
+            Ok(())
+        } else {
+            Err(format!("both {leader:x} and {id:x} lead term {term}"))
         }
     }
 

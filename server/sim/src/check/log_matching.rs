@@ -19,13 +19,14 @@ impl LogMatching {
     pub fn appends(&mut self, before: Term, entry: &Entry) -> Verdict {
         let is = (before, digest_of_entry(entry));
         let was = *self.entries.entry(entry.position()).or_insert(is);
-        match was == is {
-            true => Ok(()),
-            false => Err(format!(
+        if was == is {
+            Ok(())
+        } else {
+            Err(format!(
                 "entry {} of term {} follows term {before} with digest {:x} in one log, \
                  term {} with digest {:x} in another",
                 entry.index, entry.term, is.1, was.0, was.1
-            )),
+            ))
         }
     }
 }

@@ -50,9 +50,10 @@ impl WatchRecord {
         let Some(newest) = self.told.last().map(|(revision, _)| *revision) else {
             return Ok(());
         };
-        match fragment {
-            true => Ok(()),
-            false => self.hears_of_all_through(oracle, newest),
+        if fragment {
+            Ok(())
+        } else {
+            self.hears_of_all_through(oracle, newest)
         }
     }
 

@@ -276,42 +276,14 @@ impl World {
             let judged = self.checks.election_safety.leads(status.term, status.id);
             judged.of("election safety")?;
         }
-        let mut verdict = Ok(());
-        let flip = self.canary == Some(Canary::FlippedEntry) && host == 1;
-        for write in &turn.writes {
-            if let Some(position) = write.reset {
-                self.checks.durable_prefix.installed(host, position.index);
-            }
-            let matching = &mut self.checks.log_matching;
-            self.hosts[host].shadow.write(write, |before, entry| {
-                let mut entry = entry.clone();
-                if flip && entry.index == 20 {
-                    entry.data = [&entry.data[..], b"!"].concat().into();
-                }
-                let judged = matching.appends(before, &entry);
-                if verdict.is_ok() {
-                    verdict = judged;
-                }
-            });
-        }
-        verdict.of("log matching")?;
+        self.judge_writes(host, &turn.writes)?;
         if let Some(Fatal(what)) = turn.failed {
             return self.fails(host, &what);
         }
         if let Some(ticket) = turn.durable {
             self.hosts[host].shadow.durable_through(ticket);
         }
-        for entry in &turn.committed {
-            let shadow = &self.hosts[host].shadow;
-            let judged = self.checks.durable_prefix.hands_out(host, entry, shadow);
-            judged.of("durable prefix")?;
-            let completeness = &mut self.checks.leader_completeness;
-            completeness.committed(entry.index, entry.term, status.term);
-            if entry.index > self.newest_commit {
-                self.newest_commit = entry.index;
-                self.takes_effect(entry)?;
-            }
-        }
+        self.judge_committed(host, status.term, &turn.committed)?;
         if let Some(change) = turn.became {
             let text = format!(
                 "h{host} is {:?} of term {}, led by {:?}",
@@ -342,6 +314,48 @@ impl World {
         }
         self.answer(host, turn.replies);
         self.schedule(host);
+        Ok(())
+    }
+
+    fn judge_writes(&mut self, host: usize, writes: &[raft::Write]) -> Result<(), Failed> {
+        let mut verdict = Ok(());
+        let flip = self.canary == Some(Canary::FlippedEntry) && host == 1;
+        for write in writes {
+            if let Some(position) = write.reset {
+                self.checks.durable_prefix.installed(host, position.index);
+            }
+            let matching = &mut self.checks.log_matching;
+            self.hosts[host].shadow.write(write, |before, entry| {
+                let mut entry = entry.clone();
+                if flip && entry.index == 20 {
+                    entry.data = [&entry.data[..], b"!"].concat().into();
+                }
+                let judged = matching.appends(before, &entry);
+                if verdict.is_ok() {
+                    verdict = judged;
+                }
+            });
+        }
+        verdict.of("log matching")
+    }
+
+    fn judge_committed(
+        &mut self,
+        host: usize,
+        term: u64,
+        committed: &[raft::Entry],
+    ) -> Result<(), Failed> {
+        for entry in committed {
+            let shadow = &self.hosts[host].shadow;
+            let judged = self.checks.durable_prefix.hands_out(host, entry, shadow);
+            judged.of("durable prefix")?;
+            let completeness = &mut self.checks.leader_completeness;
+            completeness.committed(entry.index, entry.term, term);
+            if entry.index > self.newest_commit {
+                self.newest_commit = entry.index;
+                self.takes_effect(entry)?;
+            }
+        }
         Ok(())
     }
 

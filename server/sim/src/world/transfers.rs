@@ -16,9 +16,10 @@ impl World {
         view: View,
     ) -> Result<(), Failed> {
         self.figures.snapshots += 1;
-        let form = match self.rng.chance(300) {
-            true => Form::Database,
-            false => Form::Rows,
+        let form = if self.rng.chance(300) {
+            Form::Database
+        } else {
+            Form::Rows
         };
         let mut bytes = match stream(form, message, view) {
             Ok(bytes) => bytes,

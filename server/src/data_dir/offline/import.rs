@@ -304,11 +304,12 @@ fn keep_only(state: &mut State, id: u64) -> Result<(), String> {
             ..member.clone()
         };
         let (key, row) = state::member_row(&voter);
-        let written = match member.id == id {
-            true => write.set(Bucket::Members, key.as_bytes(), &row),
-            false => write
+        let written = if member.id == id {
+            write.set(Bucket::Members, key.as_bytes(), &row)
+        } else {
+            write
                 .remove(Bucket::Members, key.as_bytes())
-                .and_then(|()| write.set(Bucket::MembersRemoved, key.as_bytes(), b"removed")),
+                .and_then(|()| write.set(Bucket::MembersRemoved, key.as_bytes(), b"removed"))
         };
         written.map_err(text)?;
     }

@@ -105,9 +105,10 @@ impl Node {
 
     /// Fails when users or roles have changed since `by` was let in: for what takes long to read.
     pub fn check_still(&self, by: &AuthInfo) -> Result<(), Error> {
-        match by.revision != 0 && by.revision != self.0.auth.image().revision {
-            true => Err(Error::AuthOldRevision),
-            false => Ok(()),
+        if by.revision != 0 && by.revision != self.0.auth.image().revision {
+            Err(Error::AuthOldRevision)
+        } else {
+            Ok(())
         }
     }
 
@@ -270,8 +271,9 @@ fn judge(
     ask: impl FnOnce(&Image, &AuthInfo) -> Result<(), Error>,
 ) -> Result<(), Error> {
     ask(image, by)?;
-    match image.enabled && by.revision != 0 && by.revision != image.revision {
-        true => Err(Error::AuthOldRevision),
-        false => Ok(()),
+    if image.enabled && by.revision != 0 && by.revision != image.revision {
+        Err(Error::AuthOldRevision)
+    } else {
+        Ok(())
     }
 }

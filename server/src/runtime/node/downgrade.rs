@@ -43,12 +43,11 @@ impl Node {
 
     async fn cancel_downgrade(&self) -> Result<(), Error> {
         self.linearizable().await?;
-        match self.downgrade_info()?.enabled {
-            true => self.set_downgrade(false, String::new()).await,
-            false => {
-                let text = "etcdserver: no inflight downgrade job".to_owned();
-                Err(Error::Other(tonic::Code::FailedPrecondition, text))
-            }
+        if self.downgrade_info()?.enabled {
+            self.set_downgrade(false, String::new()).await
+        } else {
+            let text = "etcdserver: no inflight downgrade job".to_owned();
+            Err(Error::Other(tonic::Code::FailedPrecondition, text))
         }
     }
 
@@ -64,9 +63,10 @@ impl Node {
         if current.1 == 0 || target != (current.0, current.1 - 1) {
             return Err(Error::BadDowngradeTarget);
         }
-        match self.downgrade_info()?.enabled {
-            true => Err(Error::DowngradeInProgress),
-            false => Ok(target),
+        if self.downgrade_info()?.enabled {
+            Err(Error::DowngradeInProgress)
+        } else {
+            Ok(target)
         }
     }
 

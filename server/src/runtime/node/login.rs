@@ -110,16 +110,13 @@ impl Login {
             // A hash that is none fits no password.
             Ok(bcrypt::verify(password, hash).unwrap_or(false))
         });
-        match is_right.await? {
-            true => {
-                self.note_right(user, digest);
-                Ok(())
-            }
-            false => {
-                tracing::info!("user-name" = user, "invalid password");
-                self.note_wrong(user, clock.now());
-                Err(Error::AuthFailed)
-            }
+        if is_right.await? {
+            self.note_right(user, digest);
+            Ok(())
+        } else {
+            tracing::info!("user-name" = user, "invalid password");
+            self.note_wrong(user, clock.now());
+            Err(Error::AuthFailed)
         }
     }
 

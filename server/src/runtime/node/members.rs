@@ -44,9 +44,10 @@ impl Node {
             member: member.clone(),
             is_promote: false,
         };
-        let kind = match is_learner {
-            true => ConfChangeKind::AddLearnerNode,
-            false => ConfChangeKind::AddNode,
+        let kind = if is_learner {
+            ConfChangeKind::AddLearnerNode
+        } else {
+            ConfChangeKind::AddNode
         };
         let members = self.configure(kind, id, context.encode()).await?;
         Ok((member, members))

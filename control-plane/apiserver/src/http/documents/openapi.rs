@@ -321,9 +321,10 @@ fn scalars() -> [(String, Value); 4] {
 /// The paths of a kind. kubectl looks here for the parameters and the patches that are taken.
 fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
     let base = format!("/{}", path_of(kind.group, kind.version));
-    let collection = match kind.namespaced() {
-        true => format!("{base}/namespaces/{{namespace}}/{}", kind.plural),
-        false => format!("{base}/{}", kind.plural),
+    let collection = if kind.namespaced() {
+        format!("{base}/namespaces/{{namespace}}/{}", kind.plural)
+    } else {
+        format!("{base}/{}", kind.plural)
     };
     let mut operations = Map::new();
     for (verb, method, action) in [

@@ -9,6 +9,7 @@ use super::{Layout, NONE, UNKNOWN, age, any_or, labels, selector, shortened, tex
 
 const ROLE: &str = "node-role.kubernetes.io/";
 
+#[expect(clippy::too_many_lines, reason = "a table: one entry for each kind")]
 pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
     let aged = |columns, cells| Some(Layout { columns, cells });
     match (group, plural) {
@@ -297,12 +298,13 @@ fn volume(object: &Value) -> Vec<Cell> {
 
 fn claim(object: &Value) -> Vec<Cell> {
     let bound = !object::text(object, &["spec", "volumeName"]).is_empty();
-    let (capacity, access) = match bound {
-        true => (
+    let (capacity, access) = if bound {
+        (
             any_or(object, &["status", "capacity", "storage"], ""),
             modes(object, &["status", "accessModes"]),
-        ),
-        false => ("".into(), "".into()),
+        )
+    } else {
+        ("".into(), "".into())
     };
     vec![
         phase(object),
@@ -317,9 +319,10 @@ fn claim(object: &Value) -> Vec<Cell> {
 }
 
 fn phase(object: &Value) -> Cell {
-    match object::is_deleting(object) {
-        true => "Terminating".into(),
-        false => text_or(object, &["status", "phase"], ""),
+    if object::is_deleting(object) {
+        "Terminating".into()
+    } else {
+        text_or(object, &["status", "phase"], "")
     }
 }
 

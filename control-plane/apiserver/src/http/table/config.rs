@@ -7,6 +7,7 @@ use crate::storage::cells::Cell;
 
 use super::{Layout, NONE, UNKNOWN, age, number, since, text_or};
 
+#[expect(clippy::too_many_lines, reason = "a table: one entry for each kind")]
 pub(super) fn layout(group: &str, plural: &str) -> Option<Layout> {
     let aged = |columns, cells| Some(Layout { columns, cells });
     match (group, plural) {
@@ -171,9 +172,12 @@ fn event(object: &Value) -> Vec<Cell> {
         &["firstTimestamp"],
         &["deprecatedFirstTimestamp"],
     ];
-    let seen = |text: String| match text.is_empty() {
-        true => UNKNOWN.into(),
-        false => since(&text),
+    let seen = |text: String| {
+        if text.is_empty() {
+            UNKNOWN.into()
+        } else {
+            since(&text)
+        }
     };
     let count = [&["series", "count"][..], &["count"], &["deprecatedCount"]]
         .iter()
@@ -215,9 +219,10 @@ fn quota(object: &Value) -> Vec<Cell> {
         let used = object::text(object, &["status", "used", name]);
         let used = if used.is_empty() { "0" } else { used };
         let line = format!("{name}: {used}/{}", most.as_str().unwrap_or_default());
-        match name.starts_with("limits.") {
-            true => limits.push(line),
-            false => requests.push(line),
+        if name.starts_with("limits.") {
+            limits.push(line)
+        } else {
+            requests.push(line)
         }
     }
     vec![

@@ -12,6 +12,7 @@ use super::{
 
 const TEMPLATE: [&str; 4] = ["spec", "template", "spec", "containers"];
 
+#[expect(clippy::too_many_lines, reason = "a table: one entry for each kind")]
 pub(super) fn layout(plural: &str) -> Option<Layout> {
     Some(match plural {
         "deployments" => Layout {

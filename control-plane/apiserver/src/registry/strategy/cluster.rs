@@ -321,8 +321,9 @@ fn store_version(definition: &mut Value) {
         .filter(|version| version["storage"] == true)
         .take(1);
     let stored: Vec<Value> = stored.map(|version| version["name"].clone()).collect();
-    definition["status"] = match stored.is_empty() {
-        true => json!({}),
-        false => json!({"storedVersions": stored}),
+    definition["status"] = if stored.is_empty() {
+        json!({})
+    } else {
+        json!({"storedVersions": stored})
     };
 }

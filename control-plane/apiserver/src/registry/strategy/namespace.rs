@@ -28,9 +28,10 @@ pub(super) fn prepare_for_update(old: &Value, new: &mut Value) {
 pub(super) fn finalize(old: &Value, new: &mut Value) {
     let finalizers = object::items(new, &["spec", "finalizers"]).to_vec();
     *new = old.clone();
-    match finalizers.is_empty() {
-        true => object::set(new, &["spec"], json!({})),
-        false => object::set(new, &["spec", "finalizers"], finalizers.into()),
+    if finalizers.is_empty() {
+        object::set(new, &["spec"], json!({}))
+    } else {
+        object::set(new, &["spec", "finalizers"], finalizers.into())
     }
 }
 

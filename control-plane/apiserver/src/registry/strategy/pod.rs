@@ -25,9 +25,10 @@ pub(super) fn ephemeral_containers(old: &Value, new: &mut Value) {
     let mut result = old.clone();
     let path = ["spec", "ephemeralContainers"];
     let containers = object::items(new, &path).to_vec();
-    match containers.is_empty() {
-        true => drop(object::remove(&mut result, &path)),
-        false => object::set(&mut result, &path, containers.into()),
+    if containers.is_empty() {
+        drop(object::remove(&mut result, &path))
+    } else {
+        object::set(&mut result, &path, containers.into())
     }
     *new = result;
 }

@@ -81,9 +81,10 @@ pub(super) fn check(container: &Place, causes: &mut Causes) {
 
 fn variable_name(name: &str) -> Vec<String> {
     let plain = |c: char| (c.is_ascii_graphic() || c == ' ') && c != '=';
-    match name.chars().all(plain) {
-        true => Vec::new(),
-        false => vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".into()],
+    if name.chars().all(plain) {
+        Vec::new()
+    } else {
+        vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".into()]
     }
 }
 

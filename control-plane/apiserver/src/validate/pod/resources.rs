@@ -29,9 +29,10 @@ pub(super) fn claims<'a>(spec: &Place<'a>, causes: &mut Causes) -> BTreeSet<&'a 
     causes.each(spec, "resourceClaims", |causes, claim| {
         let its_name = claim.text("name");
         if causes.required(claim, "name") {
-            match names.insert(its_name) {
-                true => causes.named(claim, "name", name::dns1123_label),
-                false => causes.push(Cause::duplicate(&claim.field("name"), &its_name.into())),
+            if names.insert(its_name) {
+                causes.named(claim, "name", name::dns1123_label)
+            } else {
+                causes.push(Cause::duplicate(&claim.field("name"), &its_name.into()))
             }
         }
         let by_name = claim.has("resourceClaimName");
@@ -70,9 +71,10 @@ pub(super) fn of_container(pod: &Pod, container: &Place, causes: &mut Causes) {
             }
             if !pod.claims.contains(its_name) {
                 let names: Vec<&str> = pod.claims.iter().copied().collect();
-                let list = match names.is_empty() {
-                    true => " which is empty".to_owned(),
-                    false => format!(": {}", names.join(", ")),
+                let list = if names.is_empty() {
+                    " which is empty".to_owned()
+                } else {
+                    format!(": {}", names.join(", "))
                 };
                 let mut cause = Cause::not_found(&claim.path, &its_name.into());
                 cause.message +=

@@ -182,12 +182,11 @@ fn seccomp(context: &Place, causes: &mut Causes) {
         _ => causes.word(&profile, "type", &PROFILES),
     }
     if profile.text("type") == "Localhost" {
-        match profile.has(FILE) {
-            true => sources::descending(&profile, FILE, causes),
-            false => {
-                let why = "must be set when seccomp type is Localhost";
-                causes.push(Cause::required(&profile.field(FILE), why));
-            }
+        if profile.has(FILE) {
+            sources::descending(&profile, FILE, causes)
+        } else {
+            let why = "must be set when seccomp type is Localhost";
+            causes.push(Cause::required(&profile.field(FILE), why));
         }
     } else if profile.has(FILE) {
         let fields = [("Type", "type", "\"\""), ("LocalhostProfile", FILE, "null")];

@@ -59,9 +59,10 @@ fn style(text: &str) -> Style {
     if special || means_something_else(text) {
         return Style::Double;
     }
-    match spaced || has_indicators(text) {
-        true => Style::Single,
-        false => Style::Plain,
+    if spaced || has_indicators(text) {
+        Style::Single
+    } else {
+        Style::Plain
     }
 }
 

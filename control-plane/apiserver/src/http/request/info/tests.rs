@@ -119,8 +119,8 @@ fn decide(users: &[User], policy: &Policy, method: &str, path: &str, query: &str
     let method = Method::from_bytes(method.as_bytes()).unwrap();
     let info = Info::read(&method, &segments(path).unwrap(), &Query::parse(query));
     let asked = &info.attributes;
-    let mut line = match info.is_resource() {
-        true => format!(
+    let mut line = if info.is_resource() {
+        format!(
             "{} {:?} {:?} {:?} {:?} {:?}",
             asked.verb,
             asked.api_group,
@@ -128,8 +128,9 @@ fn decide(users: &[User], policy: &Policy, method: &str, path: &str, query: &str
             asked.subresource,
             asked.namespace,
             asked.name,
-        ),
-        false => format!("{} path {:?}", asked.verb, asked.path),
+        )
+    } else {
+        format!("{} path {:?}", asked.verb, asked.path)
     };
     line.push(' ');
     for user in users {
