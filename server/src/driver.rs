@@ -1,9 +1,9 @@
-//! What carries out the effects of the actors, and in which order. The member, the log, the applier
-//! and the watch hub decide; the order in which their decisions reach the disk, each other, clients
-//! and readers is as much part of the protocol, and is written here once.
+//! Carries out the effects of the actors, in the one order that is correct. The actors (member, log,
+//! applier, watch hub) decide. The order in which their decisions reach the disk, each other,
+//! clients and readers is part of the protocol too, and it is written here once.
 //!
-//! There is no clock, socket or thread in here. The server (`runtime`) and the simulation give what
-//! is missing as [`Ports`]: a bug in the order is a bug that the simulation can find.
+//! This module has no clock, socket or thread. The server (`runtime`) and the simulation provide them
+//! as [`Ports`], so the simulation can find a bug in the order.
 //!
 //! ```text
 //!  clients ──► member ──► log ──► member ──► apply ──► clients
@@ -40,14 +40,14 @@ pub use shared::Shared;
 /// Answers of one turn, with those who wait for them.
 pub type Replies = Vec<(ReplySlot, Reply)>;
 
-/// What an actor needs of the world. Each call hands something over and returns at once; what is
-/// sent to one actor arrives in the order of the calls.
+/// The world outside an actor. Each call hands something over and returns at once. Events for one
+/// actor arrive in the order of the calls.
 pub trait Ports {
     /// Time on this member's clock.
     fn now(&self) -> Now;
 
     fn to_member(&mut self, event: MemberEvent);
-    /// The member need not wake up for it: it finds the event when it has something else to do.
+    /// Does not wake the member: it finds the event at its next turn.
     fn to_member_quietly(&mut self, event: MemberEvent);
     fn to_log(&mut self, event: LogEvent);
     fn to_apply(&mut self, event: ApplyEvent);
@@ -57,12 +57,12 @@ pub trait Ports {
 
     /// Hands messages to other members, which may get lost. Leaves `messages` empty.
     fn send(&mut self, messages: &mut Vec<Message>);
-    /// Sends a message with the state that it announces; its end is a `SnapshotSent`.
+    /// Sends a message with the state that it announces. A `SnapshotSent` event reports the end.
     fn send_snapshot(&mut self, message: Message, view: View);
-    /// Who the members are from now on, and who was removed.
+    /// Sets the current members, and the removed ones.
     fn set_members(&mut self, members: &[MemberInfo], removed: &[u64]);
 
-    /// Starts a piece of work that may take long. What it is [`Done`] with goes to an actor.
+    /// Starts a job that may take long. An actor hears of its end as [`Done`].
     fn start(&mut self, job: Job);
 
     /// Computes a digest when there is time.
@@ -70,11 +70,11 @@ pub trait Ports {
     /// The compaction of this digest has ended.
     fn compaction_ended(&mut self, compacted: Compacted);
 
-    /// Something that operators, or the checkers of a simulation, want to know.
+    /// Reports something to operators, or to the checkers of the simulation.
     fn note(&mut self, note: Note<'_>);
 }
 
-/// An actor cannot go on: what is on disk is not known well enough. The process has to end.
+/// An actor cannot go on, because the state of the disk is not certain. The process must end.
 #[derive(Debug)]
 pub struct Fatal {
     pub what: &'static str,

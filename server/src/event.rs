@@ -1,8 +1,8 @@
-//! What the actors say to each other: one closed enum per inbox, so that everything that can
-//! happen to an actor is visible in one place.
+//! The messages between actors: one closed enum per inbox, so that everything that can happen to an
+//! actor is visible in one place.
 //!
-//! The queues between actors have no length of their own: what travels in them is what clients
-//! wait for, and [`Admission`](crate::event::admission::Admission) bounds that at the edge.
+//! The queues between actors have no limit of their own. Their content is what clients wait for, and
+//! [`Admission`](crate::event::admission::Admission) limits that where requests come in.
 
 pub mod admission;
 pub mod inbox;
@@ -146,7 +146,7 @@ pub enum LogEvent {
     DropBefore {
         index: u64,
     },
-    /// Whether there is no space for files made ahead of their need.
+    /// True if there is no space for files made in advance.
     Short(bool),
     Stop,
 }
@@ -175,8 +175,8 @@ pub enum ApplyEvent {
     CheckpointRan(Box<Result<Attempt, storage::Error>>),
     /// How full the disks are, every now and then.
     Looked(Look),
-    /// A change was turned away here that takes so much space: answered once the space alarm is
-    /// raised, or seems lost.
+    /// This member refused a change of `needed` bytes. It is answered once the space alarm is raised,
+    /// or counts as lost.
     Refused {
         needed: u64,
         slot: ReplySlot,
@@ -194,11 +194,11 @@ pub enum ApplyEvent {
     LeaseCheckpoints {
         allowed: bool,
     },
-    /// To be answered once the space that nothing needs is back.
+    /// Answered once the unused space is returned to the disk.
     Defragment(ReplySlot),
-    /// To be put in the place of all there is.
+    /// A received state that replaces the whole state.
     Install(Box<Received>),
-    /// New writes are sealed otherwise than before; the rest has to follow.
+    /// New writes are encrypted with other keys; older pages must follow.
     KeysChanged,
     Stop,
 }

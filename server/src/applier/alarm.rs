@@ -1,5 +1,5 @@
-//! This member's space alarm: the one place where it is raised and taken back. What is known of the
-//! space comes here, whoever finds out: looks at the disk, changes that were turned away, the store.
+//! This member's space alarm. It is raised and taken back here only. Looks at the disks, refused
+//! changes and the store report here.
 
 use etcd_api::etcdserverpb as pb;
 use pb::alarm_request::AlarmAction;
@@ -11,42 +11,43 @@ use crate::event::{Look, ReplySlot};
 use crate::state::request::Request;
 use crate::state::space_alarm::{self, Alarm, Guard, Reading};
 
-/// An alarm that was asked for and is not there after so many looks has got lost on its way.
+/// Looks after which a proposed alarm that is not in the state counts as lost.
 const LOOKS_UNTIL_LOST: u32 = 2;
 
-/// What operators hear of it.
+/// What operators are told about the alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceNews {
-    /// The disk is nearly full, and the alarm on its way.
+    /// The disk is nearly full, and the alarm is proposed.
     Low { available: u64 },
     /// There is space again, and the alarm is being taken back.
     Back { available: u64, in_use: u64 },
-    /// The alarm that was asked for does not come.
+    /// The proposed alarm was lost.
     AlarmLost,
 }
 
 pub(super) struct SpaceAlarm {
     guard: Guard,
     member_id: u64,
-    /// As of the last look.
+    /// Space was low at the last look.
     is_low: bool,
-    /// In the state, as of the last turn.
+    /// The alarm was in the state at the last turn.
     is_raised: bool,
-    /// This member's, and not a client's who is to take it back. It stays so until the alarm is
-    /// gone: one that seems lost may still come.
+    /// This member raised the alarm, so this member takes it back; a client takes back its own. True
+    /// until the alarm is gone, because an alarm that seems lost may still arrive.
     is_own: bool,
-    /// It was asked for, so many looks ago.
+    /// Number of looks since the alarm was proposed.
     asked: Option<u32>,
-    /// What the largest change turned away since then would have taken.
+    /// The most bytes that a change refused since then would have taken.
     refused_bytes: u64,
-    /// Those whose changes were turned away, and who are to find the alarm in place.
+    /// Refused clients. They are answered when the alarm is in the state.
     waiting: Vec<ReplySlot>,
-    /// The log was told to do without files made ahead.
+    /// The log makes no files in advance, because it found no space for one.
     log_is_short: bool,
 }
 
 impl SpaceAlarm {
-    /// Whose alarm it is that `is_raised` at a start is not known any more: it counts as ours.
+    /// An alarm that `is_raised` at the start counts as this member's own: who raised it is not known
+    /// any more.
     pub(super) fn new(guard: Guard, member_id: u64, is_raised: bool) -> SpaceAlarm {
         SpaceAlarm {
             guard,
@@ -61,12 +62,13 @@ impl SpaceAlarm {
         }
     }
 
-    /// Whether space on the disk is low.
+    /// True if space on the disk is low.
     pub(super) fn is_low(&self) -> bool {
         self.is_low
     }
 
-    /// ..or the log has found none for its next file.
+    /// True if requests that take space are refused: space is low, or the log found none for its next
+    /// file.
     pub(super) fn refuses(&self) -> bool {
         self.is_low || self.log_is_short
     }
@@ -75,8 +77,8 @@ impl SpaceAlarm {
         self.member_id
     }
 
-    /// A change was turned away. The first one raises the alarm, which from then on refuses them
-    /// all where they are applied.
+    /// A change was refused. The first one raises the alarm; from then on the alarm refuses all of
+    /// them when they are applied.
     pub(super) fn refused(&mut self, needed: u64, slot: ReplySlot, effects: &mut ApplyEffects) {
         self.refused_bytes = self.refused_bytes.max(needed);
         if self.is_raised {
@@ -92,7 +94,7 @@ impl SpaceAlarm {
         effects.log_is_short = Some(true);
     }
 
-    /// True while space is low, and once after: what found none is to try again.
+    /// Returns true while space is low, and once after that: whatever found no space tries again then.
     pub(super) fn look(&mut self, look: Look, stats: &Stats, effects: &mut ApplyEffects) -> bool {
         effects.look = Some(look);
         if look.log.is_some_and(space_alarm::has_plenty) && self.log_is_short {
@@ -130,7 +132,7 @@ impl SpaceAlarm {
         was_low || self.is_low
     }
 
-    /// Once: each alarm takes space in the log.
+    /// Proposes the alarm once, because each proposal takes space in the log.
     fn raise(&mut self, effects: &mut ApplyEffects) {
         if self.asked.is_none() {
             self.asked = Some(0);
@@ -139,7 +141,7 @@ impl SpaceAlarm {
         }
     }
 
-    /// Whether the alarm `is_raised` in the state now.
+    /// Notes whether the alarm `is_raised` in the state.
     pub(super) fn note(&mut self, is_raised: bool, effects: &mut ApplyEffects) {
         if std::mem::replace(&mut self.is_raised, is_raised) == is_raised {
             return;

@@ -45,12 +45,12 @@ impl ApplyDriver {
         })
     }
 
-    /// When to call again though nothing arrives.
+    /// When the next turn is due even if no event arrives.
     pub fn wake_at(&self, now: Now) -> Option<Now> {
         self.applier.wake_at(now)
     }
 
-    /// Takes all of `events`. Whether the applier has stopped.
+    /// Takes all of `events`. Returns true if the applier has stopped.
     pub fn turn(
         &mut self,
         now: Now,
@@ -76,22 +76,22 @@ impl ApplyDriver {
         Ok(self.effects.stopped)
     }
 
-    /// What the turn changed is visible to readers already. The order of the rest is part of the
+    /// Readers already see what the turn changed. The order of the other effects is part of the
     /// protocol:
     ///
-    /// 1. Whether there is space, before any answer: who was told that an alarm is gone, or refused
-    ///    because of it, finds it so.
-    /// 2. Digests of histories about to be compacted, before the compactions are answered: from then
-    ///    on somebody may ask for them. That a compaction has ended comes behind its digest.
-    /// 3. Watchers, before answers: an event is on its way when the client that made the change goes
-    ///    on.
-    /// 4. Who the members are, before raft hears of the change. Its first message to a new member
-    ///    finds a way there, and reads ask others again before raft counts a second voter.
-    /// 5. The change for raft, then that a state was installed, then what is applied: raft looks at
-    ///    an applied index as one whose changes it knows. The index is published before answers, for
-    ///    who has one may ask for what was applied with it.
-    /// 6. Answers. What follows keeps no client waiting.
-    /// 7. Proposals of this member's own, what the log can drop, and work for helper threads.
+    /// 1. The space that is left, before any answer. A client that was told about an alarm, or was
+    ///    refused by it, must find the same state at its next request.
+    /// 2. Digests of histories that will be compacted, before the compactions are answered. After the
+    ///    answer a client may ask for the digest. The end of a compaction comes after its digest.
+    /// 3. Watchers, before answers. When the client that made a change continues, the event is
+    ///    already on its way.
+    /// 4. The members, before raft hears of the change. Then raft's first message to a new member
+    ///    has an address, and reads ask other members before raft counts a second voter.
+    /// 5. For raft: the change of members, then an installed state, then the applied index. Raft
+    ///    assumes that it knows all changes up to an applied index. The index is published before
+    ///    answers, because a client with an answer may ask for what that index applied.
+    /// 6. Answers. No client waits for the steps after them.
+    /// 7. This member's own proposals, the log's dropped part, and jobs for helper threads.
     fn carry_out(&mut self, ports: &mut impl Ports) -> Result<(), Fatal> {
         self.publish_space(ports);
         for job in self.effects.hash.drain(..) {
@@ -167,8 +167,7 @@ impl ApplyDriver {
         let term = self.applier.applied_term();
         self.shared.progress.publish(index, term);
         let applied = MemberEvent::Applied { index };
-        // Nobody has a use for it before the member's next turn, but for one that waits for it to
-        // campaign.
+        // The member needs this only at its next turn, unless it waits for this index to campaign.
         if self.shared.leadership.has_leader() {
             ports.to_member_quietly(applied);
         } else {
@@ -212,7 +211,7 @@ impl ApplyDriver {
         }
     }
 
-    /// For those who only look.
+    /// Notes the turn for metrics, log lines and checkers.
     fn tell_turn(&mut self, began: Now, ports: &mut impl Ports) {
         let took = ports.now().saturating_sub(began);
         let counts = &mut self.effects.counts;

@@ -31,9 +31,9 @@ use crate::state::watch::{Hub, HubHandle};
 pub struct Settings {
     pub limits: raft::Limits,
     pub pace: Pace,
-    /// `None`: nobody asks which entries are slow.
+    /// Measures slow entries; `None`: they are not reported.
     pub stopwatch: Option<Stopwatch>,
-    /// Since 1970, unlike that of any other start.
+    /// Time since 1970; different at every start.
     pub time_of_day: Duration,
     /// On the member's clock.
     pub now: Now,
@@ -50,7 +50,7 @@ pub struct Actors {
     pub shared: Arc<Shared>,
     pub request_ids: Arc<RequestIds>,
     pub reader: Reader,
-    /// Where states of other members go.
+    /// Receives the states that other members send.
     pub receiver: Receiver,
     pub auth: Arc<auth::Shared>,
     /// `None`: nothing is encrypted.

@@ -1,4 +1,4 @@
-//! Work that may take long, on helper threads: what it is, and which actor hears of its end.
+//! Jobs for helper threads, because they may take long, and which actor hears of their end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +11,9 @@ use crate::event::{ApplyEvent, MemberEvent};
 use crate::state::snapshot::{self, Received};
 
 pub enum Job {
-    /// Writes what has changed in the store; the applier hears how that ended.
+    /// Writes the changes of the store; the applier hears the result.
     Checkpoint(Box<CheckpointJob>, Hurry),
-    /// Syncs the store's file, for the next checkpoint to have less to do.
+    /// Syncs the store's file, so that the next checkpoint has less to do.
     SyncStore(SyncJob),
     /// Drops pages that nobody reads any more.
     Retire(Retired),
@@ -21,9 +21,9 @@ pub enum Job {
     PrepareLog(PrepareJob),
     /// Removes files that the log no longer needs.
     ClearLog(DropJob),
-    /// Takes a view for the member `to`, and reads what there is to say of it.
+    /// Takes a view for the member `to`, and reads its description.
     DescribeSnapshot { to: u64 },
-    /// Gives back the space of a state that came and is of no use.
+    /// Frees the space of a received state that is not needed.
     DiscardSnapshot(Box<Received>),
 }
 
@@ -34,7 +34,7 @@ pub enum Done {
     Apply(ApplyEvent),
 }
 
-/// Whether a checkpoint is to make no pauses. Written by the applier, read by the job.
+/// Tells a checkpoint to make no pauses. Written by the applier, read by the job.
 #[derive(Clone, Debug, Default)]
 pub struct Hurry(Arc<AtomicBool>);
 
@@ -76,7 +76,7 @@ impl Job {
                 .map_err(|error| Fatal::new("failed to sync the store", error))?,
             Job::Retire(retired) => drop(retired),
             Job::PrepareLog(job) => match job.run() {
-                // The log does without, in what space there is.
+                // The log goes on without a file made in advance, in the space that is left.
                 Err(error) if error.is_full() => {
                     tracing::warn!(%error, "no space for another file of the log");
                     return Ok(Done::Apply(ApplyEvent::LogIsShort));

@@ -1,4 +1,4 @@
-//! The log: what is written, when it is synced, and who hears that it is durable.
+//! Writes and syncs the log, and tells the member what is durable.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::event::{LogEvent, MemberEvent};
 pub struct Log {
     writer: LogWriter,
     shared: Arc<Shared>,
-    /// There was no space for another file: the log makes do without.
+    /// There was no space for another file: none is made in advance.
     is_short: bool,
     /// The newest write that is in the file and may not be durable.
     unsynced: Option<Ticket>,
@@ -29,8 +29,8 @@ impl Log {
         }
     }
 
-    /// Takes all of `events`. Nobody is told of what is written before [`Self::sync`] ends: one sync
-    /// serves a whole batch, and while it runs the next batch gathers.
+    /// Takes all of `events`. A write is reported only after [`Self::sync`]: one sync serves a whole
+    /// batch, and the next batch gathers while it runs.
     pub fn write(
         &mut self,
         events: &mut Vec<LogEvent>,
@@ -47,7 +47,7 @@ impl Log {
         Ok(())
     }
 
-    /// Makes durable what was written, and only then says so.
+    /// Makes the written bytes durable, and then reports them.
     pub fn sync(&mut self, ports: &mut impl Ports) -> Result<(), Fatal> {
         if let Some(ticket) = self.unsynced {
             self.make_durable(ticket, ports)?;
@@ -56,9 +56,9 @@ impl Log {
         Ok(())
     }
 
-    /// The short way for a write that nobody else's can gather behind: two threads fewer between a
-    /// lone client and its answer. It is durable when this returns; telling the member is left to
-    /// the caller, who is the member.
+    /// The short way for a write that no other write can join: a lone client waits for two threads
+    /// fewer. The write is durable when this returns. The caller is the member, so nobody else is
+    /// told.
     pub(super) fn write_alone(
         &mut self,
         write: &raft::Write,
@@ -73,7 +73,7 @@ impl Log {
         self.unsynced
     }
 
-    /// Nothing comes any more.
+    /// No more events will come.
     pub fn is_stopped(&self) -> bool {
         self.stops
     }
@@ -89,7 +89,7 @@ impl Log {
         Ok(())
     }
 
-    /// The log's next file is begun before the sync, which gives it time until it is needed.
+    /// Begins the log's next file before the sync, so that it is ready when it is needed.
     fn make_durable(&mut self, through: Ticket, ports: &mut impl Ports) -> Result<(), Fatal> {
         if !self.is_short
             && let Some(job) = self.writer.prepare_next()

@@ -14,9 +14,9 @@ use crate::event::{ApplyEvent, LogEvent, MemberEvent};
 pub struct MemberDriver {
     member: Member,
     member_id: NodeId,
-    /// Taken for what is alone; else it is the log actor's.
+    /// Held here for a lone write; otherwise the log actor holds it.
     log: Arc<Mutex<Log>>,
-    /// The newest write that the log actor has and has not said to be durable.
+    /// The newest write that the log actor has not yet reported as durable.
     handed_over: Option<Ticket>,
     shared: Arc<Shared>,
     effects: MemberEffects,
@@ -43,8 +43,8 @@ impl MemberDriver {
         &self.member
     }
 
-    /// Takes all of `events`, and leaves there what the next turn has to begin with: while that is
-    /// something, the member does not sleep. Whether it has stopped.
+    /// Takes all of `events`, and leaves the events that the next turn begins with. The member does
+    /// not sleep while there are any. Returns true if it has stopped.
     pub fn turn(
         &mut self,
         now: Now,
@@ -67,16 +67,15 @@ impl MemberDriver {
 
     /// The order of these steps is part of the protocol:
     ///
-    /// 1. The log first: its sync is what clients wait for longest, and runs beside all that
-    ///    follows.
-    /// 2. Messages next: other members write to their disks meanwhile. None of them says anything
-    ///    that is not durable here; raft holds back those that would.
+    /// 1. The log. Clients wait longest for its sync, which runs beside the steps that follow.
+    /// 2. Messages. The other members write to their disks at the same time. A message leaves only
+    ///    when what it says is durable here; raft holds back the others.
     /// 3. The role. The applier hears that this member leads before it gets entries of that term,
-    ///    for the first of them makes it take the leases over; and before anybody can read that this
-    ///    member leads, for who reads so sends the applier questions about leases.
-    /// 4. Committed entries, then reads, whose index may be that of the last entry; then a state to
-    ///    be installed, which comes behind all entries that it is newer than.
-    /// 5. Answers, which need none of this, and the end.
+    ///    because the first such entry makes it take over the leases. It also hears it before the
+    ///    role is published, because readers of the role ask the applier about leases.
+    /// 4. Committed entries, then reads, whose index may be the last entry's. Then a state to
+    ///    install, which follows all entries that it replaces.
+    /// 5. Answers, which depend on none of these steps, and the end.
     fn carry_out(
         &mut self,
         events: &mut Vec<MemberEvent>,
@@ -97,8 +96,8 @@ impl MemberDriver {
         Ok(())
     }
 
-    /// Writes reach the file in the order of their tickets, whichever way they take: the short way
-    /// is open only while the log actor has none.
+    /// Writes reach the file in the order of their tickets. So the short way is open only while the
+    /// log actor has no write.
     fn write(
         &mut self,
         events: &mut Vec<MemberEvent>,
@@ -108,7 +107,7 @@ impl MemberDriver {
             let ticket = write.ticket;
             ports.note(Note::Write(&write));
             let is_alone = self.handed_over.is_none() && self.member.is_lone(&write);
-            // The log actor may be busy with something else than writes.
+            // The log actor may be busy with work other than writes.
             if is_alone && let Some(mut log) = self.log.try_lock() {
                 log.write_alone(&write, ports)?;
                 events.push(MemberEvent::Durable { ticket });

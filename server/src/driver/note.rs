@@ -1,4 +1,4 @@
-//! What the actors do, for those who only look: log lines, metrics, the checkers of the simulation.
+//! What the actors do, for log lines, metrics and the checkers of the simulation.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::applier::{Slow, SpaceNews};
 use crate::event::Look;
 use crate::telemetry::metrics::Counts;
 
-/// Nobody acts on a note: the actors go on the same whether it is heard or not.
+/// A note has no effect on the actors.
 pub enum Note<'a> {
     /// The member asks for this write. Nothing of it is on disk yet.
     Write(&'a raft::Write),
@@ -25,11 +25,11 @@ pub enum Note<'a> {
         took: Duration,
     },
     Complaint(Complaint),
-    /// Raft is about to hear of a change of the members.
+    /// Raft will hear of a change of the members next.
     ConfChanged,
     RoleChanged {
         change: &'a RoleChange,
-        /// Who led before.
+        /// The leader before.
         previous: NodeId,
     },
     /// A state of another member takes the place of ours.
@@ -54,17 +54,17 @@ pub enum Note<'a> {
         before: Option<&'a str>,
         now: Option<&'a str>,
     },
-    /// Whether this member only learns.
+    /// True if this member is a learner.
     Learns(bool),
     /// A change of the members was applied; `None`: refused.
     MemberChange(Option<&'a ConfChange>),
     /// How full the disks are.
     Look(&'a Look),
-    /// That cannot be told.
+    /// The system does not tell how full a disk is.
     CannotLook {
         dir: &'a Path,
         error: std::io::Error,
     },
-    /// What becomes of the space alarm.
+    /// News of the space alarm.
     Space(SpaceNews),
 }

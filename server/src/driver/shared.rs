@@ -1,5 +1,5 @@
-//! What the actors publish for everybody else. Each figure has one writer, the actor named at its
-//! group; request handlers and pages only read.
+//! Figures that the actors publish. Each group names its one writer. Request handlers and pages only
+//! read.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -14,10 +14,10 @@ pub struct Shared {
     pub leadership: Leadership,
     pub progress: Progress,
     pub space: Space,
-    /// Bytes that the log has written since the start. Written by whoever holds the log.
+    /// Bytes that the log has written since the start. Written by the holder of the log.
     log_bytes: AtomicU64,
     /// How many bytes the log may have written before the next look at its disk; 0: not known.
-    /// Written by the looks.
+    /// Written by [`super::space::Disks`].
     log_limit_bytes: AtomicU64,
 }
 
@@ -32,28 +32,28 @@ pub struct Leadership {
     committed: AtomicU64,
 }
 
-/// What of the log is applied here, and who votes by that. Written by the applier alone.
+/// The applied part of the log, and the members by it. Written by the applier alone.
 #[derive(Debug, Default)]
 pub struct Progress {
     applied: AtomicU64,
-    /// Of the entry at `applied`; written after what it did is visible.
+    /// Term of the entry at `applied`; written after the entry's effects are visible.
     applied_term: AtomicU64,
     sole_voter: AtomicBool,
     learner: AtomicBool,
 }
 
-/// The space that the data takes, and whether there is more. Written by the applier alone.
+/// The space that the data takes, and whether space is low. Written by the applier alone.
 #[derive(Debug, Default)]
 pub struct Space {
-    /// Of the file, free pages included.
+    /// Size of the file, free pages included.
     file_bytes: AtomicU64,
-    /// In use: what the quota counts, and so what clients and alerts are told as the size of the
-    /// database and as what is in use of it. etcd's quota counts its file, free pages too, because
-    /// only a defragmentation makes them room again; here they are room at once and go back to the
-    /// disk by themselves. With the file's size beside this quota etcd's alerts would ask for
-    /// defragmentations that free nothing, and warn of a quota that is far away.
+    /// Bytes in use. The quota counts these, so clients and alerts see them both as the size of the
+    /// database and as its size in use. etcd's quota counts the whole file, because only a
+    /// defragmentation makes its free pages usable again. Here free pages are usable at once and go
+    /// back to the disk without a request. If the file's size stood beside this quota, etcd's alerts
+    /// would ask for defragmentations that free nothing, and warn of a quota that is far away.
     in_use_bytes: AtomicU64,
-    /// What takes space is refused.
+    /// Requests that take space are refused.
     is_low: AtomicBool,
 }
 
@@ -71,14 +71,14 @@ impl Shared {
         shared
     }
 
-    /// Whether a change that takes so much space may go on its way, while so much is under way. A
-    /// quota of 0 is none.
+    /// True if a change that takes `needed` bytes may be proposed while requests of `in_flight` bytes
+    /// are not answered. A `quota` of 0 is none.
     pub fn admits(&self, needed: u64, in_flight: u64, quota: u64) -> bool {
         needed == 0 || (self.space.fits(needed, quota) && !self.overruns_disk(needed + in_flight))
     }
 
-    /// The disk is looked at now and then, and the log is fast: what was let in already may be more
-    /// than there was room for.
+    /// True if these bytes, with what the log has written since the last look at its disk, may take
+    /// more space than that look found.
     fn overruns_disk(&self, bytes: u64) -> bool {
         let limit = self.log_limit_bytes.load(Relaxed);
         limit != 0 && self.log_bytes() + bytes > limit
@@ -96,14 +96,14 @@ impl Shared {
         self.log_limit_bytes.store(bytes, Relaxed);
     }
 
-    /// This member leads.
+    /// True if this member leads.
     pub fn leads(&self) -> bool {
         self.leadership.leader() == self.member_id
     }
 
-    /// Whether a read asks nobody. A leader without fellow voters need not: what it acknowledged has
-    /// been applied, and what is applied has been published. What an earlier leader acknowledged is,
-    /// too, once an entry of this term is.
+    /// True if a read need not ask other members. A leader that is the only voter has applied and
+    /// published everything it acknowledged. Entries that an earlier leader acknowledged are applied
+    /// once an entry of this term is.
     pub fn decides_alone(&self) -> bool {
         self.progress.is_sole_voter()
             && self.leads()
@@ -125,7 +125,7 @@ impl Leadership {
         self.term.load(Relaxed)
     }
 
-    /// How often another leader was found.
+    /// Number of times that another leader was found.
     pub fn changes(&self) -> u64 {
         self.changes.load(Relaxed)
     }
@@ -142,7 +142,8 @@ impl Leadership {
         self.committed.store(index, Relaxed);
     }
 
-    /// Who led before. `now`: when this member, `own`, begins to lead, if it does.
+    /// Returns the leader before. `now` is noted as the time when this member, `own`, began to lead,
+    /// if it does.
     pub(super) fn publish(&self, change: &RoleChange, own: NodeId, now: Duration) -> NodeId {
         self.term.store(change.term, Relaxed);
         let previous = self.leader.swap(change.leader, Release);
@@ -161,12 +162,12 @@ impl Progress {
         self.applied.load(Acquire)
     }
 
-    /// Nobody else votes here.
+    /// True if this member is the only voter.
     pub fn is_sole_voter(&self) -> bool {
         self.sole_voter.load(Acquire)
     }
 
-    /// This member only learns.
+    /// True if this member is a learner.
     pub fn is_learner(&self) -> bool {
         self.learner.load(Acquire)
     }
@@ -176,7 +177,7 @@ impl Progress {
         self.sole_voter.store(sole_voter, Release);
     }
 
-    /// Whoever reads this term finds what its entry did.
+    /// A reader of this term also sees the effects of its entry.
     pub(super) fn publish(&self, index: u64, term: Term) {
         self.applied.store(index, Release);
         self.applied_term.store(term, Release);

@@ -1,4 +1,4 @@
-//! Looking how full the disks are, for the applier's space alarm.
+//! Looks at how full the disks are: for the applier's space alarm, and to limit the log.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// So many looks are taken in that time when the disk is nearly full, which fast writers fill sooner.
 const LOOKS_WHEN_NEARLY_FULL: u32 = 25;
 
-/// Whose space it is. The log may have a disk to itself.
+/// The disks of the store and of the log, which may be two.
 pub struct Disks {
     vfs: Arc<dyn Vfs>,
     store_dir: PathBuf,
     log_dir: PathBuf,
     shared: Arc<Shared>,
-    /// That one of them cannot be looked at was told.
+    /// It was reported that a look failed.
     failed: bool,
     /// Looks since the last one that the applier heard of.
     looks: u32,

@@ -1,5 +1,5 @@
-//! Telling the watch hub what is new: by the applier itself when that is soon done, else by the
-//! hub's own turn.
+//! Tells the watch hub about new revisions: on the applier's thread when that takes little time,
+//! otherwise at the hub's own turn.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ impl Watch {
         &self.inbox
     }
 
-    /// The store shows this revision. When the hub is free and soon done, its watchers are told
-    /// here: one thread fewer between a change and those who wait for it.
+    /// The store shows this revision. If the hub is free and has little to do, its watchers are told
+    /// here: they wait for one thread fewer.
     pub(super) fn advanced(&self, revision: i64) -> Result<(), Fatal> {
         let done = match self.hub.try_lock() {
             Some(mut hub) => hub.advance_if_brief(revision).map_err(unwatchable)?,
@@ -38,7 +38,7 @@ impl Watch {
         Ok(())
     }
 
-    /// One turn of the hub, and what is to be asked of it while nobody else can.
+    /// One turn of the hub; `ask` runs while the hub is locked.
     pub fn turn<T>(&self, ask: impl FnOnce(&mut Hub, bool) -> T) -> Result<T, Fatal> {
         let mut hub = self.hub.lock();
         let was_busy = hub.turn().map_err(unwatchable)?;

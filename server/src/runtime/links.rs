@@ -1,4 +1,4 @@
-//! The ends of the actors' queues, and what else each of their threads has of the world.
+//! The actors' queues, and the other parts of the server that their threads use.
 
 use std::sync::Arc;
 

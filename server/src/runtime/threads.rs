@@ -1,5 +1,5 @@
-//! The threads: each gives one actor its turns, waits for what comes next, and ends the process when
-//! the actor cannot go on.
+//! The threads. Each one gives an actor its turns, waits for events, and ends the process when the
+//! actor cannot go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,7 +94,7 @@ pub(super) fn run_looks(mut disks: Disks, inbox: &Inbox<StopLooking>, mut links:
     }
 }
 
-/// Runs the job on a thread of its own, with rests in which others find the disk free.
+/// Runs the job on a thread of its own, with pauses that leave the disk to others.
 pub(super) fn start(job: Job, mut links: Links) {
     let clock = links.clock;
     match &job {
