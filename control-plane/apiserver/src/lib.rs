@@ -58,8 +58,8 @@ impl Server {
     /// Begins to follow the store; requests wait until it is read.
     pub fn new(client: etcd_api::Client, config: Config) -> Server {
         let api = connected(client, config);
-        let feed = tokio::spawn(Arc::clone(&api.0.feed).run());
-        let compacting = tokio::spawn(compact(api.0.store.clone()));
+        let feed = tokio::spawn(Arc::clone(&api.reader().feed).run());
+        let compacting = tokio::spawn(compact(api.reader().store.clone()));
         let (made, ready) = tokio::sync::watch::channel(false);
         let building = tokio::spawn(keep_built(Arc::clone(&api.0.registry), made));
         let tasks = [feed, compacting, building].map(|task| task.abort_handle());
@@ -128,8 +128,8 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
     let registry = Registry {
         reader,
         admission: Chain::new(context, config.plugins),
-        authenticator: Arc::clone(&config.authenticator),
-        authorizer: Arc::clone(&config.authorizer),
+        authenticator: config.authenticator,
+        authorizer: config.authorizer,
         issuer: config.issuer,
         settings: registry::Settings {
             service_cidr: config.service_cidr,
@@ -141,11 +141,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
         allocation: tokio::sync::Mutex::new(()),
     };
     Api(Arc::new(Core {
-        authenticator: config.authenticator,
-        authorizer: config.authorizer,
         registry: Arc::new(registry),
-        store,
-        feed,
         slots: http::slots::Slots::default(),
         limits: config.limits,
         stopping: tokio::sync::watch::Sender::new(false),

@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::Tools;
 use testkit::mesh::Mesh;
 
 /// For anything that happens by itself.
@@ -173,4 +174,17 @@ pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool, detail: impl Fn() -> St
 
 pub(crate) fn free_urls() -> [String; 2] {
     [(); 2].map(|()| format!("http://127.0.0.1:{}", testkit::free_port()))
+}
+
+/// What etcdctl prints, run in `dir`, which unix sockets may be relative to; `None` if it fails.
+pub(crate) fn ctl(tools: &Tools, endpoint: &str, dir: &Path, words: &[&str]) -> Option<String> {
+    let output = Command::new(&tools.etcdctl)
+        .current_dir(dir)
+        .arg(format!("--endpoints={endpoint}"))
+        .args(["--dial-timeout=2s", "--command-timeout=5s"])
+        .args(words)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    output.status.success().then_some(text)
 }

@@ -225,10 +225,7 @@ async fn a_full_disk_of_the_log_alone_raises_the_alarm_too() {
         return;
     };
     let roomy = tempfile::tempdir().unwrap();
-    let launch = disk.launch.clone().data_dir(roomy.path().join("data"));
-    let log_dir = disk.inside.join("log");
-    let launch = launch.flag(format!("--wal-dir={}", log_dir.display()));
-    let server = launch.start().unwrap_or_else(|error| panic!("{error}"));
+    let server = disk.hold_log(roomy.path());
     let client = Client::connect(server.url()).await.unwrap();
     client.kv().put(put("key", VALUE_BYTES)).await.unwrap();
     assert!(alarms(&client).await.is_empty());
@@ -251,10 +248,7 @@ async fn writers_in_a_hurry_do_not_overrun_the_disk_of_the_log() {
         return;
     };
     let roomy = tempfile::tempdir().unwrap();
-    let launch = disk.launch.clone().data_dir(roomy.path().join("data"));
-    let log_dir = disk.inside.join("log");
-    let launch = launch.flag(format!("--wal-dir={}", log_dir.display()));
-    let mut server = launch.start().unwrap_or_else(|error| panic!("{error}"));
+    let mut server = disk.hold_log(roomy.path());
     let client = Client::connect(server.url()).await.unwrap();
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..WRITERS {
@@ -338,6 +332,14 @@ impl SmallDisk {
             inside: dir.clone(),
             _place: place,
         })
+    }
+
+    /// Starts a server that has its log on this disk, and everything else in `dir`.
+    fn hold_log(&self, dir: &Path) -> Server {
+        let log_dir = self.inside.join("log");
+        let launch = self.launch.clone().data_dir(dir.join("data"));
+        let launch = launch.flag(format!("--wal-dir={}", log_dir.display()));
+        launch.start().unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Takes all that is left.

@@ -7,7 +7,6 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,22 +14,10 @@ use etcd_api::Client;
 use etcd_api::etcdserverpb as pb;
 use testkit::Tools;
 
-use crate::fleet::{self, Process};
+use crate::fleet::{self, Process, ctl};
 use crate::subject;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn ctl(tools: &Tools, endpoint: &str, dir: &Path, words: &[&str]) -> Option<String> {
-    let output = Command::new(&tools.etcdctl)
-        .current_dir(dir)
-        .arg(format!("--endpoints={endpoint}"))
-        .args(["--dial-timeout=2s", "--command-timeout=5s"])
-        .args(words)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    output.status.success().then_some(text)
-}
 
 /// As Kubernetes' own tests start their store.
 #[test]

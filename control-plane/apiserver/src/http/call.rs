@@ -119,14 +119,16 @@ impl<'a> Call<'a> {
             Err(error) => return Err(Status::new(500, "", error.message)),
         };
         // The store is never behind; but it may be asked for what is still to come.
-        if let Some(version) = version.filter(|version| *version > self.api.0.feed.revision()) {
-            self.api.0.feed.reach(version).await?;
+        if let Some(version) =
+            version.filter(|version| *version > self.api.reader().feed.revision())
+        {
+            self.api.reader().feed.reach(version).await?;
         }
         // Any state will do: the cache's.
         if version == Some(0)
             && let Some(storage) = resource.storage
         {
-            let cache = self.api.0.feed.cache(storage);
+            let cache = self.api.reader().feed.cache(storage);
             if let Some(entry) = cache.get(&storage.key(namespace, name)) {
                 return self.show_stored(&entry);
             }

@@ -136,7 +136,7 @@ fn old_schema(parts: &Parts) -> Response<Body> {
 }
 
 fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {
-    let loaded = api.0.feed.revision() > 0;
+    let loaded = api.reader().feed.revision() > 0;
     let checks = [("ping", true), ("etcd", loaded || words[0] == "livez")];
     let failed = checks.iter().any(|(_, good)| !good);
     let verbose = parts
@@ -168,7 +168,7 @@ fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {
 /// How much is under way, by Kubernetes' own names.
 fn metrics(api: &Api) -> String {
     let (reads, writes) = api.0.slots.taken();
-    let watchers = api.0.feed.watchers();
+    let watchers = api.reader().feed.watchers();
     let metrics = [
         ("apiserver_registered_watchers", "", watchers),
         (

@@ -112,13 +112,13 @@ impl Listing {
         let folder = storage.folder(&self.namespace);
         match &self.from {
             From::Newest => {
-                let revision = api.0.feed.fresh().await?;
+                let revision = api.reader().feed.fresh().await?;
                 self.cached(api, resource, storage, &folder, revision)
             }
             From::AtLeast(version) => {
-                api.0.feed.loaded().await;
-                api.0.feed.reach(*version).await?;
-                let revision = api.0.feed.revision();
+                api.reader().feed.loaded().await;
+                api.reader().feed.reach(*version).await?;
+                let revision = api.reader().feed.revision();
                 self.cached(api, resource, storage, &folder, revision)
             }
             From::Exactly(revision) => {
@@ -146,8 +146,8 @@ impl Listing {
         folder: &str,
         revision: i64,
     ) -> Result<(Vec<Arc<Stored>>, ListMeta), Status> {
-        api.0.feed.cache(storage).check(folder)?;
-        let (mut entries, _, changed) = api.0.feed.cache(storage).snapshot(folder);
+        api.reader().feed.cache(storage).check(folder)?;
+        let (mut entries, _, changed) = api.reader().feed.cache(storage).snapshot(folder);
         let revision = revision.max(changed);
         if !self.selectors.is_empty() {
             entries.retain(|entry| self.selectors.matches(resource, entry));
@@ -185,7 +185,11 @@ impl Listing {
                 (limit, true) => limit as i64,
                 (limit, false) => (limit as i64).max(PAGE_KEYS),
             };
-            let page = api.0.store.list(&start, folder, wanted, revision).await;
+            let page = api
+                .reader()
+                .store
+                .list(&start, folder, wanted, revision)
+                .await;
             let page = page.map_err(|error| too_new(error, revision, api))?;
             if revision == 0 {
                 revision = page.revision;
@@ -193,7 +197,7 @@ impl Listing {
             let (total, read) = (page.items.len(), page.count);
             for (at, kv) in page.items.iter().enumerate() {
                 let key = String::from_utf8_lossy(&kv.key).into_owned();
-                let entry = api.stored_of(storage, &key, kv)?;
+                let entry = api.reader().stored_of(storage, &key, kv)?;
                 start = format!("{key}\0");
                 if !self.selectors.matches(resource, &entry) {
                     continue;
@@ -335,7 +339,7 @@ fn expired(start: &str, folder: &str) -> Status {
 /// A state that is still to come.
 fn too_new(error: Status, revision: i64, api: &Api) -> Status {
     if store::is_future(&error) {
-        Status::future_version(revision, api.0.feed.revision())
+        Status::future_version(revision, api.reader().feed.revision())
     } else {
         error
     }

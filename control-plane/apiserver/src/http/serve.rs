@@ -54,10 +54,16 @@ pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
 }
 
 async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Body>, Status> {
-    let reader = &api.0.registry.reader;
+    let reader = api.reader();
     let user = match parts.extensions.remove::<User>() {
         Some(user) => user,
-        None => api.0.authenticator.authenticate(reader, parts).await?,
+        None => {
+            api.0
+                .registry
+                .authenticator
+                .authenticate(reader, parts)
+                .await?
+        }
     };
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let path = parts.uri.path();
@@ -71,12 +77,16 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
     };
     let turn = Turn {
         slots: &api.0.slots,
-        exempt: is_probe(&info) || api.0.authorizer.is_exempt(&attributes.user),
+        exempt: is_probe(&info) || api.0.registry.authorizer.is_exempt(&attributes.user),
         reads: [Method::GET, Method::HEAD].contains(&parts.method),
     };
     let mut slot = turn.enter()?;
     // Whether a path is there is told only to those who may ask.
-    api.0.authorizer.authorize(reader, &attributes).await?;
+    api.0
+        .registry
+        .authorizer
+        .authorize(reader, &attributes)
+        .await?;
     let target = if info.is_resource() {
         request::route(&info)?
     } else {

@@ -36,7 +36,7 @@ pub(crate) async fn answer(
         ("token", _) => token(call, body).await,
         ("finalize", _) => finalize(call, body).await,
         ("status" | "approval" | "ephemeralcontainers" | "resize", "get") => {
-            let reader = &call.api.0.registry.reader;
+            let reader = &call.api.reader();
             let target = call.target;
             let entry = reader
                 .read(target.resource, &target.namespace, &target.name)
@@ -143,7 +143,7 @@ fn created(call: &Call<'_>) -> Result<Response<Body>, Status> {
 
 /// The target's object in the served version.
 async fn stored(call: &Call<'_>) -> Result<std::sync::Arc<Value>, Status> {
-    let reader = &call.api.0.registry.reader;
+    let reader = &call.api.reader();
     let target = call.target;
     let kind = target.resource.kind;
     reader.get(kind, &target.namespace, &target.name).await

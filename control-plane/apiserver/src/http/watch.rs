@@ -99,7 +99,7 @@ impl Watching {
             .resource
             .storage
             .ok_or_else(Status::method_not_allowed)?;
-        let feed = &api.0.feed;
+        let feed = &api.reader().feed;
         feed.loaded().await;
         let folder = storage.folder(&self.namespace);
         let cache = feed.cache(storage);
@@ -308,7 +308,7 @@ impl Watch {
     /// What happened since.
     fn tell_changes(&mut self, chunk: &mut BytesMut) {
         let api = self.api.clone();
-        let cache: &Cache = api.0.feed.cache(self.storage);
+        let cache: &Cache = api.reader().feed.cache(self.storage);
         while chunk.len() < CHUNK_BYTES {
             // Marked before looking: a change that comes after it wakes the watch again.
             self.changed.borrow_and_update();
@@ -373,7 +373,7 @@ impl Watch {
     /// Everything up to here was told.
     fn tell_progress(&mut self, chunk: &mut BytesMut) {
         // Taken first: what the cache shows afterwards is at least as new.
-        let revision = self.api.0.feed.revision();
+        let revision = self.api.reader().feed.revision();
         self.tell_changes(chunk);
         if chunk.len() < CHUNK_BYTES {
             self.bookmark(chunk, revision, false);
@@ -436,7 +436,11 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.api.0.feed.cache(self.storage).leave(&self.interest);
+        self.api
+            .reader()
+            .feed
+            .cache(self.storage)
+            .leave(&self.interest);
     }
 }
 

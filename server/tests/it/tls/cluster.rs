@@ -3,7 +3,6 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -43,14 +42,7 @@ fn listen(member: &mut Process, peer_url: String, flags: &[String]) {
 }
 
 fn ctl(tools: &Tools, member: &Process, words: &[&str]) -> Option<String> {
-    let output = Command::new(&tools.etcdctl)
-        .arg(format!("--endpoints={}", member.url))
-        .args(["--dial-timeout=2s", "--command-timeout=5s"])
-        .args(words)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    output.status.success().then_some(text)
+    fleet::ctl(tools, &member.url, Path::new("."), words)
 }
 
 /// A put at each member is read at each.
