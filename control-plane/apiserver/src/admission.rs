@@ -58,6 +58,9 @@ pub struct Context {
 
 /// One of Kubernetes' admission plugins.
 pub trait Plugin: Send + Sync + 'static {
+    /// Its name, which switches it off in [`Config::disabled_plugins`](crate::Config).
+    fn name(&self) -> &'static str;
+
     /// Whether it is asked about a write.
     fn handles(&self, attributes: &Attributes<'_>) -> bool;
 
@@ -88,21 +91,29 @@ pub(crate) struct Chain {
     plugins: Vec<Arc<dyn Plugin>>,
 }
 
+/// The plugins that run unless they are switched off, by the names that Kubernetes has for them.
+/// `ServiceAccount` runs only where service accounts have tokens.
+pub const PLUGINS: [&str; 8] = [
+    "NamespaceLifecycle",
+    "ServiceAccount",
+    "TaintNodesByCondition",
+    "Priority",
+    "DefaultTolerationSeconds",
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+];
+
 /// Proof that a write passed the first half of the chain; the second takes it.
 #[must_use = "a write that was mutated has to be validated"]
 pub(crate) struct Mutated(());
 
 impl Chain {
-    /// The plugins that are always on, and `more` that depend on how the server is set up.
-    pub(crate) fn new(context: Context, more: Vec<Arc<dyn Plugin>>) -> Chain {
-        let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(namespaces::NamespaceLifecycle)];
-        plugins.extend(more);
-        plugins.push(Arc::new(nodes::TaintNodesByCondition));
-        plugins.push(Arc::new(pods::Priority));
-        plugins.push(Arc::new(pods::DefaultTolerationSeconds));
-        plugins.push(Arc::new(certificates::CertificateApproval));
-        plugins.push(Arc::new(certificates::CertificateSigning));
-        plugins.push(Arc::new(certificates::CertificateSubjectRestriction));
+    /// The plugins of every server, and `more` that depend on how it is set up, without those that
+    /// are `disabled`.
+    pub(crate) fn new(context: Context, more: Vec<Arc<dyn Plugin>>, disabled: &[String]) -> Chain {
+        let mut plugins = in_order(more);
+        plugins.retain(|plugin| !disabled.iter().any(|name| name == plugin.name()));
         Chain { context, plugins }
     }
 
@@ -160,5 +171,30 @@ impl Attributes<'_> {
     /// Refuses a write as a plugin does.
     fn forbidden(&self, why: &str) -> Status {
         Status::forbidden(self.kind.group, self.kind.plural, self.name, why)
+    }
+}
+
+/// All plugins, in Kubernetes' order.
+fn in_order(more: Vec<Arc<dyn Plugin>>) -> Vec<Arc<dyn Plugin>> {
+    let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(namespaces::NamespaceLifecycle)];
+    plugins.extend(more);
+    plugins.push(Arc::new(nodes::TaintNodesByCondition));
+    plugins.push(Arc::new(pods::Priority));
+    plugins.push(Arc::new(pods::DefaultTolerationSeconds));
+    plugins.push(Arc::new(certificates::CertificateApproval));
+    plugins.push(Arc::new(certificates::CertificateSigning));
+    plugins.push(Arc::new(certificates::CertificateSubjectRestriction));
+    plugins
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_are_those_of_the_plugins_that_run() {
+        let plugins = in_order(vec![Arc::new(service_account::ServiceAccount)]);
+        let names: Vec<_> = plugins.iter().map(|plugin| plugin.name()).collect();
+        assert_eq!(names, PLUGINS);
     }
 }

@@ -2,11 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::admission::Plugin;
 use crate::auth::token::Issuer;
 use crate::auth::{Authenticator, Authorizer, Open};
 use crate::http::connections::Limits;
+
+/// How often Kubernetes compacts its store.
+const COMPACT_EVERY: Duration = Duration::from_secs(300);
 
 /// How a server is set up.
 #[derive(Clone)]
@@ -17,6 +21,8 @@ pub struct Config {
     pub authorizer: Arc<dyn Authorizer>,
     /// Admission plugins besides those that are always on.
     pub plugins: Vec<Arc<dyn Plugin>>,
+    /// Names of admission plugins that are switched off.
+    pub disabled_plugins: Vec<String>,
     /// Signs tokens of service accounts; without it none are issued.
     pub issuer: Option<Arc<Issuer>>,
     /// The certificate (PEM) that client certificates are signed with, if there is one.
@@ -27,6 +33,8 @@ pub struct Config {
     pub advertised: Option<SocketAddr>,
     /// Whether containers may be privileged.
     pub allow_privileged: bool,
+    /// How often the store forgets old revisions, and how old they are then; zero for never.
+    pub compact_every: Duration,
     /// What clients may take.
     pub limits: Limits,
 }
@@ -37,11 +45,13 @@ impl Default for Config {
             authenticator: Arc::new(Open),
             authorizer: Arc::new(Open),
             plugins: Vec::new(),
+            disabled_plugins: Vec::new(),
             issuer: None,
             client_authority: None,
             service_cidr: "10.96.0.0/16".into(),
             advertised: None,
             allow_privileged: false,
+            compact_every: COMPACT_EVERY,
             limits: Limits::default(),
         }
     }

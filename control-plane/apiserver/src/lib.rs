@@ -42,8 +42,6 @@ pub use config::Config;
 pub use http::connections::Limits;
 pub use storage::reader::Reader;
 
-/// How often the store is made to forget old revisions, and how old they are then.
-const COMPACT_EVERY: Duration = Duration::from_secs(300);
 /// How long to wait before trying again to make the built-in objects.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
@@ -57,9 +55,10 @@ pub struct Server {
 impl Server {
     /// Begins to follow the store; requests wait until it is read.
     pub fn new(client: etcd_api::Client, config: Config) -> Server {
+        let compact_every = config.compact_every;
         let api = connected(client, config);
         let feed = tokio::spawn(Arc::clone(&api.reader().feed).run());
-        let compacting = tokio::spawn(compact(api.reader().store.clone()));
+        let compacting = tokio::spawn(compact(api.reader().store.clone(), compact_every));
         let (made, ready) = tokio::sync::watch::channel(false);
         let building = tokio::spawn(keep_built(Arc::clone(&api.0.registry), made));
         let tasks = [feed, compacting, building].map(|task| task.abort_handle());
@@ -127,7 +126,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
     };
     let registry = Registry {
         reader,
-        admission: Chain::new(context, config.plugins),
+        admission: Chain::new(context, config.plugins, &config.disabled_plugins),
         authenticator: config.authenticator,
         authorizer: config.authorizer,
         issuer: config.issuer,
@@ -169,11 +168,11 @@ async fn build(registry: &Arc<Registry>) -> Result<(), Status> {
     registry::bootstrap::make(registry).await
 }
 
-/// Lets the store forget what is older than one period.
-async fn compact(store: Store) {
+/// Lets the store forget what is older than one period; never if that is zero.
+async fn compact(store: Store, period: Duration) {
     let mut before = None;
-    loop {
-        tokio::time::sleep(COMPACT_EVERY).await;
+    while !period.is_zero() {
+        tokio::time::sleep(period).await;
         if let Some(revision) = before {
             // Another server may have been faster; then there is nothing to do.
             if let Err(error) = store.compact(revision).await {

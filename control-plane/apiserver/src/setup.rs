@@ -1,5 +1,8 @@
 //! Puts authentication, authorization and admission together from what a command line says: where
-//! keys are kept, who is let in.
+//! keys and certificates come from, who is let in, what they may do.
+
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +15,8 @@ use crate::auth::authenticate::{Credentials, StaticTokens};
 use crate::auth::authorize::{AlwaysAllow, Rbac};
 use crate::auth::impersonate::Impersonating;
 use crate::auth::jwt::Key;
-use crate::auth::pki::Pki;
+use crate::auth::jwt::public::PublicKey;
+use crate::auth::pki::{self, Identity, Pki};
 use crate::auth::tls::Tls;
 use crate::auth::token::Issuer;
 use crate::cidr::Cidr;
@@ -29,32 +33,71 @@ pub enum Mode {
     Rbac,
     /// Whoever is known may do everything.
     AlwaysAllow,
+    /// The same, with the roles and bindings of Kubernetes stored: RBAC is asked first.
+    RbacThenAlwaysAllow,
+}
+
+/// Where the server's certificate comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Serving {
+    /// There is none: plain HTTP.
+    Plain,
+    /// From an authority of its own. The directory keeps that and everything it signs, the
+    /// owner's certificate and the key of service accounts included; what is missing is made.
+    Own(PathBuf),
+    /// From files.
+    Given {
+        /// The certificate and those that lead to its authority, in PEM.
+        certificate: PathBuf,
+        /// Its private key, in PEM.
+        key: PathBuf,
+    },
+    /// `apiserver.crt` and `apiserver.key` in this directory; made if both are missing, signed by
+    /// nobody else.
+    SelfSigned(PathBuf),
+}
+
+/// The tokens of service accounts.
+#[derive(Clone, Debug, Default)]
+pub struct Accounts {
+    /// What tokens say of who made them: new ones the first, [`ISSUER`] if there is none.
+    pub issuers: Vec<String>,
+    /// Whom tokens are for; the first issuer if there is none.
+    pub audiences: Vec<String>,
+    /// The private key that signs, in PEM. Without one it is that of [`Serving::Own`], or tokens
+    /// are good until the process ends.
+    pub signing_key: Option<PathBuf>,
+    /// More keys whose tokens are let in, in PEM: public ones, certificates or private ones.
+    pub keys: Vec<PathBuf>,
 }
 
 /// What a command line says of people.
 pub struct Settings {
-    /// Where keys and certificates are kept; without it nothing is encrypted, and tokens are good
-    /// until the process ends.
-    pub directory: Option<PathBuf>,
+    /// Where the server's certificate comes from.
+    pub serving: Serving,
+    /// TLS 1.2 is refused.
+    pub newest_tls_only: bool,
     /// Names and addresses that the server is reached by, besides the first address of services.
     pub names: Vec<String>,
     /// Where services get their addresses from.
     pub service_cidr: String,
+    /// Certificates (PEM) whose clients are let in; that of [`Serving::Own`] if none is given.
+    pub client_authority: Option<PathBuf>,
     /// A file of tokens, one in each line: `token,user,uid,"group,group"`.
     pub token_file: Option<PathBuf>,
     /// Whether somebody who shows nothing is let in as `system:anonymous`.
     pub anonymous: bool,
     /// How requests are decided.
     pub mode: Mode,
-    /// What tokens say of who made them.
-    pub issuer: String,
+    /// The tokens of service accounts.
+    pub accounts: Accounts,
 }
 
 /// What stands in front of the registry, with the keys that belong to it.
 pub struct Setup {
     /// A configuration of the server with authentication, authorization and admission.
     pub config: Config,
-    /// Keys and certificates, when they are kept.
+    /// Keys and certificates, when they are our own.
     pub pki: Option<Pki>,
     /// How the server speaks TLS, when it has certificates.
     pub tls: Option<Tls>,
@@ -63,37 +106,26 @@ pub struct Setup {
 impl Settings {
     /// Reads and makes the files.
     pub fn open(&self) -> Result<Setup, String> {
-        let now = clock::now();
-        let pki = match &self.directory {
-            Some(path) => {
-                let mut names = self.names.clone();
-                let range = Cidr::parse(&self.service_cidr);
-                names.extend(range.map(|range| range.at(1).to_string()));
-                let pki = Pki::open(path, &names, now);
+        let pki = match &self.serving {
+            Serving::Own(path) => {
+                let pki = Pki::open(path, &self.names(), clock::now());
                 Some(pki.map_err(|error| error.to_string())?)
             }
-            None => None,
+            _ => None,
         };
-        let key = match &pki {
-            Some(pki) => pki.token_key.clone(),
-            None => rcgen::KeyPair::generate()
-                .map_err(|e| e.to_string())?
-                .serialize_pem(),
+        let client_authority = match &self.client_authority {
+            Some(path) => Some(read(path)?),
+            None => pki.as_ref().map(|pki| pki.authority.clone()),
         };
-        let tls = match &pki {
-            Some(pki) => Some(Tls::new(&pki.server, &pki.authority)?),
-            None => None,
-        };
+        let tls = self.tls(pki.as_ref(), client_authority.as_deref())?;
+        let issuer = Arc::new(self.issuer(pki.as_ref())?);
         let tokens = match &self.token_file {
-            Some(path) => read_tokens(path)?,
+            Some(path) => {
+                let tokens = StaticTokens::parse(&read(path)?);
+                tokens.map_err(|why| format!("{}: {why}", path.display()))?
+            }
             None => StaticTokens::default(),
         };
-        let issuer = Issuer::new(
-            self.issuer.clone(),
-            vec![self.issuer.clone()],
-            vec![Key::from_pem(&key)?],
-        );
-        let issuer = Arc::new(issuer);
         let credentials = Credentials {
             tokens,
             issuer: Arc::clone(&issuer),
@@ -106,7 +138,8 @@ impl Settings {
                 plugins.push(Arc::new(PrivilegeEscalation(Arc::clone(&rbac))));
                 rbac
             }
-            Mode::AlwaysAllow => Arc::new(AlwaysAllow),
+            Mode::AlwaysAllow => Arc::new(AlwaysAllow { has_policy: false }),
+            Mode::RbacThenAlwaysAllow => Arc::new(AlwaysAllow { has_policy: true }),
         };
         let authenticator = Arc::new(Impersonating {
             authenticator: Arc::new(credentials),
@@ -117,16 +150,71 @@ impl Settings {
             authorizer,
             plugins,
             issuer: Some(issuer),
-            client_authority: pki.as_ref().map(|pki| pki.authority.clone()),
+            client_authority,
             service_cidr: self.service_cidr.clone(),
             ..Config::default()
         };
         Ok(Setup { config, pki, tls })
     }
+
+    /// The names of the server's certificate.
+    fn names(&self) -> Vec<String> {
+        let mut names = self.names.clone();
+        let range = Cidr::parse(&self.service_cidr);
+        names.extend(range.map(|range| range.at(1).to_string()));
+        names
+    }
+
+    fn tls(&self, pki: Option<&Pki>, clients: Option<&str>) -> Result<Option<Tls>, String> {
+        let identity = match (&self.serving, pki) {
+            (Serving::Plain, _) => return Ok(None),
+            (Serving::Given { certificate, key }, _) => Identity {
+                certificate: read(certificate)?,
+                key: read(key)?,
+            },
+            (Serving::SelfSigned(directory), _) => {
+                let identity = pki::self_signed(directory, &self.names(), clock::now());
+                identity.map_err(|error| error.to_string())?
+            }
+            (Serving::Own(_), Some(pki)) => pki.server.clone(),
+            (Serving::Own(_), None) => unreachable!("it was opened before"),
+        };
+        let tls = if self.newest_tls_only {
+            Tls::newest_only(&identity, clients)
+        } else {
+            Tls::new(&identity, clients)
+        };
+        tls.map(Some)
+            .map_err(|why| format!("the server's certificate: {why}"))
+    }
+
+    fn issuer(&self, pki: Option<&Pki>) -> Result<Issuer, String> {
+        let (signing, place) = match (&self.accounts.signing_key, pki) {
+            (Some(path), _) => (read(path)?, path.display().to_string()),
+            (None, Some(pki)) => (pki.token_key.clone(), "sa.key".to_owned()),
+            (None, None) => {
+                let pair = rcgen::KeyPair::generate().map_err(|error| error.to_string())?;
+                (pair.serialize_pem(), "a new key".to_owned())
+            }
+        };
+        let signing = Key::from_pem(&signing).map_err(|why| format!("{place}: {why}"))?;
+        let mut keys = Vec::new();
+        for path in &self.accounts.keys {
+            let found = PublicKey::all_from_pem(&read(path)?);
+            keys.extend(found.map_err(|why| format!("{}: {why}", path.display()))?);
+        }
+        let (name, others) = match self.accounts.issuers.split_first() {
+            Some((first, others)) => (first.clone(), others),
+            None => (ISSUER.to_owned(), &[][..]),
+        };
+        let audiences = match &self.accounts.audiences {
+            none if none.is_empty() => vec![name.clone()],
+            some => some.clone(),
+        };
+        Ok(Issuer::new(name, audiences, signing).accepting(others, keys))
+    }
 }
 
-fn read_tokens(path: &Path) -> Result<StaticTokens, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
-    let tokens = text.and_then(|text| StaticTokens::parse(&text));
-    tokens.map_err(|why| format!("{}: {why}", path.display()))
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }

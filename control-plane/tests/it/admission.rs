@@ -26,6 +26,10 @@ struct Watchful {
 }
 
 impl Plugin for Watchful {
+    fn name(&self) -> &'static str {
+        "Watchful"
+    }
+
     fn handles(&self, _: &Attributes<'_>) -> bool {
         true
     }
@@ -116,8 +120,7 @@ impl World {
 fn issuer() -> Issuer {
     let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
     let name = "https://kubernetes.default.svc".to_owned();
-    let keys = vec![Key::from_pem(&key).unwrap()];
-    Issuer::new(name.clone(), vec![name], keys)
+    Issuer::new(name.clone(), vec![name], Key::from_pem(&key).unwrap())
 }
 
 /// One write: its method, path and body, and what admission is asked about it.

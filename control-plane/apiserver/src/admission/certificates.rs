@@ -24,6 +24,10 @@ pub(super) struct CertificateSigning;
 pub(super) struct CertificateSubjectRestriction;
 
 impl Plugin for CertificateApproval {
+    fn name(&self) -> &'static str {
+        "CertificateApproval"
+    }
+
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         attributes.operation == UPDATE && attributes.is_about(GROUP, PLURAL, "approval")
     }
@@ -46,6 +50,10 @@ impl Plugin for CertificateApproval {
 }
 
 impl Plugin for CertificateSigning {
+    fn name(&self) -> &'static str {
+        "CertificateSigning"
+    }
+
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         attributes.operation == UPDATE && attributes.is_about(GROUP, PLURAL, "status")
     }
@@ -76,6 +84,10 @@ impl Plugin for CertificateSigning {
 }
 
 impl Plugin for CertificateSubjectRestriction {
+    fn name(&self) -> &'static str {
+        "CertificateSubjectRestriction"
+    }
+
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         attributes.operation == CREATE && attributes.is_about(GROUP, PLURAL, "")
     }

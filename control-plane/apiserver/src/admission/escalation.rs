@@ -16,6 +16,10 @@ use crate::auth::{self, Answer};
 pub struct PrivilegeEscalation(pub Arc<Rbac>);
 
 impl Plugin for PrivilegeEscalation {
+    fn name(&self) -> &'static str {
+        "PrivilegeEscalation"
+    }
+
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         attributes.kind.group == rbac::GROUP
             && attributes.operation != DELETE

@@ -15,6 +15,10 @@ const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 pub(super) struct NamespaceLifecycle;
 
 impl Plugin for NamespaceLifecycle {
+    fn name(&self) -> &'static str {
+        "NamespaceLifecycle"
+    }
+
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         let namespace = (attributes.kind.group, attributes.kind.kind) == ("", "Namespace");
         let deletes = attributes.operation == DELETE;

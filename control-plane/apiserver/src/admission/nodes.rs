@@ -10,6 +10,10 @@ use crate::auth::Answer;
 pub(super) struct TaintNodesByCondition;
 
 impl Plugin for TaintNodesByCondition {
+    fn name(&self) -> &'static str {
+        "TaintNodesByCondition"
+    }
+
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         attributes.operation == CREATE && attributes.is_about("", "nodes", "")
     }

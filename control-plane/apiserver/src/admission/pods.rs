@@ -19,6 +19,10 @@ pub(super) struct Priority;
 pub(super) struct DefaultTolerationSeconds;
 
 impl Plugin for Priority {
+    fn name(&self) -> &'static str {
+        "Priority"
+    }
+
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         is_of_pod(attributes)
     }
@@ -41,6 +45,10 @@ impl Plugin for Priority {
 }
 
 impl Plugin for DefaultTolerationSeconds {
+    fn name(&self) -> &'static str {
+        "DefaultTolerationSeconds"
+    }
+
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         is_of_pod(attributes)
     }

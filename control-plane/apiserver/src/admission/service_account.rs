@@ -38,6 +38,10 @@ const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 pub struct ServiceAccount;
 
 impl Plugin for ServiceAccount {
+    fn name(&self) -> &'static str {
+        "ServiceAccount"
+    }
+
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         attributes.operation == CREATE && attributes.is_about("", "pods", "")
     }

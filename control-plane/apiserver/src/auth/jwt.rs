@@ -4,14 +4,14 @@
 //! The mathematics is aws-lc's; here are the frame around it and its refusals. The algorithm is the
 //! key's and never the token's choice.
 
+pub mod public;
 #[cfg(test)]
 mod tests;
 
-use aws_lc_rs::digest;
+use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _,
-    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair, UnparsedPublicKey,
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
 };
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,13 +19,16 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
+use public::PublicKey;
+
 /// The longest token that is looked at. The longest we make has about 1.5 KiB.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
 /// A key that signs statements and checks them.
 pub struct Key {
     pair: Pair,
-    id: String,
+    /// The half that others may know.
+    pub public: PublicKey,
 }
 
 enum Pair {
@@ -46,7 +49,11 @@ impl Key {
     /// Reads a private key: PKCS#8 of either kind, or PKCS#1.
     pub fn from_pem(pem: &str) -> Result<Key, String> {
         let der = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|e| e.to_string())?;
-        let pair = match &der {
+        Key::from_der(&der)
+    }
+
+    fn from_der(der: &PrivateKeyDer<'_>) -> Result<Key, String> {
+        let pair = match der {
             PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der())
                 .map(Pair::Rsa)
                 .map_err(|e| e.to_string()),
@@ -57,64 +64,26 @@ impl Key {
                     .or_else(|_| RsaKeyPair::from_pkcs8(der).map(Pair::Rsa))
                     .map_err(|e| e.to_string())
             }
-            _ => Err("the key is neither PKCS#8 nor PKCS#1".to_owned()),
+            PrivateKeyDer::Sec1(der) => EcdsaKeyPair::from_private_key_der(
+                &ECDSA_P256_SHA256_FIXED_SIGNING,
+                der.secret_sec1_der(),
+            )
+            .map(Pair::Ec)
+            .map_err(|e| e.to_string()),
+            _ => Err("the key is neither PKCS#8, PKCS#1 nor SEC 1".to_owned()),
         }?;
-        let id = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, &public_info(&pair)));
-        Ok(Key { pair, id })
-    }
-
-    /// The name of the key in the tokens it signed: a hash of the public key.
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// The public key in PEM.
-    pub fn public_pem(&self) -> String {
-        use base64::engine::general_purpose::STANDARD;
-        let text = STANDARD.encode(public_info(&self.pair));
-        let mut pem = String::from("-----BEGIN PUBLIC KEY-----\n");
-        for line in text.as_bytes().chunks(64) {
-            pem.extend(line.iter().map(|byte| char::from(*byte)));
-            pem.push('\n');
-        }
-        pem.push_str("-----END PUBLIC KEY-----\n");
-        pem
-    }
-
-    /// The public key as the list of keys on `/openid/v1/jwks` has it.
-    pub fn public_jwk(&self) -> Value {
-        let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
-        match &self.pair {
-            Pair::Ec(pair) => {
-                // An uncompressed point: a byte 4, then x and y.
-                let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
-                json!({
-                    "use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": "ES256",
-                    "x": text(x), "y": text(y),
-                })
-            }
-            Pair::Rsa(pair) => {
-                let public =
-                    aws_lc_rs::rsa::PublicKeyComponents::<Vec<u8>>::from(pair.public_key());
-                json!({
-                    "use": "sig", "kty": "RSA", "kid": self.id, "alg": "RS256",
-                    "n": text(&public.n), "e": text(&public.e),
-                })
-            }
-        }
-    }
-
-    /// The name of the key's algorithm.
-    pub fn algorithm(&self) -> &'static str {
-        match &self.pair {
-            Pair::Ec(_) => "ES256",
-            Pair::Rsa(_) => "RS256",
-        }
+        let info: Result<PublicKeyX509Der<'_>, _> = match &pair {
+            Pair::Ec(pair) => pair.public_key().as_der(),
+            Pair::Rsa(pair) => pair.public_key().as_der(),
+        };
+        let info = info.map_err(|_| "the key has no public half".to_owned())?;
+        let public = PublicKey::from_info(info.as_ref())?;
+        Ok(Key { pair, public })
     }
 
     /// Signs a statement. It fails only when the system has no randomness.
     pub fn sign(&self, claims: &Value) -> Result<String, String> {
-        let header = json!({ "alg": self.algorithm(), "kid": self.id });
+        let header = json!({ "alg": self.public.algorithm(), "kid": self.public.id() });
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let message = format!("{}.{}", part(&header), part(claims));
         let random = SystemRandom::new();
@@ -135,35 +104,6 @@ impl Key {
         };
         let signature = signature.map_err(|_| "the system has no randomness".to_owned())?;
         Ok(format!("{message}.{signature}"))
-    }
-
-    /// What the statement says, once its signature is checked.
-    pub fn verify(&self, token: &str) -> Result<Value, Refused> {
-        let parts = Parts::of(token)?;
-        let header = parts.header()?;
-        let text = |key: &str| header.get(key).and_then(Value::as_str);
-        // A header that must be understood is not understood here.
-        let ours = text("alg") == Some(self.algorithm())
-            && text("kid").is_none_or(|id| id == self.id)
-            && header.get("crit").is_none();
-        let message = parts.message.as_bytes();
-        let valid = ours
-            && match &self.pair {
-                Pair::Ec(pair) => {
-                    UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, pair.public_key())
-                        .verify(message, &parts.signature)
-                }
-                Pair::Rsa(pair) => {
-                    UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, pair.public_key())
-                        .verify(message, &parts.signature)
-                }
-            }
-            .is_ok();
-        if valid {
-            parts.claims()
-        } else {
-            Err(Refused::Signature)
-        }
     }
 }
 
@@ -216,45 +156,4 @@ fn object(part: &str) -> Result<Value, Refused> {
     } else {
         Err(Refused::NotOne)
     }
-}
-
-/// The public key as certificates hold it (SubjectPublicKeyInfo).
-fn public_info(pair: &Pair) -> Vec<u8> {
-    match pair {
-        Pair::Ec(pair) => {
-            // A sequence of 89 bytes: the algorithm (EC public key on P-256), then the point.
-            const BEFORE: [u8; 26] = [
-                0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06,
-                0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-            ];
-            [&BEFORE, pair.public_key().as_ref()].concat()
-        }
-        Pair::Rsa(pair) => {
-            /// rsaEncryption with its empty parameters.
-            const ALGORITHM: [u8; 15] = [
-                0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05,
-                0x00,
-            ];
-            let key = [&[0], pair.public_key().as_ref()].concat();
-            let bits = der(0x03, &key);
-            der(0x30, &[&ALGORITHM[..], &bits].concat())
-        }
-    }
-}
-
-/// A value in DER: tag, length, bytes.
-fn der(tag: u8, bytes: &[u8]) -> Vec<u8> {
-    let length = bytes.len().to_be_bytes();
-    let significant = length
-        .iter()
-        .position(|byte| *byte != 0)
-        .unwrap_or(length.len() - 1);
-    let length = &length[significant..];
-    let mut out = vec![tag];
-    if bytes.len() >= 0x80 {
-        out.push(0x80 | length.len() as u8);
-    }
-    out.extend_from_slice(length);
-    out.extend_from_slice(bytes);
-    out
 }

@@ -103,17 +103,8 @@ impl Pki {
     pub fn open(directory: &Path, names: &[String], now: Timestamp) -> Result<Pki, Error> {
         fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
         let (authority, issuer) = authority(directory, now)?;
-        let mut names: Vec<String> = names.to_vec();
-        names.extend(NAMES.map(str::to_owned));
-        names.extend(["127.0.0.1".to_owned(), "::1".to_owned()]);
-        names.sort_unstable();
-        names.dedup();
-        let server = Wanted {
-            name: "kube-apiserver",
-            group: "",
-            names: &names,
-            usage: ExtendedKeyUsagePurpose::ServerAuth,
-        };
+        let names = with_usual(names);
+        let server = Wanted::server(&names);
         let admin = Wanted {
             name: "kubernetes-admin",
             group: MASTERS,
@@ -176,6 +167,50 @@ impl Pki {
     }
 }
 
+/// The pair `apiserver.crt` and `apiserver.key` of a directory, as somebody has put it there. If
+/// both are missing, they are made, and the certificate is signed by its own key.
+pub fn self_signed(directory: &Path, names: &[String], now: Timestamp) -> Result<Identity, Error> {
+    let (certificate, key) = (
+        directory.join("apiserver.crt"),
+        directory.join("apiserver.key"),
+    );
+    match (read(&certificate)?, read(&key)?) {
+        (Some(certificate), Some(key)) => return Ok(Identity { certificate, key }),
+        (Some(_), None) => return Err(failed(&key, &"missing, though apiserver.crt is there")),
+        (None, Some(_)) => {
+            return Err(failed(
+                &certificate,
+                &"missing, though apiserver.key is there",
+            ));
+        }
+        (None, None) => {}
+    }
+    fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
+    let names = with_usual(names);
+    let made = || -> Result<_, rcgen::Error> {
+        let pair = KeyPair::generate()?;
+        let signed = Wanted::server(&names).params(now)?.self_signed(&pair)?;
+        Ok(Identity {
+            certificate: signed.pem(),
+            key: pair.serialize_pem(),
+        })
+    };
+    let identity = made().map_err(|error| failed(&certificate, &error))?;
+    write(&key, &identity.key, 0o600)?;
+    write(&certificate, &identity.certificate, 0o644)?;
+    Ok(identity)
+}
+
+/// These names, and those that every server is reached by.
+fn with_usual(names: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = names.to_vec();
+    names.extend(NAMES.map(str::to_owned));
+    names.extend(["127.0.0.1".to_owned(), "::1".to_owned()]);
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 struct Authority {
     pem: String,
     /// Whether it was made just now: then what an earlier one signed is worth nothing.
@@ -231,12 +266,17 @@ struct Wanted<'a> {
     usage: ExtendedKeyUsagePurpose,
 }
 
-impl Wanted<'_> {
-    fn issue(
-        &self,
-        issuer: &Issuer<'static, KeyPair>,
-        now: Timestamp,
-    ) -> Result<Identity, rcgen::Error> {
+impl<'a> Wanted<'a> {
+    fn server(names: &'a [String]) -> Wanted<'a> {
+        Wanted {
+            name: "kube-apiserver",
+            group: "",
+            names,
+            usage: ExtendedKeyUsagePurpose::ServerAuth,
+        }
+    }
+
+    fn params(&self, now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
         let mut params = dated(now, CERTIFICATE_SECONDS);
         if !self.group.is_empty() {
             params
@@ -254,6 +294,15 @@ impl Wanted<'_> {
         }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![self.usage.clone()];
+        Ok(params)
+    }
+
+    fn issue(
+        &self,
+        issuer: &Issuer<'static, KeyPair>,
+        now: Timestamp,
+    ) -> Result<Identity, rcgen::Error> {
+        let mut params = self.params(now)?;
         params.use_authority_key_identifier_extension = true;
         let pair = KeyPair::generate()?;
         let certificate = params.signed_by(&pair, issuer)?;
@@ -324,7 +373,8 @@ fn token_key(directory: &Path) -> Result<String, Error> {
     };
     let text = Key::from_pem(&key)
         .map_err(|error| failed(&private, &error))?
-        .public_pem();
+        .public
+        .pem();
     if read(&public)?.as_deref() != Some(text.as_str()) {
         write(&public, &text, 0o644)?;
     }

@@ -19,7 +19,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion,
+};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -48,31 +51,45 @@ pub type Stream = TlsStream<TcpStream>;
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ServerConfig>,
-    verifier: Arc<dyn ClientCertVerifier>,
+    /// Without one no client is asked for a certificate.
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 impl Tls {
-    /// The server shows `identity`, and believes clients whom `authority` (PEM) signed.
-    pub fn new(identity: &Identity, authority: &str) -> Result<Tls, String> {
+    /// The server shows `identity`, and believes clients whom `authority` (PEM) signed; without
+    /// one it asks for no certificates.
+    pub fn new(identity: &Identity, authority: Option<&str>) -> Result<Tls, String> {
+        Tls::with_versions(identity, authority, rustls::DEFAULT_VERSIONS)
+    }
+
+    /// The same with TLS 1.3 alone.
+    pub fn newest_only(identity: &Identity, authority: Option<&str>) -> Result<Tls, String> {
+        Tls::with_versions(identity, authority, &[&rustls::version::TLS13])
+    }
+
+    fn with_versions(
+        identity: &Identity,
+        authority: Option<&str>,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Result<Tls, String> {
         let provider = provider();
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(authority)? {
-            roots.add(certificate).map_err(|error| error.to_string())?;
-        }
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-                .allow_unauthenticated()
-                .build()
-                .map_err(|error| error.to_string())?;
+        let verifier = match authority {
+            Some(authority) => Some(verifier(authority, &provider)?),
+            None => None,
+        };
         let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes());
         let key = key.map_err(|error| error.to_string())?;
-        let mut config = ServerConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_client_cert_verifier(Arc::new(Lenient {
+        let config = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(versions)
+            .map_err(|error| error.to_string())?;
+        let config = match &verifier {
+            Some(verifier) => config.with_client_cert_verifier(Arc::new(Lenient {
                 inner: verifier.clone(),
                 provider,
-            }))
+            })),
+            None => config.with_no_client_auth(),
+        };
+        let mut config = config
             .with_single_cert(certificates(&identity.certificate)?, key)
             .map_err(|error| error.to_string())?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -98,7 +115,10 @@ impl Tls {
         let Some((first, rest)) = certificates.and_then(<[_]>::split_first) else {
             return Peer::Nobody;
         };
-        if let Err(error) = self.verifier.verify_client_cert(first, rest, now) {
+        let Some(verifier) = &self.verifier else {
+            return Peer::Nobody;
+        };
+        if let Err(error) = verifier.verify_client_cert(first, rest, now) {
             return Peer::Refused(error.to_string());
         }
         match Bearer::of(first) {
@@ -107,6 +127,20 @@ impl Tls {
             Err(why) => Peer::Refused(why),
         }
     }
+}
+
+fn verifier(
+    authority: &str,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(authority)? {
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| error.to_string())
 }
 
 /// The algorithms of this process.

@@ -13,6 +13,7 @@ use machinery::time::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::User;
+use super::jwt::public::PublicKey;
 use super::jwt::{self, Key, Refused};
 use super::user::{self, service_account_groups, service_account_name};
 
@@ -44,10 +45,12 @@ pub trait Objects: Sync {
 
 /// Makes tokens and checks them.
 pub struct Issuer {
-    /// The first signs; all are good for checking.
-    keys: Vec<Key>,
-    /// What tokens say of who made them.
-    name: String,
+    /// Signs new tokens.
+    signing: Key,
+    /// Check tokens; the first belongs to the key that signs.
+    checking: Vec<PublicKey>,
+    /// What tokens say of who made them: new ones the first, old ones any.
+    names: Vec<String>,
     /// Whom tokens are for when nobody says: this server.
     audiences: Vec<String>,
 }
@@ -75,13 +78,31 @@ pub struct Claims {
 }
 
 impl Issuer {
-    /// An issuer of this name; the first key signs.
-    pub fn new(name: String, audiences: Vec<String>, keys: Vec<Key>) -> Issuer {
+    /// An issuer of this name, which signs with this key.
+    pub fn new(name: String, audiences: Vec<String>, key: Key) -> Issuer {
         Issuer {
-            keys,
-            name,
+            checking: vec![key.public.clone()],
+            signing: key,
+            names: vec![name],
             audiences,
         }
+    }
+
+    /// Lets tokens in, too, that were made under another name or signed with other keys.
+    #[must_use]
+    pub fn accepting(mut self, names: &[String], keys: Vec<PublicKey>) -> Issuer {
+        self.names.extend_from_slice(names);
+        for key in keys {
+            if !self.checking.contains(&key) {
+                self.checking.push(key);
+            }
+        }
+        self
+    }
+
+    /// What new tokens say of who made them.
+    fn name(&self) -> &str {
+        &self.names[0]
     }
 
     /// Whom tokens are for when nobody says.
@@ -93,19 +114,20 @@ impl Issuer {
     pub fn document(&self, path: &str) -> Option<Value> {
         match path {
             "/.well-known/openid-configuration" => {
-                let mut algorithms: Vec<_> = self.keys.iter().map(Key::algorithm).collect();
+                let mut algorithms: Vec<_> =
+                    self.checking.iter().map(PublicKey::algorithm).collect();
                 algorithms.sort_unstable();
                 algorithms.dedup();
                 Some(json!({
-                    "issuer": self.name,
-                    "jwks_uri": format!("{}/openid/v1/jwks", self.name.trim_end_matches('/')),
+                    "issuer": self.name(),
+                    "jwks_uri": format!("{}/openid/v1/jwks", self.name().trim_end_matches('/')),
                     "response_types_supported": ["id_token"],
                     "subject_types_supported": ["public"],
                     "id_token_signing_alg_values_supported": algorithms,
                 }))
             }
             "/openid/v1/jwks" => {
-                let keys: Vec<Value> = self.keys.iter().map(Key::public_jwk).collect();
+                let keys: Vec<Value> = self.checking.iter().map(PublicKey::jwk).collect();
                 Some(json!({ "keys": keys }))
             }
             _ => None,
@@ -120,11 +142,12 @@ impl Issuer {
         audiences: Option<&[String]>,
         now: Timestamp,
     ) -> Result<Option<Claims>, String> {
-        if jwt::unverified_issuer(token).as_ref() != Some(&self.name) {
+        let issuer = jwt::unverified_issuer(token);
+        if !issuer.is_some_and(|issuer| self.names.contains(&issuer)) {
             return Ok(None);
         }
         let mut said = None;
-        for key in &self.keys {
+        for key in &self.checking {
             match key.verify(token) {
                 Ok(claims) => said = Some(claims),
                 Err(Refused::NotOne) => return Ok(None),
@@ -185,14 +208,11 @@ impl Issuer {
             kubernetes.insert("warnafter".into(), (now.seconds + asked).into());
         }
         let name = service_account_name(object::namespace(account), object::name(account));
-        let token = self.keys.first().ok_or("there is no key".to_owned());
-        let token = token.and_then(|key| {
-            key.sign(&json!({
-                "aud": audiences, "exp": now.seconds + lives, "iat": now.seconds,
-                "iss": self.name, "jti": id, "kubernetes.io": kubernetes,
-                "nbf": now.seconds, "sub": name,
-            }))
-        });
+        let token = self.signing.sign(&json!({
+            "aud": audiences, "exp": now.seconds + lives, "iat": now.seconds,
+            "iss": self.name(), "jti": id, "kubernetes.io": kubernetes,
+            "nbf": now.seconds, "sub": name,
+        }));
         let token =
             token.map_err(|why| Status::internal(&format!("failed to generate token: {why}")))?;
         let ends = Timestamp {

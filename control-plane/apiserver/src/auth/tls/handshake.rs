@@ -22,7 +22,7 @@ struct World {
 async fn world() -> World {
     let directory = tempfile::tempdir().unwrap();
     let pki = Pki::open(directory.path(), &[], clock::now()).unwrap();
-    let tls = Tls::new(&pki.server, &pki.authority).unwrap();
+    let tls = Tls::new(&pki.server, Some(&pki.authority)).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     World {
         pki,

@@ -14,7 +14,7 @@ fn world() -> (tempfile::TempDir, Pki, Tls) {
         nanos: 0,
     };
     let pki = Pki::open(directory.path(), &[], now).unwrap();
-    let tls = Tls::new(&pki.server, &pki.authority).unwrap();
+    let tls = Tls::new(&pki.server, Some(&pki.authority)).unwrap();
     (directory, pki, tls)
 }
 

@@ -38,7 +38,7 @@ impl Objects for World {
 pub(crate) fn issuer() -> Issuer {
     let key = Key::from_pem(&rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
     let name = "https://kubernetes.default.svc".to_owned();
-    Issuer::new(name.clone(), vec![name], vec![key])
+    Issuer::new(name.clone(), vec![name], key)
 }
 
 pub(crate) fn account() -> Value {
@@ -153,6 +153,36 @@ fn tokens_of_other_issuers_are_none_of_ours() {
     // One that only says it is ours is refused, not passed on.
     let forged = token_of(&issue(&issuer(), &world(), json!({})).unwrap()).to_owned();
     assert!(ours.verify(&forged, None, NOW).is_err());
+}
+
+#[test]
+fn a_key_or_a_name_that_was_replaced_is_good_for_as_long_as_it_is_accepted() {
+    let old = issuer();
+    let token = token_of(&issue(&old, &world(), json!({})).unwrap()).to_owned();
+    let key = || Key::from_pem(&rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    let new = || Issuer::new("https://new".to_owned(), old.audiences.clone(), key());
+    let keys = old.checking.clone();
+    assert_eq!(new().verify(&token, None, NOW), Ok(None));
+    assert!(
+        new()
+            .accepting(&old.names, vec![])
+            .verify(&token, None, NOW)
+            .is_err()
+    );
+    let both = new().accepting(&old.names, keys);
+    assert!(both.verify(&token, None, NOW).unwrap().is_some());
+    let again = token_of(&issue(&both, &world(), json!({})).unwrap()).to_owned();
+    assert_eq!(
+        jwt::unverified_issuer(&again).as_deref(),
+        Some("https://new")
+    );
+    assert_eq!(
+        both.document("/openid/v1/jwks").unwrap()["keys"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 #[test]
