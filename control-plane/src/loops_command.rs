@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use controllers::Config;
+use controllers::{Config, Selection};
 
 use crate::connection;
 
@@ -18,12 +18,31 @@ pub(crate) fn command() -> Command {
                 .value_name("FILE")
                 .help("The certificate that every namespace gets as kube-root-ca.crt"),
         )
+        .arg(controllers_flag("*"))
         .arg(
             Arg::new("leader-elect")
                 .long("leader-elect")
                 .action(ArgAction::SetTrue)
                 .help("Works only while it holds the lease kube-system/kube-controller-manager"),
         )
+}
+
+/// The flag that chooses loops.
+pub(crate) fn controllers_flag(default: &'static str) -> Arg {
+    Arg::new("controllers")
+        .long("controllers")
+        .value_name("LIST")
+        .value_delimiter(',')
+        .allow_hyphen_values(true)
+        .default_value(default)
+        .help("The loops to run: * for all, NAME for one, -NAME for all but one")
+}
+
+/// The loops that the flag chooses.
+pub(crate) fn selection(arguments: &ArgMatches) -> Result<Selection, String> {
+    let words = arguments.get_many::<String>("controllers");
+    let words: Vec<String> = words.into_iter().flatten().cloned().collect();
+    Selection::parse(&words).map_err(|why| format!("--controllers: {why}"))
 }
 
 /// Runs until a signal to stop.
@@ -37,6 +56,7 @@ pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
             Some(file) => std::fs::read_to_string(file)?,
             None => String::new(),
         },
+        loops: selection(arguments)?,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

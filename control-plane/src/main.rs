@@ -1,14 +1,20 @@
-//! The `stele-kube` binary: the parts of the control plane, one subcommand each.
+//! The `stele-kube` binary: the parts of the control plane, one subcommand each. Called by the name
+//! `kube-apiserver` or `etcd` it is that program.
 
 mod apiserver_command;
+mod cluster;
 mod connection;
 mod logging;
 mod loops_command;
 mod node_command;
 mod scheduler_command;
+mod store_client;
 mod store_command;
+mod test_command;
 mod up_command;
 
+use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Command;
@@ -18,7 +24,15 @@ use clap::Command;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if is_called(apiserver_command::NAME) {
+        let arguments = apiserver_command::command_by_name().get_matches();
+        logging::begin(tracing::Level::INFO);
+        return ended(apiserver_command::run(&arguments));
+    }
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if is_called("etcd") {
+        return store_command::run(&words);
+    }
     if let Some(("store", flags)) = words
         .split_first()
         .map(|(first, rest)| (first.as_str(), rest))
@@ -29,12 +43,25 @@ fn main() -> ExitCode {
     logging::begin(tracing::Level::INFO);
     let result = match arguments.subcommand() {
         Some(("up", arguments)) => up_command::run(arguments),
+        Some(("test", arguments)) => test_command::run(arguments),
         Some(("apiserver", arguments)) => apiserver_command::run(arguments),
         Some(("controller-manager", arguments)) => loops_command::run(arguments),
         Some(("scheduler", arguments)) => scheduler_command::run(arguments),
         Some(("node", arguments)) => node_command::run(arguments),
         _ => unreachable!("clap asks for a subcommand"),
     };
+    ended(result)
+}
+
+/// Whether the file that was started, or a link to it, has this name.
+fn is_called(name: &str) -> bool {
+    let first = std::env::args_os().next().unwrap_or_default();
+    Path::new(&first)
+        .file_name()
+        .is_some_and(|file| file == name)
+}
+
+fn ended(result: Result<(), Box<dyn Error>>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -49,6 +76,7 @@ fn command() -> Command {
         .about("Kubernetes on Stele")
         .subcommand_required(true)
         .subcommand(up_command::command())
+        .subcommand(test_command::command())
         .subcommand(apiserver_command::command())
         .subcommand(store_command::command())
         .subcommand(loops_command::command())

@@ -88,9 +88,9 @@ fn our_apiserver(program: &Path, home: &Path, port: u16, store: &str) -> Command
     let mut command = Command::new(program);
     command
         .arg("apiserver")
-        .arg(format!("--bind=127.0.0.1:{port}"))
+        .args(["--bind-address=127.0.0.1", &format!("--secure-port={port}")])
         .arg(format!("--etcd-servers={store}"))
-        .arg(format!("--tls-cert-dir={}", home.join("pki").display()))
+        .arg(format!("--cert-dir={}", home.join("pki").display()))
         .arg(format!(
             "--admin-kubeconfig={}",
             home.join("admin.kubeconfig").display()

@@ -22,6 +22,7 @@ mod pods;
 mod recorder;
 mod replica_set;
 mod root_ca;
+mod selection;
 mod service_account;
 pub mod shell;
 mod sources;
@@ -31,10 +32,23 @@ mod taint_eviction;
 mod tests;
 
 use loops::Loop;
+pub use selection::Selection;
 pub use shell::{Config, run};
 pub(crate) use sources::sources;
 
-/// All loops. The loop for the root CA certificate runs only if there is a certificate.
+/// The chosen loops. The loop for the root CA certificate runs only if there is a certificate.
+fn chosen_loops(config: &Config) -> Vec<Box<dyn Loop>> {
+    let mut loops = all_loops(&config.root_ca);
+    loops.retain(|one| config.loops.has(one.name()));
+    loops
+}
+
+/// The names of all loops.
+fn loop_names() -> impl Iterator<Item = &'static str> {
+    let loops = all_loops("a certificate");
+    loops.into_iter().map(|one| one.name())
+}
+
 fn all_loops(root_ca: &str) -> Vec<Box<dyn Loop>> {
     let mut loops: Vec<Box<dyn Loop>> = vec![
         Box::new(namespace::Namespaces),

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::decision::Note;
 use crate::manager::{Manager, Moment};
 use crate::recorder::Recorder;
-use crate::{all_loops, sources};
+use crate::{Selection, chosen_loops, sources};
 use carry::Report;
 
 /// The name of the corresponding Go program.
@@ -41,6 +41,8 @@ pub struct Config {
     pub elect: Option<String>,
     /// The cluster's CA certificate in PEM; empty to publish none.
     pub root_ca: String,
+    /// The loops to run.
+    pub loops: Selection,
 }
 
 /// Runs the loops until `stop` completes or the lease is lost.
@@ -83,7 +85,7 @@ impl Shell {
     fn new(client: Client, config: &Config) -> Shell {
         Shell {
             client,
-            manager: Manager::new(all_loops(&config.root_ca)),
+            manager: Manager::new(chosen_loops(config)),
             recorder: Recorder::default(),
             start: Instant::now(),
             writes: 0,

@@ -1,16 +1,20 @@
-//! The parts that are clients of the API, started in one process.
+//! The parts that are clients of the API.
 
 use std::error::Error;
+use std::sync::Arc;
 
+use apiserver::Server;
+use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use clap::{ArgMatches, ValueEnum};
 use kube::Client;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
-/// A part that `up` can run.
+use super::{Plan, Running, inside};
+use crate::connection;
+
+/// A part of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Component {
+pub(crate) enum Component {
     Store,
     Apiserver,
     ControllerManager,
@@ -40,66 +44,58 @@ impl ValueEnum for Component {
     }
 }
 
-/// The parts to run.
-pub(super) struct Parts {
-    components: Vec<Component>,
-    nodes: usize,
-}
-
-impl Parts {
-    pub(super) fn of(arguments: &ArgMatches) -> Parts {
-        let components = arguments.get_many::<Component>("components");
-        Parts {
-            components: components.into_iter().flatten().copied().collect(),
-            nodes: arguments.get_one("nodes").copied().unwrap_or_default(),
-        }
-    }
-
-    pub(super) fn has(&self, component: Component) -> bool {
-        self.components.contains(&component)
-    }
-
-    /// Starts the parts that need a client; each ends when `stopping` becomes true.
-    pub(super) async fn start(
+impl Plan {
+    /// Starts the parts that need a client; each ends when `running.stop` becomes true.
+    pub(super) async fn start_parts(
         &self,
-        connect: &impl AsyncFn(&'static str) -> Result<Client, Box<dyn Error>>,
-        root_ca: &str,
-        stopping: &watch::Receiver<bool>,
-        running: &mut JoinSet<Result<(), String>>,
+        server: Option<&Arc<Server>>,
+        running: &mut Running,
     ) -> Result<(), Box<dyn Error>> {
         if self.has(Component::ControllerManager) {
-            let client = connect("controller-manager").await?;
-            let stop = stopped(stopping.clone());
+            let client = self.client(server, "controller-manager").await?;
+            let stop = stopped(running.stop.subscribe());
             let config = controllers::Config {
                 elect: None,
-                root_ca: root_ca.to_owned(),
+                root_ca: self.read_authority()?,
+                loops: self.loops.clone(),
             };
-            running.spawn(async move {
+            running.tasks.spawn(async move {
                 let ended = controllers::run(client, config, stop).await;
                 ended.map_err(|error| format!("the controllers: {error}"))
             });
         }
         if self.has(Component::Scheduler) {
-            let client = connect("scheduler").await?;
-            let stop = stopped(stopping.clone());
-            running.spawn(async move {
+            let client = self.client(server, "scheduler").await?;
+            let stop = stopped(running.stop.subscribe());
+            running.tasks.spawn(async move {
                 let ended = scheduler::run(client, scheduler::Config::default(), stop).await;
                 ended.map_err(|error| format!("the scheduler: {error}"))
             });
         }
         if self.has(Component::Node) && self.nodes > 0 {
-            let client = connect("node").await?;
-            let stop = stopped(stopping.clone());
+            let client = self.client(server, "node").await?;
+            let stop = stopped(running.stop.subscribe());
             let config = node::Config {
                 count: self.nodes,
                 ..node::Config::default()
             };
-            running.spawn(async move {
+            running.tasks.spawn(async move {
                 node::run(client, config, stop).await;
                 Ok(())
             });
         }
         Ok(())
+    }
+
+    async fn client(
+        &self,
+        server: Option<&Arc<Server>>,
+        part: &str,
+    ) -> Result<Client, Box<dyn Error>> {
+        match server {
+            Some(server) => Ok(inside::client(server, part)),
+            None => connection::client_of(&self.kubeconfig()).await,
+        }
     }
 }
 

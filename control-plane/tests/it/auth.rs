@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::Launch;
 
-use crate::cluster::{BINARY, apiserver, kubectl_or_skip, told};
+use crate::cluster::{BINARY, apiserver_with, kubectl_or_skip, told};
 
 const TOKENS: &str = "root-token,root,1,\"system:masters\"\njane-token,jane,2\n";
 
@@ -96,12 +96,17 @@ impl Drop for Guarded {
 }
 
 fn serve(store: &testkit::Server, home: &TempDir) -> (Child, String) {
-    let directory = format!("--tls-cert-dir={}", home.path().join("pki").display());
+    let pki = home.path().join("pki");
+    let directory = format!("--cert-dir={}", pki.display());
+    let owner = format!(
+        "--admin-kubeconfig={}",
+        pki.join("admin.kubeconfig").display()
+    );
     let tokens = format!(
         "--token-auth-file={}",
         home.path().join("tokens.csv").display()
     );
-    apiserver(&store.url(), &[&directory, &tokens])
+    apiserver_with(&store.url(), &[&directory, &owner, &tokens])
 }
 
 #[track_caller]

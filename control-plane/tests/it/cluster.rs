@@ -62,7 +62,8 @@ impl Cluster {
     pub(crate) fn restart_apiserver_in_place(&mut self) {
         self.apiserver.kill().unwrap();
         self.apiserver.wait().unwrap();
-        (self.apiserver, self.address) = apiserver_at(&self.address, &self.store.url(), &[]);
+        (self.apiserver, self.address) =
+            apiserver_at(&self.address, &self.store.url(), &["--plain-http"]);
     }
 
     /// The peak resident memory of the apiserver, in bytes.
@@ -125,14 +126,21 @@ impl Cluster {
     }
 }
 
-/// Starts an apiserver with these additional flags; returns its address too.
+/// Starts an apiserver over plain HTTP with these additional flags; returns its address too.
 pub(crate) fn apiserver(store: &str, flags: &[&str]) -> (Child, String) {
+    apiserver_at("127.0.0.1:0", store, &[&["--plain-http"], flags].concat())
+}
+
+/// Starts an apiserver with these additional flags, at a free port; returns its address too.
+pub(crate) fn apiserver_with(store: &str, flags: &[&str]) -> (Child, String) {
     apiserver_at("127.0.0.1:0", store, flags)
 }
 
 fn apiserver_at(bind: &str, store: &str, flags: &[&str]) -> (Child, String) {
+    let (ip, port) = bind.rsplit_once(':').unwrap();
     let mut child = Command::new(BINARY)
-        .args(["apiserver", "--bind", bind, "--etcd-servers", store])
+        .args(["apiserver", "--bind-address", ip, "--secure-port", port])
+        .args(["--etcd-servers", store])
         .args(flags)
         .stderr(Stdio::piped())
         .spawn()

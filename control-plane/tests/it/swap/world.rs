@@ -13,7 +13,7 @@ use machinery::time::Timestamp;
 use tempfile::TempDir;
 use testkit::{Kubernetes, Launch};
 
-use crate::cluster::{BINARY, apiserver, told};
+use crate::cluster::{BINARY, apiserver_with, told};
 
 pub(super) const NODES: usize = 3;
 /// The timeout for the start of a part. It is long because the machine may be busy with builds.
@@ -173,10 +173,10 @@ impl World {
 
     fn begin_apiserver(&mut self, store: &str) {
         let kubeconfig = self.kubeconfig();
-        let (child, _) = apiserver(
+        let (child, _) = apiserver_with(
             store,
             &[
-                &format!("--tls-cert-dir={}", self.home.path().join("pki").display()),
+                &format!("--cert-dir={}", self.home.path().join("pki").display()),
                 &format!("--admin-kubeconfig={}", kubeconfig.display()),
             ],
         );

@@ -1,0 +1,231 @@
+//! What the flags of the apiserver say, checked.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use apiserver::setup::{Accounts, Mode, Serving, Settings};
+use clap::ArgMatches;
+
+use crate::store_client::StoreFlags;
+
+/// What the command line asks for.
+pub(super) struct Options {
+    pub(super) bind: SocketAddr,
+    pub(super) advertised: Option<IpAddr>,
+    /// `None` lets everybody on this machine do everything.
+    pub(super) settings: Option<Settings>,
+    pub(super) store: StoreFlags,
+    pub(super) service_cidr: String,
+    pub(super) allow_privileged: bool,
+    pub(super) compact_every: Duration,
+    pub(super) disabled_plugins: Vec<String>,
+    /// Where to write the kubeconfig of the cluster's owner.
+    pub(super) admin_kubeconfig: Option<PathBuf>,
+}
+
+impl Options {
+    pub(super) fn read(arguments: &ArgMatches) -> Result<Options, String> {
+        only(arguments, "etcd-prefix", "/registry")?;
+        only(arguments, "storage-backend", "etcd3")?;
+        let bind = SocketAddr::new(
+            parsed(arguments, "bind-address")?.ok_or("--bind-address is empty")?,
+            parsed(arguments, "secure-port")?.ok_or("--secure-port is empty")?,
+        );
+        let service_cidr = text(arguments, "service-cluster-ip-range").unwrap_or_default();
+        let admin_kubeconfig = path(arguments, "admin-kubeconfig");
+        let serving = serving(arguments, bind, admin_kubeconfig.is_some())?;
+        Ok(Options {
+            bind,
+            advertised: parsed(arguments, "advertise-address")?,
+            settings: settings(arguments, serving, bind, &service_cidr)?,
+            store: StoreFlags {
+                urls: all(arguments, "etcd-servers"),
+                authority: path(arguments, "etcd-cafile"),
+                certificate: path(arguments, "etcd-certfile"),
+                key: path(arguments, "etcd-keyfile"),
+            },
+            service_cidr,
+            allow_privileged: is_on(arguments, "allow-privileged"),
+            compact_every: duration(arguments, "etcd-compaction-interval")?,
+            disabled_plugins: all(arguments, "disable-admission-plugins"),
+            admin_kubeconfig,
+        })
+    }
+}
+
+/// All values of a flag that takes several.
+pub(super) fn all(arguments: &ArgMatches, name: &str) -> Vec<String> {
+    let values = arguments.get_many::<String>(name).into_iter().flatten();
+    values.filter(|value| !value.is_empty()).cloned().collect()
+}
+
+fn serving(arguments: &ArgMatches, bind: SocketAddr, own: bool) -> Result<Serving, String> {
+    let certificate = path(arguments, "tls-cert-file");
+    let key = path(arguments, "tls-private-key-file");
+    let directory = path(arguments, "cert-dir");
+    if is_on(arguments, "plain-http") {
+        if !bind.ip().is_loopback() {
+            let address = bind.ip();
+            return Err(format!(
+                "--plain-http is for loopback: {address} is no such address"
+            ));
+        }
+        if own || certificate.is_some() {
+            return Err("--plain-http has no certificates: leave those flags out".to_owned());
+        }
+        return Ok(Serving::Plain);
+    }
+    match (certificate, key, directory) {
+        (Some(certificate), Some(key), _) => Ok(Serving::Given { certificate, key }),
+        (Some(_), None, _) => Err("--tls-cert-file needs --tls-private-key-file".to_owned()),
+        (None, Some(_), _) => Err("--tls-private-key-file needs --tls-cert-file".to_owned()),
+        (None, None, None) => {
+            Err("--cert-dir is empty, and there is no --tls-cert-file".to_owned())
+        }
+        (None, None, Some(directory)) if own => Ok(Serving::Own(directory)),
+        (None, None, Some(directory)) => Ok(Serving::SelfSigned(directory)),
+    }
+}
+
+fn settings(
+    arguments: &ArgMatches,
+    serving: Serving,
+    bind: SocketAddr,
+    service_cidr: &str,
+) -> Result<Option<Settings>, String> {
+    let client_authority = path(arguments, "client-ca-file");
+    let token_file = path(arguments, "token-auth-file");
+    let modes = all(arguments, "authorization-mode");
+    let is_plain = serving == Serving::Plain;
+    if is_plain && token_file.is_none() && modes.is_empty() {
+        return Ok(None);
+    }
+    let owns_keys = matches!(serving, Serving::Own(_));
+    // An owner, or tokens, are of no use where everybody may do everything.
+    let mode = match mode(&modes)? {
+        Some(mode) => mode,
+        None if owns_keys || is_plain => Mode::Rbac,
+        None => Mode::AlwaysAllow,
+    };
+    let mut anonymous = is_on(arguments, "anonymous-auth");
+    if anonymous && mode == Mode::AlwaysAllow {
+        tracing::warn!(
+            "nobody is let in without credentials, because AlwaysAllow would let them do everything"
+        );
+        anonymous = false;
+    }
+    let accounts = Accounts {
+        issuers: all(arguments, "service-account-issuer"),
+        audiences: all(arguments, "api-audiences"),
+        signing_key: path(arguments, "service-account-signing-key-file"),
+        keys: all(arguments, "service-account-key-file")
+            .iter()
+            .map(PathBuf::from)
+            .collect(),
+    };
+    let given = !accounts.issuers.is_empty() && accounts.signing_key.is_some();
+    if !given && !owns_keys && !is_plain {
+        return Err(
+            "--service-account-signing-key-file and --service-account-issuer are required flags; \
+             with --admin-kubeconfig all keys are made"
+                .to_owned(),
+        );
+    }
+    let mut names: Vec<String> = text(arguments, "external-hostname").into_iter().collect();
+    names.extend(text(arguments, "advertise-address"));
+    if !bind.ip().is_unspecified() {
+        names.push(bind.ip().to_string());
+    }
+    Ok(Some(Settings {
+        serving,
+        newest_tls_only: newest_tls_only(arguments)?,
+        names,
+        service_cidr: service_cidr.to_owned(),
+        client_authority,
+        token_file,
+        anonymous,
+        mode,
+        accounts,
+    }))
+}
+
+fn mode(modes: &[String]) -> Result<Option<Mode>, String> {
+    let modes: Vec<&str> = modes.iter().map(String::as_str).collect();
+    if modes.contains(&"Node") {
+        tracing::warn!("the Node authorizer grants nothing here: nodes have what RBAC gives them");
+    }
+    let others: Vec<&str> = modes
+        .iter()
+        .copied()
+        .filter(|mode| *mode != "Node")
+        .collect();
+    match others.as_slice() {
+        [] if modes.is_empty() => Ok(None),
+        ["RBAC"] => Ok(Some(Mode::Rbac)),
+        ["AlwaysAllow"] => Ok(Some(Mode::AlwaysAllow)),
+        ["RBAC", "AlwaysAllow"] | ["AlwaysAllow", "RBAC"] => Ok(Some(Mode::RbacThenAlwaysAllow)),
+        _ => {
+            let modes = modes.join(",");
+            Err(format!(
+                "--authorization-mode={modes} is not supported: RBAC, AlwaysAllow and both are, with Node if you like"
+            ))
+        }
+    }
+}
+
+fn newest_tls_only(arguments: &ArgMatches) -> Result<bool, String> {
+    match text(arguments, "tls-min-version").as_deref() {
+        None | Some("VersionTLS12") => Ok(false),
+        Some("VersionTLS13") => Ok(true),
+        Some(other) => Err(format!(
+            "--tls-min-version={other} is not supported: VersionTLS12 and VersionTLS13 are"
+        )),
+    }
+}
+
+/// Refuses any value but one.
+fn only(arguments: &ArgMatches, name: &str, supported: &str) -> Result<(), String> {
+    match text(arguments, name).as_deref() {
+        Some(value) if value.trim_end_matches('/') != supported => Err(format!(
+            "--{name}={value} is not supported: only {supported} is"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn text(arguments: &ArgMatches, name: &str) -> Option<String> {
+    let value = arguments.get_one::<String>(name);
+    value.filter(|value| !value.is_empty()).cloned()
+}
+
+fn path(arguments: &ArgMatches, name: &str) -> Option<PathBuf> {
+    text(arguments, name).map(PathBuf::from)
+}
+
+fn is_on(arguments: &ArgMatches, name: &str) -> bool {
+    text(arguments, name).as_deref() == Some("true")
+}
+
+fn parsed<T>(arguments: &ArgMatches, name: &str) -> Result<Option<T>, String>
+where
+    T: std::str::FromStr,
+    T::Err: std::fmt::Display,
+{
+    let Some(value) = text(arguments, name) else {
+        return Ok(None);
+    };
+    let value = value
+        .parse()
+        .map_err(|error| format!("--{name}={value}: {error}"));
+    value.map(Some)
+}
+
+fn duration(arguments: &ArgMatches, name: &str) -> Result<Duration, String> {
+    let value = text(arguments, name).unwrap_or_default();
+    let nanos = go_text::parse_duration(&value)
+        .ok()
+        .and_then(|nanos| u64::try_from(nanos).ok());
+    let nanos = nanos.ok_or_else(|| format!("--{name}={value}: not a duration such as 5m0s"))?;
+    Ok(Duration::from_nanos(nanos))
+}

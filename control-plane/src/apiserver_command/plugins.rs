@@ -1,0 +1,120 @@
+//! The names of Kubernetes' admission plugins, and which of them are here.
+
+use apiserver::admission::PLUGINS;
+
+/// Those that Kubernetes runs unless they are switched off, and that are missing here.
+const MISSING: [&str; 17] = [
+    "ClusterTrustBundleAttest",
+    "DefaultIngressClass",
+    "DefaultStorageClass",
+    "LimitRanger",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "NodeDeclaredFeatureValidator",
+    "PersistentVolumeClaimResize",
+    "PodGroupProtection",
+    "PodResizeValidator",
+    "PodSecurity",
+    "PodTopologyLabels",
+    "ResourceQuota",
+    "RuntimeClass",
+    "StorageObjectInUseProtection",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+];
+
+/// Those that run only if they are asked for. None of them is here.
+const OPTIONAL: [&str; 16] = [
+    "AlwaysAdmit",
+    "AlwaysDeny",
+    "AlwaysPullImages",
+    "DenyServiceExternalIPs",
+    "EventRateLimit",
+    "ExtendedResourceToleration",
+    "ImagePolicyWebhook",
+    "JobValidation",
+    "LimitPodHardAntiAffinityTopology",
+    "NamespaceAutoProvision",
+    "NamespaceExists",
+    "NodeRestriction",
+    "OwnerReferencesPermissionEnforcement",
+    "PodGroupWorkloadExists",
+    "PodNodeSelector",
+    "PodTolerationRestriction",
+];
+
+/// Refuses names that Kubernetes does not have, and plugins that are asked for and missing; says
+/// in the log which of the usual ones are missing.
+pub(super) fn check(enabled: &[String], disabled: &[String]) -> Result<(), String> {
+    let is = |all: &[&str], name: &String| all.contains(&name.as_str());
+    for (flag, names) in [("enable", enabled), ("disable", disabled)] {
+        let all = [&PLUGINS[..], &MISSING, &OPTIONAL];
+        let mut unknown = names
+            .iter()
+            .filter(|name| !all.iter().any(|some| is(some, name)));
+        if let Some(name) = unknown.next() {
+            return Err(format!(
+                "{flag}-admission-plugins plugin {name:?} is unknown"
+            ));
+        }
+    }
+    let both: Vec<_> = enabled
+        .iter()
+        .filter(|name| disabled.contains(name))
+        .cloned()
+        .collect();
+    if !both.is_empty() {
+        let both = both.join(", ");
+        return Err(format!(
+            "{both} in enable-admission-plugins and disable-admission-plugins overlapped"
+        ));
+    }
+    if let Some(name) = enabled.iter().find(|name| !is(&PLUGINS, name)) {
+        return Err(format!(
+            "--enable-admission-plugins={name} is not supported: what it checks would not be checked; leave it out"
+        ));
+    }
+    let missing = MISSING
+        .iter()
+        .filter(|name| !disabled.iter().any(|one| one == *name));
+    let missing: Vec<&str> = missing.copied().collect();
+    if !missing.is_empty() {
+        tracing::warn!(
+            "these admission plugins of Kubernetes are missing here: {}",
+            missing.join(", ")
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(enabled: &[&str], disabled: &[&str]) -> Result<(), String> {
+        let own = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
+        check(&own(enabled), &own(disabled))
+    }
+
+    #[test]
+    fn what_is_asked_for_is_there_or_refused() {
+        asked(
+            &["NamespaceLifecycle"],
+            &["ServiceAccount", "PodSecurity", "AlwaysAdmit"],
+        )
+        .unwrap();
+        let unknown = asked(&[], &["Serviceaccount"]).unwrap_err();
+        assert_eq!(
+            unknown,
+            "disable-admission-plugins plugin \"Serviceaccount\" is unknown"
+        );
+        let missing = asked(&["NodeRestriction"], &[]).unwrap_err();
+        assert!(missing.starts_with("--enable-admission-plugins=NodeRestriction is not supported"));
+        assert!(asked(&["Priority"], &["Priority"]).is_err());
+    }
+}

@@ -1,0 +1,262 @@
+//! A whole control plane in one process, on one directory.
+//!
+//! ```text
+//! DIR/store/             the store's directory, as for `stele --data-dir`
+//! DIR/pki/               keys and certificates, created if missing
+//! DIR/admin.kubeconfig   for the owner of the cluster
+//! ```
+
+mod inside;
+mod parts;
+
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apiserver::setup::{Accounts, Mode, Serving, Settings};
+use apiserver::{Config, Server};
+use controllers::Selection;
+use server::lifecycle::local::Local;
+use storage::vfs::os::OsVfs;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::connection;
+pub(crate) use parts::Component;
+
+/// How long parts may take to stop; after that they are abandoned.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What to run.
+pub(crate) struct Plan {
+    /// Where everything is kept.
+    pub(crate) directory: PathBuf,
+    pub(crate) components: Vec<Component>,
+    /// Where the apiserver listens.
+    pub(crate) bind: SocketAddr,
+    /// Where the store listens.
+    pub(crate) store_bind: SocketAddr,
+    /// Further flags of the store.
+    pub(crate) store_flags: Vec<String>,
+    /// The store, when it is not one of the parts.
+    pub(crate) etcd_servers: Option<String>,
+    /// Where services get addresses.
+    pub(crate) service_cidr: String,
+    /// The loops of the controllers.
+    pub(crate) loops: Selection,
+    /// How many hollow nodes.
+    pub(crate) nodes: usize,
+    /// Names of admission plugins that are switched off.
+    pub(crate) disabled_plugins: Vec<String>,
+}
+
+/// What runs, once it serves.
+pub(crate) struct Up {
+    /// The address of the apiserver, if it is one of the parts.
+    pub(crate) api: Option<SocketAddr>,
+    /// The address of the store, if it is one of the parts.
+    pub(crate) store: Option<SocketAddr>,
+    /// The file by which the owner of the cluster reaches the apiserver.
+    pub(crate) kubeconfig: PathBuf,
+}
+
+/// What all parts share while they run.
+struct Running {
+    tasks: JoinSet<Result<(), String>>,
+    stop: watch::Sender<bool>,
+}
+
+impl Plan {
+    /// Runs until `stop` completes, or a part ends. Calls `tell` once all of it serves.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the directory of a whole cluster is made here"
+    )]
+    pub(crate) fn run(
+        &self,
+        tell: impl FnOnce(&Up) -> io::Result<()>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Box<dyn Error>> {
+        std::fs::create_dir_all(&self.directory)
+            .map_err(|error| format!("{}: {error}", self.directory.display()))?;
+        let store = if self.has(Component::Store) {
+            Some(self.start_store()?)
+        } else {
+            None
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let result = runtime.block_on(self.serve(store.as_ref(), tell, stop));
+        runtime.shutdown_timeout(GRACE);
+        // The store stops last, because all other parts write to it.
+        if let Some(store) = store {
+            store.stop()?;
+        }
+        result
+    }
+
+    fn has(&self, component: Component) -> bool {
+        self.components.contains(&component)
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.directory.join("admin.kubeconfig")
+    }
+
+    async fn serve(
+        &self,
+        store: Option<&Local>,
+        tell: impl FnOnce(&Up) -> io::Result<()>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Box<dyn Error>> {
+        let mut running = Running {
+            tasks: JoinSet::new(),
+            stop: watch::Sender::new(false),
+        };
+        let mut api = None;
+        if self.has(Component::Apiserver) {
+            let client = match (store, &self.etcd_servers) {
+                (Some(store), _) => etcd_api::Client::new(store.channel()),
+                (None, Some(url)) => etcd_api::Client::connect(url.clone()).await?,
+                (None, None) => {
+                    return Err("an apiserver without a store takes --etcd-servers".into());
+                }
+            };
+            api = Some(self.start_api(client).await?);
+        }
+        let server = api.as_ref().map(|api| &api.server);
+        self.start_parts(server, &mut running).await?;
+        if let Some(server) = server {
+            server.ready().await?;
+        }
+        tell(&Up {
+            api: api.as_ref().map(|api| api.address),
+            store: store.and_then(|store| store.addresses().first().copied()),
+            kubeconfig: self.kubeconfig(),
+        })?;
+        let (mut serving, server) = match api {
+            Some(api) => (api.serving, Some(api.server)),
+            None => (JoinSet::new(), None),
+        };
+        let ended = tokio::select! {
+            () = stop => None,
+            ended = running.tasks.join_next(), if !running.tasks.is_empty() => ended,
+            ended = serving.join_next(), if !serving.is_empty() => ended,
+        };
+        tracing::info!("stopping");
+        running.stop.send_replace(true);
+        let finish = async {
+            // The loops stop first, so that they can finish their writes.
+            while running.tasks.join_next().await.is_some() {}
+            if let Some(server) = &server {
+                server.stop();
+            }
+            while serving.join_next().await.is_some() {}
+        };
+        if tokio::time::timeout(GRACE, finish).await.is_err() {
+            tracing::warn!("some parts did not stop in time");
+        }
+        match ended {
+            None => Ok(()),
+            Some(Ok(Ok(()))) => Err("a part ended by itself".into()),
+            Some(Ok(Err(why))) => Err(why.into()),
+            Some(Err(panic)) => Err(panic.into()),
+        }
+    }
+
+    fn start_store(&self) -> Result<Local, Box<dyn Error>> {
+        // No peers are expected. The port is fixed so that the address is the same at each start.
+        let bind = self.store_bind;
+        let mut peers = bind;
+        peers.set_port(match bind.port() {
+            0 => 0,
+            port => port.checked_add(1).ok_or("no port is left for peers")?,
+        });
+        let mut flags = vec![
+            format!("--data-dir={}", self.directory.join("store").display()),
+            format!("--listen-client-urls=http://{bind}"),
+            format!("--advertise-client-urls=http://{bind}"),
+            format!("--listen-peer-urls=http://{peers}"),
+            format!("--initial-advertise-peer-urls=http://{peers}"),
+            format!("--initial-cluster=default=http://{peers}"),
+        ];
+        flags.extend_from_slice(&self.store_flags);
+        let config = server::config::parse(&flags, &[], &|path| std::fs::read_to_string(path))
+            .map_err(|exit| format!("the store refuses its flags: {exit:?}"))?;
+        let store = Local::start(config, Arc::new(OsVfs))
+            .map_err(|error| format!("the store cannot start: {error}"))?;
+        tracing::info!(addresses = ?store.addresses(), "the store serves");
+        Ok(store)
+    }
+
+    async fn start_api(&self, client: etcd_api::Client) -> Result<RunningApi, Box<dyn Error>> {
+        let listener = TcpListener::bind(self.bind)
+            .await
+            .map_err(|error| format!("cannot listen on {}: {error}", self.bind))?;
+        let address = listener.local_addr()?;
+        let settings = Settings {
+            serving: Serving::Own(self.directory.join("pki")),
+            newest_tls_only: false,
+            names: if address.ip().is_unspecified() {
+                Vec::new()
+            } else {
+                vec![address.ip().to_string()]
+            },
+            service_cidr: self.service_cidr.clone(),
+            client_authority: None,
+            token_file: None,
+            anonymous: true,
+            mode: Mode::Rbac,
+            accounts: Accounts::default(),
+        };
+        let setup = settings.open()?;
+        let (Some(pki), Some(tls)) = (&setup.pki, setup.tls) else {
+            unreachable!("a directory was given for both");
+        };
+        let reached = connection::reached(address);
+        pki.write_admin(&self.kubeconfig(), &format!("https://{reached}"))?;
+        let server = Arc::new(Server::new(
+            client,
+            Config {
+                advertised: Some(reached),
+                allow_privileged: true,
+                disabled_plugins: self.disabled_plugins.clone(),
+                ..setup.config
+            },
+        ));
+        let answering = Arc::clone(&server);
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let served = answering.serve_tls(listener, tls).await;
+            served.map_err(|error| format!("the apiserver: {error}"))
+        });
+        Ok(RunningApi {
+            server,
+            address,
+            serving,
+        })
+    }
+
+    /// The CA certificate for pods; empty before the first start of an apiserver.
+    fn read_authority(&self) -> Result<String, Box<dyn Error>> {
+        let path = self.directory.join("pki").join("ca.crt");
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => Err(format!("{}: {error}", path.display()).into()),
+        }
+    }
+}
+
+/// The apiserver of this process.
+struct RunningApi {
+    server: Arc<Server>,
+    address: SocketAddr,
+    /// The task that answers requests.
+    serving: JoinSet<Result<(), String>>,
+}

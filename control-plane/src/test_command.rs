@@ -1,0 +1,118 @@
+//! `stele-kube test`: a cluster for the tests of an operator. It keeps everything in a temporary
+//! directory, takes free ports, and ends with the process that started it.
+//!
+//! Its first line of output is the path of a kubeconfig. When that line is there, the API answers.
+
+use std::error::Error;
+use std::io::{self, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches, Command};
+
+use crate::cluster::{Component, Plan, Up};
+use crate::connection;
+use crate::loops_command;
+
+/// How often it looks whether the process that started it is still there.
+const PARENT_CHECK_EVERY: Duration = Duration::from_millis(200);
+/// The loops without which objects that are deleted would stay.
+const LOOPS: &str = "garbage-collector-controller,namespace-controller";
+
+/// The subcommand and its flags.
+pub(crate) fn command() -> Command {
+    let flag =
+        |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
+    Command::new("test")
+        .about(
+            "Runs an apiserver on a temporary store for tests, prints its kubeconfig's path as the \
+             first line, and ends with its parent process",
+        )
+        .arg(loops_command::controllers_flag(LOOPS))
+        .arg(
+            flag("scheduler", "BOOL")
+                .value_parser(["true", "false"])
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("true")
+                .default_value("false")
+                .help("Whether pods are assigned to nodes"),
+        )
+        .arg(
+            flag("nodes", "N")
+                .value_parser(clap::value_parser!(usize))
+                .default_value("0")
+                .help("How many hollow nodes, which run pods"),
+        )
+        .arg(
+            flag("service-cluster-ip-range", "RANGE")
+                .default_value("10.0.0.0/24")
+                .help("Where services get addresses"),
+        )
+        .arg(
+            flag("disable-admission-plugins", "LIST")
+                .value_delimiter(',')
+                // The service accounts that it wants are made by a loop that is not among ours.
+                .default_value("ServiceAccount")
+                .help("Admission plugins to switch off"),
+        )
+}
+
+/// Runs until a signal to stop, or until the parent process has ended.
+pub(crate) fn run(arguments: &ArgMatches) -> Result<(), Box<dyn Error>> {
+    let parent = rustix::process::getppid();
+    let directory = tempfile::Builder::new()
+        .prefix("stele-kube-test-")
+        .tempdir()?;
+    let mut components = vec![
+        Component::Store,
+        Component::Apiserver,
+        Component::ControllerManager,
+    ];
+    let nodes = arguments.get_one("nodes").copied().unwrap_or_default();
+    if arguments
+        .get_one::<String>("scheduler")
+        .is_some_and(|on| on == "true")
+    {
+        components.push(Component::Scheduler);
+    }
+    if nodes > 0 {
+        components.push(Component::Node);
+    }
+    let free_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let cidr = arguments.get_one::<String>("service-cluster-ip-range");
+    let disabled = arguments.get_many::<String>("disable-admission-plugins");
+    let plan = Plan {
+        directory: directory.path().to_owned(),
+        components,
+        bind: free_port,
+        store_bind: free_port,
+        // What is in the store is gone with the process.
+        store_flags: vec!["--unsafe-no-fsync".to_owned()],
+        etcd_servers: None,
+        service_cidr: cidr.cloned().unwrap_or_default(),
+        loops: loops_command::selection(arguments)?,
+        nodes,
+        disabled_plugins: disabled.into_iter().flatten().cloned().collect(),
+    };
+    plan.run(print_kubeconfig, async {
+        tokio::select! {
+            () = connection::asked_to_stop() => {}
+            () = ended(parent) => tracing::info!("the parent process has ended"),
+        }
+    })
+}
+
+fn print_kubeconfig(up: &Up) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", up.kubeconfig.display())?;
+    out.flush()
+}
+
+/// Waits until this process has another parent than `parent`. A signal for that is tied to the
+/// thread that started the process, which may end long before its process does.
+async fn ended(parent: Option<rustix::process::Pid>) {
+    while rustix::process::getppid() == parent {
+        tokio::time::sleep(PARENT_CHECK_EVERY).await;
+    }
+}
