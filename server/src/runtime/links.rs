@@ -29,11 +29,12 @@ pub(super) struct Links {
     pub(super) reader: Reader,
     pub(super) metrics: Arc<Metrics>,
     pub(super) peers: Peers,
-    /// Of this thread.
+    /// For the actor on this thread.
     pub(super) notes: Notes,
 }
 
-/// An actor whose inbox is closed has ended, as the order of a stop wants it, or the process has.
+/// A failed send is ignored: a closed inbox means that its actor has ended, as it does during a
+/// stop.
 impl Ports for Links {
     fn now(&self) -> Now {
         self.clock.now()
