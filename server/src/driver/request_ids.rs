@@ -1,9 +1,10 @@
-//! Numbers for requests.
+//! Ids for requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ids for requests in the log, unlike any other member's and any earlier run's: the member's low
-/// 16 bits, 40 bits of the start's milliseconds, 8 bits of counter that carry over.
+/// Ids for requests in the log, different from those of other members and of earlier runs: the low
+/// 16 bits of the member's id, 40 bits of the start time in milliseconds, and a counter of 8 bits
+/// that carries over into the time.
 #[derive(Debug)]
 pub struct RequestIds(AtomicU64);
 
