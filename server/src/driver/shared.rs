@@ -50,9 +50,8 @@ pub struct Space {
     /// Bytes in use. The quota counts these, so clients and alerts see them both as the size of the
     /// database and as its size in use. etcd's quota counts the whole file, because only a
     /// defragmentation makes its free pages usable again. Here free pages are usable at once and go
-    /// back to the disk without a request. If the file's size were reported beside this quota,
-    /// etcd's alerts would ask for defragmentations that free nothing, and warn although the quota
-    /// is far away.
+    /// back to the disk without a request. With the file's size beside this quota, etcd's alerts
+    /// would ask for useless defragmentations and warn far below the quota.
     in_use_bytes: AtomicU64,
     /// Requests that take space are refused.
     is_low: AtomicBool,
