@@ -50,6 +50,7 @@ pub enum Unusable {
 /// File names that occur in etcd's log directory and never in Stele's.
 const ETCD_NEXT_SEGMENTS: [&str; 2] = ["0.tmp", "1.tmp"];
 
+/// An opened data directory of a member, ready to start from.
 pub struct DataDir {
     pub vfs: Arc<dyn Vfs>,
     pub store_dir: PathBuf,

@@ -37,6 +37,7 @@ impl Applier {
         Ok(())
     }
 
+    /// Answers a question about leases, or keeps the client in `waiting_renewals`.
     pub(super) fn answer_lease(
         &mut self,
         now: Now,
@@ -176,6 +177,7 @@ impl Applier {
             .extend(slots.map(|slot| (slot, Err(Error::Timeout))));
     }
 
+    /// Proposes the revokes and checkpoints that are due. Called only while this member leads.
     pub(super) fn run_lessor(&mut self, now: Now, effects: &mut ApplyEffects) {
         let expired = self.lessor.expired(now, REVOKES_UNDER_WAY);
         effects.counts.leases_expired += expired.len() as u64;

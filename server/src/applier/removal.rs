@@ -50,6 +50,7 @@ impl Removal {
         self.since = None;
     }
 
+    /// A compaction was applied: its rows wait for removal.
     pub(super) fn compacted(&mut self, now: Now) {
         self.since = Some(now);
         self.rows = 0;

@@ -16,7 +16,7 @@ const KEPT_ON_REQUEST_BYTES: u64 = 1 << 20;
 /// compactions would move pages for nothing. Also the time between two looks, and between two
 /// passes that nobody requested.
 const LOOK_BACK: Now = Now::from_secs(15);
-/// Looks after something was freed. At the last one, no use before that is remembered.
+/// Looks after something was freed. The last one remembers no use from before that.
 const LOOKS: u8 = 4;
 /// Checkpoints until the file can be cut. Pages that one checkpoint gives up become free with that
 /// one and two more. One more follows, because the older meta page relies on the file's length.
@@ -54,6 +54,7 @@ pub(super) struct Wish {
 }
 
 impl Space {
+    /// Requests the return of unused space. `slot` is answered when it is done.
     pub(super) fn ask(&mut self, slot: ReplySlot) {
         self.asking.push(slot);
     }

@@ -145,6 +145,7 @@ impl Member {
         }
     }
 
+    /// When the next turn is due even if no event arrives.
     pub fn wake_at(&self) -> Option<Now> {
         let retry = self.reads.values().map(|read| read.asked_at + READ_RETRY);
         let stall = self.stall.due_at().filter(|_| self.leads_others());

@@ -26,7 +26,7 @@ use crate::telemetry::logging;
 
 /// The digest at the end of a snapshot.
 const DIGEST_BYTES: u64 = 32;
-/// A database is a multiple of this long; with the digest behind it, it is not.
+/// A database is a whole number of sectors long. With its digest it is not.
 const SECTOR_BYTES: u64 = 512;
 const READ_BYTES: usize = 1 << 20;
 

@@ -25,7 +25,7 @@ const GATHERED_BYTES: usize = 12 << 20;
 /// Number of single entries applied between two looks at the store's memory.
 const ENTRIES_PER_SPILL: u64 = 64;
 
-/// Batches that wait for the applying thread.
+/// Items of [`Work`] that wait for the applying thread.
 const WAITING_MAX: usize = 1;
 
 /// Which thread applies the entries.

@@ -18,6 +18,7 @@ use crate::state::MemberInfo;
 use crate::state::hashes::{Compacted, HashJob, Hashes};
 use crate::telemetry::metrics::Metrics;
 
+/// What a thread needs to carry out the effects of its actor.
 #[derive(Clone)]
 pub(super) struct Links {
     pub(super) clock: Clock,

@@ -70,6 +70,7 @@ pub struct Identity {
     pub client_urls: Vec<String>,
 }
 
+/// Limits of requests, and the times above which they count as slow.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub max_request_bytes: usize,
@@ -87,6 +88,7 @@ pub struct Limits {
     pub slow_call: Duration,
 }
 
+/// The answer to the Status call.
 #[derive(Clone, Debug)]
 pub struct NodeStatus {
     /// 0: no leader is known.
@@ -333,6 +335,8 @@ impl Node {
         post(&self.0.apply, ApplyEvent::KeysChanged)
     }
 
+    /// Answers a question about leases, with the store's revision. A follower asks the leader about
+    /// renewals and remaining times.
     pub async fn lease(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
         let at_leader = matches!(
             call,
@@ -358,6 +362,7 @@ impl Node {
         }
     }
 
+    /// A header with this revision, the ids of member and cluster, and the term.
     pub fn header(&self, revision: i64) -> pb::ResponseHeader {
         pb::ResponseHeader {
             cluster_id: self.0.identity.cluster_id,
@@ -546,8 +551,8 @@ impl Node {
         }
     }
 
-    /// Guesses, like etcd, why a change that began at `began` timed out: the leader had just been
-    /// lost, or it could not be reached all that time.
+    /// Guesses, like etcd, why a change that began at `began` timed out: this member became the leader
+    /// shortly after, or the leader could not be reached all that time.
     fn explain(&self, error: Error, began: Duration) -> Error {
         if error != Error::Timeout {
             return error;

@@ -58,6 +58,7 @@ impl Forwarded {
         self.until.front().map(|(until, _)| *until)
     }
 
+    /// Fails the clients whose time is over.
     pub(super) fn give_up(&mut self, now: Now, effects: &mut MemberEffects) {
         while let Some((until, id)) = self.until.front().copied() {
             // Answered proposals are dropped early, so that no turn is needed for them.

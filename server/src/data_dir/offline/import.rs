@@ -39,6 +39,7 @@ const DIRTY_BYTES_MAX: u64 = 48 << 20;
 /// The methods of requests in the older form, which etcd up to 3.5 used for two requests.
 const OLD_METHODS: [&[u8]; 5] = [b"PUT", b"POST", b"DELETE", b"QGET", b"SYNC"];
 
+/// Returns the line that reports the result.
 pub(super) fn import(vfs: Arc<dyn Vfs>, plan: &Import) -> Result<String, String> {
     refuse_used(&*vfs, &plan.data_dir)?;
     let keys = read_keys(plan.encryption_key_file.as_deref())?;

@@ -126,7 +126,7 @@ impl Node {
         Some(known.and_then(|by| ask(&self.0.auth.image(), &by.unwrap_or_default())))
     }
 
-    /// Passes any user.
+    /// Fails if auth is enabled and the call names no user.
     pub async fn require_user(&self, who: &Credentials) -> Result<(), Error> {
         if !self.0.auth.is_enabled() {
             return Ok(());
@@ -135,7 +135,7 @@ impl Node {
         self.0.auth.image().check_any(by.as_ref())
     }
 
-    /// Passes only users that may do everything.
+    /// Fails if auth is enabled and the user does not have the root role.
     pub async fn require_admin(&self, who: &Credentials) -> Result<(), Error> {
         if !self.0.auth.is_enabled() {
             return Ok(());

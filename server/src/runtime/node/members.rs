@@ -53,12 +53,14 @@ impl Node {
         Ok((member, members))
     }
 
+    /// Returns the remaining members.
     pub async fn remove_member(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
         self.check_removal(id)?;
         self.configure(ConfChangeKind::RemoveNode, id, Vec::new())
             .await
     }
 
+    /// Replaces the peer URLs of a member. Returns all members.
     pub async fn update_member(
         &self,
         id: u64,
