@@ -158,7 +158,7 @@ impl Applier {
         }
     }
 
-    /// Answers renewals of a lease that ended first.
+    /// Answers the clients whose renewals waited for a lease that has ended.
     pub(super) fn end_renewals(&mut self, id: i64, effects: &mut ApplyEffects) {
         for waiting in self.waiting_renewals.remove(&id).unwrap_or_default() {
             let gone = self.answer(Ok(Outcome::Lease(LeaseAnswer::default())));

@@ -13,9 +13,9 @@ pub(crate) const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
 /// A checkpoint that no bound forces writes at most one byte for this many bytes that it gains.
 const WORTH: u64 = 4;
 
-/// While rows are removed, a checkpoint starts when this part of the store's bytes in use is dirty,
-/// but not below [`DIRTY_BYTES_WHEN_REMOVING`]. The next checkpoints reuse the pages that it freed,
-/// so the file grows little.
+/// While rows are removed, a checkpoint starts when one part in this many of the bytes in use is
+/// dirty, but not below [`DIRTY_BYTES_WHEN_REMOVING`]. The next checkpoints reuse the pages that it
+/// freed, so the file grows little.
 const PARTS_WHEN_REMOVING: u64 = 4;
 const DIRTY_BYTES_WHEN_REMOVING: u64 = 32 << 20;
 

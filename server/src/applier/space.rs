@@ -7,7 +7,7 @@ use storage::mvcc::{Stats, Store};
 
 use crate::event::ReplySlot;
 
-/// Surplus that is kept: this part of the file, but not below [`KEPT_BYTES`].
+/// Surplus that is kept: one part in this many of the file, but not below [`KEPT_BYTES`].
 const KEPT_PART: u64 = 6;
 const KEPT_BYTES: u64 = 4 << 20;
 /// Surplus that is kept even on request.
@@ -39,7 +39,7 @@ enum State {
     Resting,
     /// A checkpoint counts the freed space as unused. The next step looks whether it stays unused.
     Looking,
-    /// The space becomes free after this many checkpoints. Then its worth is known.
+    /// The space becomes free after this many checkpoints. Then the surplus is known.
     Gathering(u8),
     Moving,
     /// The old places of moved pages become free after this many checkpoints.

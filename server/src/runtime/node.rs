@@ -551,8 +551,8 @@ impl Node {
         }
     }
 
-    /// Guesses, like etcd, why a change that began at `began` timed out: this member became the leader
-    /// shortly after, or the leader could not be reached all that time.
+    /// Guesses, like etcd, why a change that began at `began` timed out: this member became the
+    /// leader shortly after, or the leader could not be reached all that time.
     fn explain(&self, error: Error, began: Duration) -> Error {
         if error != Error::Timeout {
             return error;

@@ -7,24 +7,24 @@
 use storage::vfs::DiskSpace;
 
 /// The alarm is raised when less than this is available. Log, checkpoints and moves of pages use
-/// the rest once the space that the store has reserved is used up.
+/// it once the space that the store has reserved is used up.
 const MARGIN_BYTES: u64 = 64 << 20;
-/// On a small disk the margin is this part of the disk.
+/// On a small disk the margin is one part in this many of the disk.
 const MARGIN_PART: u64 = 16;
 /// Margins that must be available before the alarm is cleared.
 const MARGINS_TO_CLEAR: u64 = 2;
-/// This part of the quota must be free before the alarm is cleared.
+/// One part in this many of the quota must be free before the alarm is cleared.
 const QUOTA_PART_TO_CLEAR: u64 = 10;
 /// Looks in a row that must find space before the alarm is cleared.
 const LOOKS_TO_CLEAR: u32 = 2;
 
-/// Clients may fill this part of the available space until the next look. A record that does not
-/// fit into the rest of a log file wastes that rest, which is at most as large as the record.
+/// Clients may fill one part in this many of the available space until the next look. A record that
+/// does not fit into the rest of a log file wastes that rest, which is smaller than the record.
 const ROOM_PART: u64 = 2;
 /// The disk is nearly full if fewer margins than this are available.
 const MARGINS_WHEN_NEARLY_FULL: u64 = 16;
 
-/// A log file is at most this part of the disk, but may always have [`SEGMENT_BYTES_MIN`].
+/// A log file is at most one part in this many of the disk, but not below [`SEGMENT_BYTES_MIN`].
 const SEGMENT_PART: u64 = 32;
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 

@@ -23,7 +23,7 @@ impl Node {
         self.0.auth.is_enabled()
     }
 
-    /// The user that makes a call. `None`: the call names no user, or auth is disabled.
+    /// The user that makes a call; `None` if it names none. Tokens count only if auth is enabled.
     pub async fn auth_info(&self, who: &Credentials) -> Result<Option<AuthInfo>, Error> {
         match self.auth_info_now(who) {
             Some(known) => known,
@@ -144,7 +144,7 @@ impl Node {
         self.0.auth.image().check_admin(by.as_ref())
     }
 
-    /// Checks a question about leases, which shows their keys.
+    /// Checks a question about leases, because its answer shows their keys.
     pub async fn check_leases(
         &self,
         who: &Credentials,

@@ -1,5 +1,5 @@
-//! Lowers the cluster version to the previous one, so that members of that version may join. The
-//! leader sets the version itself, in `lifecycle/versions.rs`.
+//! Requests to lower the cluster version to the previous one, so that members of that version may
+//! join. The leader then changes the version, in `lifecycle/versions.rs`.
 
 use etcd_api::etcdserverpb::downgrade_request::DowngradeAction;
 use etcd_api::membershippb;
