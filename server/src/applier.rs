@@ -86,8 +86,7 @@ pub struct Applier {
     removal: Removal,
     /// By lease id.
     waiting_renewals: HashMap<i64, Vec<WaitingRenewal>>,
-    /// True if every member is known to be a Stele member: only those can take a lease's checkpoint
-    /// back.
+    /// Every member is known to run Stele: only Stele can take a lease's checkpoint back.
     may_checkpoint_leases: bool,
     /// The remaining times of leases were requested, to be written to the log before a stop.
     leases_are_written: bool,

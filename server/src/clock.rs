@@ -1,5 +1,4 @@
-//! The two clocks of the system. Only the shell reads them; code that decides gets the time as an
-//! argument.
+//! The two clocks of the system. Only the shell reads them; other code is passed the time.
 
 #![expect(
     clippy::disallowed_methods,

@@ -53,8 +53,7 @@ use notes::Notes;
 use rest::{DIGEST_REST, rests};
 use threads::{StopLooking, spawn};
 
-/// A running member. `stop` ends it in order. If it is dropped, its threads run until the process
-/// ends.
+/// A running member. `stop` ends it in order; otherwise its threads run until the process ends.
 pub struct Running {
     pub node: Node,
     pub peers: Peers,
@@ -301,9 +300,8 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-/// Times the entries. Reading the precise clock for each entry would add a tenth to the cost of a
-/// put. The kernel's coarse clock ticks every few milliseconds and costs next to nothing, which is
-/// good enough unless `limit` is short.
+/// Times the entries. Reading the clock for each would cost a tenth of a put. The kernel's coarse
+/// clock ticks every few milliseconds and costs next to nothing: enough unless `limit` is short.
 fn stopwatch(limit: Duration) -> Stopwatch {
     const COARSE_ENOUGH: Duration = Duration::from_millis(20);
     if limit < COARSE_ENOUGH {

@@ -23,8 +23,7 @@ pub(super) struct WaitingRenewal {
 }
 
 impl Applier {
-    /// Restarts the time of every lease. Followers do not hear of renewals, so a new leader must do
-    /// this.
+    /// Restarts the time of every lease: followers do not hear of renewals.
     pub(super) fn take_over_leases(&mut self, now: Now) -> Result<(), Error> {
         let rows = state::leases(self.state.store.root())?;
         self.lessor = Lessor::new(self.election_timeout);
@@ -46,9 +45,8 @@ impl Applier {
         effects: &mut ApplyEffects,
     ) {
         let answer = match call {
-            // If this member does not lead, the leader counts the lease's time without this
-            // renewal. After remaining times were requested for a stop, no renewal may outlast
-            // them.
+            // Another leader counts the lease's time without this renewal. And once remaining times
+            // were requested for a stop, no renewal may outlast them.
             LeaseCall::KeepAlive { .. } if self.leading.is_none() || self.leases_are_written => {
                 Err(Error::Timeout)
             }

@@ -8,8 +8,7 @@ use storage::mvcc::{Next, Resealing, Store};
 const STEP_BYTES: u64 = 256 << 10;
 /// Bytes of changed pages at which re-sealing asks for a checkpoint.
 const DIRTY_BYTES_MAX: u64 = 48 << 20;
-/// Pause between two checkpoints that it asks for. About five finish re-sealing, more if views are
-/// held long.
+/// Pause between two of its checkpoints. About five finish re-sealing; views held long add more.
 const CHECKPOINT_PAUSE: Now = Now::from_millis(100);
 /// Number of progress reports for one walk.
 const TOLD_PARTS: u64 = 10;

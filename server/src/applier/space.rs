@@ -84,8 +84,7 @@ impl Space {
         }
     }
 
-    /// Takes one step. Call only while no checkpoint runs. `urgent`: the file system needs the
-    /// space.
+    /// Takes one step, while no checkpoint runs. `urgent`: the file system needs the space.
     pub(super) fn step(
         &mut self,
         now: Now,

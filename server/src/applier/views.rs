@@ -1,6 +1,5 @@
-//! The age of the oldest view of the store. The store has no clock: it only knows the view's
-//! generation, the span from one checkpoint's begin to the next. This module notes when each
-//! generation began.
+//! The age of the oldest view of the store. The store has no clock: it knows the view's generation,
+//! the span between the begins of two checkpoints. This module notes when each began.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -457,8 +457,7 @@ impl Member {
     }
 
     fn propose(&mut self, now: Now, mut proposals: Vec<Proposal>, effects: &mut MemberEffects) {
-        // After a pause, a former leader may see leases expire that the next leader has renewed. So
-        // its proposals are valid in its own term only.
+        // A paused former leader may see leases expire that the next leader has renewed.
         let status = self.raft.status();
         let leads = (status.role == RoleKind::Leader).then_some(status.term);
         proposals.retain(|proposal| proposal.term.is_none() || proposal.term == leads);
@@ -537,8 +536,7 @@ impl Member {
         self.step_with(now, input, Carried::Nothing, effects);
     }
 
-    /// Steps raft with one input alone, so that the effects of earlier inputs do not take
-    /// `carried`.
+    /// Steps raft with one input alone: effects of earlier inputs must not take `carried`.
     fn step_with(&mut self, now: Now, input: Input, carried: Carried, effects: &mut MemberEffects) {
         self.finish(now, effects);
         self.raft.step(now, input, &mut self.output);
@@ -599,8 +597,7 @@ impl Member {
 }
 
 impl Member {
-    /// Matches snapshots with their states. Unneeded views are dropped at once: they would keep
-    /// pages from being reused.
+    /// Matches snapshots with their states. Drops unneeded views: they keep pages from reuse.
     fn collect_snapshots(&mut self, carried: Carried, effects: &mut MemberEffects) {
         effects
             .snapshots_wanted

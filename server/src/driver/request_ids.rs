@@ -2,9 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ids for requests in the log, different from those of other members and of earlier runs: the low
-/// 16 bits of the member's id, 40 bits of the start time in milliseconds, and a counter of 8 bits
-/// that carries over into the time.
+/// Ids for requests in the log, different from other members' and earlier runs': low 16 bits of the
+/// member id, 40 bits of the start time in milliseconds, 8 bits of counter, which carries over.
 #[derive(Debug)]
 pub struct RequestIds(AtomicU64);
 

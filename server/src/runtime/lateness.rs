@@ -32,8 +32,7 @@ impl Lateness {
         self.sent.clear();
     }
 
-    /// Notes the heartbeats among `messages`. Returns the followers whose heartbeat is late, and by
-    /// how much.
+    /// Notes these heartbeats. Returns the followers whose heartbeat is late, and by how much.
     pub(super) fn send(&mut self, now: Now, messages: &[Message]) -> Vec<(NodeId, Duration)> {
         let beats = messages
             .iter()

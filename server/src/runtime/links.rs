@@ -34,8 +34,7 @@ pub(super) struct Links {
     pub(super) notes: Notes,
 }
 
-/// A failed send is ignored: a closed inbox means that its actor has ended, as it does during a
-/// stop.
+/// Failed sends are ignored: a closed inbox means that its actor has ended, as during a stop.
 impl Ports for Links {
     fn now(&self) -> Now {
         self.clock.now()

@@ -247,9 +247,8 @@ impl Node {
         })
     }
 
-    /// Forwards a question about leases to the leader, because leases live there. Waits while there
-    /// is no leader: clients take an error for the end of their lease. Returns `None` if this
-    /// member became the leader.
+    /// Forwards a question about leases to the leader. Waits while there is none: clients take an
+    /// error for the end of their lease. Returns `None` if this member became the leader.
     async fn ask_leader(&self, call: &LeaseCall) -> Result<Option<(LeaseAnswer, i64)>, Error> {
         let (path, body) = match call {
             LeaseCall::TimeToLive { id, keys } => peer::time_to_live(*id, *keys),
@@ -279,8 +278,7 @@ impl Node {
         }
     }
 
-    /// Returns `None` if the answer is of no use: that member does not lead any more, or is
-    /// stopping.
+    /// Returns `None` if the answer is useless: that member does not lead any more, or stops.
     fn told_by_leader(&self, call: &LeaseCall, told: peer::Answer) -> Option<(LeaseAnswer, i64)> {
         let answer = match (told.status, call) {
             (200, call) => peer::lease_answer(call, told.body)?,
@@ -512,8 +510,7 @@ impl Node {
         Ok(self.0.peers.hashes(&members, revision, patience).await)
     }
 
-    /// Returns unused space to the file system, and returns when that is done. Blocks no other
-    /// call.
+    /// Returns unused space to the file system; ends when that is done. Blocks no other call.
     pub async fn defragment(&self) -> Result<(), Error> {
         tracing::info!("starting defragment");
         let began = self.0.clock.now();

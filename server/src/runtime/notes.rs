@@ -104,8 +104,7 @@ impl Notes {
         }
     }
 
-    /// Reports the progress of re-sealing. After the "everything" line, operators may delete old
-    /// keys.
+    /// Reports the progress of re-sealing. The last line tells operators that old keys may go.
     fn tell_resealing(&self, progress: &Resealing) {
         let gauges = &self.metrics;
         let done = progress.next == Next::Done;

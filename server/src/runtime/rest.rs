@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// Longest pause. A step that took longer mostly waited for others, so its time is no measure of
-/// its own work.
+/// Longest pause. A step that took longer mostly waited for others.
 const REST_MAX: Duration = Duration::from_millis(20);
 
 /// A pause takes this many times as long as the step before it.
 pub(super) const CHECKPOINT_REST: u32 = 1;
 pub(super) const LOG_REST: u32 = 1;
-/// Digests read the whole store, and mostly no client waits for them: a quarter of a core is
-/// enough.
+/// Digests read the whole store, mostly with no client waiting: a quarter of a core is enough.
 pub(super) const DIGEST_REST: u32 = 3;
 
 /// Returns a function to call after each step. It sleeps `times` as long as the step took, unless

@@ -115,8 +115,7 @@ pub(super) fn start(job: Job, mut links: Links) {
 
 fn checkpoint(job: Job, mut rest: impl FnMut() + Send + Sync + 'static, mut links: Links) {
     let clock = links.clock;
-    // End of the last step but one. The time after it is the time that makes the checkpoint
-    // durable.
+    // End of the last step but one. The rest of the time makes the checkpoint durable.
     let written = Arc::new(AtomicU64::new(0));
     let noted = Arc::clone(&written);
     let began = clock.now();

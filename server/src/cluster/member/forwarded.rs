@@ -70,8 +70,7 @@ impl Forwarded {
         }
     }
 
-    /// Fails all clients: another member's state replaces the entries that would have answered
-    /// them.
+    /// Fails all clients: another member's state replaces the entries they wait for.
     pub(super) fn lose_all(&mut self, effects: &mut MemberEffects) {
         self.until.clear();
         tell(self.waiting.drain().map(|(_, waiter)| waiter), effects);

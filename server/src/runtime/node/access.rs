@@ -36,8 +36,7 @@ impl Node {
         }
     }
 
-    /// Like [`Self::auth_info`], but does not wait. `None`: the answer may change when this member
-    /// has caught up.
+    /// Like [`Self::auth_info`] without waiting. `None`: unknown until this member has caught up.
     pub fn auth_info_now(&self, who: &Credentials) -> Option<Result<Option<AuthInfo>, Error>> {
         let auth = &self.0.auth;
         if auth.is_enabled()
@@ -66,8 +65,7 @@ impl Node {
         Some(info.map(Some).ok_or(Error::InvalidAuthToken))
     }
 
-    /// Inner `None`: no user has this token. Outer `None`: that may change when this member has
-    /// caught up.
+    /// Inner `None`: no user has this token. Outer `None`: unknown until this member has caught up.
     fn look_up_token(&self, token: &str) -> Option<Option<AuthInfo>> {
         // Read before the lookup: the lookup then finds the tokens of all entries up to this index.
         let applied = self.0.shared.progress.applied();

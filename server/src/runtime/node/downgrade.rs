@@ -23,8 +23,7 @@ impl Node {
                     .await?;
             }
             DowngradeAction::Cancel => {
-                // With no downgrade to cancel, the caller already has what it wants. etcd answers
-                // the same.
+                // Without a downgrade the caller has what it wants already, as in etcd.
                 if let Err(error) = self.cancel_downgrade().await {
                     tracing::warn!(%error, "failed to cancel downgrade");
                 }
