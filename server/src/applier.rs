@@ -406,7 +406,7 @@ impl Applier {
             .extend(gone.map(|slot| (slot, Err(Error::Timeout))));
         self.state.replace(*received)?;
         self.take_over_leases(now)?;
-        self.removal.go_on(); // One that was interrupted at the sender.
+        self.removal.go_on(); // The sender may not have finished it.
         self.log_bytes = 0;
         self.unsaved_entries = 0;
         effects.applied = Some(self.state.store.root().applied().index);
@@ -461,7 +461,7 @@ impl Applier {
         };
         effects.applied = Some(entry.index);
         if entry.index <= self.state.store.root().applied().index {
-            return Ok(()); // Replayed from the log, and in the checkpoint already.
+            return Ok(()); // A replayed entry that the checkpoint already has.
         }
         self.log_bytes += entry.data.len() as u64;
         self.unsaved_entries += 1;

@@ -267,7 +267,7 @@ impl Member {
             self.suspect = NOBODY;
         }
         if let Body::Snapshot(_) = message.body {
-            return; // Without the state it announces.
+            return; // Useless without the state that it announces.
         }
         if self.is_to_wait(&message) {
             self.held_messages.push((now + PATIENCE, message));

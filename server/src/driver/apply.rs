@@ -141,7 +141,7 @@ impl ApplyDriver {
         let members = self.applier.members().map_err(Fatal::cluster)?;
         let removed = self.applier.removed_members().map_err(Fatal::cluster)?;
         if members.is_empty() {
-            return Ok(()); // The log has yet to tell of the first.
+            return Ok(()); // The first members are not applied yet.
         }
         let own = members.iter().find(|member| member.id == self.member_id);
         let learns = own.is_some_and(|own| own.is_learner);
