@@ -1,6 +1,6 @@
-//! Actor 3: applies committed entries to the [`State`], keeps the leases' time, and has the store
-//! checkpointed and compacted in between. Plain values in and out; the shell runs it on a thread
-//! of its own.
+//! Actor 3. It applies committed entries to the [`State`], keeps the time of leases, and starts
+//! checkpoints and compactions of the store in between. Plain values in and out; the shell runs it
+//! on its own thread.
 
 mod alarm;
 mod leases;
@@ -42,12 +42,12 @@ pub use slow::{Slow, Stopwatch};
 use space::Space;
 use views::Views;
 
-/// How long the removal of compacted rows waits before it looks again whether the hub has read
-/// them; usually it has within some microseconds.
+/// Pause before removal looks again whether the hub has read the compacted rows. Usually the hub
+/// has read them within microseconds.
 const HUB_PATIENCE: Now = Now::from_millis(1);
-/// Each row may change a page of its own.
+/// Small, because each row may change a different page.
 const COMPACT_STEP_ROWS_WHEN_LOW: usize = 16;
-/// Revokes of expired leases under way: what a client asks meanwhile waits for no more of them.
+/// Most revokes of expired leases in flight. A client's request waits for no more of them.
 const REVOKES_UNDER_WAY: usize = 500;
 
 pub struct Applier {
@@ -55,42 +55,42 @@ pub struct Applier {
     reader: Reader,
     lessor: Lessor,
     hub: HubHandle,
-    /// The term that this member leads.
+    /// The term that this member was elected to lead.
     elected: Option<raft::Term>,
-    /// ..once all that earlier leaders wrote is applied: before that, the store may not know of a
-    /// renewal that took a checkpoint back, and leases taken over from it would end too early.
+    /// The same term, once all entries of earlier leaders are applied. Before that, the store may
+    /// miss a renewal that took a checkpoint back, and the lease would end too early.
     leading: Option<raft::Term>,
-    /// Questions about leases that wait for that.
+    /// Questions about leases, waiting until `leading` equals `elected`.
     waiting_leases: Vec<(LeaseCall, ReplySlot)>,
-    /// Entries through here were in the log when this run began. Their compactions leave no
-    /// digest: etcd's do not survive a restart either.
+    /// Entries up to this index were in the log when this run began. Their compactions leave no
+    /// digest, as in etcd, where digests do not survive a restart.
     replayed_through: u64,
-    /// A state that is to take the place of ours as soon as no checkpoint runs.
+    /// A received state. It replaces the current one as soon as no checkpoint runs.
     installing: Option<Box<Received>>,
     pace: Pace,
     /// Committed entries that wait for memory; see [`Pace::dirty_bytes_max`].
     backlog: VecDeque<Committed>,
     checkpoint_running: bool,
-    /// The one that is under way waits for space on the disk.
+    /// The running checkpoint, if it waits for space on the disk.
     waiting_checkpoint: Option<CheckpointJob>,
     alarm: SpaceAlarm,
     log_bytes: u64,
     /// Entries applied since the last checkpoint.
     unsaved_entries: u64,
-    /// None: nobody asks which entries are slow.
+    /// `None`: slow entries are not reported.
     stopwatch: Option<Stopwatch>,
-    /// The next step of a compaction waits until then.
+    /// Earliest time of the next step of a compaction.
     next_step: Now,
-    /// Due since the start.
+    /// A sync that a replay left to do.
     sync: Option<SyncJob>,
     removal: Removal,
     /// By lease id.
     waiting_renewals: HashMap<i64, Vec<WaitingRenewal>>,
-    /// Every member is known to be one of ours: only they know to take a lease's checkpoint back.
+    /// Every member is known to run Stele: only Stele can take a lease's checkpoint back.
     may_checkpoint_leases: bool,
-    /// What the leases have left was asked for, to be written down before a stop.
+    /// The remaining times of leases were requested, to be written to the log before a stop.
     leases_are_written: bool,
-    /// Reads that wait for an entry to be applied.
+    /// Reads, each with the index that must be applied first.
     waiting_reads: Vec<(u64, Vec<ReplySlot>)>,
     election_timeout: Now,
     space: Space,
@@ -99,54 +99,54 @@ pub struct Applier {
     stopping: bool,
 }
 
-/// What a turn asks of the world. The order that matters: publishing has happened already; tell
-/// the watchers, then answer.
+/// The effects of a turn. The turn's changes are published already. The order that matters: notify
+/// watchers, then answer.
 #[derive(Default)]
 pub struct ApplyEffects {
     pub replies: Vec<(ReplySlot, Reply)>,
-    /// Applied through here; the members' changes come first.
+    /// Everything up to this index is applied. Report `conf_changes` first.
     pub applied: Option<u64>,
-    /// By index; `None`: refused.
+    /// Each with its index. `None`: the change was refused.
     pub conf_changes: Vec<(u64, Option<raft::ConfChange>)>,
     /// The age of the oldest view of the store.
     pub oldest_view: Duration,
-    /// The store's revision, when it moved.
+    /// The store's revision, if it changed.
     pub advanced: Option<i64>,
-    /// Server-made requests for the log: expired leases, checkpoints of leases.
+    /// Proposals of the leader: revokes of expired leases, checkpoints of leases.
     pub proposals: Vec<Request>,
-    /// The term whose leader makes the proposals; they are void in any other. 0: no leader.
+    /// The leader's term. The proposals are void in any other term. 0: this member does not lead.
     pub term: raft::Term,
     pub checkpoint: Option<CheckpointJob>,
     pub sync: Option<SyncJob>,
-    /// To be dropped on another thread.
+    /// Memory to free on another thread.
     pub retired: Option<Retired>,
-    /// The store is durable through the entry before this one.
+    /// The store is durable up to the entry before this one.
     pub drop_log_before: Option<u64>,
-    /// Entries that took long.
+    /// Entries that were slow to apply.
     pub slow: Vec<Slow>,
-    /// A compaction ended.
+    /// The compaction that ended.
     pub compacted: Option<Compacted>,
-    /// Hashes of histories about to be compacted, to be computed on another thread.
+    /// Digests to compute on another thread, of histories that will be compacted.
     pub hash: Vec<HashJob>,
-    /// How far re-sealing has come, when that is worth telling.
+    /// Progress of re-sealing, if it should be reported.
     pub resealing: Option<Resealing>,
     pub cluster_changed: bool,
-    /// For the log, in any term: this member's space alarm, raised or taken back.
+    /// A proposal to raise or clear this member's space alarm, valid in any term.
     pub alarm: Option<Request>,
     pub space_news: Vec<SpaceNews>,
     /// How full the disks are.
     pub look: Option<Look>,
-    /// Whether the log is to make do without files made ahead of their need.
+    /// True: the log must not make files in advance. False: it may again.
     pub log_is_short: Option<bool>,
-    /// The state that was to be installed is in place: to be told behind `conf_changes`, which are
-    /// older, and before `applied`.
+    /// The received state is installed. Report it after `conf_changes`, which are older, and before
+    /// `applied`.
     pub installed: bool,
     pub counts: Counts,
     pub stopped: bool,
 }
 
 impl Applier {
-    /// `now` is when the leases found in the store begin to run.
+    /// Leases in the store start to run at `now`.
     pub fn new(
         state: State,
         mut lessor: Lessor,
@@ -195,8 +195,8 @@ impl Applier {
         })
     }
 
-    /// What a replay has left to do: the next checkpoint is due for its entries, too.
-    /// `log_bytes` of them, and what was written of them to the store's file.
+    /// Takes over what a replay left: the `log_bytes` of its entries, which count for the next
+    /// checkpoint, and the sync of what it wrote to the store's file.
     pub fn go_on_from(&mut self, log_bytes: u64, sync: Option<SyncJob>) {
         self.log_bytes = log_bytes;
         self.sync = sync;
@@ -211,19 +211,19 @@ impl Applier {
         self.stopwatch = Some(stopwatch);
     }
 
-    /// Whether space on the disk is low, or a checkpoint waits for some.
+    /// True if space on the disk is low, or a checkpoint waits for space.
     pub fn is_short(&self) -> bool {
         let waits = self.waiting_checkpoint.is_some();
         self.alarm.is_low() || waits || self.state.store.stats().is_short
     }
 
-    /// Raises the space alarm of this member, and takes it back, as `guard` judges.
+    /// Raises and clears this member's space alarm as `guard` decides.
     pub(crate) fn set_guard(&mut self, guard: Guard, member_id: u64) {
         let is_raised = self.state.has_space_alarm(member_id);
         self.alarm = SpaceAlarm::new(guard, member_id, is_raised);
     }
 
-    /// What takes space is to be turned away before it enters the log.
+    /// True if requests that take space must be refused before they enter the log.
     pub fn refuses_growth(&self) -> bool {
         self.alarm.refuses() || self.state.store.stats().is_short
     }
@@ -232,7 +232,7 @@ impl Applier {
         self.state.store.stats()
     }
 
-    /// When to call again though nothing arrives.
+    /// When the next turn is due even if no event arrives.
     pub fn wake_at(&self, now: Now) -> Option<Now> {
         if self.removal.is_running() && self.is_ahead_of_hub() {
             return Some(now + HUB_PATIENCE);
@@ -259,7 +259,7 @@ impl Applier {
         all.chain(removal).min()
     }
 
-    /// Takes all of `events`. An error is final: the store is in no state to go on.
+    /// Handles all of `events`. An error is final: the store cannot be used any more.
     pub fn turn(
         &mut self,
         now: Now,
@@ -344,13 +344,13 @@ impl Applier {
         Ok(())
     }
 
-    /// As much as there is memory for.
+    /// Applies entries until the limit of memory is reached.
     fn apply_backlog(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
         while !self.stalled() {
             let Some(committed) = self.backlog.pop_front() else {
                 break;
             };
-            // Whatever an earlier leader wrote lies before the first entry of this one's term.
+            // All entries of earlier leaders come before the first entry of this term.
             let begins_to_lead =
                 self.leading.is_none() && self.elected == Some(committed.entry.term);
             self.apply(now, committed, effects)?;
@@ -372,7 +372,7 @@ impl Applier {
         Ok(())
     }
 
-    /// Whether a checkpoint is wanted for it.
+    /// Takes a step towards returning space. Returns true if that needs a checkpoint.
     fn give_space_back(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<bool, Error> {
         if self.checkpoint_running || self.stopping {
             return Ok(false);
@@ -389,13 +389,13 @@ impl Applier {
         Ok(wish.checkpoint)
     }
 
-    /// Goes on with the state that came in place of ours. It is durable, and in its place when
-    /// this returns; entries before it are part of it.
+    /// Replaces the state by the received one, which is durable already. Entries up to its applied
+    /// index are part of it.
     fn install(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
         if self.installing.is_some() && self.waiting_checkpoint.take().is_some() {
             self.checkpoint_running = false;
         }
-        // A checkpoint under way is of the file that will be gone.
+        // A running checkpoint writes to the file that is about to go away.
         let Some(received) = self.installing.take_if(|_| !self.checkpoint_running) else {
             return Ok(());
         };
@@ -406,7 +406,7 @@ impl Applier {
             .extend(gone.map(|slot| (slot, Err(Error::Timeout))));
         self.state.replace(*received)?;
         self.take_over_leases(now)?;
-        self.removal.go_on(); // One that was interrupted at the sender.
+        self.removal.go_on(); // The sender may not have finished it.
         self.log_bytes = 0;
         self.unsaved_entries = 0;
         effects.applied = Some(self.state.store.root().applied().index);
@@ -415,7 +415,7 @@ impl Applier {
         Ok(())
     }
 
-    /// What this turn published is what they may see.
+    /// Answers the reads that this turn's published state satisfies.
     fn answer_reads(&mut self, effects: &mut ApplyEffects) {
         let applied = self.state.store.root().applied().index;
         let ready = self
@@ -443,7 +443,7 @@ impl Applier {
         state::removed(self.state.store.root())
     }
 
-    /// An error is final; one that concerns the request alone goes to its client.
+    /// An error is final. A failure of the request alone goes to its client.
     fn apply(
         &mut self,
         now: Now,
@@ -461,7 +461,7 @@ impl Applier {
         };
         effects.applied = Some(entry.index);
         if entry.index <= self.state.store.root().applied().index {
-            return Ok(()); // Replayed from the log, and in the checkpoint already.
+            return Ok(()); // A replayed entry that the checkpoint already has.
         }
         self.log_bytes += entry.data.len() as u64;
         self.unsaved_entries += 1;
@@ -551,7 +551,7 @@ impl Applier {
         result
     }
 
-    /// On whose behalf the entry was written; nobody asks when auth is off.
+    /// The user that made the request. Nobody, if auth is off.
     fn requester(&self, entry: &raft::Entry) -> AuthInfo {
         if self.state.auth.image().enabled {
             Request::auth_info_of(&entry.data)
@@ -560,12 +560,12 @@ impl Applier {
         }
     }
 
-    /// On whose behalf this member itself asks for changes.
+    /// The identity under which this member itself proposes changes.
     pub fn own_auth_info(&self) -> AuthInfo {
         self.state.own_auth_info()
     }
 
-    /// The digest is that of the history as it is just before the compaction is applied.
+    /// Takes a view for the digest of the history just before the compaction is applied.
     fn keep_hash_before(&mut self, revision: i64, effects: &mut ApplyEffects) {
         let root = self.state.store.root();
         if revision > root.compacted() && revision <= root.revision() {
@@ -582,7 +582,7 @@ impl Applier {
         result.map(|outcome| Applied { outcome, revision })
     }
 
-    /// Removes some of what the last compaction made invisible; answers those who wait for all.
+    /// Removes some compacted rows. Answers the waiting clients when all are gone.
     fn compact(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
         if self.removal.due_at().is_some() {
             let (stats, root) = (self.state.store.stats(), self.state.store.root());
@@ -627,21 +627,21 @@ impl Applier {
         Ok(())
     }
 
-    /// The hub has not read all that a compaction is about to remove: watches that were never
-    /// behind would miss it.
+    /// True while the hub has not read everything that a compaction would remove. Watches that were
+    /// never behind would miss those events.
     fn is_ahead_of_hub(&self) -> bool {
         self.hub.seen() < self.state.store.root().compacted()
     }
 
-    /// Memory is for what clients write: the removal of rows, which changes as many pages as a
-    /// checkpoint can save, waits for the one under way.
+    /// True if removal must wait for the running checkpoint, so that memory is left for clients.
+    /// Removal changes pages as fast as a checkpoint can save them.
     fn holds_too_much(&self) -> bool {
         let dirty = self.state.store.stats().dirty_bytes;
         let most = self.pace().dirty_bytes_to_checkpoint;
         self.checkpoint_running && self.waiting_checkpoint.is_none() && dirty >= most * 5 / 4
     }
 
-    /// A checkpoint under way is not to take its time.
+    /// True if the running checkpoint must skip its pauses.
     pub fn hurries(&self) -> bool {
         self.checkpoint_running && (self.stopping || self.is_short() || self.holds_too_much())
     }
@@ -663,7 +663,7 @@ impl Applier {
 
     fn checkpoint(&mut self, wanted: bool, effects: &mut ApplyEffects) {
         if self.checkpoint_running {
-            // One that waits for space has that much longer: the log has it all.
+            // A checkpoint that waits for space is given up: the log has everything it would save.
             effects.stopped = self.stopping && self.waiting_checkpoint.is_some();
             return;
         }
@@ -680,14 +680,14 @@ impl Applier {
         if due {
             effects.checkpoint = self.state.store.begin_checkpoint();
             self.checkpoint_running = effects.checkpoint.is_some();
-            // There may be no space for it yet.
+            // A checkpoint does not begin if there is no space for it.
             if self.checkpoint_running {
                 self.log_bytes = 0;
                 self.unsaved_entries = 0;
             }
         }
-        // The last checkpoint spares the next start the replay, and a second one, which has nothing to
-        // write but itself, most of the log.
+        // During a stop, the first checkpoint spares the next start the replay. A second one writes
+        // nothing but itself, and lets the log drop most of its entries.
         effects.stopped = self.stopping && !self.checkpoint_running;
     }
 }

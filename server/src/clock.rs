@@ -1,4 +1,4 @@
-//! The two clocks of the system. Only the shell reads them: what decides is told the time.
+//! The two clocks of the system. Only the shell reads them; other code is passed the time.
 
 #![expect(
     clippy::disallowed_methods,
@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Time since the process began to care.
+/// Time since the process started.
 #[derive(Clone, Copy)]
 pub struct Clock(Instant);
 

@@ -1,4 +1,4 @@
-//! The data directory: whose it is, and everything in it opened and ready to start from.
+//! The data directory: finds out which member it belongs to, and opens everything in it.
 //!
 //! ```text
 //! DIR/member/lock        held while a server runs on it
@@ -31,51 +31,52 @@ use crate::error::Error;
 use crate::state::space_alarm;
 use crate::state::{self, MemberInfo, State};
 
-/// Why a server cannot start on a directory. The text says what to do about it.
+/// Why a server cannot start on a directory. The text says what to do.
 #[derive(Debug)]
 pub enum Unusable {
     Storage(storage::Error),
     State(Error),
     Locked(PathBuf),
-    /// etcd wrote it.
+    /// etcd wrote the directory.
     OfEtcd(PathBuf),
-    /// The log belongs to someone else than the flags say.
+    /// The log does not name its member.
     Foreign(PathBuf),
-    /// The cluster is not one to found, or to join. The text is etcd's.
+    /// The cluster cannot be bootstrapped or joined as the flags ask. The text is etcd's.
     Start(String),
-    /// There are no keys where the flags say.
+    /// The keys that the flags name cannot be read.
     Keys(String),
 }
 
-/// Files of etcd's log that Stele's never has.
+/// File names that occur in etcd's log directory and never in Stele's.
 const ETCD_NEXT_SEGMENTS: [&str; 2] = ["0.tmp", "1.tmp"];
 
+/// An opened data directory of a member, ready to start from.
 pub struct DataDir {
     pub vfs: Arc<dyn Vfs>,
     pub store_dir: PathBuf,
     pub state: State,
-    /// What of the log `state` took beyond the store's checkpoint.
+    /// What the replay of the log added to `state` after the store's checkpoint.
     pub replayed: Replayed,
     pub log: LogWriter,
     pub recovered: Recovered,
     pub member_id: u64,
     pub cluster_id: u64,
-    /// Nothing was there: a new cluster begins.
+    /// The directory was empty.
     pub is_new: bool,
-    /// The members as others told them, before the log does.
+    /// The members as other members reported them, until the log knows better.
     pub remotes: Vec<MemberInfo>,
     /// Held for as long as this value lives.
     pub lock: Box<dyn Lock>,
 }
 
-/// What was found in a directory.
+/// What a data directory contains.
 pub enum Found {
     Used(Box<DataDir>),
-    /// Nothing: a cluster is to be founded, or joined.
+    /// Nothing: the member must bootstrap a cluster or join one.
     Empty(Box<EmptyDir>),
 }
 
-/// A directory that belongs to nobody yet.
+/// A data directory that does not belong to a member yet.
 pub struct EmptyDir {
     vfs: Arc<dyn Vfs>,
     store_dir: PathBuf,
@@ -85,8 +86,7 @@ pub struct EmptyDir {
 }
 
 impl DataDir {
-    /// Opens `config.data_dir` in one thread, with these keys, and with the log's files as `options`
-    /// say.
+    /// Opens `config.data_dir` with these keys, on one thread. `options` describe the log's files.
     pub fn find_alone(
         vfs: Arc<dyn Vfs>,
         config: &Config,
@@ -96,7 +96,7 @@ impl DataDir {
         DataDir::find_with(vfs, config, keys, options, Threads::One)
     }
 
-    /// Opens `config.data_dir`. `seed` is unlike that of any other start.
+    /// Opens `config.data_dir`. `seed` must differ at every start.
     pub fn find(vfs: Arc<dyn Vfs>, config: &Config, seed: u64) -> Result<Found, Unusable> {
         let keys = config.encryption.as_ref().map(KeySource::read);
         let keys = keys.transpose().map_err(Unusable::Keys)?;
@@ -167,12 +167,12 @@ impl DataDir {
         Ok(Found::Used(Box::new(data)))
     }
 
-    /// This member was removed from its cluster, and that was applied here.
+    /// True if this member has applied its own removal from the cluster.
     pub fn was_removed(&self) -> Result<bool, Unusable> {
         Ok(state::removed(self.state.store.root())?.contains(&self.member_id))
     }
 
-    /// Those who vote, and those who learn, as `members` has them.
+    /// The ids of the voters and of the learners among [`Self::members`].
     pub fn voters_and_learners(&self) -> Result<(Vec<u64>, Vec<u64>), Unusable> {
         let members = self.members()?;
         let ids = |learners| {
@@ -182,8 +182,8 @@ impl DataDir {
         Ok((ids(false), ids(true)))
     }
 
-    /// Everybody, as of the store's newest entry. Before the first checkpoint the store knows of
-    /// nobody yet: then they are those that the log begins with.
+    /// All members, as of the newest applied entry. Before the first checkpoint the store knows no
+    /// members; then the log's first entries name them.
     pub fn members(&self) -> Result<Vec<MemberInfo>, Unusable> {
         let mut members = state::members(self.state.store.root())?;
         if self.state.store.root().applied().index == 0 {
@@ -213,8 +213,8 @@ impl EmptyDir {
         })
     }
 
-    /// Takes the place that a running cluster keeps for this member. The log stays empty: all of it
-    /// comes from the others, who are `members`.
+    /// Joins a running cluster that has added this member. The log stays empty: its entries come
+    /// from the others. `members` are all members as the others report them.
     pub fn join(
         mut self,
         member_id: u64,
@@ -247,10 +247,10 @@ impl EmptyDir {
     }
 }
 
-/// The term of the entries that a cluster begins with, one per founding member.
+/// The term of a new cluster's first entries, one per founding member.
 pub(crate) const FOUNDING_TERM: u64 = 1;
 
-/// Once, for a store of an older version.
+/// Needed once, for a store that an older version wrote.
 fn learn_sizes(store: &mut Store) -> storage::Result<()> {
     if !store.lacks_sizes() {
         return Ok(());
@@ -264,10 +264,10 @@ fn learn_sizes(store: &mut Store) -> storage::Result<()> {
     Ok(())
 }
 
-/// What a new cluster begins with.
+/// The first members and ids of a new cluster.
 pub(crate) struct Founding {
     pub members: Vec<MemberInfo>,
-    /// 0 when the configuration does not name this member among them.
+    /// 0 if the configuration does not list this member.
     pub member_id: u64,
     pub cluster_id: u64,
 }
@@ -275,7 +275,7 @@ pub(crate) struct Founding {
 impl Founding {
     pub(crate) fn of(config: &Config) -> Founding {
         let mut members = founders(config);
-        // Every member writes the same log, in whatever order its flags name the others.
+        // All members write the same log, in whatever order their flags list the members.
         members.sort_by_key(|member| member.id);
         Founding {
             member_id: members
@@ -287,7 +287,7 @@ impl Founding {
         }
     }
 
-    /// Makes the first entries durable in an empty log.
+    /// Writes the first entries to an empty log and syncs it.
     pub(crate) fn write(&self, log: &mut LogWriter) -> storage::Result<Recovered> {
         let recovered = raft::bootstrap(&changes(&self.members));
         log.set_metadata(&encode_metadata(self.member_id, self.cluster_id));
@@ -298,7 +298,7 @@ impl Founding {
 
 fn log_options(vfs: &dyn Vfs, config: &Config, seed: u64) -> raft::durable::Options {
     let usual = raft::durable::Options::default();
-    // The directory may have yet to be made.
+    // The directory may not exist yet, so its closest existing ancestor is measured.
     let log_dir = config.log_dir();
     let mut places = log_dir.ancestors().map(|dir| match dir.as_os_str() {
         name if name.is_empty() => Path::new("."),
@@ -315,18 +315,18 @@ fn log_options(vfs: &dyn Vfs, config: &Config, seed: u64) -> raft::durable::Opti
     }
 }
 
-/// The shortest lease, in seconds: one and a half election timeouts, so that an election does not
-/// end it.
+/// The shortest lease, in seconds: one and a half election timeouts, so that it outlives an
+/// election.
 fn min_lease_ttl(election_timeout: Duration) -> i64 {
     (election_timeout.as_millis() * 3).div_ceil(2_000) as i64
 }
 
-/// To found it anew would make two clusters of one, under the same ids.
+/// True if the member joins a cluster. A bootstrap would make a second one with the same ids.
 pub(crate) fn joins(config: &Config) -> bool {
     config.initial_cluster_state == ClusterState::Existing
 }
 
-/// A cluster speaks a version that all its members know.
+/// Refuses to start if this server does not know the cluster's version.
 fn refuse_downgrade(state: &State) -> Result<(), Unusable> {
     let minor = |version: &str| -> Option<(u64, u64)> {
         let mut numbers = version.split('.').map(str::parse);
@@ -347,7 +347,7 @@ fn is_unused(vfs: &dyn Vfs, dir: &Path) -> storage::Result<bool> {
     Ok(names.is_empty())
 }
 
-/// A data directory of etcd holds all that Stele would need, in another form.
+/// Refuses a data directory of etcd. It has all the data, but in another format.
 fn refuse_etcd(vfs: &dyn Vfs, member_dir: &Path) -> Result<(), Unusable> {
     let traces = [member_dir.join("snap").join("db"), member_dir.join("wal")];
     for trace in traces {
@@ -361,8 +361,8 @@ fn refuse_etcd(vfs: &dyn Vfs, member_dir: &Path) -> Result<(), Unusable> {
     Ok(())
 }
 
-/// With `--wal-dir`, a log inside the data directory would be left unread, and with it writes that
-/// were acknowledged. A log of etcd in that directory is no log to append to.
+/// With `--wal-dir`, refuses a log inside the data directory: ignoring it would lose acknowledged
+/// writes. Also refuses a `--wal-dir` that holds a log of etcd, which cannot be appended to.
 fn refuse_second_log(vfs: &dyn Vfs, config: &Config, member_dir: &Path) -> Result<(), Unusable> {
     let Some(wal_dir) = &config.wal_dir else {
         return Ok(());
@@ -380,7 +380,7 @@ fn refuse_second_log(vfs: &dyn Vfs, config: &Config, member_dir: &Path) -> Resul
             wal_dir.display()
         )));
     }
-    // Segments are named alike; the file that etcd prepares for its next one is not.
+    // Both name their segments alike, but only etcd prepares its next segment under these names.
     let of_etcd = names(wal_dir)?
         .into_iter()
         .find(|name| ETCD_NEXT_SEGMENTS.contains(&name.as_str()));
@@ -390,8 +390,8 @@ fn refuse_second_log(vfs: &dyn Vfs, config: &Config, member_dir: &Path) -> Resul
     }
 }
 
-/// A store without the log it belongs to must not found a cluster anew. Checked before the log is
-/// opened, which makes files.
+/// A store without its log must not bootstrap a new cluster. Call this before opening the log,
+/// which creates files.
 fn refuse_lost_log(vfs: &dyn Vfs, log_dir: &Path, state: &State) -> Result<(), Unusable> {
     let applied = state.store.root().applied().index;
     if applied == 0 || !is_unused(vfs, log_dir)? {
@@ -403,7 +403,7 @@ fn refuse_lost_log(vfs: &dyn Vfs, log_dir: &Path, state: &State) -> Result<(), U
     )))
 }
 
-/// As the flags name them.
+/// The founding members that the flags list.
 pub(crate) fn founders(config: &Config) -> Vec<MemberInfo> {
     let member = |name: &str, urls: &[Url]| {
         let mut peer_urls: Vec<String> = urls.iter().map(Url::to_string).collect();
@@ -423,12 +423,12 @@ pub(crate) fn founders(config: &Config) -> Vec<MemberInfo> {
         .collect()
 }
 
-/// etcd's: the first eight bytes of a hash over the sorted peer URLs and the token.
+/// etcd's rule: the first eight bytes of a hash over the sorted peer URLs and the token.
 fn member_id(sorted_peer_urls: &[String], token: &str) -> u64 {
     hash_id(&[sorted_peer_urls.concat().as_bytes(), token.as_bytes()].concat())
 }
 
-/// etcd's, for one that is added at `time` of the clock on the wall: its token is no part of it.
+/// etcd's rule for a member that is added at `time` since 1970. The token is not part of it.
 pub(crate) fn new_member_id(sorted_peer_urls: &[String], time: Duration) -> u64 {
     let seconds = time.as_secs().to_string();
     hash_id(&[sorted_peer_urls.concat().as_bytes(), seconds.as_bytes()].concat())
@@ -512,7 +512,7 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// The directory that `member/snap/db` or `member/wal` was found in.
+/// The data directory that contains `member/snap/db` or `member/wal`.
 fn etcd_data_dir(trace: &Path) -> &Path {
     let member = trace.ancestors().find(|path| path.ends_with("member"));
     member.and_then(Path::parent).unwrap_or(trace)

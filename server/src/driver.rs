@@ -37,7 +37,7 @@ pub use note::Note;
 pub use request_ids::RequestIds;
 pub use shared::Shared;
 
-/// Answers of one turn, with those who wait for them.
+/// Answers of one turn, each with the client that waits for it.
 pub type Replies = Vec<(ReplySlot, Reply)>;
 
 /// The world outside an actor. Each call hands something over and returns at once. Events for one
@@ -52,7 +52,7 @@ pub trait Ports {
     fn to_log(&mut self, event: LogEvent);
     fn to_apply(&mut self, event: ApplyEvent);
 
-    /// Hands answers to those who wait for them. Leaves `replies` empty.
+    /// Delivers answers to the waiting clients. Leaves `replies` empty.
     fn answer(&mut self, replies: &mut Replies);
 
     /// Hands messages to other members, which may get lost. Leaves `messages` empty.
@@ -65,7 +65,7 @@ pub trait Ports {
     /// Starts a job that may take long. An actor hears of its end as [`Done`].
     fn start(&mut self, job: Job);
 
-    /// Computes a digest when there is time.
+    /// Computes a digest in the background.
     fn digest(&mut self, job: HashJob);
     /// The compaction of this digest has ended.
     fn compaction_ended(&mut self, compacted: Compacted);

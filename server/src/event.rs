@@ -1,8 +1,8 @@
-//! The messages between actors: one closed enum per inbox, so that everything that can happen to an
-//! actor is visible in one place.
+//! The messages between actors. Each inbox has one closed enum, so that everything that can happen
+//! to an actor is visible in one place.
 //!
-//! The queues between actors have no limit of their own. Their content is what clients wait for, and
-//! [`Admission`](crate::event::admission::Admission) limits that where requests come in.
+//! The queues between actors have no limit of their own. They hold what clients wait for, and
+//! [`Admission`](crate::event::admission::Admission) limits that where requests arrive.
 
 pub mod admission;
 pub mod inbox;
@@ -21,24 +21,25 @@ pub use crate::state::{LeaseAnswer, Outcome, RaftView};
 
 pub type Reply = Result<Applied, Error>;
 
-/// What a change did, and the store's revision right after it.
+/// The result of a change, and the store's revision right after it.
 #[derive(Debug)]
 pub struct Applied {
     pub outcome: Outcome,
     pub revision: i64,
 }
 
-/// Where the answer to one request goes. Dropping it tells the waiting task that the server stops.
+/// Where the answer to one request goes. If it is dropped, the waiting task reports that the server
+/// stops.
 #[derive(Debug)]
 pub struct ReplySlot {
     slot: oneshot::Sender<Reply>,
-    /// The worker on which the task waits.
+    /// Index of the worker on which the task waits.
     home: usize,
     _permit: Permit,
 }
 
 impl ReplySlot {
-    /// For the task that calls this.
+    /// For the task that calls this. The permit is held until the answer is sent.
     pub fn new(permit: Permit) -> (ReplySlot, oneshot::Receiver<Reply>) {
         let (slot, receiver) = oneshot::channel();
         (
@@ -56,18 +57,18 @@ impl ReplySlot {
     }
 
     pub fn send(self, reply: Reply) {
-        // Nobody listens when the client has gone; the change was made all the same.
+        // Fails if the client has left. The change was made all the same.
         let _ = self.slot.send(reply);
     }
 }
 
-/// A change on its way into the log, with the one who waits for it (nobody, for the server's own).
+/// A change to put into the log. `reply` is empty for changes that the server itself makes.
 #[derive(Debug)]
 pub struct Proposal {
     pub request: Request,
     pub data: Bytes,
     pub reply: Option<ReplySlot>,
-    /// Made by the leader of this term, and void when that leads no more: it is never sent on.
+    /// Set for a leader's proposal: it is valid in this term only, and never forwarded.
     pub term: Option<raft::Term>,
 }
 
@@ -75,66 +76,65 @@ pub struct Proposal {
 #[derive(Debug)]
 pub enum MemberEvent {
     Propose(Proposal),
-    /// The log on disk holds this write and all before it.
+    /// This write and all before it are durable.
     Durable {
         ticket: raft::Ticket,
     },
-    /// Everything through this index is in the store.
+    /// Everything up to this index is in the store.
     Applied {
         index: u64,
     },
-    /// A membership change was applied; comes before `Applied` of the same index.
+    /// A change of the members was applied. Comes before `Applied` of the same index.
     ConfChanged {
         index: u64,
         /// `None`: refused.
         change: Option<raft::ConfChange>,
     },
-    /// A change of the members; its id is that of nobody else's.
+    /// Proposes a change of the members. Its id must be unique.
     Configure {
         change: raft::ConfChange,
         reply: ReplySlot,
     },
-    /// How far has this member's log come, compared with the leader's?
+    /// Asks how much of the leader's log this member has.
     Progress {
         id: u64,
         reply: ReplySlot,
     },
-    /// What is there to tell of raft?
+    /// Asks for the state of raft.
     Describe(ReplySlot),
-    /// From another member.
+    /// A message from another member.
     Receive(raft::Message),
-    /// Its end of a connection was closed.
+    /// The peer closed a connection.
     Disconnected {
         peer: u64,
     },
-    /// A message to it was lost.
+    /// A message to the peer was lost.
     Unreachable {
         peer: u64,
     },
-    /// Answered once the store shows all that was acknowledged before.
+    /// A linearizable read. Answered when the store shows every change acknowledged before it.
     Read(ReplySlot),
-    /// Hand leadership over.
+    /// Hands leadership over.
     Transfer {
         to: u64,
     },
-    /// The state for a member that needs it, as `MemberEffects::snapshots_wanted` asked: a view
-    /// and what to say of it.
+    /// A view of the state and its description, for a member in `MemberEffects::snapshots_wanted`.
     SnapshotReady {
         to: u64,
         snapshot: raft::Snapshot,
         view: View,
     },
-    /// The transfer to this member ended, or never began.
+    /// The transfer to this member ended, or could not start.
     SnapshotSent {
         to: u64,
         ok: bool,
     },
-    /// A state came from the leader, with the message that announces it.
+    /// A state from the leader, with the message that announces it.
     SnapshotReceived {
         message: raft::Message,
         received: Box<Received>,
     },
-    /// The state that came is in place.
+    /// The received state is in place.
     SnapshotInstalled,
     Stop,
 }
@@ -151,7 +151,7 @@ pub enum LogEvent {
     Stop,
 }
 
-/// A committed entry and, at its proposer, the decoded request and the one who waits.
+/// A committed entry. On the member that proposed it, also the decoded request and its client.
 #[derive(Debug)]
 pub struct Committed {
     pub entry: raft::Entry,
@@ -159,7 +159,7 @@ pub struct Committed {
     pub reply: Option<ReplySlot>,
 }
 
-/// How full the disks are; `None`: the system does not tell.
+/// How full the disks are. `None`: the system does not report it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Look {
     pub store: Option<DiskSpace>,
@@ -171,9 +171,9 @@ pub struct Look {
 pub enum ApplyEvent {
     Committed(Vec<Committed>),
     Lease(LeaseCall, ReplySlot),
-    /// A checkpoint has come to its end, or waits for space.
+    /// A checkpoint ended, or waits for space.
     CheckpointRan(Box<Result<Attempt, storage::Error>>),
-    /// How full the disks are, every now and then.
+    /// How full the disks are; sent at intervals.
     Looked(Look),
     /// This member refused a change of `needed` bytes. It is answered once the space alarm is raised,
     /// or counts as lost.
@@ -181,16 +181,16 @@ pub enum ApplyEvent {
         needed: u64,
         slot: ReplySlot,
     },
-    /// There was no space for another file of the log.
+    /// There is no space for another file of the log.
     LogIsShort,
-    /// To be answered once the entry at `index` is applied and published.
+    /// Answered when the entry at `index` is applied and published.
     Reads {
         index: u64,
         slots: Vec<ReplySlot>,
     },
-    /// The term that this member leads, if it does: only a leader lets leases expire.
+    /// The term that this member leads, if it leads. Only a leader ends expired leases.
     Leading(Option<raft::Term>),
-    /// Whether what leases have left may be written down; not before it is said.
+    /// Whether remaining times of leases may go into the log. Not allowed until this says so.
     LeaseCheckpoints {
         allowed: bool,
     },
@@ -198,12 +198,12 @@ pub enum ApplyEvent {
     Defragment(ReplySlot),
     /// A received state that replaces the whole state.
     Install(Box<Received>),
-    /// New writes are encrypted with other keys; older pages must follow.
+    /// New writes are encrypted with other keys. Existing pages must follow.
     KeysChanged,
     Stop,
 }
 
-/// Questions to the lessor that never touch the log.
+/// Questions about leases that do not go through the log.
 #[derive(Clone, Debug)]
 pub enum LeaseCall {
     KeepAlive {
@@ -214,6 +214,6 @@ pub enum LeaseCall {
         keys: bool,
     },
     Leases,
-    /// What every lease has left, to be written down before a stop.
+    /// The remaining time of every lease, to be written to the log before a stop.
     CheckpointAll,
 }

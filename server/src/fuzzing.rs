@@ -1,4 +1,4 @@
-//! Bodies of the fuzz targets: each takes any bytes and may never panic.
+//! Bodies of the fuzz targets. Each takes any bytes and must never panic.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::state::request::Request;
 use crate::state::snapshot::{Form, Receiver, rows};
 use crate::state::{Effects, State};
 
-/// Bytes as a log entry and as client requests: what decodes must survive the checks, and encode
-/// to something that decodes to the same.
+/// A log entry, and client requests. What decodes must survive the checks, and must encode to
+/// something that decodes to the same.
 pub fn request_decode(data: &[u8]) {
     if let Ok(request) = Request::decode(data)
         && request != Request::Read
@@ -29,7 +29,7 @@ pub fn request_decode(data: &[u8]) {
         assert_eq!(Request::decode(&request.encode(1)).as_ref(), Ok(&request));
     }
     if let Ok(txn) = pb::TxnRequest::decode(data) {
-        // Only whether it ends, and without a panic, matters here.
+        // Only termination without a panic is tested.
         let _ = check::txn(&txn, 128);
     }
     if let Ok(range) = pb::RangeRequest::decode(data) {
@@ -40,8 +40,8 @@ pub fn request_decode(data: &[u8]) {
     }
 }
 
-/// Bytes as the first frame of a snapshot's rows: what is no row is refused before it gets into the
-/// store, and what is loaded is sound.
+/// The first frame of a snapshot's rows. Invalid rows are refused before they reach the store, and
+/// loaded rows are sound.
 pub fn snapshot_rows(data: &[u8]) {
     let sum = crc32c::crc32c(data);
     let head = [(data.len() as u32).to_le_bytes(), sum.to_le_bytes()].concat();
@@ -58,7 +58,7 @@ pub fn snapshot_rows(data: &[u8]) {
     }
 }
 
-/// Bytes as a configuration file: taken, or refused with a reason.
+/// A configuration file. It is accepted, or refused with a reason.
 pub fn config_file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let args = ["--config-file=conf".to_owned()];
@@ -68,25 +68,25 @@ pub fn config_file(data: &[u8]) {
     }
 }
 
-/// Bytes as what tells who somebody is: certificates, lists of revoked ones, keys, tokens.
+/// Credentials: certificates, revocation lists, keys, tokens.
 pub fn credentials(data: &[u8]) {
     crate::net::tls::any_file(data);
     crate::auth::any_token(data);
 }
 
-/// Bytes as all that a client sends on its port. The connection ends; what it carried goes no
-/// further than the body of a call.
+/// Everything that a client sends on its port. The connection ends, and nothing gets past the body
+/// of a call.
 pub fn client_port(data: &[u8]) {
     crate::api::serve::fuzzing::connection(data);
 }
 
-/// Bytes as one of the streams that members read from each other.
+/// A stream that members read from each other.
 pub fn peer_stream(data: &[u8]) {
     crate::cluster::peer::any_stream(data);
 }
 
-/// Bytes as what comes to `POST /raft/snapshot`, in either form: it is refused, or is a state that a
-/// member can go on from.
+/// The body of `POST /raft/snapshot`, in both forms. It is refused, or it is a state from which a
+/// member can continue.
 pub fn snapshot_receive(data: &[u8]) {
     for form in [Form::Rows, Form::Database] {
         let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
@@ -102,8 +102,8 @@ pub fn snapshot_receive(data: &[u8]) {
     }
 }
 
-/// Bytes as proposals of another member, each behind its kind and its length: what may enter the log
-/// can be applied by everybody.
+/// Proposals of another member, each after its kind and its length. Every member can apply what may
+/// enter the log.
 pub fn proposal_apply(mut data: &[u8]) {
     let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(1));
     let dir = Path::new("/store");
@@ -149,8 +149,8 @@ fn state_on(vfs: &Arc<dyn Vfs>, dir: &Path) -> State {
     State::new(store.expect("a disk without faults"), 2).expect("an empty store")
 }
 
-/// Bytes as a body at the gateway, for the method that the first of them chooses: its values are
-/// the same however the body is cut, and what they say comes back as it was said.
+/// A body at the gateway, for the method that its first byte selects. Its values do not depend on
+/// how the body is cut, and survive a conversion to a message and back.
 pub fn gateway_json(data: &[u8]) {
     let Some((choice, body)) = data.split_first() else {
         return;
@@ -172,7 +172,7 @@ pub fn gateway_json(data: &[u8]) {
     }
 }
 
-/// The values of a body that comes in pieces of this size, and whether all of it was JSON.
+/// The values of a body that arrives in pieces of this size, and whether all of it was JSON.
 fn values(body: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<(), String>) {
     let (mut scanner, mut values, mut value) = (Scanner::new(), Vec::new(), Vec::new());
     for mut piece in body.chunks(piece.max(1)) {
@@ -218,7 +218,7 @@ mod tests {
         });
     }
 
-    /// Bytes alone are rarely a certificate either.
+    /// Random bytes are rarely a certificate, so this changes real ones.
     #[test]
     fn what_is_almost_a_certificate_or_a_token_is_read_or_refused() {
         const SEEDS: [&[u8]; 5] = [
@@ -239,7 +239,7 @@ mod tests {
         });
     }
 
-    /// Bytes alone are rarely JSON: this is put together from its parts.
+    /// Random bytes are rarely JSON, so this combines parts of it.
     #[test]
     fn requests_in_json_are_told_as_they_were() {
         const PARTS: [&str; 32] = [

@@ -1,13 +1,13 @@
-//! The shell around the actors: it starts their threads, reads the clock, carries what they say to
-//! each other, and decides nothing: what goes where, and in which order, is the [`driver`]'s.
+//! The shell around the actors. It starts their threads, reads the clock and carries their events.
+//! It decides nothing: the [`driver`] says what goes where, and in which order.
 //!
 //! ```text
 //!  gRPC tasks ──► member ──► log ──► member ──► apply ──► deliveries ──► gRPC tasks
 //!                                                 └─────► hub ──► watch streams
 //! ```
 //!
-//! Under load a batch gathers at each arrow. A write that is alone takes a shorter way: the member
-//! thread writes and syncs the log itself.
+//! Under load a batch gathers at each arrow. A single write takes a shorter way: the member thread
+//! writes and syncs the log itself.
 //!
 //! [`driver`]: crate::driver
 
@@ -53,7 +53,7 @@ use notes::Notes;
 use rest::{DIGEST_REST, rests};
 use threads::{StopLooking, spawn};
 
-/// A member at work. `stop` ends it in order; dropping it leaves its threads to the process's end.
+/// A running member. `stop` ends it in order; otherwise its threads run until the process ends.
 pub struct Running {
     pub node: Node,
     pub peers: Peers,
@@ -63,7 +63,7 @@ pub struct Running {
     _lock: Box<dyn Lock>,
 }
 
-/// Starts the actors on an opened data directory. Their answers are delivered by the workers.
+/// Starts the actors on an opened data directory. The workers deliver their answers.
 pub(crate) fn start(
     data: DataDir,
     config: &Config,
@@ -195,17 +195,17 @@ fn start_threads(
     (threads, actors.lock)
 }
 
-/// Everybody else, before the log tells more.
+/// The other members, as known before the log is applied.
 struct Others {
     members: Vec<MemberInfo>,
     removed: Vec<u64>,
-    /// As others know them.
+    /// The members as other members reported them.
     remotes: Vec<MemberInfo>,
 }
 
 impl Others {
-    /// Whom to talk to from the start, and to whom not. A cluster of one by force talks to none of
-    /// its old members: the log that removes them has yet to be applied.
+    /// Which members to talk to from the start, and which to refuse. With `force_new_cluster` all
+    /// old members are refused: the log entries that remove them are not applied yet.
     fn known(data: &DataDir, config: &Config) -> Result<Others, Unusable> {
         let mut removed = state::removed(data.state.store.root())?;
         let (mut members, others): (Vec<_>, Vec<_>) = data
@@ -225,7 +225,7 @@ impl Others {
     }
 }
 
-/// What it takes to talk to the others.
+/// Everything that connections to other members need.
 struct Connecting {
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -300,8 +300,8 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-/// A clock read at each entry would cost a tenth of what a put does; the kernel's coarse one, which
-/// ticks every few milliseconds, costs next to nothing and tells as well what took a long time.
+/// Times the entries. Reading the clock for each would cost a tenth of a put. The kernel's coarse
+/// clock ticks every few milliseconds and costs next to nothing: enough unless `limit` is short.
 fn stopwatch(limit: Duration) -> Stopwatch {
     const COARSE_ENOUGH: Duration = Duration::from_millis(20);
     if limit < COARSE_ENOUGH {
@@ -319,11 +319,11 @@ fn texts(urls: &[Url]) -> Vec<String> {
 }
 
 impl Running {
-    /// Stops the actors one behind the other, with nothing left between them: first no more
-    /// proposals, then a last checkpoint, then what of the log it made superfluous goes. Blocks until
-    /// all threads have ended.
+    /// Stops the actors one after the other, so that no event is left between them: first proposals
+    /// end, then a last checkpoint is written, then the log drops what that checkpoint made
+    /// superfluous. Blocks until all threads have ended.
     pub fn stop(self) {
-        // A closed inbox means that its actor has ended already.
+        // A closed inbox means that the actor has ended already.
         let _ = self.looks.send(StopLooking);
         let _ = self.member.send(MemberEvent::Stop);
         self.node.hub().stop();

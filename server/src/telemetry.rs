@@ -6,7 +6,7 @@ pub mod metrics;
 pub mod prefix;
 pub mod spans;
 
-/// Ends the process: what is on disk is not known well enough to go on.
+/// Logs `error` and ends the process, because the server cannot continue.
 pub fn fatal(what: &str, error: &dyn std::fmt::Display) -> ! {
     tracing::error!(error = %error, "{what}");
     logging::flush();

@@ -1,5 +1,5 @@
-//! This member's space alarm. It is raised and taken back here only. Looks at the disks, refused
-//! changes and the store report here.
+//! This member's space alarm. Only this module raises and clears it. It learns about space from
+//! looks at the disks, refused changes and the store.
 
 use etcd_api::etcdserverpb as pb;
 use pb::alarm_request::AlarmAction;
@@ -19,7 +19,7 @@ const LOOKS_UNTIL_LOST: u32 = 2;
 pub enum SpaceNews {
     /// The disk is nearly full, and the alarm is proposed.
     Low { available: u64 },
-    /// There is space again, and the alarm is being taken back.
+    /// There is space again, and the alarm is being cleared.
     Back { available: u64, in_use: u64 },
     /// The proposed alarm was lost.
     AlarmLost,
@@ -32,8 +32,8 @@ pub(super) struct SpaceAlarm {
     is_low: bool,
     /// The alarm was in the state at the last turn.
     is_raised: bool,
-    /// This member raised the alarm, so this member takes it back; a client takes back its own. True
-    /// until the alarm is gone, because an alarm that seems lost may still arrive.
+    /// This member raised the alarm, so this member clears it; a client clears its own. True until
+    /// the alarm is gone, because an alarm that seems lost may still arrive.
     is_own: bool,
     /// Number of looks since the alarm was proposed.
     asked: Option<u32>,
@@ -46,8 +46,8 @@ pub(super) struct SpaceAlarm {
 }
 
 impl SpaceAlarm {
-    /// An alarm that `is_raised` at the start counts as this member's own: who raised it is not known
-    /// any more.
+    /// An alarm that `is_raised` at the start counts as this member's own, because nobody knows who
+    /// raised it.
     pub(super) fn new(guard: Guard, member_id: u64, is_raised: bool) -> SpaceAlarm {
         SpaceAlarm {
             guard,
@@ -141,7 +141,7 @@ impl SpaceAlarm {
         }
     }
 
-    /// Notes whether the alarm `is_raised` in the state.
+    /// Updates whether the alarm `is_raised` in the state.
     pub(super) fn note(&mut self, is_raised: bool, effects: &mut ApplyEffects) {
         if std::mem::replace(&mut self.is_raised, is_raised) == is_raised {
             return;

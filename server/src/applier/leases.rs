@@ -1,5 +1,5 @@
-//! The applier's part in leases: questions about them, renewals that take a checkpoint back, and what
-//! their time asks of the log.
+//! The applier's part in leases: questions about them, renewals that take a checkpoint back, and
+//! the proposals that expiry and remaining times need.
 
 use etcd_api::etcdserverpb as pb;
 use raft::Now;
@@ -14,16 +14,16 @@ use crate::state::request::Request;
 /// Lease checkpoints per entry.
 const LEASES_PER_TURN: usize = 500;
 
-/// A client whose renewal must first take back what the store says of its lease.
+/// A client that waits until its renewal has replaced the remaining time in the store.
 pub(super) struct WaitingRenewal {
     slot: ReplySlot,
     ttl: i64,
-    /// Rows of the lease that must be settled; see [`Renewal::waits_for`].
+    /// Rows of the lease that must be applied first; see [`Renewal::waits_for`].
     rows: u64,
 }
 
 impl Applier {
-    /// Followers do not hear of renewals: whoever begins to lead gives every lease its time anew.
+    /// Restarts the time of every lease: followers do not hear of renewals.
     pub(super) fn take_over_leases(&mut self, now: Now) -> Result<(), Error> {
         let rows = state::leases(self.state.store.root())?;
         self.lessor = Lessor::new(self.election_timeout);
@@ -36,6 +36,7 @@ impl Applier {
         Ok(())
     }
 
+    /// Answers a question about leases, or keeps the client in `waiting_renewals`.
     pub(super) fn answer_lease(
         &mut self,
         now: Now,
@@ -44,8 +45,8 @@ impl Applier {
         effects: &mut ApplyEffects,
     ) {
         let answer = match call {
-            // The next leader counts the lease's time without this renewal; and what was written
-            // down for a stop must not be outlived.
+            // Another leader counts the lease's time without this renewal. And once remaining times
+            // were requested for a stop, no renewal may outlast them.
             LeaseCall::KeepAlive { .. } if self.leading.is_none() || self.leases_are_written => {
                 Err(Error::Timeout)
             }
@@ -84,7 +85,7 @@ impl Applier {
                 })
             }
             LeaseCall::CheckpointAll => {
-                // Whoever only follows does not know of renewals.
+                // A follower does not know of renewals.
                 let checkpoints = match self.leading {
                     Some(_) => self.lessor.checkpoint_all(now),
                     None => Vec::new(),
@@ -127,7 +128,7 @@ impl Applier {
         })
     }
 
-    /// Whoever renewed a lease may hear of it once the row that said otherwise is taken back.
+    /// Answers the renewals whose row is applied: the store does not contradict them any more.
     pub(super) fn finish_renewals(&mut self, request: &Request, effects: &mut ApplyEffects) {
         let Request::LeaseCheckpoint(request) = request else {
             return;
@@ -155,7 +156,7 @@ impl Applier {
         }
     }
 
-    /// The lease ended before its renewals came to be.
+    /// Answers the clients whose renewals waited for a lease that has ended.
     pub(super) fn end_renewals(&mut self, id: i64, effects: &mut ApplyEffects) {
         for waiting in self.waiting_renewals.remove(&id).unwrap_or_default() {
             let gone = self.answer(Ok(Outcome::Lease(LeaseAnswer::default())));
@@ -163,10 +164,10 @@ impl Applier {
         }
     }
 
-    /// Nobody will tell whether the renewals under way came to be: this member leads no more.
+    /// Fails the waiting renewals: this member lost the lead, so their outcome is unknown.
     pub(super) fn abandon_renewals(&mut self, effects: &mut ApplyEffects) {
         let waiting = std::mem::take(&mut self.waiting_renewals);
-        // In an order of its own, so that equal inputs have equal outputs.
+        // Sorted, so that equal inputs give equal outputs.
         let waiting = std::collections::BTreeMap::from_iter(waiting);
         let slots = waiting.into_values().flatten().map(|waiting| waiting.slot);
         effects
@@ -174,6 +175,7 @@ impl Applier {
             .extend(slots.map(|slot| (slot, Err(Error::Timeout))));
     }
 
+    /// Proposes the revokes and checkpoints that are due. Called only while this member leads.
     pub(super) fn run_lessor(&mut self, now: Now, effects: &mut ApplyEffects) {
         let expired = self.lessor.expired(now, REVOKES_UNDER_WAY);
         effects.counts.leases_expired += expired.len() as u64;

@@ -1,5 +1,5 @@
-//! When background work of the store begins, and in what portions: bounds, and one rule of cost.
-//! Knows figures only, not the store.
+//! When background work of the store starts, and in what portions: bounds, and one rule of cost.
+//! Works on figures; does not touch the store.
 
 use std::time::Duration;
 
@@ -10,38 +10,38 @@ use crate::config::Config;
 /// See [`Pace::dirty_bytes_to_checkpoint`].
 pub(crate) const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
 
-/// A checkpoint that nothing forces writes at most one byte for so many that it brings.
+/// A checkpoint that no bound forces writes at most one byte for this many bytes that it gains.
 const WORTH: u64 = 4;
 
-/// While rows are removed, a checkpoint writes about one part in so many of what the store holds, and
-/// no less than so much: the next ones write where it gave up places, and the file grows by little
-/// more.
+/// While rows are removed, a checkpoint starts when one part in this many of the bytes in use is
+/// dirty, but not below [`DIRTY_BYTES_WHEN_REMOVING`]. The next checkpoints reuse the pages that it
+/// freed, so the file grows little.
 const PARTS_WHEN_REMOVING: u64 = 4;
 const DIRTY_BYTES_WHEN_REMOVING: u64 = 32 << 20;
 
-/// While space on the disk is low, so many bytes of log, or of changed pages, start a checkpoint: each
-/// gives files of the log back, and fits into what the store has set aside.
+/// While space on the disk is low, this many bytes of log or of changed pages start a checkpoint.
+/// Each one frees log files, and fits into the space that the store has reserved.
 const BYTES_TO_CHECKPOINT_WHEN_LOW: u64 = 1 << 20;
 
-/// A simulation makes all of it small.
+/// Bounds for background work. The simulation makes all of them small.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Bytes of log and of places in the page file for which a checkpoint is made that costs little
-    /// beside them.
+    /// Least gain, in bytes of log and of reusable pages, for which a cheap checkpoint starts.
     pub gain_bytes_to_checkpoint: u64,
-    /// Bytes of changed pages in memory that start a checkpoint: of the key tree, in the main, as
-    /// history is written while it grows. Over a million keys all of that tree is less, and the
-    /// length of the log decides, which costs some 120 B a put; over more keys this bounds memory.
+    /// Bytes of changed pages in memory that start a checkpoint. Mostly pages of the key tree,
+    /// because history is written as it grows. Up to a million keys the whole tree is smaller than
+    /// this, and the length of the log decides, which costs about 120 B a put. With more keys this
+    /// bounds memory.
     pub dirty_bytes_to_checkpoint: u64,
-    /// Bytes of changed pages at which entries wait until a checkpoint under way is done.
+    /// Bytes of changed pages at which entries wait for the running checkpoint.
     pub dirty_bytes_max: u64,
-    /// Bytes of log entries since the last checkpoint that start another: bounds replay at start.
+    /// Bytes of log since the last checkpoint that start another. Bounds the replay at a start.
     pub log_bytes_to_checkpoint: u64,
-    /// Entries since the last checkpoint that start another. None: bytes alone decide.
+    /// Entries since the last checkpoint that start another. `None`: only bytes decide.
     pub entries_to_checkpoint: Option<u64>,
-    /// Rows that one step of a compaction removes; entries are applied between steps.
+    /// Rows removed in one step of a compaction. Entries are applied between steps.
     pub compact_step_rows: usize,
-    /// Pause between two steps, unless the space is wanted.
+    /// Pause between two such steps, unless the space is needed.
     pub compact_pause: Duration,
 }
 
@@ -60,7 +60,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// As `--snapshot-count`, `--compaction-batch-limit` and `--compaction-sleep-interval` say.
+    /// Reads `--snapshot-count`, `--compaction-batch-limit` and `--compaction-sleep-interval`.
     pub fn of(config: &Config) -> Pace {
         let usual = Pace::default();
         Pace {
@@ -73,7 +73,7 @@ impl Pace {
         }
     }
 
-    /// As long as space on the disk is low.
+    /// The bounds while space on the disk is low.
     pub(super) fn when_low(self) -> Pace {
         let low = |usual: u64| usual.min(BYTES_TO_CHECKPOINT_WHEN_LOW);
         Pace {
@@ -83,7 +83,7 @@ impl Pace {
         }
     }
 
-    /// As long as compacted rows are removed.
+    /// The bounds while compacted rows are removed.
     pub(super) fn when_removing(self, stats: &Stats) -> Pace {
         let part = (stats.in_use_bytes / PARTS_WHEN_REMOVING).max(DIRTY_BYTES_WHEN_REMOVING);
         Pace {
@@ -92,10 +92,10 @@ impl Pace {
         }
     }
 
-    /// Whether a checkpoint is due. It writes what is dirty, and brings two things: `log_bytes` less to
-    /// apply after a crash, and places in the page file that can be written again. So it is made
-    /// where it is cheap beside that, and else as late as the bounds allow. What that means for
-    /// the length of log and file stands in `docs/engine.md`.
+    /// Whether a checkpoint is due. It writes the dirty pages. It gains `log_bytes` less to replay
+    /// after a crash, and pages of the file that can be reused. It starts when it is cheap compared
+    /// with that gain, otherwise as late as the bounds allow. `docs/engine.md` says what this means
+    /// for the length of log and file.
     pub(super) fn checkpoint_is_due(&self, log_bytes: u64, stats: &Stats) -> bool {
         let gain = log_bytes + stats.waiting_bytes;
         let is_worth_it =

@@ -1,26 +1,26 @@
-//! When what a compaction made invisible is removed. Pages change as a whole: in a store of random
-//! overwrites the removal of a tenth of the rows writes as much as that of half of them. So it waits
-//! until there is enough to remove, or for a while. A plain state machine; the store does the work.
+//! When compacted rows are removed. Pages change as a whole: after random overwrites, removing a
+//! tenth of the rows writes as much as removing half of them. So removal waits until there is
+//! enough to remove, or for a while. A plain state machine; the store does the work.
 
 use raft::Now;
 use storage::mvcc::Stats;
 
 use crate::event::ReplySlot;
 
-/// In a store that is no larger, it costs little and is done at once.
+/// In a store of at most this size, removal costs little and starts at once.
 const SMALL_STORE_BYTES: u64 = 16 << 20;
-/// It is worth its cost when three rows can go for so many keys.
+/// Removal pays if at least three rows can go for this many keys.
 const KEYS_FOR_THREE_ROWS: u64 = 5;
-/// It never waits for longer.
+/// Longest wait before a removal.
 const PATIENCE: Now = Now::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Removal {
     state: State,
-    /// When it began, or the newest compaction since was applied; not known of one that a crash
-    /// interrupted.
+    /// When removal began, or the newest compaction was applied if that was later. `None` after a
+    /// crash interrupted it.
     since: Option<Now>,
-    /// Removed since then.
+    /// Rows removed since then.
     rows: u64,
     /// Clients that asked for physical compaction.
     asking: Vec<ReplySlot>,
@@ -34,7 +34,7 @@ enum State {
 }
 
 impl Removal {
-    /// As a crash may have left it: there may be some to go on with.
+    /// The state after a start: a crash may have left rows to remove.
     pub(super) fn interrupted() -> Removal {
         Removal {
             state: State::Running,
@@ -44,12 +44,13 @@ impl Removal {
         }
     }
 
-    /// With a state that is not done with its own.
+    /// Resumes removal on a restored state whose own removal had not finished.
     pub(super) fn go_on(&mut self) {
         self.state = State::Running;
         self.since = None;
     }
 
+    /// A compaction was applied: its rows wait for removal.
     pub(super) fn compacted(&mut self, now: Now) {
         self.since = Some(now);
         self.rows = 0;
@@ -60,7 +61,7 @@ impl Removal {
         }
     }
 
-    /// To be told when it is done.
+    /// Answers `slot` when removal is done.
     pub(super) fn ask(&mut self, slot: ReplySlot) {
         self.asking.push(slot);
     }
@@ -69,7 +70,7 @@ impl Removal {
         self.state == State::Running
     }
 
-    /// When it begins at the latest.
+    /// The latest time at which it begins.
     pub(super) fn due_at(&self) -> Option<Now> {
         match self.state {
             State::Waiting { until } => Some(until),
@@ -77,8 +78,8 @@ impl Removal {
         }
     }
 
-    /// Begins when it is time: there are `superseded` rows beside those of `keys`. `urgent`: the space
-    /// is wanted.
+    /// Begins if it is time. The store has `superseded` rows beside one row for each of `keys`.
+    /// `urgent`: the space is needed.
     pub(super) fn begin(
         &mut self,
         now: Now,
@@ -99,7 +100,7 @@ impl Removal {
         }
     }
 
-    /// Since when it has run, if that is known.
+    /// When it began, if that is known.
     pub(super) fn since(&self) -> Option<Now> {
         self.since
     }
@@ -108,12 +109,12 @@ impl Removal {
         self.rows += rows;
     }
 
-    /// How many rows are gone since it began, or since the newest compaction was applied.
+    /// Rows removed since it began, or since the newest compaction was applied.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Who waited for the end of it.
+    /// Ends the removal. Returns the clients that waited for it.
     pub(super) fn done(&mut self) -> Vec<ReplySlot> {
         self.state = State::Idle;
         self.since = None;
@@ -139,7 +140,7 @@ mod tests {
     };
     const SECOND: Now = Now::from_secs(1);
 
-    /// Whether it runs a second after a compaction.
+    /// True if removal runs a second after a compaction.
     fn runs(urgent: bool, superseded: u64, stats: &Stats) -> bool {
         let mut removal = Removal::interrupted();
         removal.done();
@@ -164,7 +165,7 @@ mod tests {
         removal.done();
         removal.compacted(Now::ZERO);
         removal.begin(SECOND, false, 1, 100, &LARGE);
-        // Another one does not put it off.
+        // Another compaction does not delay it.
         removal.compacted(SECOND * 20);
         assert_eq!(removal.due_at(), Some(PATIENCE));
         removal.begin(PATIENCE, false, 1, 100, &LARGE);

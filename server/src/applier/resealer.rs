@@ -1,16 +1,16 @@
-//! Paces re-sealing after a change of keys: a step between the other work of the apply actor, and
-//! the checkpoints it asks for, not too close to each other. What is done in a step is the store's.
+//! Paces re-sealing after a change of keys: its steps run between other work, and the checkpoints
+//! that it needs keep a distance. The store does the work of a step.
 
 use raft::Now;
 use storage::mvcc::{Next, Resealing, Store};
 
-/// Pages looked at in one step: well below a millisecond when they are cached.
+/// Bytes of pages looked at in one step. Takes well below a millisecond if they are cached.
 const STEP_BYTES: u64 = 256 << 10;
-/// Changed pages in memory at which re-sealing waits for a checkpoint of its own.
+/// Bytes of changed pages at which re-sealing asks for a checkpoint.
 const DIRTY_BYTES_MAX: u64 = 48 << 20;
-/// Between two checkpoints that it asks for. Some five end it; views held long make it more.
+/// Pause between two of its checkpoints. About five finish re-sealing; views held long add more.
 const CHECKPOINT_PAUSE: Now = Now::from_millis(100);
-/// Progress is told this often.
+/// Number of progress reports for one walk.
 const TOLD_PARTS: u64 = 10;
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Resealer {
     at_work: bool,
     not_before: Now,
     wants_checkpoint: bool,
-    /// Part of the walk, and whether it was over, when progress was last told.
+    /// The part of the walk and the next kind of step at the last report.
     told: Option<(u64, Next)>,
 }
 
@@ -32,23 +32,23 @@ impl Resealer {
         }
     }
 
-    /// The keys have changed.
+    /// Starts after a change of keys.
     pub(super) fn begin(&mut self) {
         self.at_work = true;
         self.told = None;
     }
 
-    /// When it goes on though nothing arrives; the end of a checkpoint is an event.
+    /// When the next step is due even if no event arrives. The end of a checkpoint is an event.
     pub(super) fn wake_at(&self, now: Now, checkpoint_running: bool) -> Option<Now> {
         (self.at_work && !checkpoint_running).then(|| self.not_before.max(now))
     }
 
-    /// Whether a checkpoint is to begin for its sake; says so once.
+    /// True if it needs a checkpoint. Returns true once.
     pub(super) fn takes_checkpoint(&mut self) -> bool {
         std::mem::take(&mut self.wants_checkpoint)
     }
 
-    /// One step; what it returns is worth telling.
+    /// Takes one step. Returns progress that should be reported.
     pub(super) fn turn(
         &mut self,
         now: Now,

@@ -1,4 +1,4 @@
-//! Which entries take long to apply (`--warning-apply-duration`).
+//! Finds entries that are slow to apply (`--warning-apply-duration`).
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::event::Outcome;
 use crate::state::request::Request;
 use crate::telemetry::loggable;
 
-/// The clock to time entries with, and what is too long.
+/// A clock for entries, and the limit above which they are slow.
 pub struct Stopwatch {
     limit: Duration,
     now: Box<dyn Fn() -> Now + Send>,
 }
 
-/// An entry that took long.
+/// A slow entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slow {
     pub took: Duration,
@@ -26,7 +26,7 @@ pub struct Slow {
 }
 
 impl Stopwatch {
-    /// `now` is asked twice for each entry.
+    /// Calls `now` twice for each entry.
     pub fn new(limit: Duration, now: impl Fn() -> Now + Send + 'static) -> Stopwatch {
         Stopwatch {
             limit,

@@ -1,35 +1,35 @@
-//! When the store gives space back to the file system: after a compaction has freed much that the
-//! store has had no use for in a while, or when someone asks. A plain state machine; the store does
-//! the work, in steps between entries.
+//! When the store returns space to the file system: after a compaction has freed much space that
+//! then stays unused, or on request. A plain state machine; the store does the work, in steps
+//! between entries.
 
 use raft::Now;
 use storage::mvcc::{Stats, Store};
 
 use crate::event::ReplySlot;
 
-/// Surplus that is left alone: one part in so many of the file, and so much anyway.
+/// Surplus that is kept: one part in this many of the file, but not below [`KEPT_BYTES`].
 const KEPT_PART: u64 = 6;
 const KEPT_BYTES: u64 = 4 << 20;
-/// Surplus that is left even when someone asks.
+/// Surplus that is kept even on request.
 const KEPT_ON_REQUEST_BYTES: u64 = 1 << 20;
-/// Space that was in use so short a time ago will be again: a store under a steady load of
-/// overwrites and compactions would else move its pages about for nothing. Also the time between two
-/// looks, and between two passes nobody asked for.
+/// Space that was in use this short a time ago will be used again. Otherwise, steady overwrites and
+/// compactions would move pages for nothing. Also the time between two looks, and between two
+/// passes that nobody requested.
 const LOOK_BACK: Now = Now::from_secs(15);
-/// Looks after something was freed: by the last one, no use before that is remembered.
+/// Looks after something was freed. The last one remembers no use from before that.
 const LOOKS: u8 = 4;
-/// Checkpoints until what a checkpoint gave up is free: it itself and the two that no longer know
-/// of it; and until the file is cut: one more, for the older meta page counts on its length.
+/// Checkpoints until the file can be cut. Pages that one checkpoint gives up become free with that
+/// one and two more. One more follows, because the older meta page relies on the file's length.
 const SETTLING_CHECKPOINTS: u8 = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Space {
     state: State,
-    /// How often it is still to be seen whether what was freed stays unused.
+    /// Looks left to see whether the freed space stays unused.
     looks: u8,
     rest_until: Now,
     peak: Peak,
-    /// Who asked for the space, to be told when it is back.
+    /// Clients that requested the space. They are answered when it is returned.
     asking: Vec<ReplySlot>,
 }
 
@@ -37,12 +37,12 @@ pub(super) struct Space {
 enum State {
     #[default]
     Resting,
-    /// With a checkpoint what was freed is in use no more; then it is seen whether that lasts.
+    /// A checkpoint counts the freed space as unused. The next step looks whether it stays unused.
     Looking,
-    /// It becomes free with so many more checkpoints; then it is seen what it is worth.
+    /// The space becomes free after this many checkpoints. Then the surplus is known.
     Gathering(u8),
     Moving,
-    /// The old places of what was moved become free.
+    /// The old places of moved pages become free after this many checkpoints.
     Settling(u8),
 }
 
@@ -54,6 +54,7 @@ pub(super) struct Wish {
 }
 
 impl Space {
+    /// Requests the return of unused space. `slot` is answered when it is done.
     pub(super) fn ask(&mut self, slot: ReplySlot) {
         self.asking.push(slot);
     }
@@ -62,18 +63,18 @@ impl Space {
         !self.asking.is_empty()
     }
 
-    /// A compaction has removed something.
+    /// Notes that a compaction removed rows.
     pub(super) fn freed(&mut self) {
         self.looks = LOOKS;
     }
 
-    /// Only while no checkpoint runs.
+    /// Call only while no checkpoint runs.
     pub(super) fn note(&mut self, now: Now, stats: &Stats) {
         self.peak
             .note(now, stats.file_bytes.saturating_sub(stats.vacant_bytes));
     }
 
-    /// When there is a step to take, unless a checkpoint runs.
+    /// When the next step is due, unless a checkpoint runs.
     pub(super) fn wake_at(&self, now: Now) -> Option<Now> {
         match self.state {
             State::Resting if !self.asking.is_empty() => Some(now),
@@ -83,7 +84,7 @@ impl Space {
         }
     }
 
-    /// One step; only while no checkpoint runs. `urgent`: the file system needs the space.
+    /// Takes one step, while no checkpoint runs. `urgent`: the file system needs the space.
     pub(super) fn step(
         &mut self,
         now: Now,
@@ -156,7 +157,7 @@ impl Space {
     }
 }
 
-/// The most that was in use at one time, in the last [`LOOK_BACK`] or up to twice that.
+/// The most bytes in use at one time within the last [`LOOK_BACK`], or up to twice that.
 #[derive(Debug, Default)]
 struct Peak {
     latest: u64,

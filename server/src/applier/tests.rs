@@ -33,7 +33,7 @@ impl Stage {
         }
     }
 
-    /// An entry; `None` is the one that a leader begins with.
+    /// An entry; `None` is a leader's first entry.
     fn entry(&mut self, term: raft::Term, request: Option<Request>) -> Committed {
         let index = self.next_index;
         self.next_index += 1;
@@ -91,8 +91,8 @@ fn is_revoke(request: &Request) -> bool {
 fn a_leader_takes_leases_over_as_earlier_ones_left_them() {
     let at = Now::from_secs;
     let mut stage = Stage::new();
-    // A renewal under the leader of term 1 took back what was written before it, and this member
-    // was elected when it had applied the one, and not yet the other.
+    // Under the leader of term 1, a renewal took back the checkpoint. When this member was elected
+    // it had applied the checkpoint, but not the renewal.
     let before = vec![
         stage.entry(1, Some(grant())),
         stage.entry(1, Some(remaining(2))),
@@ -124,7 +124,7 @@ fn a_leader_takes_leases_over_as_earlier_ones_left_them() {
         panic!("{told:?}");
     };
     assert_eq!(answer.ttl, TTL + ELECTION.as_secs() as i64);
-    // With two seconds left and an election's time it would be gone.
+    // With only two seconds and an election timeout left, the lease would be gone by this time.
     let effects = stage.apply(at(14), Vec::new());
     assert!(
         !effects.proposals.iter().any(is_revoke),
@@ -153,7 +153,7 @@ fn who_is_no_leader_any_more_revokes_nothing_and_keeps_nobody_waiting() {
     assert_eq!(stage.applier.wake_at(at(60)), None);
 }
 
-/// Leads in term 2, with a lease that the store has two seconds of.
+/// Leads in term 2. The store gives the lease two seconds.
 fn with_written_lease() -> Stage {
     let mut stage = Stage::new();
     stage.turn(Now::ZERO, ApplyEvent::LeaseCheckpoints { allowed: true });

@@ -1,5 +1,5 @@
-//! How old the oldest view of the store is. The store knows no time: it says in which generation, the time
-//! between the beginnings of two checkpoints, the view was taken. Here it is noted when each began.
+//! The age of the oldest view of the store. The store has no clock: it knows the view's generation,
+//! the span between the begins of two checkpoints. This module notes when each began.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use storage::mvcc::Stats;
 
 #[derive(Debug, Default)]
 pub(super) struct Views {
-    /// Generations that a view may be of, and when each was first seen; rising.
+    /// Generations of the open views and later, with the time each was first seen, ascending.
     begun: VecDeque<(u64, Now)>,
 }
 
 impl Views {
-    /// How old the oldest view is at least: it was taken before the generation after its own began. Zero
-    /// for those of the newest generation, which keep nothing back.
+    /// A lower bound for the age of the oldest view: it was taken before the generation after its
+    /// own began. Zero for views of the newest generation, which hold nothing back.
     pub(super) fn note(&mut self, now: Now, stats: &Stats) -> Duration {
         if self
             .begun
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(age(10, 8, 7, 1), 0);
         assert_eq!(age(15, 8, 7, 1), 5);
         assert_eq!(age(20, 10, 7, 2), 10);
-        // It is gone, and one of generation 8 is the oldest.
+        // That view is gone. The oldest one is of generation 8.
         assert_eq!(age(25, 10, 8, 1), 5);
         assert_eq!(age(30, 10, 10, 0), 0);
     }

@@ -1,5 +1,5 @@
-//! Actor 1: the member of the cluster. Owns [`Raft`] and remembers who waits for which entry.
-//! Plain values in and out; the shell runs it on a thread of its own.
+//! Actor 1: the member of the cluster. It owns [`Raft`] and knows which client waits for which
+//! entry. Plain values in and out; the shell runs it on its own thread.
 
 mod changes;
 mod forwarded;
@@ -26,94 +26,93 @@ use forwarded::Forwarded;
 use replays::Replays;
 use stall::Stall;
 
-/// Entries of a write that is not worth a thread of its own.
+/// Writes of at most this many entries are not worth a hand-over to another thread.
 const LONE_ENTRIES: usize = 4;
 
 pub struct Member {
     raft: Raft,
-    /// Proposals in the log and not yet committed, by position.
+    /// Proposals that are in the log and not committed, by position.
     waiting: VecDeque<Waiting>,
     forwarded: Forwarded,
-    /// What was committed, or came from another member for the log.
+    /// Ids of requests that were committed, or that another member proposed.
     replays: Replays,
-    /// What the disk has had for long, while it is watched.
+    /// How long the disk has been busy with the current writes.
     stall: Stall,
-    /// What came while nobody led, and when its clients stop waiting.
+    /// Proposals that came without a leader, each with the time when its client gives up.
     held: VecDeque<(Now, Proposal)>,
     changes: Changes,
-    /// Proposals of other members that came while leadership is being handed over, or while
-    /// another change of the members is under way.
-    /// They go when their clients have lost patience.
+    /// Proposals of other members that came during a transfer of leadership, or during another
+    /// change of the members. Dropped when their clients have given up.
     held_messages: Vec<(Now, Message)>,
-    /// A leader whose connection was closed by its end: what is sent to it now is lost for sure.
+    /// A leader that closed its connection. Whatever is sent to it would be lost.
     suspect: u64,
-    /// In an order of its own, so that equal inputs have equal outputs.
+    /// A sorted map, so that equal inputs give equal outputs.
     reads: BTreeMap<u64, Reading>,
     next_read: u64,
-    /// There is another leader: what was asked of the former one may be lost.
+    /// A new leader was found. Reads that the old one got may be lost.
     has_new_leader: bool,
-    /// Members to whom raft sent a snapshot that is not there any more.
+    /// Members for which raft sent a snapshot whose view is gone.
     not_sent: Vec<u64>,
     output: Output,
-    /// Raft was fed what it has not yet said the consequences of.
+    /// Raft has input whose effects are not collected yet.
     is_fed: bool,
 }
 
-/// Clients' patience is 7 s with etcd's timeouts; nobody waits for what is older.
+/// Clients wait 7 s with etcd's timeouts. Older requests have no client left.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// As many as wait for one stream to a peer.
+/// Equal to the length of the queue of a stream to a peer.
 const HELD_MESSAGES_MAX: usize = 4096;
-/// A read that got lost on its way to the leader is asked again after this: etcd's.
+/// A read without an answer is asked again after this time. etcd's value.
 const READ_RETRY: Duration = Duration::from_millis(500);
 
-/// One question for a read index, shared by all who came with it.
+/// One read index, shared by all reads that came together.
 struct Reading {
     slots: Vec<ReplySlot>,
     asked_at: Now,
     began_at: Now,
 }
 
-/// What came in one turn and enters raft together.
+/// Requests of one turn, which enter raft together.
 #[derive(Default)]
 struct Gathered {
     proposals: Vec<Proposal>,
     reads: Vec<ReplySlot>,
 }
 
-/// A state that goes with an input: raft sees only what is said of it, and decides.
+/// A state that belongs to an input. Raft sees only its description, and decides what happens.
 enum Carried {
     Nothing,
-    /// Ready for the member `to`.
+    /// A view of the state, for the member `to`.
     Out {
         to: u64,
         view: View,
     },
-    /// Came from the leader.
+    /// A state received from the leader.
     In(Box<Received>),
 }
 
-/// What a turn asks of the world.
+/// The effects of a turn.
 #[derive(Default)]
 pub struct MemberEffects {
     /// For the log, in this order.
     pub writes: Vec<raft::Write>,
-    /// For the apply actor, in this order.
+    /// For the applier, in this order.
     pub committed: Vec<Committed>,
     pub replies: Vec<(ReplySlot, Reply)>,
     pub role_change: Option<RoleChange>,
-    /// For other members; they may get lost.
+    /// For other members. Messages may get lost.
     pub messages: Vec<Message>,
-    /// Reads that may be answered once this index is applied.
+    /// Reads, and the index that must be applied before they are answered.
     pub reads: Vec<(u64, Vec<ReplySlot>)>,
-    /// Members that need the state: answered with `SnapshotReady` or `SnapshotSent`.
+    /// Members that need a snapshot. Expects `SnapshotReady` or `SnapshotSent`.
     pub snapshots_wanted: Vec<u64>,
-    /// Messages that travel with a state; answered with `SnapshotSent`.
+    /// Messages to send together with a view. Expects `SnapshotSent`.
     pub transfers: Vec<(Message, View)>,
-    /// For the apply actor, behind `committed`; answered with `SnapshotInstalled`.
+    /// For the applier, after `committed`. Expects `SnapshotInstalled`.
     pub install: Option<Box<Received>>,
-    /// States that came and are of no use.
+    /// Received states that are not needed.
     pub unwanted: Vec<Box<Received>>,
-    /// What whoever runs the cluster has to hear of.
+    /// Complaints that operators must hear.
     pub complaints: Vec<Complaint>,
     pub stop: bool,
 }
@@ -125,7 +124,7 @@ struct Waiting {
 }
 
 impl Member {
-    /// `first_read` is unlike that of any other run.
+    /// `first_read` must differ in every run.
     pub fn new(raft: Raft, first_read: u64) -> Member {
         Member {
             raft,
@@ -146,6 +145,7 @@ impl Member {
         }
     }
 
+    /// When the next turn is due even if no event arrives.
     pub fn wake_at(&self) -> Option<Now> {
         let retry = self.reads.values().map(|read| read.asked_at + READ_RETRY);
         let stall = self.stall.due_at().filter(|_| self.leads_others());
@@ -162,13 +162,13 @@ impl Member {
         self.raft.status()
     }
 
-    /// Who votes and who learns, as far as they are applied.
+    /// The applied voters and learners.
     pub fn conf(&self) -> raft::ConfState {
         self.raft.conf()
     }
 
-    /// Whether so little is to be written that a hand-over to the log's thread would take longer
-    /// than it saves. With others in the cluster, never: their messages must not wait for a sync.
+    /// True if a write is so small that handing it to the log's thread would cost more time than it
+    /// saves. Always false with other members: their messages must not wait for a sync.
     pub fn is_lone(&self, write: &raft::Write) -> bool {
         (1..=LONE_ENTRIES).contains(&write.entries.len()) && {
             let conf = self.raft.conf();
@@ -176,7 +176,7 @@ impl Member {
         }
     }
 
-    /// Takes all of `events`. Proposals that arrived together enter the log together.
+    /// Handles all of `events`. Proposals that came together enter the log together.
     pub fn turn(&mut self, now: Now, events: &mut Vec<MemberEvent>, effects: &mut MemberEffects) {
         let mut gathered = Gathered::default();
         for event in events.drain(..) {
@@ -200,7 +200,7 @@ impl Member {
         self.finish(now, effects);
     }
 
-    /// What clients and operators ask for; the rest is raft's.
+    /// Handles the requests of clients and operators. The other events are for raft.
     fn hear(
         &mut self,
         now: Now,
@@ -246,7 +246,7 @@ impl Member {
             }
             MemberEvent::SnapshotSent { to, ok } => Input::SnapshotSent { to, ok },
             MemberEvent::SnapshotInstalled => {
-                // It may be part of the snapshot, and then its entry is never seen here.
+                // The entry may be part of the snapshot, and then it is never seen here.
                 self.forwarded.lose_all(effects);
                 Input::SnapshotInstalled { ok: true }
             }
@@ -267,7 +267,7 @@ impl Member {
             self.suspect = NOBODY;
         }
         if let Body::Snapshot(_) = message.body {
-            return; // Without the state it announces.
+            return; // Useless without the state that it announces.
         }
         if self.is_to_wait(&message) {
             self.held_messages.push((now + PATIENCE, message));
@@ -276,7 +276,7 @@ impl Member {
         self.step(now, Input::Receive(message), effects);
     }
 
-    /// What is sent to a leader that seems gone would be lost; it waits for the next one.
+    /// Proposes, or holds proposals while the leader seems gone: it would never get them.
     fn hold_or_propose(
         &mut self,
         now: Now,
@@ -312,7 +312,7 @@ impl Member {
         self.raft.status().role == RoleKind::Leader && self.raft.conf().voters.len() > 1
     }
 
-    /// A leader whose disk stands still makes way for a member that has on disk what it has not.
+    /// A leader with a stalled disk hands over to a member whose disk has what its own has not.
     fn watch_disk(&mut self, now: Now, effects: &mut MemberEffects) {
         for write in &effects.writes {
             self.stall.wrote(now, write);
@@ -331,7 +331,7 @@ impl Member {
         self.raft.status().transferring_to != NOBODY
     }
 
-    /// A proposal that raft would drop now and take, or pass on, in a moment.
+    /// True for a proposal that raft would drop at this moment, but accept or forward soon.
     fn is_to_wait(&self, message: &Message) -> bool {
         let Body::Propose { entries } = &message.body else {
             return false;
@@ -341,7 +341,7 @@ impl Member {
             && (self.hands_over() || (changes && self.raft.conf_pending()))
     }
 
-    /// Proposals that were here before are not to be applied again.
+    /// Removes proposals that were seen before, because an entry must not be applied twice.
     fn drop_replays(&mut self, message: &mut Message, effects: &mut MemberEffects) {
         let Body::Propose { entries } = &mut message.body else {
             return;
@@ -371,7 +371,7 @@ impl Member {
         }
     }
 
-    /// Changes of the members go one at a time, as far as can be known here.
+    /// Proposes changes of the members one at a time, as far as this member knows of them.
     fn configure(&mut self, now: Now, effects: &mut MemberEffects) {
         self.changes.forget(now);
         while self.changes.is_waiting() {
@@ -387,7 +387,7 @@ impl Member {
         }
     }
 
-    /// Only a leader knows.
+    /// Only a leader knows the progress of others.
     fn progress(&self, id: u64) -> Reply {
         let status = self.raft.status();
         if status.role != RoleKind::Leader {
@@ -407,7 +407,7 @@ impl Member {
         })
     }
 
-    /// Asks for the index from which on `slots` may be answered.
+    /// Asks for a read index. `slots` may be answered when that index is applied.
     fn read(
         &mut self,
         now: Now,
@@ -428,7 +428,7 @@ impl Member {
         self.step(now, Input::ReadIndex { context }, effects);
     }
 
-    /// Asks again for lost reads, and forgets what nobody waits for any more.
+    /// Repeats reads that got lost, and drops requests whose clients have given up.
     fn give_up(&mut self, now: Now, effects: &mut MemberEffects) {
         let has_new_leader = std::mem::take(&mut self.has_new_leader);
         if has_new_leader {
@@ -457,7 +457,7 @@ impl Member {
     }
 
     fn propose(&mut self, now: Now, mut proposals: Vec<Proposal>, effects: &mut MemberEffects) {
-        // A leader that was stopped finds leases expired that the next one has seen renewed.
+        // A paused former leader may see leases expire that the next leader has renewed.
         let status = self.raft.status();
         let leads = (status.role == RoleKind::Leader).then_some(status.term);
         proposals.retain(|proposal| proposal.term.is_none() || proposal.term == leads);
@@ -468,8 +468,8 @@ impl Member {
             .iter()
             .map(|p| raft::Proposal::normal(p.data.clone()))
             .collect();
-        // What follows is looked at only when those who wait are known: an entry may be committed
-        // in the very turn that appends it.
+        // The effects are collected only after the clients are noted: the turn that appends an
+        // entry may also commit it.
         self.is_fed = true;
         match self.raft.propose(data) {
             Proposed::Appended { first } => {
@@ -492,7 +492,7 @@ impl Member {
                 let error = || Err(Error::TooManyRequests);
                 effects.replies.extend(slots.map(|slot| (slot, error())));
             }
-            // There will be a leader soon; clients wait for that as they do with etcd.
+            // A leader is expected soon. Clients wait for it, as with etcd.
             Proposed::Refused(_) => {
                 let until = now + PATIENCE;
                 self.held.extend(proposals.into_iter().map(|p| (until, p)));
@@ -513,8 +513,8 @@ impl Member {
         }
     }
 
-    /// Whoever waits for a place at or after `first` waits for an entry of an earlier term that
-    /// another leader has taken out of the log since.
+    /// Fails the clients whose positions are at or after `first`: another leader has removed those
+    /// entries of earlier terms from the log.
     fn forget_replaced(&mut self, first: Position, effects: &mut MemberEffects) {
         let is_replaced = |waiting: &mut Waiting| waiting.position.index >= first.index;
         while let Some(waiting) = self.waiting.pop_back_if(is_replaced) {
@@ -525,8 +525,8 @@ impl Member {
         }
     }
 
-    /// What can share its consequences with the rest of the turn does: one write for the disk, one
-    /// append for each follower, one acknowledgement.
+    /// Feeds raft. Inputs of one turn share their effects where that is possible: one write to the
+    /// disk, one append for each follower, one acknowledgement.
     fn step(&mut self, now: Now, input: Input, effects: &mut MemberEffects) {
         if self.raft.joins(&input) {
             self.raft.feed(now, input);
@@ -536,7 +536,7 @@ impl Member {
         self.step_with(now, input, Carried::Nothing, effects);
     }
 
-    /// By itself: what was fed before is not to find the state that is carried along.
+    /// Steps raft with one input alone: effects of earlier inputs must not take `carried`.
     fn step_with(&mut self, now: Now, input: Input, carried: Carried, effects: &mut MemberEffects) {
         self.finish(now, effects);
         self.raft.step(now, input, &mut self.output);
@@ -560,7 +560,7 @@ impl Member {
         effects.complaints.append(&mut self.output.complaints);
         effects.messages.append(&mut self.output.messages);
         for read in self.output.reads.drain(..) {
-            // Refused ones are asked again when their time comes.
+            // A refused read is asked again after [`READ_RETRY`].
             if let Ok(index) = read.outcome
                 && let Some(reading) = self.reads.remove(&read.context)
             {
@@ -570,7 +570,7 @@ impl Member {
         for entry in std::mem::take(&mut self.output.committed) {
             self.replays.is_news(&entry);
             if entry.kind != EntryKind::Normal {
-                // Those who wait for it do so by its id, wherever in the log it came to stand.
+                // Clients of such a change wait by its id, at whatever position it is.
                 let _ = take_waiting(&mut self.waiting, entry.position(), effects);
                 effects.committed.push(Committed {
                     reply: self.changes.take(&entry),
@@ -597,7 +597,7 @@ impl Member {
 }
 
 impl Member {
-    /// A view that is not wanted any more is dropped here: it would keep pages from being used again.
+    /// Matches snapshots with their states. Drops unneeded views: they keep pages from reuse.
     fn collect_snapshots(&mut self, carried: Carried, effects: &mut MemberEffects) {
         effects
             .snapshots_wanted
@@ -616,15 +616,15 @@ impl Member {
         for message in self.output.messages.extract_if(.., is_snapshot) {
             match ready.take_if(|(to, _)| *to == message.to) {
                 Some((_, view)) => effects.transfers.push((message, view)),
-                // It had to wait for the disk first.
+                // The message waited for the disk until its view was gone.
                 None => self.not_sent.push(message.to),
             }
         }
     }
 }
 
-/// Who waits for the entry at `position`. Those who wait for an earlier place, or for this place
-/// in another term, lost it to a new leader: they are told.
+/// Returns the client of the entry at `position`. Clients that wait for an earlier position, or for
+/// this one in another term, lost their entry to a new leader and get an error.
 fn take_waiting(
     waiting: &mut VecDeque<Waiting>,
     position: Position,

@@ -1,7 +1,7 @@
-//! `--force-new-cluster`: a cluster of one out of a member whose others are gone for good.
+//! `--force-new-cluster`: turns a member into a cluster of one, when the others are lost for good.
 //!
-//! What is in the log stays, committed or not: an entry that was acknowledged may be at its end,
-//! and this member cannot tell. The others' removal follows it, committed by decree.
+//! The log keeps all its entries, committed or not: the last ones may have been acknowledged, and
+//! this member cannot know. The entries that remove the others follow and count as committed.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use raft::{ConfChange, ConfChangeKind, Entry, EntryKind, HardState, Write};
 use super::{DataDir, Unusable};
 use crate::state::{self, ChangeContext, MemberInfo};
 
-/// What etcd takes for the peer URL of one that is no member.
+/// The peer URL that etcd assumes for a server that is not a member.
 const NO_URL: &str = "http://localhost:2380";
 
-/// Nothing is left to do when it was done before.
+/// Does nothing if this member is the only one already.
 pub(super) fn keep_only(data: &mut DataDir) -> Result<(), Unusable> {
     let entries = removals(data)?;
     let Some(last) = entries.last() else {
@@ -41,7 +41,7 @@ pub(super) fn keep_only(data: &mut DataDir) -> Result<(), Unusable> {
     Ok(())
 }
 
-/// The entries that make this member the only one, to follow all there are.
+/// The entries, to be appended to the log, that make this member the only one.
 fn removals(data: &DataDir) -> Result<Vec<Entry>, Unusable> {
     let root = data.state.store.root();
     let members = state::members(root)?;
@@ -61,7 +61,7 @@ fn removals(data: &DataDir) -> Result<Vec<Entry>, Unusable> {
             };
         }
     }
-    // First this one, then the others: somebody must be left to vote at any time.
+    // First add or promote this member, then remove the others, so that there always is a voter.
     let mut changes = Vec::new();
     if learns || !ids.remove(&data.member_id) {
         changes.push(addition(data.member_id, learns));

@@ -1,7 +1,6 @@
-//! Data directories made while no server runs on them: what `stele utl` asks of the server.
-//!
-//! A directory is made under another name and renamed when it is whole: a server never finds half
-//! of one.
+//! Makes data directories while no server runs on them, for `stele utl`.
+//! A directory is made under another name and renamed when it is complete. A server never finds
+//! half of one.
 
 mod import;
 
@@ -25,13 +24,13 @@ use crate::data_dir;
 use crate::state::snapshot::load::{FileSource, Plan, load};
 use crate::telemetry::logging;
 
-/// The digest behind a snapshot.
+/// The digest at the end of a snapshot.
 const DIGEST_BYTES: u64 = 32;
-/// A database is so many whole sectors long; with the digest it is not.
+/// A database is a whole number of sectors long. With its digest it is not.
 const SECTOR_BYTES: u64 = 512;
 const READ_BYTES: usize = 1 << 20;
 
-/// The member directory until it is whole.
+/// Name of the member directory until it is complete.
 const UNFINISHED: &str = "member.unfinished";
 
 /// Works on the real file system.
@@ -88,7 +87,7 @@ fn restore(vfs: Arc<dyn Vfs>, plan: &Restore) -> Result<Vec<String>, String> {
     Ok(restored(plan, &config, &founding))
 }
 
-/// What etcdutl logs, in its form.
+/// The lines that etcdutl logs, in its format.
 fn restored(plan: &Restore, config: &Config, founding: &data_dir::Founding) -> Vec<String> {
     let files = serde_json::json!({
         "path": plan.snapshot,
@@ -115,7 +114,7 @@ fn restored(plan: &Restore, config: &Config, founding: &data_dir::Founding) -> V
         .collect()
 }
 
-/// The flags that found a cluster, checked as the server checks its own.
+/// The flags that bootstrap a cluster, checked as the server checks its own.
 fn founding_config(plan: &Restore) -> Result<Config, String> {
     let args = [
         format!("--name={}", plan.name),
@@ -147,7 +146,7 @@ fn refuse_used(vfs: &dyn Vfs, dir: &Path) -> Result<(), String> {
     let used = match vfs.exists(dir) {
         Ok(false) => false,
         Ok(true) => {
-            // An interrupted try of ours is no reason to stop.
+            // What an interrupted `utl` left does not count as used.
             let names = vfs.list(dir);
             let inside = ["member", "proxy"].map(|name| vfs.exists(&dir.join(name)));
             names.map_or(true, |names| !names.is_empty())
@@ -174,7 +173,7 @@ fn open(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>, String> {
         })
 }
 
-/// Compares a snapshot with the digest it ends with.
+/// Compares a snapshot with the digest at its end.
 fn verify(file: &dyn File, path: &Path, skip: bool) -> Result<(), String> {
     let len = file.len().map_err(|error| named(path, error))?;
     if skip {
@@ -207,7 +206,7 @@ fn verify(file: &dyn File, path: &Path, skip: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// A member directory being made.
+/// A member directory under construction.
 struct Place {
     vfs: Arc<dyn Vfs>,
     data_dir: PathBuf,
@@ -216,8 +215,8 @@ struct Place {
 }
 
 impl Place {
-    /// Sealed under the first of `keys`, if there are any. `dirs`: of the data, and of the log if it
-    /// has its own.
+    /// Creates the directories. Data is sealed with the first of `keys`, if there are any. `dirs`:
+    /// the data directory, and that of the log if it is separate.
     fn create(
         vfs: Arc<dyn Vfs>,
         dirs: (&Path, Option<&Path>),
@@ -281,8 +280,8 @@ impl Place {
         let Some(wal_dir) = &self.wal_dir else {
             return Ok(());
         };
-        // Last: a server does not start on a store without its log, but it would on a log whose
-        // store is missing, and found the cluster without its data.
+        // The log comes last: a server refuses to start on a store without a log. On a log without
+        // a store it would start, and bootstrap the cluster without its data.
         self.vfs.rename(&self.log(), wal_dir).map_err(text)?;
         match wal_dir.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => self.vfs.sync_dir(parent),

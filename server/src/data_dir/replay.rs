@@ -1,6 +1,6 @@
-//! The log's committed entries beyond the store's checkpoint, applied as they are read, before any
-//! actor runs. Nobody waits for them: no answers, no events, no leases' time; and no more memory
-//! than while serving. Reading and applying go on side by side, where there are threads.
+//! Applies the log's committed entries after the store's checkpoint, while reading them and before
+//! any actor runs. There are no clients, so no answers, no events and no lease time; it needs no
+//! more memory than serving. With two threads, one reads while the other applies.
 
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -18,36 +18,36 @@ use crate::state::entry;
 use crate::state::request::{self, PutBy, Request};
 use crate::state::{Effects, State};
 
-/// Bytes of keys and values that are gathered before the store takes them: the more, the more puts
-/// fall into each leaf of the key tree.
+/// Bytes of keys and values gathered for one batch. The larger the batch, the more puts share a
+/// leaf of the key tree.
 const GATHERED_BYTES: usize = 12 << 20;
 
-/// Entries between two looks at the store's memory, when none are gathered.
+/// Number of single entries applied between two looks at the store's memory.
 const ENTRIES_PER_SPILL: u64 = 64;
 
-/// Portions of work that wait for the applying thread.
+/// Items of [`Work`] that wait for the applying thread.
 const WAITING_MAX: usize = 1;
 
-/// Who applies what is read.
+/// Which thread applies the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// The one that reads: each call of the file system has its place in one order.
+    /// The reading thread, so that all calls of the file system have one fixed order.
     One,
-    /// Another one.
+    /// A second thread.
     Two,
 }
 
-/// What a replay did, for those who go on from it.
+/// The result of a replay.
 #[derive(Debug, Default)]
 pub struct Replayed {
     pub entries: u64,
-    /// Of the entries: the next checkpoint counts them.
+    /// Bytes of these entries; they count for the next checkpoint.
     pub bytes: u64,
-    /// Of what was written to the page file on the way.
+    /// Makes durable what the replay wrote to the page file.
     pub sync: Option<SyncJob>,
 }
 
-/// Opens the log in `dir` for a state that it continues.
+/// Opens the log in `dir` and applies its committed entries to `state`.
 pub(crate) fn open_log(
     vfs: Arc<dyn Vfs>,
     dir: &Path,
@@ -84,7 +84,7 @@ pub(crate) fn open_log(
     Ok((log, opened, replayed))
 }
 
-/// Never seen: the error that made the thread end is told in its place.
+/// Never reported: the error that ended the thread is returned instead.
 fn gone() -> Error {
     Error::Damaged("the thread that applies has ended".to_owned())
 }
@@ -118,25 +118,25 @@ fn read(
     Ok(found)
 }
 
-/// What the reading side hands over, in the order of the log.
+/// Work for the applying side, in the order of the log.
 enum Work {
     Puts(Puts),
     Entry(Entry),
 }
 
-/// Puts that need nothing but room; see [`Request::lone_put`].
+/// Puts that only write their key; see [`Request::lone_put`].
 #[derive(Default)]
 struct Puts {
-    /// Keys and values, one after the other.
+    /// All keys and values, concatenated.
     bytes: Vec<u8>,
     rows: Vec<PutRow>,
-    /// Headers, one after the other.
+    /// All headers, concatenated.
     headers: Vec<u8>,
 }
 
 struct PutRow {
     applied: Applied,
-    /// Where the key ends in `bytes`; it begins where the value of the row before ends.
+    /// End of the key in `bytes`. The key begins where the previous row's value ends.
     key_end: usize,
     value_end: usize,
     header_end: usize,
@@ -167,7 +167,7 @@ impl Puts {
         self.headers.clear();
     }
 
-    /// What decides about each put, where auth is on when it is applied.
+    /// What decides about each put if auth is on when it is applied.
     fn by(&self) -> impl Iterator<Item = PutBy<'_>> {
         let mut start = 0;
         self.rows.iter().map(move |row| {
@@ -196,7 +196,7 @@ impl Puts {
 
 struct Reading<F> {
     puts: Puts,
-    /// What was handed over and is empty again: its memory is warm.
+    /// Used batches, emptied. Their memory is mapped already.
     unused: mpsc::Receiver<Puts>,
     give: F,
 }
@@ -247,7 +247,7 @@ impl Applying<'_> {
                 self.replayed.entries += puts.rows.len() as u64;
                 self.replayed.bytes += puts.bytes.len() as u64;
                 let sync = self.state.put_all(puts.puts(), puts.by())?;
-                // The newest one syncs all, and nobody need wait for it.
+                // The newest sync covers the older ones, and nothing waits for it.
                 self.replayed.sync = sync.or(self.replayed.sync.take());
                 puts.clear();
                 let _ = self.used.send(puts);
@@ -265,7 +265,7 @@ impl Applying<'_> {
         }
     }
 
-    /// An error is damage to the store: what an entry asks for in vain was answered long ago.
+    /// Returns an error only for a damaged store. Whether a request failed was answered long ago.
     fn apply(&mut self, entry: &Entry) -> Result<(), Error> {
         let applied = Applied {
             index: entry.index,
@@ -293,8 +293,8 @@ impl Applying<'_> {
         }
     }
 
-    /// What the applier and its thread do in between: history to the file, and a checkpoint when
-    /// the rest has grown large.
+    /// Does what the applier does between entries: writes history to the file, and makes a
+    /// checkpoint when too much else is dirty.
     fn keep_small(&mut self) -> Result<(), Error> {
         let store = &mut self.state.store;
         self.replayed.sync = store.spill()?.or(self.replayed.sync.take());
@@ -303,8 +303,8 @@ impl Applying<'_> {
             && let Some(job) = store.begin_checkpoint()
         {
             let _ = store.finish_checkpoint(job.run()?);
-            // Nobody reads yet, but the root last published keeps what was given up since from being
-            // written again.
+            // Nobody reads yet, but pages given up since the last published root are reused only
+            // after another root is published.
             store.publish();
             while !store.release_step(usize::MAX) {}
             self.replayed.bytes = 0;

@@ -1,4 +1,4 @@
-//! The applier, and where its decisions go.
+//! Runs the applier and carries out its effects.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct ApplyDriver {
     request_ids: Arc<RequestIds>,
     shared: Arc<Shared>,
     hurry: Hurry,
-    /// The cluster's version, as last told.
+    /// The cluster version at the last report.
     version: Option<String>,
     effects: ApplyEffects,
 }
@@ -33,7 +33,7 @@ impl ApplyDriver {
         shared: Arc<Shared>,
     ) -> Result<ApplyDriver, Error> {
         Ok(ApplyDriver {
-            // What was decided before this run is no news.
+            // A version that an earlier run reported is not reported again.
             version: applier.cluster_version()?,
             applier,
             member_id,
@@ -141,7 +141,7 @@ impl ApplyDriver {
         let members = self.applier.members().map_err(Fatal::cluster)?;
         let removed = self.applier.removed_members().map_err(Fatal::cluster)?;
         if members.is_empty() {
-            return Ok(()); // The log has yet to tell of the first.
+            return Ok(()); // The first members are not applied yet.
         }
         let own = members.iter().find(|member| member.id == self.member_id);
         let learns = own.is_some_and(|own| own.is_learner);
@@ -186,7 +186,7 @@ impl ApplyDriver {
                 term: Some(self.effects.term),
             }));
         }
-        // Any member's alarm is good in any term.
+        // An alarm of any member is valid in any term.
         if let Some(request) = self.effects.alarm.take() {
             let data = request.encode(self.request_ids.next());
             ports.to_member(MemberEvent::Propose(Proposal {

@@ -1,4 +1,4 @@
-//! The actors of one run, made from what is on disk.
+//! Makes the actors of one run from what is on disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::state::snapshot::Receiver;
 use crate::state::space_alarm::Guard;
 use crate::state::watch::{Hub, HubHandle};
 
-/// What the flags do not say.
+/// Settings that do not come from flags.
 pub struct Settings {
     pub limits: raft::Limits,
     pub pace: Pace,

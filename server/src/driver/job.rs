@@ -10,6 +10,7 @@ use super::Fatal;
 use crate::event::{ApplyEvent, MemberEvent};
 use crate::state::snapshot::{self, Received};
 
+/// Work for a helper thread.
 pub enum Job {
     /// Writes the changes of the store; the applier hears the result.
     Checkpoint(Box<CheckpointJob>, Hurry),

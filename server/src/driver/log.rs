@@ -68,12 +68,12 @@ impl Log {
         self.make_durable(write.ticket, ports)
     }
 
-    /// Written, and not yet synced.
+    /// The newest write that is not synced.
     pub fn unsynced(&self) -> Option<Ticket> {
         self.unsynced
     }
 
-    /// No more events will come.
+    /// True if no more events will come.
     pub fn is_stopped(&self) -> bool {
         self.stops
     }

@@ -1,4 +1,4 @@
-//! The member of the cluster, and where its decisions go.
+//! Runs the member of the cluster and carries out its effects.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct MemberDriver {
     member_id: NodeId,
     /// Held here for a lone write; otherwise the log actor holds it.
     log: Arc<Mutex<Log>>,
-    /// The newest write that the log actor has not yet reported as durable.
+    /// The newest write that the log actor has not reported as durable.
     handed_over: Option<Ticket>,
     shared: Arc<Shared>,
     effects: MemberEffects,
@@ -43,8 +43,8 @@ impl MemberDriver {
         &self.member
     }
 
-    /// Takes all of `events`, and leaves the events that the next turn begins with. The member does
-    /// not sleep while there are any. Returns true if it has stopped.
+    /// Takes all of `events`, and leaves events for the next turn there. The member does not sleep
+    /// while there are any. Returns true if it has stopped.
     pub fn turn(
         &mut self,
         now: Now,

@@ -32,16 +32,16 @@ pub enum Note<'a> {
         /// The leader before.
         previous: NodeId,
     },
-    /// A state of another member takes the place of ours.
+    /// A state of another member is about to replace this member's.
     Installing,
     Installed,
     Applied {
         counts: &'a mut Counts,
         took: Duration,
     },
-    /// An entry that took long to apply.
+    /// An entry that was slow to apply.
     Slow(Slow),
-    /// The store is durable through the entry before this one.
+    /// The store is durable up to the entry before `needed_from`.
     Checkpointed {
         needed_from: u64,
     },
@@ -60,7 +60,7 @@ pub enum Note<'a> {
     MemberChange(Option<&'a ConfChange>),
     /// How full the disks are.
     Look(&'a Look),
-    /// The system does not tell how full a disk is.
+    /// The system does not report how full a disk is.
     CannotLook {
         dir: &'a Path,
         error: std::io::Error,

@@ -1,9 +1,9 @@
-//! Numbers for requests.
+//! Ids for requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ids for requests in the log, unlike any other member's and any earlier run's: the member's low
-/// 16 bits, 40 bits of the start's milliseconds, 8 bits of counter that carry over.
+/// Ids for requests in the log, different from other members' and earlier runs': low 16 bits of the
+/// member id, 40 bits of the start time in milliseconds, 8 bits of counter, which carries over.
 #[derive(Debug)]
 pub struct RequestIds(AtomicU64);
 

@@ -50,8 +50,8 @@ pub struct Space {
     /// Bytes in use. The quota counts these, so clients and alerts see them both as the size of the
     /// database and as its size in use. etcd's quota counts the whole file, because only a
     /// defragmentation makes its free pages usable again. Here free pages are usable at once and go
-    /// back to the disk without a request. If the file's size stood beside this quota, etcd's alerts
-    /// would ask for defragmentations that free nothing, and warn of a quota that is far away.
+    /// back to the disk without a request. With the file's size beside this quota, etcd's alerts
+    /// would ask for useless defragmentations and warn far below the quota.
     in_use_bytes: AtomicU64,
     /// Requests that take space are refused.
     is_low: AtomicBool,
@@ -112,7 +112,7 @@ impl Shared {
 }
 
 impl Leadership {
-    /// 0: none known.
+    /// 0: no leader is known.
     pub fn leader(&self) -> NodeId {
         self.leader.load(Relaxed)
     }
@@ -125,7 +125,7 @@ impl Leadership {
         self.term.load(Relaxed)
     }
 
-    /// Number of times that another leader was found.
+    /// Number of times that a different leader was found.
     pub fn changes(&self) -> u64 {
         self.changes.load(Relaxed)
     }
@@ -142,8 +142,8 @@ impl Leadership {
         self.committed.store(index, Relaxed);
     }
 
-    /// Returns the leader before. `now` is noted as the time when this member, `own`, began to lead,
-    /// if it does.
+    /// Publishes a change of role and returns the previous leader. `now` counts as the time when
+    /// this member, `own`, began to lead, if it leads.
     pub(super) fn publish(&self, change: &RoleChange, own: NodeId, now: Duration) -> NodeId {
         self.term.store(change.term, Relaxed);
         let previous = self.leader.swap(change.leader, Release);

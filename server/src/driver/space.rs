@@ -12,7 +12,7 @@ use crate::state::space_alarm;
 
 /// Time between two looks that the applier hears of.
 pub const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// So many looks are taken in that time when the disk is nearly full, which fast writers fill sooner.
+/// Looks in that time if the disk is nearly full, because fast writers fill it sooner.
 const LOOKS_WHEN_NEARLY_FULL: u32 = 25;
 
 /// The disks of the store and of the log, which may be two.

@@ -25,8 +25,8 @@ impl Watch {
         &self.inbox
     }
 
-    /// The store shows this revision. If the hub is free and has little to do, its watchers are told
-    /// here: they wait for one thread fewer.
+    /// Readers see this revision. If the hub is free and has little to do, it notifies watchers
+    /// here: that saves them one switch of threads.
     pub(super) fn advanced(&self, revision: i64) -> Result<(), Fatal> {
         let done = match self.hub.try_lock() {
             Some(mut hub) => hub.advance_if_brief(revision).map_err(unwatchable)?,

@@ -23,7 +23,7 @@ pub(super) async fn keep(node: Node) {
     loop {
         tokio::time::sleep(LOOK).await;
         if !node.is_leader() {
-            passed = looks; // So that it asks at once when it becomes leader.
+            passed = looks; // Asks at once after becoming the leader.
             continue;
         }
         passed += 1;

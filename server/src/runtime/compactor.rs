@@ -1,5 +1,5 @@
-//! Compaction by itself (`--auto-compaction-mode`): which revision to compact at, and when. Plain
-//! values; the shell asks now and then and proposes what comes out.
+//! Automatic compaction (`--auto-compaction-mode`): which revision to compact at, and when. Plain
+//! values: the shell calls `turn` and proposes the result.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,25 +7,25 @@ use std::time::Duration;
 use crate::Now;
 use crate::config::AutoCompaction;
 
-/// How often `revision` mode looks.
+/// Time between two looks of `revision` mode.
 const REVISION_INTERVAL: Duration = Duration::from_secs(5 * 60);
-/// `periodic` mode compacts once per period, at least this often.
+/// `periodic` mode compacts once per period, but at least this often.
 const PERIODIC_INTERVAL_MAX: Duration = Duration::from_secs(60 * 60);
-/// ..and notes the revision so many times between two compactions.
+/// Number of times that `periodic` mode notes the revision between two compactions.
 const SAMPLES_PER_INTERVAL: u32 = 10;
 
 pub struct Compactor {
     mode: AutoCompaction,
     next: Now,
-    /// Revisions noted, the oldest in front; as many as span the period.
+    /// Noted revisions, oldest first. They span the period.
     samples: VecDeque<i64>,
     compacted_at: Now,
-    /// The last revision handed out.
+    /// The last revision that `turn` returned.
     compacted: i64,
 }
 
 impl Compactor {
-    /// `None` when compaction is left to others.
+    /// Returns `None` if automatic compaction is off.
     pub fn new(mode: AutoCompaction, now: Now) -> Option<Compactor> {
         if mode == AutoCompaction::Off {
             return None;
@@ -40,12 +40,12 @@ impl Compactor {
         })
     }
 
-    /// When to ask again.
+    /// The time of the next turn.
     pub fn next(&self) -> Now {
         self.next
     }
 
-    /// The revision to compact at now, if any. `current` is the store's.
+    /// The revision to compact at, if a compaction is due. `current` is the store's revision.
     pub fn turn(&mut self, now: Now, current: i64) -> Option<i64> {
         if now < self.next {
             return None;
@@ -61,7 +61,7 @@ impl Compactor {
                 let between = interval / SAMPLES_PER_INTERVAL;
                 self.next = now + between;
                 self.samples.push_back(current);
-                // With this many samples the oldest was noted a period ago.
+                // With this many samples the oldest is one period old.
                 let kept = (period.as_nanos() / between.as_nanos().max(1)) as usize + 1;
                 if self.samples.len() <= kept {
                     return None;
@@ -111,7 +111,7 @@ mod tests {
         let mut compactor = Compactor::new(AutoCompaction::Periodic(period), Now::ZERO).unwrap();
         let mut compactions = Vec::new();
         for minute in 0..40u32 {
-            // One revision a minute, so that revision and time are easily compared.
+            // One revision a minute, so that revisions and minutes compare easily.
             if let Some(revision) = compactor.turn(minute * MINUTE, i64::from(minute) + 1) {
                 assert!(
                     revision <= i64::from(minute) + 1 - 10,

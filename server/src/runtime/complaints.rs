@@ -1,11 +1,11 @@
-//! What a member of the cluster says about others, and about its own disk, in the log: each thing
-//! once, however often it happens.
+//! Logs what a member complains about: other members, and its own disk. A refused message is logged
+//! once for each sender and reason, however often it happens.
 
 use std::collections::HashSet;
 
 use raft::Complaint;
 
-/// More than this is not told apart any more.
+/// Most refusals that are remembered. Further ones are not logged.
 const TOLD_MAX: usize = 256;
 
 #[derive(Clone, Default)]
@@ -14,7 +14,7 @@ pub(super) struct Complaints {
 }
 
 impl Complaints {
-    /// `member_id` is ours.
+    /// `member_id` is this member.
     pub(super) fn tell(&mut self, member_id: u64, complaint: Complaint) {
         match complaint {
             Complaint::Refused { from, why } => {

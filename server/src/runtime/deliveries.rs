@@ -1,4 +1,4 @@
-//! The way of answers back to the tasks that wait for them.
+//! Brings answers back to the tasks that wait for them.
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -8,8 +8,8 @@ use crate::net::workers::Workers;
 /// Answers of one batch.
 type Replies = Vec<(ReplySlot, Reply)>;
 
-/// On each worker a task hands out what a batch has for that worker: one wake-up of a thread,
-/// however many clients.
+/// One task per worker hands out that worker's share of a batch. So a batch wakes a worker thread
+/// once, however many clients wait there.
 #[derive(Clone)]
 pub(super) struct Deliveries(Vec<UnboundedSender<Replies>>);
 
@@ -23,13 +23,13 @@ impl Deliveries {
         Deliveries((0..workers.count()).map(start).collect())
     }
 
-    /// Leaves `replies` empty.
+    /// Sends all `replies` and leaves the vector empty.
     pub(super) fn send(&self, replies: &mut Replies) {
         if replies.is_empty() {
             return;
         }
         if let [only] = self.0.as_slice() {
-            // Nobody is left to be told once the workers have ended.
+            // Fails only when the workers have ended; then no client is left.
             let _ = only.send(std::mem::take(replies));
             return;
         }

@@ -1,11 +1,11 @@
-//! Notices heartbeats that go out too late: a leader that has no time for them loses its followers.
+//! Detects heartbeats that a leader sends too late, because late heartbeats cost it its followers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use raft::{Body, Message, NodeId, Now};
 
-/// A follower that has waited for so many intervals has missed one.
+/// A follower has missed a heartbeat after this many intervals.
 const INTERVALS: u32 = 2;
 
 /// When each follower was last sent a heartbeat.
@@ -27,12 +27,12 @@ impl Lateness {
         self.interval
     }
 
-    /// Somebody else leads, or leads others: who gets heartbeats begins anew.
+    /// Forgets all times, because the leader or the members have changed.
     pub(super) fn clear(&mut self) {
         self.sent.clear();
     }
 
-    /// Whoever has waited too long for one of these heartbeats, and by how much.
+    /// Notes these heartbeats. Returns the followers whose heartbeat is late, and by how much.
     pub(super) fn send(&mut self, now: Now, messages: &[Message]) -> Vec<(NodeId, Duration)> {
         let beats = messages
             .iter()

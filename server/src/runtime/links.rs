@@ -18,6 +18,7 @@ use crate::state::MemberInfo;
 use crate::state::hashes::{Compacted, HashJob, Hashes};
 use crate::telemetry::metrics::Metrics;
 
+/// What a thread needs to carry out the effects of its actor.
 #[derive(Clone)]
 pub(super) struct Links {
     pub(super) clock: Clock,
@@ -29,11 +30,11 @@ pub(super) struct Links {
     pub(super) reader: Reader,
     pub(super) metrics: Arc<Metrics>,
     pub(super) peers: Peers,
-    /// Of this thread.
+    /// For the actor on this thread.
     pub(super) notes: Notes,
 }
 
-/// An actor whose inbox is closed has ended, as the order of a stop wants it, or the process has.
+/// Failed sends are ignored: a closed inbox means that its actor has ended, as during a stop.
 impl Ports for Links {
     fn now(&self) -> Now {
         self.clock.now()

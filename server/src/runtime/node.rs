@@ -1,5 +1,5 @@
-//! The server as its request handlers see it: changes go into the log, reads come from a view of
-//! the published root. Cheap to clone; every gRPC and HTTP handler holds one.
+//! The server as its request handlers see it. Changes go into the log; reads come from a view of
+//! the published root. Cheap to clone: every gRPC and HTTP handler has one.
 
 mod access;
 mod downgrade;
@@ -34,34 +34,34 @@ use crate::state::{self, MemberInfo};
 use crate::telemetry::metrics::{Metrics, Operation};
 pub(crate) use login::Login;
 
-/// What clients may have under way; see [`Admission`]. Far more requests than there are clients
-/// that make sense on one machine, and the bytes of 340 of the largest.
+/// What clients may have in flight; see [`Admission`]. Far more requests than one machine serves
+/// well, and the bytes of 340 requests of the largest size.
 const IN_FLIGHT: admission::Limits = admission::Limits {
     requests: 32_768,
     bytes: 512 << 20,
 };
 
-/// etcd's: 5 s for disk and queues plus two election timeouts.
+/// etcd's value: 5 s for disk and queues. Callers add two election timeouts.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// A million revisions take some seconds beside a full load of puts.
+/// A million revisions take some seconds under a full load of puts.
 const PHYSICAL_COMPACTION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// etcd's: streams are dear to open again.
+/// Looks without a leader until streams end. etcd's value: streams are expensive to open again.
 const LOOKS_WITHOUT_LEADER: u32 = 3;
 
-/// A question for the read index that took longer counts as slow: etcd's.
+/// A read index that took longer is counted and logged as slow. etcd's value.
 const SLOW_READ: Duration = Duration::from_millis(500);
 
-/// Between two questions to the leader: etcd's.
+/// Pause before a follower asks the leader again. etcd's value.
 const LEADER_RETRY: Duration = Duration::from_millis(50);
 
-/// How often a transfer of leadership looks whether it is done.
+/// Time between two looks at whether a transfer of leadership is done.
 const TRANSFER_POLL: Duration = Duration::from_millis(2);
 
 #[derive(Clone)]
 pub struct Node(Arc<Inner>);
 
-/// Who this member is; fixed for the life of a data directory, but for the URLs.
+/// This member's identity. Fixed for the life of a data directory, except the URLs.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub cluster_id: u64,
@@ -70,26 +70,28 @@ pub struct Identity {
     pub client_urls: Vec<String>,
 }
 
+/// Limits of requests, and the times above which they count as slow.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub max_request_bytes: usize,
     pub max_txn_ops: usize,
-    /// 0: no quota.
+    /// Bytes; 0: no quota.
     pub quota_bytes: u64,
     pub election_timeout: Duration,
-    /// Refuse changes of the members that could cost the quorum.
+    /// Refuses changes of members that could cost the quorum.
     pub strict_reconfig_check: bool,
-    /// Revokes of leases are let in when other changes are turned away (`PriorityRequest`).
+    /// Admits revokes of leases even when other changes are refused (`PriorityRequest`).
     pub revokes_first: bool,
-    /// Reads that take longer are logged.
+    /// Slower reads are logged.
     pub slow_apply: Duration,
-    /// Calls that take longer are logged.
+    /// Slower calls are logged.
     pub slow_call: Duration,
 }
 
+/// The answer to the Status call.
 #[derive(Clone, Debug)]
 pub struct NodeStatus {
-    /// 0: none known.
+    /// 0: no leader is known.
     pub leader: u64,
     pub term: u64,
     pub raft_index: u64,
@@ -97,7 +99,7 @@ pub struct NodeStatus {
     pub db_size: i64,
     pub db_size_in_use: i64,
     pub quota: i64,
-    /// In etcd's words: no leader, alarms.
+    /// In etcd's words: no leader, active alarms.
     pub errors: Vec<String>,
 }
 
@@ -108,7 +110,7 @@ pub(crate) struct Inner {
     pub hub: HubHandle,
     pub shared: Arc<Shared>,
     pub hashes: Arc<Hashes>,
-    /// Of whoever computes a digest for a client or a peer.
+    /// Held while a digest for a client or a peer is computed.
     pub hash_turn: Arc<Semaphore>,
     pub identity: Identity,
     pub limits: Limits,
@@ -120,7 +122,7 @@ pub(crate) struct Inner {
     pub tokens: Tokens,
     pub login: Login,
     pub peers: Peers,
-    /// Told when no leader has been known for long.
+    /// Changes when no leader has been known for long.
     pub leader_lost: tokio::sync::watch::Sender<()>,
 }
 
@@ -133,19 +135,19 @@ impl Node {
         Admission::new(IN_FLIGHT)
     }
 
-    /// Digests for clients and peers are computed one at a time.
+    /// One permit: digests for clients and peers are computed one at a time.
     pub(crate) fn new_hash_turn() -> Arc<Semaphore> {
         Arc::new(Semaphore::new(1))
     }
 
-    /// Sends a change of the server's own through the log; returns when it is applied and visible to
-    /// readers. Where users are asked who they are, it is nobody's.
+    /// Sends a change by the server itself through the log. Returns when it is applied and visible
+    /// to readers. With auth enabled, it counts as made by no user.
     pub async fn propose(&self, request: Request) -> Result<Applied, Error> {
         self.check_space(&request).await?;
         self.propose_unchecked(request, &AuthInfo::default()).await
     }
 
-    /// Sends the change that a call asks for; whether its user may is decided where it is applied.
+    /// Sends a client's change through the log. Its permission is checked when it is applied.
     pub async fn propose_by(&self, request: Request, who: &Credentials) -> Result<Applied, Error> {
         self.check_space(&request).await?;
         let by = self.auth_info(who).await?.unwrap_or_default();
@@ -160,7 +162,7 @@ impl Node {
         drop(pending);
         let result = result.map_err(|error| self.explain(error, began));
         let timed_out = result.as_ref().is_err_and(Error::is_timeout);
-        // What was applied and refused did not fail as a proposal.
+        // A change that was applied and refused is not a failed proposal.
         let failed = timed_out
             || matches!(
                 result,
@@ -200,7 +202,7 @@ impl Node {
         };
         post(&self.0.member, MemberEvent::Propose(proposal))?;
         if physical {
-            // Answered when the rows are gone, as by etcd; the client has a deadline of its own.
+            // Answered when the rows are deleted, as in etcd. The client sets its own deadline.
             return match tokio::time::timeout(PHYSICAL_COMPACTION_TIMEOUT, reply).await {
                 Ok(reply) => reply.unwrap_or(Err(Error::Stopped)),
                 Err(_) => Err(Error::Timeout),
@@ -209,8 +211,7 @@ impl Node {
         self.wait(reply).await
     }
 
-    /// After this, `view` shows every change that was acknowledged before the call.
-    ///
+    /// After this call, `view` shows every change that was acknowledged before the call.
     pub async fn linearizable(&self) -> Result<(), Error> {
         if self.0.shared.decides_alone() {
             return Ok(());
@@ -228,7 +229,7 @@ impl Node {
         read
     }
 
-    /// Hands leadership to the voter `to`; returns when someone else leads.
+    /// Hands leadership to the voter `to`. Returns when `to` leads.
     pub async fn transfer(&self, to: u64) -> Result<(), Error> {
         self.0
             .member
@@ -246,8 +247,8 @@ impl Node {
         })
     }
 
-    /// Leases live at the leader: a follower asks there, and waits for one while there is none, as
-    /// clients take an error for the end of their lease. `None`: this member leads by now.
+    /// Forwards a question about leases to the leader. Waits while there is none: clients take an
+    /// error for the end of their lease. Returns `None` if this member became the leader.
     async fn ask_leader(&self, call: &LeaseCall) -> Result<Option<(LeaseAnswer, i64)>, Error> {
         let (path, body) = match call {
             LeaseCall::TimeToLive { id, keys } => peer::time_to_live(*id, *keys),
@@ -277,7 +278,7 @@ impl Node {
         }
     }
 
-    /// `None`: it has no answer, for it leads no more or is about to stop.
+    /// Returns `None` if the answer is useless: that member does not lead any more, or stops.
     fn told_by_leader(&self, call: &LeaseCall, told: peer::Answer) -> Option<(LeaseAnswer, i64)> {
         let answer = match (told.status, call) {
             (200, call) => peer::lease_answer(call, told.body)?,
@@ -293,7 +294,7 @@ impl Node {
         Some((answer, self.view().revision()))
     }
 
-    /// As [`Self::wait`], and says so when it takes long.
+    /// Like [`Self::wait`], but logs a line if the read index takes long.
     async fn wait_for_read(
         &self,
         mut reply: tokio::sync::oneshot::Receiver<crate::event::Reply>,
@@ -308,7 +309,7 @@ impl Node {
         self.wait(reply).await.map(drop)
     }
 
-    /// Time on the clock of this node.
+    /// Time on this member's clock.
     pub fn now(&self) -> Duration {
         self.0.clock.now()
     }
@@ -317,21 +318,23 @@ impl Node {
         self.0.reader.view()
     }
 
-    /// For those who read again and again.
+    /// For callers that take many views.
     pub fn reader(&self) -> Reader {
         self.0.reader.clone()
     }
 
-    /// A number no one else gets, as etcd lays it out.
+    /// An id that no other request has, in etcd's layout.
     pub fn unique_id(&self) -> u64 {
         self.0.request_ids.next()
     }
 
-    /// New writes are sealed otherwise than before: everything else is to follow.
+    /// Reports a new encryption setting, so that existing data is sealed again with it.
     pub fn keys_changed(&self) -> Result<(), Error> {
         post(&self.0.apply, ApplyEvent::KeysChanged)
     }
 
+    /// Answers a question about leases, with the store's revision. A follower asks the leader about
+    /// renewals and remaining times.
     pub async fn lease(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
         let at_leader = matches!(
             call,
@@ -344,8 +347,8 @@ impl Node {
             return Ok(found);
         }
         if let LeaseCall::KeepAlive { .. } = call {
-            // One that was stopped or cut off may not know that another member leads, which counts
-            // the lease's time without this renewal.
+            // A leader that was stopped or cut off may not know that another member leads. That
+            // member would expire the lease without this renewal.
             self.linearizable().await?;
         }
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
@@ -357,6 +360,7 @@ impl Node {
         }
     }
 
+    /// A header with this revision, the ids of member and cluster, and the term.
     pub fn header(&self, revision: i64) -> pb::ResponseHeader {
         pb::ResponseHeader {
             cluster_id: self.0.identity.cluster_id,
@@ -366,12 +370,12 @@ impl Node {
         }
     }
 
-    /// A header at the store's current revision.
+    /// A header with the store's current revision.
     pub fn header_now(&self) -> pb::ResponseHeader {
         self.header(self.view().revision())
     }
 
-    /// Completes a header that so far has only its revision.
+    /// Completes a header that has only its revision.
     pub fn complete(&self, header: &mut Option<pb::ResponseHeader>) {
         let revision = header.as_ref().map_or(0, |header| header.revision);
         *header = Some(self.header(revision));
@@ -397,8 +401,8 @@ impl Node {
         self.0.shared.leadership.has_leader()
     }
 
-    /// Watches over the leader for as long as the server runs: streams that want one are told when
-    /// there has been none at three looks in a row.
+    /// Watches the leader for as long as the server runs. After three looks in a row without a
+    /// leader it notifies the streams that require one.
     pub(crate) async fn keep_watch_over_leader(self) {
         let mut missed = 0;
         loop {
@@ -410,7 +414,7 @@ impl Node {
         }
     }
 
-    /// Changes when the leader has been lost for long.
+    /// Changes when no leader has been known for long.
     pub(crate) fn leader_lost(&self) -> tokio::sync::watch::Receiver<()> {
         self.0.leader_lost.subscribe()
     }
@@ -462,16 +466,16 @@ impl Node {
         })
     }
 
-    /// The HashKV digest of history up to `revision` (0: the current one).
+    /// The HashKV digest of history up to `revision` (0: the current revision).
     pub async fn hash_kv(&self, revision: i64) -> Result<KvHash, Error> {
         let began = self.0.clock.now();
-        // One at a time: each reads the whole store.
+        // One at a time, because each digest reads the whole store.
         let turn = Arc::clone(&self.0.hash_turn).acquire_owned().await;
         let turn = turn.map_err(|_| Error::Stopped)?;
         let (hashes, view) = (Arc::clone(&self.0.hashes), self.view());
         let (here, mut asked) = oneshot::channel::<Infallible>();
         let hash = run_blocking(move || {
-            // The next one's turn comes when this work ends, not when its client leaves.
+            // Held until the work ends, even if the client leaves earlier.
             let _turn = turn;
             hashes.at_while(&view, revision, &mut || match asked.try_recv() {
                 Err(TryRecvError::Closed) => ControlFlow::Break(()),
@@ -487,7 +491,7 @@ impl Node {
         hash
     }
 
-    /// The digests of the last compactions that are known, the newest first.
+    /// The known digests of the last compactions, newest first.
     pub fn compaction_hashes(&self) -> Vec<KvHash> {
         self.0.hashes.finished()
     }
@@ -496,7 +500,7 @@ impl Node {
         self.0.hashes.stop();
     }
 
-    /// The digests that the other members have of history up to `revision`.
+    /// The other members' digests of history up to `revision`.
     pub(crate) async fn peer_hashes(
         &self,
         revision: i64,
@@ -506,7 +510,7 @@ impl Node {
         Ok(self.0.peers.hashes(&members, revision, patience).await)
     }
 
-    /// Ends once the space that nothing needs is back with the file system. Stops nobody.
+    /// Returns unused space to the file system; ends when that is done. Blocks no other call.
     pub async fn defragment(&self) -> Result<(), Error> {
         tracing::info!("starting defragment");
         let began = self.0.clock.now();
@@ -523,11 +527,11 @@ impl Node {
         &self.0.metrics
     }
 
-    /// By etcd's reckoning of what a change takes. The first one that would not fit raises the
-    /// alarm, which from then on refuses them all where they are applied. A client that reads the
-    /// refusal finds the alarm in place: the answer waits until it is committed. The quota is for
-    /// what is in use: what compactions have freed in the file is room, and needs no
-    /// defragmentation.
+    /// Checks the quota with etcd's estimate of what a change takes. The first change that does not
+    /// fit raises the alarm; from then on the alarm refuses all of them when they are applied. The
+    /// refusal is answered only after the alarm is committed, so the client finds it in place. The
+    /// quota limits the bytes in use: space that compactions freed inside the file is available
+    /// without defragmentation.
     async fn check_space(&self, request: &Request) -> Result<(), Error> {
         let needed = state::space_needed(request);
         let quota = self.0.limits.quota_bytes;
@@ -538,14 +542,14 @@ impl Node {
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
         post(&self.0.apply, ApplyEvent::Refused { needed, slot })?;
         match self.wait(reply).await {
-            // Nobody can be told of an alarm: the change is refused all the same.
+            // The alarm could not be raised in time. The change is refused all the same.
             Err(Error::Timeout) | Ok(_) => Err(Error::NoSpace),
             Err(error) => Err(error),
         }
     }
 
-    /// Why a change that was asked for at `began` may have had no answer, as etcd guesses it: this
-    /// member has taken the lead over meanwhile, or the leader could not be reached all the time.
+    /// Guesses, like etcd, why a change that began at `began` timed out: this member became the
+    /// leader shortly after, or the leader could not be reached all that time.
     fn explain(&self, error: Error, began: Duration) -> Error {
         if error != Error::Timeout {
             return error;
@@ -592,7 +596,7 @@ impl Node {
     }
 }
 
-/// Sends to an actor, which wakes when the calls that are ready with this one have sent, too.
+/// Sends to an actor. The actor wakes up after the other ready tasks have sent as well.
 fn post<T: Send + 'static>(actor: &Sender<T>, event: T) -> Result<(), Error> {
     if let Some(wake_up) = actor.post(event).map_err(|_| Error::Stopped)? {
         tokio::spawn(async move {
@@ -603,7 +607,7 @@ fn post<T: Send + 'static>(actor: &Sender<T>, event: T) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs what may take long, or may wait for the disk, off the runtime's threads.
+/// Runs work that may take long or wait for the disk outside the runtime's threads.
 pub async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {

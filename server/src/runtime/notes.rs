@@ -1,4 +1,4 @@
-//! What the actors note, as operators look for it: lines of the log, and metrics.
+//! Turns the notes of the actors into log lines and metrics for operators.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::state::ChangeContext;
 use crate::telemetry::logging::json;
 use crate::telemetry::metrics::Metrics;
 
-/// One for each thread: what it remembers is of the actor there.
+/// Each thread has its own, because the notes remember the state of that thread's actor.
 #[derive(Clone)]
 pub(super) struct Notes {
     member_id: NodeId,
@@ -77,7 +77,7 @@ impl Notes {
         }
     }
 
-    /// In etcd's words: what it names first is what it nearly always is.
+    /// Uses etcd's text. It blames the disk first, which is nearly always right.
     pub(super) fn sending(&mut self, now: Now, messages: &[Message]) {
         for (to, over) in self.lateness.send(now, messages) {
             self.metrics.heartbeat_send_failures.inc();
@@ -104,7 +104,7 @@ impl Notes {
         }
     }
 
-    /// What operators wait for: when the last of these lines says so, old keys may go.
+    /// Reports the progress of re-sealing. The last line tells operators that old keys may go.
     fn tell_resealing(&self, progress: &Resealing) {
         let gauges = &self.metrics;
         let done = progress.next == Next::Done;
@@ -173,7 +173,7 @@ fn tell_version(before: Option<&str>, now: Option<&str>) {
     }
 }
 
-/// Without the patch, as it is told.
+/// The version without its patch number.
 fn minor(version: Option<&str>) -> &str {
     let version = version.unwrap_or_default();
     version.rsplit_once('.').map_or(version, |(minor, _)| minor)
@@ -194,7 +194,7 @@ fn tell_space(news: SpaceNews) {
     }
 }
 
-/// The lines that operators look for.
+/// Writes the lines that operators search for.
 fn tell_change(member_id: NodeId, change: Option<&ConfChange>) {
     let local = format!("{member_id:x}");
     let Some(change) = change else {
@@ -217,7 +217,7 @@ fn tell_change(member_id: NodeId, change: Option<&ConfChange>) {
             "updated member"
         ),
         kind => {
-            // Its context was read when it was applied.
+            // The context was valid when the change was applied.
             let context = ChangeContext::of(change).unwrap_or_default();
             if context.is_promote {
                 tracing::info!(

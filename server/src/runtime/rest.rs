@@ -1,22 +1,22 @@
-//! Rests in the work of helper threads. They share the disk with the log, whose syncs clients wait
-//! for.
+//! Pauses in the work of helper threads. They share the disk with the log, and clients wait for the
+//! log's syncs.
 
 use std::thread::sleep;
 use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// A piece that took longer waited for others, most of the time.
+/// Longest pause. A step that took longer mostly waited for others.
 const REST_MAX: Duration = Duration::from_millis(20);
 
-/// Rests are so many times as long as the work before them.
+/// A pause takes this many times as long as the step before it.
 pub(super) const CHECKPOINT_REST: u32 = 1;
 pub(super) const LOG_REST: u32 = 1;
-/// Digests read the whole store and nobody waits for most of them: a quarter of a core.
+/// Digests read the whole store, mostly with no client waiting: a quarter of a core is enough.
 pub(super) const DIGEST_REST: u32 = 3;
 
-/// To be called after each piece of a work: waits for `times` as long as the piece took, unless
-/// `hurried`.
+/// Returns a function to call after each step. It sleeps `times` as long as the step took, unless
+/// `hurried` returns true.
 pub(super) fn rests(
     clock: Clock,
     times: u32,

@@ -1,5 +1,5 @@
-//! The threads. Each one gives an actor its turns, waits for events, and ends the process when the
-//! actor cannot go on.
+//! The threads. Each one runs an actor's turns, waits for events, and ends the process when the
+//! actor fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use crate::event::inbox::Inbox;
 use crate::event::{ApplyEvent, LogEvent, MemberEvent};
 use crate::telemetry::fatal;
 
-/// Stop looking at the disk.
+/// Ends the looks at the disk.
 pub(super) struct StopLooking;
 
 pub(super) fn run_member(mut member: MemberDriver, inbox: &Inbox<MemberEvent>, mut links: Links) {
@@ -42,7 +42,7 @@ pub(super) fn run_member(mut member: MemberDriver, inbox: &Inbox<MemberEvent>, m
     }
 }
 
-/// One sync per batch: while it runs, the next batch gathers in the inbox.
+/// One sync per batch: the next batch gathers in the inbox during the sync.
 pub(super) fn run_log(log: &Mutex<Log>, inbox: &Inbox<LogEvent>, mut links: Links) {
     let mut events = Vec::new();
     loop {
@@ -94,7 +94,7 @@ pub(super) fn run_looks(mut disks: Disks, inbox: &Inbox<StopLooking>, mut links:
     }
 }
 
-/// Runs the job on a thread of its own, with pauses that leave the disk to others.
+/// Runs the job on its own thread, with pauses in which others use the disk.
 pub(super) fn start(job: Job, mut links: Links) {
     let clock = links.clock;
     match &job {
@@ -115,7 +115,7 @@ pub(super) fn start(job: Job, mut links: Links) {
 
 fn checkpoint(job: Job, mut rest: impl FnMut() + Send + Sync + 'static, mut links: Links) {
     let clock = links.clock;
-    // When the last piece but one was written: what follows makes the checkpoint durable.
+    // End of the last step but one. The rest of the time makes the checkpoint durable.
     let written = Arc::new(AtomicU64::new(0));
     let noted = Arc::clone(&written);
     let began = clock.now();

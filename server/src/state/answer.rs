@@ -1,4 +1,4 @@
-//! What changes and questions are answered with.
+//! The answers to changes and questions.
 
 use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
@@ -6,7 +6,7 @@ use etcd_api::raw;
 
 use crate::state::Authenticated;
 
-/// Answers without their headers; the edge fills those in.
+/// Answers without their headers, which the API adds.
 #[derive(Debug)]
 pub enum Outcome {
     Put(pb::PutResponse),
@@ -22,15 +22,15 @@ pub enum Outcome {
         leader: u64,
     },
     Raft(Box<RaftView>),
-    /// The change has nothing to tell beyond that it happened.
+    /// The change was made; there is nothing else to report.
     Done,
 }
 
-/// What this member's raft tells of itself.
+/// The state of this member's raft.
 #[derive(Debug)]
 pub struct RaftView {
     pub status: raft::Status,
-    /// Of the others; empty unless this member leads.
+    /// The other members; empty unless this member leads.
     pub peers: Vec<raft::PeerStatus>,
 }
 
@@ -40,8 +40,8 @@ pub struct LeaseAnswer {
     pub ttl: i64,
     pub granted_ttl: i64,
     pub keys: Vec<Bytes>,
-    /// Every lease, the one to end first in front.
+    /// All leases, those that expire first in front.
     pub leases: Vec<i64>,
-    /// Lease id and whole seconds left.
+    /// Lease id, and remaining TTL in whole seconds.
     pub checkpoints: Vec<(i64, i64)>,
 }

@@ -12,7 +12,7 @@ use crate::error::Error;
 const CLUSTER_VERSION: &[u8] = b"clusterVersion";
 const DOWNGRADE: &[u8] = b"downgrade";
 
-/// A downgrade: the cluster is to speak an older version than its members support.
+/// A downgrade lowers the cluster version below the one that the members support.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Downgrade {
     /// `major.minor.0`; empty if no downgrade is enabled.

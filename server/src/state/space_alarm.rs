@@ -1,53 +1,53 @@
-//! Watches over the space that the data has: raises etcd's space alarm before the disk is full, and
-//! takes it back once there is space again. Plain values in and out; the shell looks at the disk.
+//! Guards the space for the data: raises etcd's space alarm before the disk is full, and clears it
+//! when there is space again. Plain values in and out; the shell looks at the disks.
 //!
-//! Each member speaks for its own disk and its own quota. What it decides goes through the log like
+//! Each member decides for its own disks and its own quota. The decision goes through the log like
 //! any alarm, so all members agree on what is refused.
 
 use storage::vfs::DiskSpace;
 
-/// The alarm is raised when less than this is available: log, checkpoints and the moving of pages to
-/// the front of the file go on in it, after what the store has set aside for itself is used up.
+/// The alarm is raised when less than this is available. Log, checkpoints and moves of pages use
+/// it once the space that the store has reserved is used up.
 const MARGIN_BYTES: u64 = 64 << 20;
-/// On a small disk the margin is one part in so many.
+/// On a small disk the margin is one part in this many of the disk.
 const MARGIN_PART: u64 = 16;
-/// The alarm goes when so many margins are available.
+/// Margins that must be available before the alarm is cleared.
 const MARGINS_TO_CLEAR: u64 = 2;
-/// The alarm goes when one part in so many of the quota is free.
+/// One part in this many of the quota must be free before the alarm is cleared.
 const QUOTA_PART_TO_CLEAR: u64 = 10;
-/// Looks in a row that must find space before the alarm goes.
+/// Looks in a row that must find space before the alarm is cleared.
 const LOOKS_TO_CLEAR: u32 = 2;
 
-/// The part of the available space that clients may fill until the next look. A record that does not
-/// fit into the rest of a log file wastes that rest, at worst as much as it takes itself.
+/// Clients may fill one part in this many of the available space until the next look. A record that
+/// does not fit into the rest of a log file wastes that rest, which is smaller than the record.
 const ROOM_PART: u64 = 2;
-/// With fewer margins than this available, the disk is nearly full.
+/// The disk is nearly full if fewer margins than this are available.
 const MARGINS_WHEN_NEARLY_FULL: u64 = 16;
 
-/// The log's files are no larger than one part in so many of the disk, between these.
+/// A log file is at most one part in this many of the disk, but not below [`SEGMENT_BYTES_MIN`].
 const SEGMENT_PART: u64 = 32;
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
-/// What is seen at a look.
+/// What one look found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// `None`: the system does not tell.
+    /// `None`: the system does not report it.
     pub(crate) disk: Option<DiskSpace>,
-    /// The store could not set space aside for what is in memory alone, or the log for its next file.
+    /// The store could not reserve space for what is only in memory, or the log for its next file.
     pub(crate) is_short: bool,
     pub(crate) in_use_bytes: u64,
-    /// What the largest request would have taken that was refused since the alarm.
+    /// Bytes that the largest request refused since the alarm would have taken.
     pub(crate) refused_bytes: u64,
     /// This member's alarm is raised.
     pub(crate) raised: bool,
-    /// By this member, and not by a client, who is to take it back then. After a restart that is not
-    /// known, and taken for granted.
+    /// This member raised the alarm, so it may clear it; a client must clear its own. Assumed after
+    /// a restart, because it is not known then.
     pub(crate) is_own: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// What needs space is to be refused.
+    /// Requests that need space must be refused.
     pub(crate) is_low: bool,
     pub(crate) alarm: Option<Alarm>,
 }
@@ -62,7 +62,7 @@ pub(crate) enum Alarm {
 pub(crate) struct Guard {
     /// 0: no quota.
     quota_bytes: u64,
-    /// Take the alarm back when there is space.
+    /// True if the alarm is cleared automatically when there is space.
     clears: bool,
     is_low: bool,
     looks_with_space: u32,
@@ -113,24 +113,24 @@ impl Guard {
     }
 }
 
-/// The disk that the alarm goes by: the one with the fewest margins left.
+/// The disk that decides about the alarm: the one with the fewest margins left.
 pub(crate) fn fuller(disks: [Option<DiskSpace>; 2]) -> Option<DiskSpace> {
     let margins = |disk: &DiskSpace| disk.available / margin(*disk).max(1);
     let known = disks.into_iter().flatten();
     known.min_by_key(|disk| (margins(disk), disk.available))
 }
 
-/// Whether there is room enough for another file of the log.
+/// True if there is enough space for another file of the log.
 pub(crate) fn has_plenty(disk: DiskSpace) -> bool {
     disk.available >= margin(disk).saturating_mul(MARGINS_TO_CLEAR)
 }
 
-/// How many bytes clients may write into the log until the next look.
+/// Bytes that clients may write to the log until the next look.
 pub(crate) fn room_for_log(disk: DiskSpace) -> u64 {
     disk.available / ROOM_PART
 }
 
-/// Whether fast writers could fill the disk before long.
+/// True if fast writers could soon fill the disk.
 pub(crate) fn is_nearly_full(disk: DiskSpace) -> bool {
     disk.available < margin(disk).saturating_mul(MARGINS_WHEN_NEARLY_FULL)
 }
@@ -139,7 +139,7 @@ fn margin(disk: DiskSpace) -> u64 {
     MARGIN_BYTES.min(disk.total / MARGIN_PART)
 }
 
-/// The size of the log's files on a disk: on a small one they would be all of it.
+/// The size of a log file. Smaller than `usual` on a small disk, which the files would fill.
 pub(crate) fn segment_bytes(disk: DiskSpace, usual: u64) -> u64 {
     usual.min((disk.total / SEGMENT_PART).max(SEGMENT_BYTES_MIN))
 }
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(guard.look(&seen(64 * MIB, 0, false)), Verdict::default());
         let low = guard.look(&seen(63 * MIB, 0, false));
         assert_eq!((low.is_low, low.alarm), (true, Some(Alarm::Raise)));
-        // A little more is not enough.
+        // Slightly more space is not enough.
         assert_eq!(
             alarms(&mut guard, seen(127 * MIB, 0, true), 3),
             [None, None, None]

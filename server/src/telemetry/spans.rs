@@ -21,8 +21,8 @@ use crate::config::TracingConfig;
 use context::{Parent, SPAN_ID_BYTES, TRACE_ID_BYTES};
 use export::{Finished, Queue};
 
-/// Flags of a span besides those of `traceparent`: whether the parent is remote is known, and the
-/// parent is remote.
+/// Flags of a span besides those of `traceparent`: it is known whether the parent is remote, and
+/// the parent is remote.
 const PARENT_IS_KNOWN: u32 = 0x100;
 const PARENT_IS_REMOTE: u32 = 0x200;
 const SAMPLED: u32 = 1;

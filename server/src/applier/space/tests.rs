@@ -19,7 +19,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Some 16 MiB.
+    /// A store of about 16 MiB.
     fn full() -> Stage {
         let vfs = Arc::new(SimVfs::new(1));
         let store = Store::open(vfs, Path::new("/store"), Options::default()).unwrap();
@@ -76,7 +76,7 @@ impl Stage {
         self.store.publish();
     }
 
-    /// All steps that are due by `until`.
+    /// Takes all steps that are due by `until`.
     fn pass(&mut self, until: Now, urgent: bool) {
         while let Some(at) = self.space.wake_at(self.now).filter(|at| *at <= until) {
             self.now = at;

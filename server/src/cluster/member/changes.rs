@@ -1,5 +1,5 @@
-//! Changes of the members on their way: each waits until none is under way that its leader knows
-//! of, and its client until it is applied. Knows nothing of what a change does.
+//! Changes of the members in flight. Each waits until its leader knows of no other unfinished
+//! change; its client waits until it is applied. Knows nothing of what a change does.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,18 +8,18 @@ use raft::{ConfChange, EntryKind, Now, Proposal};
 use super::PATIENCE;
 use crate::event::ReplySlot;
 
-/// Changes that wait for others; etcd would drop them all but the first.
+/// Most changes in flight. etcd would drop all but the first.
 const WAITING_MAX: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Changes {
     waiting: VecDeque<(Now, ConfChange, ReplySlot)>,
-    /// In the log, or sent to the leader; by the id of the change, until its clients lose patience.
+    /// Proposed changes by id, until they are applied or their clients give up.
     asked: BTreeMap<u64, (Now, ReplySlot)>,
 }
 
 impl Changes {
-    /// Gives the slot back when there is no room.
+    /// Returns the slot if there is no room.
     pub(super) fn push(
         &mut self,
         now: Now,
@@ -37,7 +37,7 @@ impl Changes {
         !self.waiting.is_empty()
     }
 
-    /// The next one, for the log. It is `asked` from now on.
+    /// Takes the next change for the log, and moves it to `asked`.
     pub(super) fn next(&mut self) -> Option<Proposal> {
         let (until, change, reply) = self.waiting.pop_front()?;
         let data = raft::wire::encode_conf_change(&change);
@@ -48,7 +48,7 @@ impl Changes {
         })
     }
 
-    /// Who waits for the change in this entry.
+    /// The client that waits for the change in this entry.
     pub(super) fn take(&mut self, entry: &raft::Entry) -> Option<ReplySlot> {
         if self.asked.is_empty() {
             return None;
@@ -57,7 +57,7 @@ impl Changes {
         self.asked.remove(&change.id).map(|(_, reply)| reply)
     }
 
-    /// Nobody waits for what is older; its client has been told that time is up.
+    /// Drops changes whose clients have given up; those have got a timeout.
     pub(super) fn forget(&mut self, now: Now) {
         while self
             .waiting

@@ -1,5 +1,5 @@
-//! Proposals sent on to the leader, by request id, until their entries are committed. Knows nothing
-//! of what they ask for.
+//! Proposals forwarded to the leader, by request id, until their entries are committed. Knows
+//! nothing of what they ask for.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::error::Error;
 use crate::event::ReplySlot;
 use crate::state::request::Request;
 
-/// What the former leader had of a proposal is committed by the next one within this time, or never
-/// as far as anybody can tell: whoever waits is told that the outcome is unknown, as after a
-/// timeout, and need not wait the timeout out.
+/// Time after a change of leader in which the new one commits what the old one had of a proposal.
+/// After that the outcome is unknown: the client gets the error of a timeout, without waiting for
+/// the full timeout.
 const LOST_AFTER: Duration = Duration::from_millis(100);
 
 type Waiter = (Request, Option<ReplySlot>);
@@ -21,9 +21,9 @@ type Waiter = (Request, Option<ReplySlot>);
 #[derive(Default)]
 pub(super) struct Forwarded {
     waiting: HashMap<u64, Waiter>,
-    /// When they may be forgotten, in that order; some were answered before.
+    /// Ids with the time when they may be dropped, earliest first. Some are answered already.
     until: VecDeque<(Now, u64)>,
-    /// Whom the newest was sent to.
+    /// The leader that got the newest proposal.
     leader: NodeId,
 }
 
@@ -34,7 +34,7 @@ impl Forwarded {
         self.until.push_back((now + PATIENCE, id));
     }
 
-    /// Does this entry answer one who waits here?
+    /// Takes the client that waits for this entry.
     pub(super) fn take(&mut self, entry: &raft::Entry) -> Option<Waiter> {
         if self.waiting.is_empty() {
             return None;
@@ -42,7 +42,7 @@ impl Forwarded {
         self.waiting.remove(&Request::id_of(&entry.data)?)
     }
 
-    /// Who leads now. What was sent to another may have been lost with it.
+    /// Notes who leads. Proposals that another leader got may be lost with it.
     pub(super) fn leader_is(&mut self, leader: NodeId, now: Now) {
         if leader == NOBODY || leader == self.leader {
             return;
@@ -58,9 +58,10 @@ impl Forwarded {
         self.until.front().map(|(until, _)| *until)
     }
 
+    /// Fails the clients whose time is over.
     pub(super) fn give_up(&mut self, now: Now, effects: &mut MemberEffects) {
         while let Some((until, id)) = self.until.front().copied() {
-            // What was answered goes before its time: nobody is to be woken for it.
+            // Answered proposals are dropped early, so that no turn is needed for them.
             if until > now && self.waiting.contains_key(&id) {
                 return;
             }
@@ -69,7 +70,7 @@ impl Forwarded {
         }
     }
 
-    /// The state of another member takes the place of the entries that would have answered.
+    /// Fails all clients: another member's state replaces the entries they wait for.
     pub(super) fn lose_all(&mut self, effects: &mut MemberEffects) {
         self.until.clear();
         tell(self.waiting.drain().map(|(_, waiter)| waiter), effects);

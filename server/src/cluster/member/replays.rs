@@ -1,5 +1,5 @@
-//! The requests seen last, by id: a proposal is sent once, and whatever brings it again is an echo
-//! that must not be applied a second time. Knows nothing of what requests ask for.
+//! The ids of the newest requests. A proposal is sent once. If a message brings it again, that is a
+//! replay and must not be applied. Knows nothing of what requests ask for.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -9,7 +9,7 @@ use raft::{Entry, EntryKind};
 
 use crate::state::request::Request;
 
-/// So many of the newest; an echo that comes later than that many requests is taken for news.
+/// Number of ids kept. A replay that comes after this many newer requests is not recognised.
 const REMEMBERED: usize = 1 << 14;
 
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct Replays {
 }
 
 impl Replays {
-    /// Remembers what `entry` asks for; whether that is news. Entries without an id always are.
+    /// Remembers the request in `entry`. Returns true if it is new; always true without an id.
     pub(super) fn is_news(&mut self, entry: &Entry) -> bool {
         let id = match entry.kind {
             EntryKind::Normal => id_of(&entry.data),
@@ -43,7 +43,7 @@ impl Replays {
     }
 }
 
-/// As much of a request as says whose it is; members of etcd write it last.
+/// The header of a request. Members of etcd write it last.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Headed {
     #[prost(message, optional, tag = "100")]

@@ -1,18 +1,18 @@
-//! Notices that the log's disk stands still: which write it has had for how long. Knows no disk;
-//! it sees writes go and hears when they are durable.
+//! Detects a stalled disk of the log, by how long its writes are pending. It has no disk: it is
+//! told about writes, and when they are durable.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use raft::{Index, NodeId, Now, PeerStatus, Ticket, Write};
 
-/// A sync that takes so long is no ordinary one: with the election a leader whose disk stands still
-/// has been replaced within half a second.
+/// A sync that takes this long is not ordinary. With the election, a leader with a stalled disk is
+/// replaced within half a second.
 const STALL: Duration = Duration::from_millis(350);
-/// While no other member is ahead of this one, or has just been asked to take over.
+/// Pause after a look that found no heir, or after a transfer was started.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Writes that bring entries and are not durable yet.
+/// Writes of entries that are not durable yet.
 #[derive(Default)]
 pub(super) struct Stall {
     writes: VecDeque<Pending>,
@@ -44,14 +44,14 @@ impl Stall {
         {}
     }
 
-    /// When to look for somebody else.
+    /// Time of the next look for an heir.
     pub(super) fn due_at(&self) -> Option<Now> {
         let oldest = self.writes.front()?;
         Some((oldest.since + STALL).max(self.not_before))
     }
 
-    /// Who has on disk what this member waits for, and most of what comes after it. Nobody, when
-    /// all disks stand still: then it is not this one's fault, and moving helps nobody.
+    /// The voter whose disk is most advanced, if it has the entries that this member's disk has
+    /// not. `None` if all disks stall: then a transfer does not help.
     pub(super) fn heir(&mut self, now: Now, peers: &[PeerStatus]) -> Option<NodeId> {
         self.not_before = now + PAUSE;
         let oldest = self.writes.front()?;

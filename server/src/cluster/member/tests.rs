@@ -9,12 +9,12 @@ use crate::event::admission::{Admission, Limits};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Member 1 of three; the others are played by the tests.
+/// Member 1 of three. The tests play the others.
 struct Stage {
     member: Member,
     effects: MemberEffects,
     now: Now,
-    /// What the disk was given, and how far it is.
+    /// The newest write that the disk got; `synced` is how far it is.
     written: Ticket,
     synced: Ticket,
     sent: Vec<Message>,
@@ -37,7 +37,7 @@ impl Stage {
         }
     }
 
-    /// As leader of term 1 whose first entry is committed.
+    /// Leads term 1. Its first entry is committed.
     fn leading() -> Stage {
         let mut stage = Stage::new();
         while stage.status().role == RoleKind::Follower {
@@ -53,7 +53,7 @@ impl Stage {
         stage
     }
 
-    /// Following member 2 in term 1.
+    /// Follows member 2 in term 1.
     fn following() -> Stage {
         let mut stage = Stage::new();
         stage.lead(2, 1);
@@ -76,7 +76,7 @@ impl Stage {
         self.sent.append(&mut self.effects.messages);
     }
 
-    /// Lets time pass until something is due.
+    /// Moves time to the next wake-up.
     fn wake(&mut self) {
         self.now = self.member.wake_at().unwrap().max(self.now);
         self.turn(None);
@@ -103,7 +103,7 @@ impl Stage {
         self.hear(from, 1, Body::AppendReply { index, rejected });
     }
 
-    /// Both others answer the heartbeats sent since the last call.
+    /// Both others answer the heartbeats that were sent since the last call.
     fn answer_heartbeats(&mut self) {
         for message in std::mem::take(&mut self.sent) {
             match message.body {
@@ -165,7 +165,7 @@ fn a_leader_whose_disk_stands_still_hands_over_within_half_a_second() {
         assert!(stage.now < began + 450 * MS, "{:?}", stage.now - began);
         stage.answer_heartbeats();
     }
-    // Member 2 is as far behind as we are.
+    // Member 2's disk has no more than this member's.
     assert_eq!(stage.was_summoned(), Some(3));
 }
 
@@ -181,7 +181,7 @@ fn what_comes_during_a_stall_goes_with_the_leadership() {
     stage.put(8);
     stage.lead(3, 2);
     let sent_on = |m: &Message| m.to == 3 && matches!(m.body, Body::Propose { .. });
-    // The new term is not durable here, so nothing may leave before the disk has recovered.
+    // The new term is not durable here, so no message may leave before the disk recovers.
     assert!(!stage.sent.iter().any(sent_on));
     stage.sync();
     assert!(stage.sent.iter().any(sent_on));
@@ -217,9 +217,9 @@ fn a_write_is_sent_and_given_to_the_disk_in_the_same_turn() {
     assert_eq!(stage.written, before + 1);
     let appends =
         |m: &&Message| matches!(&m.body, Body::Append { entries, .. } if entries.len() == 1);
-    // To the one that acknowledged; the other has yet to answer its first.
+    // Goes to the member that acknowledged. The other has not answered its first append.
     assert_eq!(stage.sent.iter().filter(appends).count(), 1);
-    // The first of the others commits it with us.
+    // With this member's disk, one acknowledgement of the others commits it.
     stage.sync();
     assert_eq!(stage.status().commit, 1);
     stage.acknowledge(2, 2);
@@ -231,7 +231,7 @@ fn heartbeats_and_reads_do_not_wait_for_a_sync() {
     let mut stage = Stage::leading();
     stage.put(7);
     assert!(stage.synced < stage.written);
-    // The others are faster: nobody may say that the entry is there before it can be read here.
+    // The others are faster. The entry must not count as committed before it is durable here.
     stage.acknowledge(2, 2);
     stage.acknowledge(3, 2);
     assert_eq!(stage.status().commit, 1);
@@ -308,7 +308,7 @@ fn what_was_asked_of_the_former_leader_is_asked_of_the_next_at_once() {
     assert!(stage.sent.iter().any(asks(3)));
 }
 
-/// A put, or a change of the members, of another member's client.
+/// A proposal for another member's client: a put, or a change of the members.
 fn proposal(kind: EntryKind, id: u64) -> Body {
     let change = raft::ConfChange {
         id,
@@ -332,7 +332,7 @@ fn a_place_that_another_leader_took_keeps_nobody_from_an_answer() {
     let mut stage = Stage::leading();
     let _lost: Vec<_> = (7..10).map(|id| stage.put(id)).collect();
     stage.sync();
-    // The next leader has one entry in the place of three, and is gone again.
+    // The next leader has one entry where this member had three, and is gone again.
     let taken = raft::Entry {
         term: 2,
         index: 2,
@@ -368,7 +368,7 @@ fn a_place_that_another_leader_took_keeps_nobody_from_an_answer() {
 #[test]
 fn a_proposal_is_taken_once_however_often_it_comes() {
     let mut stage = Stage::leading();
-    // Or no change of the members would be taken yet.
+    // Otherwise raft would not accept a change of the members yet.
     stage.turn(Some(MemberEvent::Applied { index: 1 }));
     for kind in [EntryKind::Normal, EntryKind::ConfChange] {
         let last = stage.status().last;

@@ -1,6 +1,6 @@
-//! Taking over a data directory of etcd: its database, then the entries of its log that were not
-//! in it yet, applied as this server applies its own. The member keeps its id, its cluster's id,
-//! and its place in the log.
+//! Imports a data directory of etcd: its database, then the log's entries that are not in the
+//! database, applied as this server applies its own. The member keeps its id, its cluster's id and
+//! its place in the log.
 //!
 //! | etcd's files | outcome |
 //! |---|---|
@@ -30,15 +30,16 @@ use crate::state::request::Request;
 use crate::state::snapshot::load::{FileSource, Plan, load};
 use crate::state::{self, Effects, MemberInfo, State};
 
-/// Seconds: what etcd makes of shorter leases under its default election timeout.
+/// Seconds. etcd raises shorter leases to this under its default election timeout.
 const MIN_LEASE_TTL: i64 = 2;
 
-/// Changed pages in memory after which they are written out.
+/// Bytes of changed pages that start a checkpoint.
 const DIRTY_BYTES_MAX: u64 = 48 << 20;
 
-/// The two requests that etcd 3.5 and before wrote in an older form.
+/// The methods of requests in the older form, which etcd up to 3.5 used for two requests.
 const OLD_METHODS: [&[u8]; 5] = [b"PUT", b"POST", b"DELETE", b"QGET", b"SYNC"];
 
+/// Returns the line that reports the result.
 pub(super) fn import(vfs: Arc<dyn Vfs>, plan: &Import) -> Result<String, String> {
     refuse_used(&*vfs, &plan.data_dir)?;
     let keys = read_keys(plan.encryption_key_file.as_deref())?;
@@ -78,12 +79,12 @@ pub(super) fn import(vfs: Arc<dyn Vfs>, plan: &Import) -> Result<String, String>
     Ok(told)
 }
 
-/// etcd's files, read but for the database's rows.
+/// etcd's files. The database's rows are not read yet.
 struct Source {
     database: Database<FileSource>,
     db_path: PathBuf,
     log: Log,
-    /// Keeps etcd from starting on them meanwhile.
+    /// Keeps etcd from starting on the files during the import.
     _lock: Box<dyn Lock>,
 }
 
@@ -123,7 +124,7 @@ impl Source {
         })
     }
 
-    /// The last entry to apply.
+    /// Index of the last entry to apply.
     fn end(&self, state: &State, force: bool) -> Result<u64, String> {
         let members = state::members(state.store.root()).map_err(text)?;
         let mut voters: Vec<u64> = members
@@ -131,7 +132,7 @@ impl Source {
             .filter(|member| !member.is_learner)
             .map(|member| member.id)
             .collect();
-        // Voters added by entries that are not applied yet count too.
+        // Voters added by entries that are not applied yet count as well.
         for entry in &self.log.entries {
             if entry.kind == Entry::CONF_CHANGE
                 && let Ok(change) = conf_change(entry)
@@ -206,7 +207,7 @@ fn apply(state: &mut State, entry: &Entry) -> Result<(), String> {
         let change = conf_change(entry)?;
         return match state.apply_conf_change(applied, &change) {
             Err(Error::Damaged(what)) => Err(what),
-            // Refused, as it was when etcd applied it.
+            // Refused, as etcd refused it.
             _ => Ok(()),
         };
     }
@@ -225,7 +226,7 @@ fn apply(state: &mut State, entry: &Entry) -> Result<(), String> {
     let by = Request::auth_info_of(&entry.data);
     match state.apply(applied, &request, &by, &mut Effects::default()) {
         Err(Error::Damaged(what)) => Err(what),
-        // Refused then as now: it was an answer to a client, and changed nothing.
+        // Refused then and now. The refusal was an answer to a client and changed nothing.
         _ => Ok(()),
     }
 }
@@ -233,15 +234,15 @@ fn apply(state: &mut State, entry: &Entry) -> Result<(), String> {
 fn conf_change(entry: &Entry) -> Result<ConfChange, String> {
     let data = Bytes::copy_from_slice(&entry.data);
     let change = raft::wire::decode_conf_change(&data).map_err(|error| format!("{error:?}"))?;
-    // What is applied is read without doubt.
+    // Checked before anything else: a refused change must not hide an unreadable context.
     if change.kind != raft::ConfChangeKind::RemoveNode {
         serde_json::from_slice::<MemberInfo>(&change.context).map_err(text)?;
     }
     Ok(change)
 }
 
-/// An entry that etcd 3.5 wrote in the form of its second API: `None` when it is none; inside,
-/// `None` when it changes nothing here.
+/// Reads an entry that etcd 3.5 wrote in the form of its v2 API. Outer `None`: it is not one. Inner
+/// `None`: it changes nothing here.
 fn old_request(data: &[u8]) -> Option<Result<Option<Request>, String>> {
     let (mut method, mut path, mut value) = (&[][..], &[][..], &[][..]);
     etcd_files::proto::fields(data, |field, found| {
@@ -283,7 +284,7 @@ fn old_request(data: &[u8]) -> Option<Result<Option<Request>, String>> {
     })
 }
 
-/// A cluster of one: the others are gone for good.
+/// Makes a cluster of one, because the other members are lost for good.
 fn keep_only(state: &mut State, id: u64) -> Result<(), String> {
     let members = state::members(state.store.root()).map_err(text)?;
     let Some(own) = members.iter().find(|member| member.id == id) else {
@@ -292,7 +293,7 @@ fn keep_only(state: &mut State, id: u64) -> Result<(), String> {
     if members.len() == 1 && !own.is_learner {
         return Ok(());
     }
-    // Not an entry of the log: nobody but this member will ever have it.
+    // Not written as an entry of the log: no other member will ever have it.
     let applied = state.store.root().applied();
     let mut write = state.store.write(Applied {
         index: applied.index + 1,
@@ -316,7 +317,7 @@ fn keep_only(state: &mut State, id: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// A checkpoint once so much has changed; always when that is 0.
+/// Makes a checkpoint if at least `dirty_bytes` are dirty; always if that is 0.
 fn write_out(store: &mut Store, dirty_bytes: u64) -> Result<(), String> {
     if store.stats().dirty_bytes < dirty_bytes {
         return Ok(());
@@ -330,7 +331,7 @@ fn write_out(store: &mut Store, dirty_bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// A log that begins behind what is applied.
+/// Writes a log that begins after the entry `applied`.
 fn write_log(vfs: Arc<dyn Vfs>, place: &Place, log: &Log, applied: Applied) -> Result<(), String> {
     let position = Position {
         term: applied.term,

@@ -1,7 +1,6 @@
-//! Who makes a call, and whether they may: asked anew for each request, also on streams.
-//!
-//! A read takes its view first and is judged by what is in force then, which is never older than the
-//! view. A change is judged where it is applied.
+//! Who makes a call, and what they may do. Checked anew for each request, also on streams.
+//! A read takes its view first. It is then judged by the users and roles in force at that moment,
+//! which are never older than the view. A change is judged when it is applied.
 
 use std::sync::Arc;
 
@@ -15,21 +14,21 @@ use crate::event::{Applied, Outcome};
 use crate::state::Authenticated;
 use crate::state::request::{AuthRequest, Request};
 
-/// bcrypt takes no more: longer passwords would be cut off without a word.
+/// bcrypt's limit. It would silently cut off longer passwords.
 const PASSWORD_BYTES_MAX: usize = 72;
 
 impl Node {
-    /// Whether users are asked for.
+    /// True if auth is enabled.
     pub fn is_auth_enabled(&self) -> bool {
         self.0.auth.is_enabled()
     }
 
-    /// Whom a call is made for; `None`: it does not say, or nobody asks.
+    /// The user that makes a call; `None` if it names none. Tokens count only if auth is enabled.
     pub async fn auth_info(&self, who: &Credentials) -> Result<Option<AuthInfo>, Error> {
         match self.auth_info_now(who) {
             Some(known) => known,
             None => {
-                // The token may be of an entry that is not applied here yet.
+                // The token may come from an entry that is not applied here yet.
                 self.linearizable().await?;
                 self.auth_info_now(who)
                     .unwrap_or(Err(Error::InvalidAuthToken))
@@ -37,7 +36,7 @@ impl Node {
         }
     }
 
-    /// The same without waiting; `None`: the answer may change when this member has caught up.
+    /// Like [`Self::auth_info`] without waiting. `None`: unknown until this member has caught up.
     pub fn auth_info_now(&self, who: &Credentials) -> Option<Result<Option<AuthInfo>, Error>> {
         let auth = &self.0.auth;
         if auth.is_enabled()
@@ -52,7 +51,7 @@ impl Node {
         Some(Ok(by_certificate))
     }
 
-    /// The user whose token a call shows, as far as this member knows.
+    /// The user of a token, as far as this member knows.
     pub fn user_of_token(&self, token: &str) -> Option<String> {
         Some(self.look_up_token(token)??.user)
     }
@@ -66,9 +65,9 @@ impl Node {
         Some(info.map(Some).ok_or(Error::InvalidAuthToken))
     }
 
-    /// The inner `None`: nobody's. The outer one: the answer may change when this member has caught up.
+    /// Inner `None`: no user has this token. Outer `None`: unknown until this member has caught up.
     fn look_up_token(&self, token: &str) -> Option<Option<AuthInfo>> {
-        // Before the look for the token: what is applied by then can be found.
+        // Read before the lookup: the lookup then finds the tokens of all entries up to this index.
         let applied = self.0.shared.progress.applied();
         match &self.0.tokens {
             Tokens::Simple => {
@@ -88,8 +87,8 @@ impl Node {
         }
     }
 
-    /// Judges a read by what is in force now, and tells who it is for. Take the view that is read
-    /// before.
+    /// Judges a read by the users and roles in force, and returns its user. Take the read's view
+    /// before this call.
     pub async fn check_read(
         &self,
         who: &Credentials,
@@ -103,7 +102,7 @@ impl Node {
         Ok(by)
     }
 
-    /// Fails when users or roles have changed since `by` was let in: for what takes long to read.
+    /// Fails if users or roles have changed since `by` was admitted. For reads that take long.
     pub fn check_still(&self, by: &AuthInfo) -> Result<(), Error> {
         if by.revision != 0 && by.revision != self.0.auth.image().revision {
             Err(Error::AuthOldRevision)
@@ -112,7 +111,7 @@ impl Node {
         }
     }
 
-    /// Whether a watch may be created; `None`: ask again after [`Node::linearizable`].
+    /// Whether a watch may be created. `None`: ask again after [`Node::linearizable`].
     pub fn check_watch_now(
         &self,
         who: &Credentials,
@@ -125,7 +124,7 @@ impl Node {
         Some(known.and_then(|by| ask(&self.0.auth.image(), &by.unwrap_or_default())))
     }
 
-    /// For what any user may do.
+    /// Fails if auth is enabled and the call names no user.
     pub async fn require_user(&self, who: &Credentials) -> Result<(), Error> {
         if !self.0.auth.is_enabled() {
             return Ok(());
@@ -134,7 +133,7 @@ impl Node {
         self.0.auth.image().check_any(by.as_ref())
     }
 
-    /// For what only those may do who may do everything.
+    /// Fails if auth is enabled and the user does not have the root role.
     pub async fn require_admin(&self, who: &Credentials) -> Result<(), Error> {
         if !self.0.auth.is_enabled() {
             return Ok(());
@@ -143,7 +142,7 @@ impl Node {
         self.0.auth.image().check_admin(by.as_ref())
     }
 
-    /// What is asked about the keys of leases.
+    /// Checks a question about leases, because its answer shows their keys.
     pub async fn check_leases(
         &self,
         who: &Credentials,
@@ -162,16 +161,16 @@ impl Node {
         self.0.auth.image()
     }
 
-    /// A question about users and roles: who asks, and what is in force after all that was
-    /// acknowledged before.
+    /// For questions about users and roles. Returns the user that asks, and the rules that include
+    /// every change acknowledged before the call.
     pub async fn auth_question(&self, who: &Credentials) -> Result<(AuthInfo, Arc<Image>), Error> {
         let by = self.auth_info(who).await?.unwrap_or_default();
         self.linearizable().await?;
         Ok((by, self.0.auth.image()))
     }
 
-    /// A change of users and roles. Those who may not are told before anything is hashed or
-    /// written; the word that counts is said where it is applied.
+    /// Changes users or roles. Callers without permission are refused before anything is hashed or
+    /// written; the decisive check happens when the change is applied.
     pub async fn change_auth(
         &self,
         who: &Credentials,
@@ -200,7 +199,7 @@ impl Node {
         self.propose_by(Request::Auth(request), who).await
     }
 
-    /// A token for who knows the password.
+    /// Checks a password and returns a token.
     pub async fn authenticate(
         &self,
         name: String,
@@ -221,7 +220,7 @@ impl Node {
                 simple_token: self.0.tokens.prefix()?,
             };
             let applied = self.propose(Request::Authenticate(request)).await?;
-            // The password may have been changed before this became an entry.
+            // The password may have changed before this became an entry.
             if self.0.auth.image().revision != image.revision {
                 tracing::info!("revision when password checked became stale; retrying");
                 continue;
@@ -254,7 +253,7 @@ impl Node {
     }
 }
 
-/// Tells tokens apart in a log and is of no other use: etcd's.
+/// Distinguishes tokens in the log and reveals nothing else. Same as etcd's.
 fn fingerprint(token: &str) -> String {
     let digest = digest::digest(&digest::SHA256, token.as_bytes());
     digest.as_ref()[..6]
@@ -263,8 +262,8 @@ fn fingerprint(token: &str) -> String {
         .collect()
 }
 
-/// etcd asks about the revision a second time after a read: a token that claims to be of a later
-/// one than there is does not pass there.
+/// Like etcd, checks the revision again after a read. A token that claims a later revision than the
+/// current one fails here.
 fn judge(
     image: &Image,
     by: &AuthInfo,

@@ -1,5 +1,5 @@
-//! Letting the cluster speak the version before ours, so that members of that version may join it.
-//! The version itself is moved by the leader, in `lifecycle/versions.rs`.
+//! Requests to lower the cluster version to the previous one, so that members of that version may
+//! join. The leader then changes the version, in `lifecycle/versions.rs`.
 
 use etcd_api::etcdserverpb::downgrade_request::DowngradeAction;
 use etcd_api::membershippb;
@@ -11,7 +11,7 @@ use crate::state::request::Request;
 use crate::state::{self, Downgrade};
 
 impl Node {
-    /// Returns the cluster's version, without its patch.
+    /// Returns the cluster version without its patch number.
     pub async fn downgrade(&self, action: DowngradeAction, version: &str) -> Result<String, Error> {
         match action {
             DowngradeAction::Validate => {
@@ -23,7 +23,7 @@ impl Node {
                     .await?;
             }
             DowngradeAction::Cancel => {
-                // Who cancels what is not under way gets what was wanted: etcd's answer, too.
+                // Without a downgrade the caller has what it wants already, as in etcd.
                 if let Err(error) = self.cancel_downgrade().await {
                     tracing::warn!(%error, "failed to cancel downgrade");
                 }
@@ -56,7 +56,7 @@ impl Node {
         if self.cluster_version()?.is_none() {
             return Err(Error::NoClusterVersion);
         }
-        // What somebody else has begun must be seen.
+        // A downgrade that another member enabled must be visible here.
         self.linearizable().await?;
         let current = self.cluster_version()?;
         let current = current.as_deref().and_then(parse).unwrap_or_default();
@@ -76,7 +76,7 @@ impl Node {
     }
 }
 
-/// Major and minor of `X.Y` or `X.Y.Z`.
+/// Major and minor number of `X.Y` or `X.Y.Z`.
 fn parse(version: &str) -> Option<(u64, u64)> {
     let parts: Option<Vec<u64>> = version.split('.').map(|part| part.parse().ok()).collect();
     match parts?.as_slice() {

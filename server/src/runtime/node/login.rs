@@ -1,6 +1,6 @@
-//! Passwords: hashing them, and finding out whether one is right. bcrypt is slow on purpose, so it
-//! runs on threads of its own, so many at a time; who came with the right password before is known
-//! again by a digest that means nothing outside this process.
+//! Hashes and checks passwords. bcrypt is slow on purpose, so it runs on separate threads, a few at
+//! a time. A password that was right before is recognised by a digest that is useless outside this
+//! process.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,42 +16,42 @@ use super::run_blocking;
 use crate::clock::Clock;
 use crate::error::Error;
 
-/// Passwords hashed at one time. More would only take processor time from the rest of the server.
+/// Passwords hashed at one time. More would only take processor time from other work.
 const HASHES_AT_ONCE: usize = 2;
-/// Passwords that wait for that; one more is told "too many requests".
+/// Passwords that wait to be hashed. One more is refused with "too many requests".
 const HASHES_WAITING: usize = 256;
-/// Users whose password is known again without bcrypt.
+/// Users whose password is recognised without bcrypt.
 const KNOWN_MAX: usize = 16_384;
-/// Wrong passwords of one user in a row before the next tries are made to wait.
+/// Wrong passwords of one user in a row before further tries are delayed.
 const FREE_FAILURES: u32 = 10;
-/// The first wait; each further failure doubles it.
+/// The first delay. Each further failure doubles it.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const DELAY_MAX: Duration = Duration::from_secs(5);
-/// Who would have to wait longer is turned away.
+/// A try that would have to wait longer is refused.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Login {
     cost: u32,
-    /// Of this process alone.
+    /// Random; known to this process alone.
     key: hmac::Key,
     tries: Mutex<Tries>,
-    /// One for each password that is hashed or waits for it.
+    /// One permit for each password that is hashed or waits.
     places: Semaphore,
     turns: Semaphore,
 }
 
 #[derive(Default)]
 struct Tries {
-    /// By user: the digest of the stored hash with the password that was right for it.
+    /// Per user, a digest of the stored hash and the password that matched it.
     known: HashMap<String, hmac::Tag>,
-    /// Users whose last passwords were wrong.
+    /// Users whose last tries were wrong.
     failed: HashMap<String, Failed>,
 }
 
 #[derive(Default)]
 struct Failed {
     count: u32,
-    /// When the next try may begin.
+    /// Earliest time of the next try.
     next: Duration,
 }
 
@@ -68,7 +68,7 @@ impl Login {
         })
     }
 
-    /// What is kept of a password, in the form in which the log carries it.
+    /// Hashes a password into the form that the log carries.
     pub(super) async fn hash(&self, password: String) -> Result<String, Error> {
         let _turn = self.turn().await?;
         let (cost, mut salt) = (self.cost, [0; 16]);
@@ -77,12 +77,12 @@ impl Login {
             let hash = bcrypt::hash_with_salt(password, cost, salt);
             hash.map_err(|error| Error::Other(tonic::Code::Unknown, format!("bcrypt: {error}")))
         });
-        // The version that Go writes and every etcd reads.
+        // The bcrypt version that Go writes and every etcd reads.
         let text = hash.await?.format_for_version(bcrypt::Version::TwoA);
         Ok(STANDARD.encode(text))
     }
 
-    /// Whether the password is that of the stored hash.
+    /// Fails unless the password matches the stored hash.
     pub(super) async fn check(
         &self,
         user: &str,
@@ -107,7 +107,7 @@ impl Login {
         let password = password.to_owned();
         let is_right = run_blocking(move || {
             let hash = std::str::from_utf8(&hash).unwrap_or_default();
-            // A hash that is none fits no password.
+            // A malformed hash matches no password.
             Ok(bcrypt::verify(password, hash).unwrap_or(false))
         });
         if is_right.await? {
@@ -129,7 +129,7 @@ impl Login {
 
     fn digest(&self, hash: &[u8], password: &str) -> hmac::Tag {
         let mut digest = hmac::Context::with_key(&self.key);
-        // The hash is of one length, or fits no password.
+        // The length keeps hash and password apart in the digest.
         digest.update(&(hash.len() as u64).to_le_bytes());
         digest.update(hash);
         digest.update(password.as_bytes());
@@ -143,8 +143,8 @@ impl Login {
         })
     }
 
-    /// How long this try has to wait. Each takes its place behind the one before, so that many at
-    /// once are no faster.
+    /// How long this try must wait. Tries queue one behind the other, so sending many at once is no
+    /// faster.
     fn delay(&self, user: &str, now: Duration) -> Result<Duration, Error> {
         let mut tries = self.tries.lock();
         let Some(failed) = tries.failed.get_mut(user) else {
@@ -176,7 +176,7 @@ impl Login {
         tries.known.insert(user.to_owned(), digest);
     }
 
-    /// Only users that there are get here, so there are no more of these than of users.
+    /// Called for existing users only, so the map has at most one entry for each of them.
     fn note_wrong(&self, user: &str, now: Duration) {
         let mut tries = self.tries.lock();
         let failed = tries.failed.entry(user.to_owned()).or_default();
@@ -212,7 +212,7 @@ mod tests {
         );
         let wrong = login.check("alice", secret.clone(), "other", clock).await;
         assert_eq!(wrong, Err(Error::AuthFailed));
-        // Who has to be hashed now is turned away.
+        // From here on, a try that needs bcrypt is refused.
         let all = (HASHES_AT_ONCE + HASHES_WAITING) as u32;
         let _all = login.places.acquire_many(all).await.unwrap();
         let asked = async |user, hash: &Bytes, password| {
@@ -222,7 +222,7 @@ mod tests {
         for (user, hash, password) in [
             ("alice", &secret, "secre"),
             ("alice", &secret, ""),
-            // She has got another password since, or is somebody else with her name.
+            // Her password has changed, or another user has got her name.
             ("alice", &other, "secret"),
             ("alice", &other, "other"),
             ("bob", &secret, "secret"),
@@ -239,7 +239,7 @@ mod tests {
             assert_eq!(login.delay("alice", NOON), Ok(Duration::ZERO));
             login.note_wrong("alice", NOON);
         }
-        // One behind the other, however many come at once.
+        // They queue one behind the other, however many come at once.
         for place in 0..3 {
             assert_eq!(login.delay("alice", NOON), Ok(FIRST_DELAY * place));
         }
@@ -253,11 +253,11 @@ mod tests {
         let refused = tries.filter(|tried| *tried == Err(Error::TooManyRequests));
         assert!(refused.count() > 90);
         assert_eq!(login.delay("bob", NOON), Ok(Duration::ZERO));
-        // In time it is let in again, to one try.
+        // Later, one try is let in again.
         let later = NOON + DELAY_MAX * 3;
         assert_eq!(login.delay("alice", later), Ok(Duration::ZERO));
         assert_eq!(login.delay("alice", later), Ok(DELAY_MAX));
-        // And is free again with the right password.
+        // The right password ends the delay.
         login.note_right("alice", login.digest(b"", ""));
         assert_eq!(login.delay("alice", NOON), Ok(Duration::ZERO));
     }

@@ -1,5 +1,5 @@
-//! Changing the members: what is asked before a change enters the log, in etcd's order and words.
-//! What is asked when it is applied is in `state/cluster.rs`.
+//! Changes of the members: the checks before a change enters the log, in etcd's order and words.
+//! The checks when it is applied are in `state/cluster.rs`.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::error::Error;
 use crate::event::{MemberEvent, Outcome, RaftView, ReplySlot};
 use crate::state::{ChangeContext, MemberInfo};
 
-/// A member counts as connected once it has been for so long: etcd's.
+/// A member counts as connected after this long a connection. etcd's value.
 const HEALTHY_AFTER: Duration = Duration::from_secs(5);
-/// How much of the leader's log a learner must have before it may vote: etcd's.
+/// Share of the leader's log that a learner must have before its promotion. etcd's value.
 const READY_PERCENT: u128 = 90;
-/// How often a promotion looks for a leader, or asks it again.
+/// Time between two tries of a promotion to find and ask the leader.
 const LEADER_POLL: Duration = Duration::from_millis(100);
 
 impl Node {
-    /// Returns the new member and everybody.
+    /// Returns the new member and all members.
     pub async fn add_member(
         &self,
         urls: &[String],
@@ -53,12 +53,14 @@ impl Node {
         Ok((member, members))
     }
 
+    /// Returns the remaining members.
     pub async fn remove_member(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
         self.check_removal(id)?;
         self.configure(ConfChangeKind::RemoveNode, id, Vec::new())
             .await
     }
 
+    /// Replaces the peer URLs of a member. Returns all members.
     pub async fn update_member(
         &self,
         id: u64,
@@ -79,7 +81,7 @@ impl Node {
             .await
     }
 
-    /// Only the leader knows whether a learner is ready; others ask it.
+    /// Only the leader knows whether a learner is ready, so other members ask it.
     pub async fn promote_member(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
         match self.promote_here(id).await {
             Err(Error::NotLeader) => {}
@@ -105,7 +107,7 @@ impl Node {
         }
     }
 
-    /// What raft tells of itself and, if it leads, of the others.
+    /// The state of raft here and, on the leader, the progress of the others.
     pub async fn raft_view(&self) -> Result<RaftView, Error> {
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
         post(&self.0.member, MemberEvent::Describe(slot))?;
@@ -171,7 +173,7 @@ impl Node {
         self.0.peers.urls_of(leader)
     }
 
-    /// Sends a change through the log; returns the members once it is applied here.
+    /// Sends a change through the log. Returns the members when it is applied here.
     async fn configure(
         &self,
         kind: ConfChangeKind,
@@ -208,12 +210,12 @@ impl Node {
         }
         let (voters, started) = self.voters()?;
         let with_it = voters.len() + 1;
-        // A cluster of one may always grow: that is how a backup is brought back to life.
+        // A cluster of one may always grow: a restored backup starts that way.
         let of_one = started == 1 && with_it == 2;
         if !is_learner && !of_one && started < quorum(with_it) {
             return Err(Error::NotEnoughStarted);
         }
-        // The new one counts as unreachable.
+        // The new member counts as unreachable.
         if voters.len() > 1 && self.connected(&voters) < quorum(with_it) {
             return Err(Error::Unhealthy);
         }
@@ -237,7 +239,7 @@ impl Node {
         if started < quorum(staying.count()) {
             return Err(Error::NotEnoughStarted);
         }
-        // One that is down carries nothing that could break.
+        // Removing an unreachable member does not endanger the quorum.
         let is_down = self.0.peers.connected_for(id).is_none();
         if id != self.identity().member_id && is_down {
             return Ok(());
@@ -248,7 +250,7 @@ impl Node {
         Ok(())
     }
 
-    /// Those who vote, and how many of them ever started.
+    /// The voters, and how many of them have ever started.
     fn voters(&self) -> Result<(Vec<MemberInfo>, usize), Error> {
         let mut members = self.members()?;
         members.retain(|member| !member.is_learner);
@@ -256,7 +258,7 @@ impl Node {
         Ok((members, started))
     }
 
-    /// How many of them this member has been connected to for long, itself among them.
+    /// How many of the voters this member has long been connected to, including itself.
     fn connected(&self, voters: &[MemberInfo]) -> usize {
         let is_connected = |voter: &&MemberInfo| {
             voter.id == self.identity().member_id
@@ -269,7 +271,7 @@ impl Node {
         voters.iter().filter(is_connected).count()
     }
 
-    /// The voter connected to for the longest time, to hand leadership to.
+    /// The voter with the longest connection, as the next leader.
     pub(crate) fn heir(&self) -> Option<u64> {
         let (voters, _) = self.voters().ok()?;
         let others = voters.iter().filter(|v| v.id != self.identity().member_id);
@@ -284,11 +286,11 @@ impl Node {
     }
 }
 
-/// What a leader says over HTTP of a voter that was to be promoted.
+/// The leader's HTTP answers to a promotion that it refuses.
 pub(crate) const NOT_FOUND: &str = "membership: ID not found";
 pub(crate) const NOT_LEARNER: &str = "membership: can only promote a learner member";
 
-/// A member tells its name when it starts.
+/// A member publishes its name when it starts.
 fn is_started(member: &MemberInfo) -> bool {
     !member.name.is_empty()
 }
@@ -297,7 +299,7 @@ fn quorum(members: usize) -> usize {
     members / 2 + 1
 }
 
-/// At least one URL, each of the kind that members have.
+/// At least one URL, each valid for a member.
 fn parse(urls: &[String]) -> Result<Vec<String>, Error> {
     let parsed = urls.iter().map(|url| Url::parse(url));
     let parsed: Result<Vec<Url>, String> = parsed.collect();

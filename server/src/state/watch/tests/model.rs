@@ -287,7 +287,7 @@ fn watches_are_ordered_unique_complete_and_atomic_whoever_gets_his_turn_when() {
         .budget_ms(3_000);
 }
 
-/// The stream used to wait for the gap of a watch that was already canceled.
+/// A stream must not wait for the gap of a watch that is canceled already.
 #[test]
 fn a_watch_canceled_while_its_gap_is_read_does_not_hold_up_its_stream() {
     arbtest::arbtest(run).seed(0x57e6_3646_0000_4000);
