@@ -1,8 +1,8 @@
-//! Signed statements (JSON web tokens) and the keys that sign them: ES256 and RS256, the two that
-//! service account keys are made for. It does not know what a statement says.
+//! JSON web tokens and the keys that sign them: ES256 and RS256, the two kinds of service account
+//! keys. It does not know the meaning of claims.
 //!
-//! The mathematics is aws-lc's; here are the frame around it and its refusals. The algorithm is the
-//! key's and never the token's choice.
+//! The cryptography is aws-lc's; this module parses, and rejects. The key determines the algorithm,
+//! never the token.
 
 #[cfg(test)]
 mod tests;
@@ -19,10 +19,10 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
-/// The longest token that is looked at. The longest we make has about 1.5 KiB.
+/// Upper bound of a token's size. Our largest tokens have about 1.5 KiB.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
-/// A key that signs statements and checks them.
+/// A key that signs and verifies tokens.
 pub struct Key {
     pair: Pair,
     id: String,
@@ -33,17 +33,17 @@ enum Pair {
     Rsa(RsaKeyPair),
 }
 
-/// Why a token says nothing.
+/// Why a token is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is no signed statement at all.
+    /// It is no signed token.
     NotOne,
-    /// It is one, but not signed with this key.
+    /// It is one, but its signature is not by this key.
     Signature,
 }
 
 impl Key {
-    /// Reads a private key: PKCS#8 of either kind, or PKCS#1.
+    /// Parses a private key: PKCS#8 of either kind, or PKCS#1.
     pub fn from_pem(pem: &str) -> Result<Key, String> {
         let der = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|e| e.to_string())?;
         let pair = match &der {
@@ -63,7 +63,7 @@ impl Key {
         Ok(Key { pair, id })
     }
 
-    /// The name of the key in the tokens it signed: a hash of the public key.
+    /// The id of the key in tokens: a hash of the public key.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -81,7 +81,7 @@ impl Key {
         pem
     }
 
-    /// The public key as the list of keys on `/openid/v1/jwks` has it.
+    /// The public key as an entry of the key set at `/openid/v1/jwks`.
     pub fn public_jwk(&self) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         match &self.pair {
@@ -104,7 +104,7 @@ impl Key {
         }
     }
 
-    /// The name of the key's algorithm.
+    /// The name of the key's algorithm, `ES256` or `RS256`.
     pub fn algorithm(&self) -> &'static str {
         match &self.pair {
             Pair::Ec(_) => "ES256",
@@ -112,7 +112,7 @@ impl Key {
         }
     }
 
-    /// Signs a statement. It fails only when the system has no randomness.
+    /// Signs claims. Fails only if the system has no randomness.
     pub fn sign(&self, claims: &Value) -> Result<String, String> {
         let header = json!({ "alg": self.algorithm(), "kid": self.id });
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
@@ -137,12 +137,12 @@ impl Key {
         Ok(format!("{message}.{signature}"))
     }
 
-    /// What the statement says, once its signature is checked.
+    /// Verifies the signature and returns the claims.
     pub fn verify(&self, token: &str) -> Result<Value, Refused> {
         let parts = Parts::of(token)?;
         let header = parts.header()?;
         let text = |key: &str| header.get(key).and_then(Value::as_str);
-        // A header that must be understood is not understood here.
+        // `crit` lists headers that the reader must understand; this one understands none.
         let ours = text("alg") == Some(self.algorithm())
             && text("kid").is_none_or(|id| id == self.id)
             && header.get("crit").is_none();
@@ -167,7 +167,7 @@ impl Key {
     }
 }
 
-/// What the token says of its issuer, unchecked: tells whose it is to check.
+/// Returns the issuer without verification, to choose who verifies the token.
 pub fn unverified_issuer(token: &str) -> Option<String> {
     let claims = Parts::of(token).ok()?.claims().ok()?;
     Some(claims.get("iss")?.as_str()?.to_owned())
@@ -176,7 +176,7 @@ pub fn unverified_issuer(token: &str) -> Option<String> {
 struct Parts<'a> {
     header: &'a str,
     claims: &'a str,
-    /// Header and claims: what is signed.
+    /// Header and claims, the signed part.
     message: &'a str,
     signature: Vec<u8>,
 }
@@ -230,7 +230,7 @@ fn public_info(pair: &Pair) -> Vec<u8> {
             [&BEFORE, pair.public_key().as_ref()].concat()
         }
         Pair::Rsa(pair) => {
-            /// rsaEncryption with its empty parameters.
+            /// The algorithm identifier of rsaEncryption, with empty parameters.
             const ALGORITHM: [u8; 15] = [
                 0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05,
                 0x00,
