@@ -93,7 +93,7 @@ pub trait Authorizer: Send + Sync + 'static {
     /// impersonation, and admission where it depends on further rights.
     fn authorize<'a>(&'a self, reader: &'a Reader, attributes: &'a Attributes) -> Answer<'a, ()>;
 
-    /// True if the user's requests are served however many others are in work.
+    /// True if the user's requests are served however many others are in progress.
     fn is_exempt(&self, user: &User) -> bool {
         rbac::is_master(user)
     }
