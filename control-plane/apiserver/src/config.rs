@@ -1,4 +1,4 @@
-//! How a server is set up.
+//! The configuration of a server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use crate::auth::token::Issuer;
 use crate::auth::{Authenticator, Authorizer, Open};
 use crate::http::connections::Limits;
 
-/// How a server is set up.
+/// The configuration of a server.
 #[derive(Clone)]
 pub struct Config {
-    /// Tells who sends a request.
+    /// Authenticates requests.
     pub authenticator: Arc<dyn Authenticator>,
     /// Decides what users may do.
     pub authorizer: Arc<dyn Authorizer>,
-    /// Admission plugins besides those that are always on.
+    /// Admission plugins, besides those that are always on.
     pub plugins: Vec<Arc<dyn Plugin>>,
-    /// Signs tokens of service accounts; without it none are issued.
+    /// Signs tokens of service accounts; if `None`, none are issued.
     pub issuer: Option<Arc<Issuer>>,
-    /// The certificate (PEM) that client certificates are signed with, if there is one.
+    /// Certificate (PEM) of the authority for client certificates, if there is one.
     pub client_authority: Option<String>,
-    /// Where services get their addresses from, such as `10.96.0.0/16`.
+    /// The address range of services, such as `10.96.0.0/16`.
     pub service_cidr: String,
-    /// Where pods reach this server; without it the service `kubernetes` has no endpoint.
+    /// The address of this server for pods; without it, the service `kubernetes` has no endpoint.
     pub advertised: Option<SocketAddr>,
-    /// Whether containers may be privileged.
+    /// True if containers may be privileged.
     pub allow_privileged: bool,
-    /// What clients may take.
+    /// Limits on what clients may use.
     pub limits: Limits,
 }
 

@@ -1,5 +1,4 @@
-//! Puts authentication, authorization and admission together from what a command line says: where
-//! keys are kept, who is let in.
+//! Builds authentication, authorization and admission from the settings of a command line.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,49 +18,49 @@ use crate::cidr::Cidr;
 use crate::clock;
 use crate::config::Config;
 
-/// Who makes tokens, unless it is said otherwise.
+/// The default issuer of tokens.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// How requests are decided.
+/// The authorization mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// By roles and bindings.
     Rbac,
-    /// Whoever is known may do everything.
+    /// Every authenticated user may do everything.
     AlwaysAllow,
 }
 
-/// What a command line says of people.
+/// Settings of authentication and authorization, from a command line.
 pub struct Settings {
-    /// Where keys and certificates are kept; without it nothing is encrypted, and tokens are good
-    /// until the process ends.
+    /// Directory of keys and certificates. Without it, there is no TLS, and tokens are valid until
+    /// the process ends.
     pub directory: Option<PathBuf>,
-    /// Names and addresses that the server is reached by, besides the first address of services.
+    /// Names and addresses of the server, besides the first service address.
     pub names: Vec<String>,
-    /// Where services get their addresses from.
+    /// The address range of services.
     pub service_cidr: String,
-    /// A file of tokens, one in each line: `token,user,uid,"group,group"`.
+    /// A file of tokens, one per line: `token,user,uid,"group,group"`.
     pub token_file: Option<PathBuf>,
-    /// Whether somebody who shows nothing is let in as `system:anonymous`.
+    /// True if requests without credentials are allowed in as `system:anonymous`.
     pub anonymous: bool,
-    /// How requests are decided.
+    /// The authorization mode.
     pub mode: Mode,
-    /// What tokens say of who made them.
+    /// The issuer that tokens name.
     pub issuer: String,
 }
 
-/// What stands in front of the registry, with the keys that belong to it.
+/// The layers in front of the registry, with their keys.
 pub struct Setup {
-    /// A configuration of the server with authentication, authorization and admission.
+    /// Configuration of the server, with authentication, authorization and admission.
     pub config: Config,
-    /// Keys and certificates, when they are kept.
+    /// Keys and certificates, if there is a directory for them.
     pub pki: Option<Pki>,
-    /// How the server speaks TLS, when it has certificates.
+    /// The TLS configuration, if there are certificates.
     pub tls: Option<Tls>,
 }
 
 impl Settings {
-    /// Reads and makes the files.
+    /// Reads the files, and creates missing ones.
     pub fn open(&self) -> Result<Setup, String> {
         let now = clock::now();
         let pki = match &self.directory {
