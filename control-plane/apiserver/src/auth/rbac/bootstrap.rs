@@ -1,8 +1,7 @@
-//! The roles and bindings every cluster begins with, from a table of facts.
+//! The default roles and bindings of a cluster, from a table.
 //!
-//! The table has a line for each role or binding, at the margin, and below a role a line for each
-//! of its rules. `-` stands for the core group, `url` in place of the groups says that paths
-//! follow.
+//! The table has an unindented line for each role or binding. Below a role it has an indented line
+//! for each rule. `-` is the core group; `url` in place of the groups means that paths follow.
 //!
 //! ```text
 //! cluster-role NAME [aggregates=LABEL]… [label=LABEL]…
