@@ -40,7 +40,7 @@ pub(crate) struct Registry {
     pub(crate) reader: Reader,
     /// The admission plugins for every write.
     pub(crate) admission: Chain,
-    /// Both answer reviews.
+    /// Authenticator and authorizer also answer reviews.
     pub(crate) authenticator: Arc<dyn Authenticator>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     /// Signs tokens of service accounts; if `None`, none are issued.

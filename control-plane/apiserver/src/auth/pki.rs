@@ -90,7 +90,7 @@ pub struct Pki {
     pub authority: String,
     /// The server's identity.
     pub server: Identity,
-    /// The owner of the cluster.
+    /// The identity of the cluster's owner.
     pub admin: Identity,
     /// The private key that signs tokens, in PEM.
     pub token_key: String,

@@ -119,7 +119,7 @@ impl Feed {
         waited.map_err(|_| Status::future_version(asked, self.revision()))
     }
 
-    /// Follows the store for ever.
+    /// Follows the store forever.
     pub(crate) async fn run(self: Arc<Feed>) {
         loop {
             match self.load().await {

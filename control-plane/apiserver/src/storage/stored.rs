@@ -92,7 +92,7 @@ impl Text {
 }
 
 impl Stored {
-    /// Decodes a value of the store, protobuf or JSON.
+    /// Reads a value of the store, protobuf or JSON. Canonical bytes are not decoded.
     pub(crate) fn read(
         storage: &'static Storage,
         key: &str,

@@ -132,7 +132,7 @@ fn keys(
     }
 }
 
-/// Fields that must not change in an immutable object.
+/// Fields that must not change: the type of a secret, and the data of an immutable object.
 pub(crate) fn immutable(kind: &str, old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     if kind == "Secret" && old.get("type") != new.get("type") {
