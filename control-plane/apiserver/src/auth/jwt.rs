@@ -19,7 +19,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
-/// Upper bound of a token's size. Our largest tokens have about 1.5 KiB.
+/// Upper bound of a token, in bytes. Our largest tokens have about 1.5 KiB.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
 /// A key that signs and verifies tokens.

@@ -16,7 +16,7 @@ use super::User;
 use super::jwt::{self, Key, Refused};
 use super::user::{self, service_account_groups, service_account_name};
 
-/// Shortest lifetime that a request may ask for.
+/// Shortest lifetime that a request may ask for, in seconds.
 const SECONDS_MIN: i64 = 600;
 /// Longest lifetime that a request may ask for.
 const SECONDS_MAX: i64 = 1 << 32;

@@ -11,7 +11,7 @@ use crate::http::media::{self, Encoding};
 use crate::registry::options::Validation;
 use crate::resources::catalogue::unregistered;
 
-/// Upper bound of a body.
+/// Upper bound of a body, in bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 3 << 20;
 /// The Go type that a body's type is decoded into, for error messages.
 const NAMED_IN_GO: &str = r#"Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
@@ -30,7 +30,7 @@ const OLDER: [(&str, &str); 12] = [
     ("scheduling.k8s.io", "v1beta1"),
     ("storage.k8s.io", "v1beta1"),
 ];
-/// Bytes of an undecodable body that the error shows.
+/// Number of bytes of an undecodable body that the error shows.
 const SHOWN_BYTES_MAX: usize = 30;
 
 /// The expected type of a body.

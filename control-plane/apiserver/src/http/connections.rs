@@ -46,7 +46,7 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_PATIENCE: Duration = Duration::from_secs(15);
 /// Upper bound of concurrent requests on one connection.
 const STREAMS_MAX: u32 = 250;
-/// Upper bound of a request's head.
+/// Upper bound of a request's head, in bytes.
 const HEAD_BYTES_MAX: usize = 128 << 10;
 /// One in this many file descriptors may be a connection; the rest is for the store and its files.
 const FILES_PER_CONNECTION: u64 = 2;

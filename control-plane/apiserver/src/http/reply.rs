@@ -20,7 +20,7 @@ use crate::resources::convert;
 use crate::storage::entry::{Entry, to_json};
 use crate::storage::stored::Stored;
 
-/// Upper bound of a warning.
+/// Upper bound of a warning, in bytes.
 const WARNING_BYTES_MAX: usize = 256;
 /// Upper bound of the number of warnings in a response.
 const WARNINGS_MAX: usize = 20;

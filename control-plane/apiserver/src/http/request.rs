@@ -35,7 +35,7 @@ pub(crate) struct Options {
     pub(crate) validation: Validation,
 }
 
-/// Upper bound of the name of a field manager.
+/// Upper bound of the name of a field manager, in bytes.
 const MANAGER_BYTES_MAX: usize = 128;
 
 /// Decodes and splits the path of a request; `None` if it is invalid. Decoding comes first, so an

@@ -35,11 +35,11 @@ use crate::storage::stored::Stored;
 const SECONDS_MIN: u64 = 1800;
 /// Interval of bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// Time of the last bookmark before the end of a watch.
+/// Time between the last bookmark and the end of a watch.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// Changes read from the cache at once.
 const BATCH_CHANGES: usize = 256;
-/// Size from which a chunk of the response is full.
+/// Size in bytes from which a chunk of the response is full.
 const CHUNK_BYTES: usize = 64 << 10;
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 

@@ -5,7 +5,7 @@ use machinery::status::Cause;
 
 /// Upper bound of the errors in one response.
 const CAUSES_MAX: usize = 256;
-/// No errors are added beyond this size, because an error may show the whole input.
+/// No errors are added beyond this many bytes, because an error may show the whole input.
 const CAUSES_BYTES_MAX: usize = 4 << 20;
 
 /// Errors in the order of the fields.

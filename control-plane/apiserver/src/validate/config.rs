@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::place::Place;
 use super::{Causes, named};
 
-/// Upper bound of all values of a secret or config map.
+/// Upper bound of all values of a secret or config map together, in bytes.
 const DATA_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) fn config_map(object: &Value) -> Causes {

@@ -33,7 +33,7 @@ pub(super) use security::PRIVILEGED;
 const NAME_SERVERS_MAX: usize = 3;
 const SEARCH_PATHS_MAX: usize = 32;
 const SEARCH_BYTES_MAX: usize = 2048;
-/// Upper bound of a host name.
+/// Upper bound of a host name, in bytes.
 const HOST_NAME_BYTES_MAX: usize = 64;
 
 const POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];

@@ -54,7 +54,7 @@ const PLAIN_ZONES: &str = "CET CST6CDT Cuba EET EST EST5EDT Egypt Eire Factory G
      MET MST MST7MDT NZ NZ-CHAT Navajo PRC PST8PDT Poland Portugal ROC ROK Singapore Turkey UCT \
      US/Alaska US/Aleutian US/Arizona US/Central US/East-Indiana US/Eastern US/Hawaii \
      US/Indiana-Starke US/Michigan US/Mountain US/Pacific US/Samoa UTC Universal W-SU WET Zulu";
-/// Upper bound of one part of a zone's name.
+/// Upper bound of one part of a zone's name, in bytes.
 const ZONE_PART_MAX: usize = 14;
 
 impl Bounds {
