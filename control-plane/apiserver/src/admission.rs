@@ -1,9 +1,9 @@
-//! What the cluster has to say about a write: one chain for creations, updates and deletions, of
-//! objects and of what is below them.
+//! Admission: the plugins that every create, update and delete passes, of objects and of their
+//! subresources.
 //!
 //! The chain has two halves. First its plugins may change the object, which has its defaults by
-//! then. The registry completes and validates the result by the rules of its kind. Then the
-//! plugins may still refuse the state that would be stored.
+//! then. The registry completes the result and validates it by the rules of its kind. Then the
+//! plugins may still refuse the state to store.
 
 mod certificates;
 pub mod escalation;
@@ -21,42 +21,42 @@ use serde_json::Value;
 use crate::auth::{Answer, Authorizer, User};
 use crate::storage::reader::Reader;
 
-/// Operations of a write, as plugins are asked about them.
+/// Operations of a write, as plugins see them.
 pub const CREATE: &str = "CREATE";
 pub const UPDATE: &str = "UPDATE";
 pub const DELETE: &str = "DELETE";
 
-/// The taint of a node that nobody has found ready.
+/// The taint of a node that has never been ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// A write on its way to the store.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a> {
-    /// Who sends it. This process itself has no name, and nobody else is without one.
+    /// The user who sends it. Only this process itself is a user without a name.
     pub user: &'a User,
     /// [`CREATE`], [`UPDATE`] or [`DELETE`].
     pub operation: &'static str,
-    /// What it is.
+    /// The kind of the object.
     pub kind: &'static Kind,
-    /// Such as `status`; may be empty. The object is then what the subresource takes.
+    /// Such as `status`; may be empty. The object is then the body of the subresource.
     pub subresource: &'a str,
-    /// Its namespace; empty for the cluster's.
+    /// Namespace of the object; empty if it is cluster-scoped.
     pub namespace: &'a str,
-    /// Its name.
+    /// Name of the object.
     pub name: &'a str,
-    /// What is stored now, if anything.
+    /// The stored object, if there is one.
     pub old: Option<&'a Value>,
 }
 
-/// What plugins look things up in.
+/// What plugins read.
 pub struct Context {
-    /// The objects of the cluster.
+    /// Reads the objects of the cluster.
     pub reader: Reader,
-    /// Whom plugins ask for further rights of a user.
+    /// Decides about further rights of a user.
     pub authorizer: Arc<dyn Authorizer>,
 }
 
-/// One of Kubernetes' admission plugins.
+/// An admission plugin, as in Kubernetes.
 pub trait Plugin: Send + Sync + 'static {
     /// Its name, which switches it off in [`Config::disabled_plugins`](crate::Config).
     fn name(&self) -> &'static str;
@@ -64,7 +64,7 @@ pub trait Plugin: Send + Sync + 'static {
     /// Whether it is asked about a write.
     fn handles(&self, attributes: &Attributes<'_>) -> bool;
 
-    /// Changes or refuses a write before it is validated. The object of a deletion is null.
+    /// Changes or refuses a write before validation. The object of a deletion is null.
     fn mutate<'a>(
         &'a self,
         _context: &'a Context,
@@ -74,7 +74,7 @@ pub trait Plugin: Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
-    /// Refuses a write whose object keeps the rules of its kind.
+    /// Refuses a write after validation.
     fn validate<'a>(
         &'a self,
         _context: &'a Context,
@@ -85,7 +85,7 @@ pub trait Plugin: Send + Sync + 'static {
     }
 }
 
-/// The plugins that every write passes, in Kubernetes' order.
+/// The plugins for every write, in Kubernetes' order.
 pub(crate) struct Chain {
     context: Context,
     plugins: Vec<Arc<dyn Plugin>>,
@@ -117,7 +117,7 @@ impl Chain {
         Chain { context, plugins }
     }
 
-    /// Changes or refuses a write before it is validated. A deletion has no object: it is null.
+    /// Changes or refuses a write before validation. The object of a deletion is null.
     pub(crate) async fn mutate(
         &self,
         attributes: &Attributes<'_>,
@@ -129,7 +129,7 @@ impl Chain {
         Ok(Mutated(()))
     }
 
-    /// Refuses a write whose object keeps the rules of its kind.
+    /// Refuses a write after validation.
     pub(crate) async fn validate(
         &self,
         _: Mutated,
@@ -142,8 +142,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Both halves, where nothing comes between them: for deletions, and for bodies that are not
-    /// stored as such.
+    /// Both halves, for writes with nothing in between: deletions, and bodies that are not stored
+    /// as such.
     pub(crate) async fn admit(
         &self,
         attributes: &Attributes<'_>,
@@ -163,12 +163,12 @@ impl Chain {
 }
 
 impl Attributes<'_> {
-    /// Whether a write is about this resource and subresource.
+    /// True if a write is about this resource and subresource.
     fn is_about(&self, group: &str, plural: &str, subresource: &str) -> bool {
         (self.kind.group, self.kind.plural, self.subresource) == (group, plural, subresource)
     }
 
-    /// Refuses a write as a plugin does.
+    /// The status for a write that a plugin refuses.
     fn forbidden(&self, why: &str) -> Status {
         Status::forbidden(self.kind.group, self.kind.plural, self.name, why)
     }

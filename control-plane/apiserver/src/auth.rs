@@ -1,8 +1,8 @@
-//! Who sends a request, and whether they may: two seams in front of the registry.
+//! Authentication and authorization: the two seams in front of the registry.
 //!
-//! An [`Authenticator`] names the user of a request, an [`Authorizer`] decides what a user may do.
-//! Neither knows the other, and neither knows bodies. What may become of an object is decided
-//! behind them, by [`crate::admission`].
+//! An [`Authenticator`] returns the user of a request, an [`Authorizer`] decides what a user may
+//! do. Neither knows the other, and neither reads bodies. Behind them, [`crate::admission`] decides
+//! what an object may become.
 
 pub mod authenticate;
 pub mod authorize;
@@ -26,34 +26,34 @@ use serde_json::Value;
 
 use crate::storage::reader::Reader;
 
-/// Who asks.
+/// A user of the API.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
     /// Such as `system:admin`.
     pub name: String,
-    /// Tells users of one name apart; may be empty.
+    /// Distinguishes users with the same name; may be empty.
     pub uid: String,
     /// Such as `system:masters`.
     pub groups: Vec<String>,
-    /// Whatever else the one who vouches for them says.
+    /// Further attributes from the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What is asked for. A request for something that is no resource has only `verb` and `path`.
+/// What a request asks for. A request for a path that is no resource has only `verb` and `path`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Who asks.
+    /// The user who asks.
     pub user: User,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; the
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`; the
     /// method in lower case for a path that is no resource.
     pub verb: String,
-    /// The API group; empty for core.
+    /// The API group; empty for the core group.
     pub api_group: String,
     /// The plural; empty when the path is no resource.
     pub resource: String,
     /// Such as `status`; may be empty.
     pub subresource: String,
-    /// The namespace; empty for the cluster's and for all namespaces.
+    /// The namespace; empty for cluster-scoped resources and for all namespaces.
     pub namespace: String,
     /// The object's name; empty when the request is about a collection.
     pub name: String,
@@ -61,21 +61,21 @@ pub struct Attributes {
     pub path: String,
 }
 
-/// An answer that takes a while.
+/// A future answer.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'a>>;
 
-/// Tells who sends a request.
+/// Finds out who sends a request.
 pub trait Authenticator: Send + Sync + 'static {
-    /// Returns the user of a request. A request that already carries a [`User`] in its extensions
-    /// (one from inside the process) is not asked about.
+    /// Returns the user of a request. It is not called for a request that already carries a
+    /// [`User`] in its extensions, which comes from inside the process.
     fn authenticate<'a>(
         &'a self,
         reader: &'a Reader,
         request: &'a http::request::Parts,
     ) -> Answer<'a, User>;
 
-    /// Answers a review of `authentication.k8s.io`: a kind that is never stored and asks who
-    /// bears a token, or who the requester is.
+    /// Answers a review of `authentication.k8s.io`: a kind that is never stored and asks whose a
+    /// token is, or who the requester is.
     fn review<'a>(
         &'a self,
         _reader: &'a Reader,
@@ -89,17 +89,17 @@ pub trait Authenticator: Send + Sync + 'static {
 
 /// Decides what users may do.
 pub trait Authorizer: Send + Sync + 'static {
-    /// Returns whether a user may; the error is what they are answered. Every path asks this one
-    /// function: requests, impersonation, and admission where it depends on further rights.
+    /// Allows, or returns the error for the user. Every decision takes this one function: requests,
+    /// impersonation, and admission where it depends on further rights.
     fn authorize<'a>(&'a self, reader: &'a Reader, attributes: &'a Attributes) -> Answer<'a, ()>;
 
-    /// Whether a user's requests are worked on however many others are.
+    /// True if the user's requests are served however many others are in progress.
     fn is_exempt(&self, user: &User) -> bool {
         rbac::is_master(user)
     }
 
-    /// Answers a review of `authorization.k8s.io`: a kind that is never stored and asks what a
-    /// user may do.
+    /// Answers a review of `authorization.k8s.io`: a kind that is never stored and asks what a user
+    /// may do.
     fn review<'a>(
         &'a self,
         _reader: &'a Reader,
@@ -111,13 +111,13 @@ pub trait Authorizer: Send + Sync + 'static {
         Box::pin(async { Err(Status::unknown_path()) })
     }
 
-    /// The roles and bindings that have to be there before requests are served.
+    /// The roles and bindings that must exist before requests are served.
     fn initial_policy(&self) -> Vec<Value> {
         Vec::new()
     }
 }
 
-/// Takes everybody for the cluster's owner and allows everything, for plain HTTP on loopback.
+/// Treats every requester as the cluster's owner and allows everything, for plain HTTP on loopback.
 #[derive(Debug, Default)]
 pub struct Open;
 
@@ -138,7 +138,7 @@ impl Authorizer for Open {
         Box::pin(async { Ok(()) })
     }
 
-    /// Everybody would be.
+    /// Every requester would be exempt.
     fn is_exempt(&self, _: &User) -> bool {
         false
     }

@@ -1,17 +1,17 @@
-//! The range that services get their addresses from.
+//! The address range of services.
 
 use std::net::Ipv4Addr;
 
 use crate::clock;
 
-/// A range of addresses.
+/// A range of IPv4 addresses.
 pub(crate) struct Cidr {
     first: u32,
     bits: u32,
 }
 
 impl Cidr {
-    /// Reads `10.96.0.0/16`.
+    /// Parses a range such as `10.96.0.0/16`.
     pub(crate) fn parse(text: &str) -> Option<Cidr> {
         let (address, bits) = text.split_once('/')?;
         let address: Ipv4Addr = address.parse().ok()?;
@@ -24,12 +24,12 @@ impl Cidr {
         Some(Cidr { first, bits })
     }
 
-    /// The address at this place; place 0 names the range itself.
+    /// The address at an offset; offset 0 is the network address.
     pub(crate) fn at(&self, place: u64) -> Ipv4Addr {
         Ipv4Addr::from(self.first + u32::try_from(place).unwrap_or(0))
     }
 
-    /// An address of a host by chance: the first and the last of the range are no hosts.
+    /// A random host address: not the first or the last of the range.
     pub(crate) fn random(&self) -> Ipv4Addr {
         self.at(1 + clock::below((1 << self.bits) - 2))
     }

@@ -1,4 +1,4 @@
-//! The only place of the crate that reads the time and asks for chance.
+//! The only module of the crate that reads the time or random numbers.
 #![expect(
     clippy::disallowed_methods,
     reason = "objects carry the time of their making"
@@ -8,14 +8,14 @@ use std::time::SystemTime;
 
 use machinery::time::Timestamp;
 
-/// The letters of generated names: no vowels, so that no words come out.
+/// Characters of generated names, without vowels so that they form no words.
 const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// How many of them are added to a prefix.
+/// Number of random characters in a name.
 const NAME_LETTERS_COUNT: usize = 5;
-/// The longest prefix that is kept: a name has at most 63 letters.
+/// Longest prefix that is kept: names have at most 63 characters.
 const NAME_PREFIX_BYTES_MAX: usize = 63 - NAME_LETTERS_COUNT;
 
-/// The time.
+/// The current time.
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -43,7 +43,7 @@ pub(crate) fn uid() -> String {
     parts.join("-")
 }
 
-/// A name that begins like this and ends by chance.
+/// A name with this prefix and a random suffix.
 pub(crate) fn generated_name(prefix: &str) -> String {
     let mut name: String = prefix.chars().take(NAME_PREFIX_BYTES_MAX).collect();
     for _ in 0..NAME_LETTERS_COUNT {
@@ -54,7 +54,7 @@ pub(crate) fn generated_name(prefix: &str) -> String {
     name
 }
 
-/// A random number below this one.
+/// A random number below `end`.
 pub(crate) fn below(end: u64) -> u64 {
     let mut bytes = [0; 8];
     fill(&mut bytes);
@@ -62,6 +62,6 @@ pub(crate) fn below(end: u64) -> u64 {
 }
 
 fn fill(bytes: &mut [u8]) {
-    // A system without randomness cannot hand out uids at all.
+    // A system without randomness cannot generate uids at all.
     getrandom::fill(bytes).expect("the system gives random bytes");
 }

@@ -1,4 +1,4 @@
-//! How a server is set up.
+//! The configuration of a server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ const COMPACT_EVERY: Duration = Duration::from_secs(300);
 /// How a server is set up.
 #[derive(Clone)]
 pub struct Config {
-    /// Tells who sends a request.
+    /// Authenticates requests.
     pub authenticator: Arc<dyn Authenticator>,
     /// Decides what users may do.
     pub authorizer: Arc<dyn Authorizer>,
-    /// Admission plugins besides those that are always on.
+    /// Admission plugins, besides those that are always on.
     pub plugins: Vec<Arc<dyn Plugin>>,
     /// Names of admission plugins that are switched off.
     pub disabled_plugins: Vec<String>,
     /// Signs tokens of service accounts; without it none are issued.
     pub issuer: Option<Arc<Issuer>>,
-    /// The certificate (PEM) that client certificates are signed with, if there is one.
+    /// Certificate (PEM) of the authority for client certificates, if there is one.
     pub client_authority: Option<String>,
-    /// Where services get their addresses from, such as `10.96.0.0/16`.
+    /// The address range of services, such as `10.96.0.0/16`.
     pub service_cidr: String,
-    /// Where pods reach this server; without it the service `kubernetes` has no endpoint.
+    /// The address of this server for pods; without it, the service `kubernetes` has no endpoint.
     pub advertised: Option<SocketAddr>,
-    /// Whether containers may be privileged.
+    /// True if containers may be privileged.
     pub allow_privileged: bool,
     /// How often the store forgets old revisions, and how old they are then; zero for never.
     pub compact_every: Duration,

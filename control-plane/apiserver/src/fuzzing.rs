@@ -1,4 +1,4 @@
-//! The body of the fuzz target `decode_default_validate`; it panics when something is wrong.
+//! The body of the fuzz target `decode_default_validate`. It panics on an error.
 
 use machinery::{protobuf, strict};
 use serde_json::Value;
@@ -13,8 +13,8 @@ use crate::resources::convert;
 use crate::storage::entry;
 use crate::validate;
 
-/// Bytes as a body: the first says how it is written, the second of which kind it is. What is
-/// read is filled in, checked and written in both forms, and reads the same again from both.
+/// Decodes bytes as a body: the first byte selects the encoding, the second one the kind. Sets
+/// defaults, validates, and checks that both encodings of the result decode to the same object.
 pub fn decode_default_validate(data: &[u8]) {
     let [encoding, kind, body @ ..] = data else {
         return;
@@ -57,7 +57,7 @@ fn stored(resource: &'static Resource, storage: &'static Storage, mut object: Va
     let twice = entry::encode(storage, &again.object).expect("what was read can be written");
     assert_eq!(written, twice, "the second time it is written as the first");
     if !convert::is_same(resource) {
-        // What became another version is brought into its form when it is read.
+        // A converted object takes the form of its new version only when it is decoded.
         return;
     }
     let text = entry::to_json(&stored);
@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of the second byte that names its kind.
+    /// The fuzz input for a body: the encoding, the index of the object's kind, then the body.
     fn framed(encoding: u8, object: &Value, body: &[u8]) -> Option<Vec<u8>> {
         let (version, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
         let (group, version) = machinery::schema::split_api_version(version);

@@ -1,5 +1,5 @@
-//! Requests and their answers: connections, heads, bodies and media types, and the documents that
-//! are no objects. What an object is allowed to become is decided in [`crate::registry`].
+//! Requests and responses: connections, heads, bodies, media types, and the documents that are not
+//! objects. [`crate::registry`] decides what an object may become.
 
 pub(crate) mod api;
 pub(crate) mod body;

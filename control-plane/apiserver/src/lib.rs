@@ -1,13 +1,13 @@
-//! The API of Kubernetes over a store that speaks etcd's.
+//! The Kubernetes API over a store that speaks etcd's API.
 //!
 //! One layer driven by `machinery::schema` serves every kind; no kind has a handler. The crate
-//! knows the store as [`etcd_api::Client`] and nothing else. A request passes these layers, each
-//! of which names only those behind it:
+//! knows the store only as [`etcd_api::Client`]. A request passes these layers, each of which uses
+//! only those after it:
 //!
-//! - `http` reads requests and writes answers;
-//! - [`auth`] tells who sends a request, and whether they may;
+//! - `http` decodes requests and encodes responses;
+//! - [`auth`] authenticates and authorizes users;
 //! - `registry` creates, changes and deletes objects; every write passes [`admission`];
-//! - `storage` holds the objects, `resources` says which kinds there are.
+//! - `storage` holds the objects, `resources` lists the kinds.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -45,7 +45,7 @@ pub use storage::reader::Reader;
 /// How long to wait before trying again to make the built-in objects.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// A running server. It belongs to the tokio runtime it was made in; dropping it ends its tasks.
+/// A running server. It belongs to the tokio runtime that created it; dropping it ends its tasks.
 pub struct Server {
     api: Api,
     ready: tokio::sync::watch::Receiver<bool>,
@@ -53,7 +53,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins to follow the store; requests wait until it is read.
+    /// Starts to follow the store. Requests wait until the caches are loaded.
     pub fn new(client: etcd_api::Client, config: Config) -> Server {
         let compact_every = config.compact_every;
         let api = connected(client, config);
@@ -69,15 +69,15 @@ impl Server {
         }
     }
 
-    /// The service that answers requests, for a listener or for callers in this process. A
-    /// request with an [`auth::User`] in its extensions is theirs.
+    /// The service that answers requests, for a listener or for callers in this process. If a
+    /// request has an [`auth::User`] in its extensions, that is its user.
     pub fn router(&self) -> axum::Router {
         let api = self.api.clone();
         axum::Router::new()
             .fallback(move |request: Request| http::serve::serve(api.clone(), request))
     }
 
-    /// Waits until the built-in objects are there and reads are served.
+    /// Waits until the built-in objects exist and reads are served.
     pub async fn ready(&self) -> Result<(), Status> {
         let mut ready = self.ready.clone();
         let made = ready.wait_for(|made| *made).await;
@@ -85,13 +85,13 @@ impl Server {
             .map_err(|_| Status::unavailable("the server stopped"))
     }
 
-    /// Answers requests on a listener until [`Server::stop`].
+    /// Serves requests on a listener until [`Server::stop`].
     pub async fn serve(&self, listener: TcpListener) -> std::io::Result<()> {
         http::connections::keep_alive::set(&listener)?;
         http::connections::serve(&self.api, listener, None).await
     }
 
-    /// Answers requests over encrypted connections until [`Server::stop`].
+    /// Serves requests over TLS until [`Server::stop`].
     pub async fn serve_tls(&self, listener: TcpListener, tls: Tls) -> std::io::Result<()> {
         http::connections::keep_alive::set(&listener)?;
         http::connections::serve(&self.api, listener, Some(tls)).await
@@ -112,7 +112,7 @@ impl Drop for Server {
     }
 }
 
-/// Puts the layers together.
+/// Connects the layers.
 fn connected(client: etcd_api::Client, config: Config) -> Api {
     let store = Store { client };
     let feed = Arc::new(Feed::new(store.clone()));
@@ -147,15 +147,15 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
     }))
 }
 
-/// Makes the objects that have to be there before requests are served, reports that, and makes
-/// them again when they are taken away.
+/// Creates the objects that must exist before requests are served, reports that, and creates them
+/// again after a deletion.
 async fn keep_built(registry: Arc<Registry>, made: tokio::sync::watch::Sender<bool>) {
     registry.reader.feed.loaded().await;
     while let Err(error) = build(&registry).await {
         tracing::warn!(%error, "the built-in objects cannot be made");
         tokio::time::sleep(RETRY_AFTER).await;
     }
-    // Nobody may be waiting.
+    // There may be no receiver.
     let _ = made.send(true);
     while let Err(error) = registry::builtin::keep(&registry).await {
         tracing::warn!(%error, "the built-in objects cannot be kept");
@@ -174,7 +174,7 @@ async fn compact(store: Store, period: Duration) {
     while !period.is_zero() {
         tokio::time::sleep(period).await;
         if let Some(revision) = before {
-            // Another server may have been faster; then there is nothing to do.
+            // Another server may have compacted further already.
             if let Err(error) = store.compact(revision).await {
                 tracing::debug!(%error, revision, "the store was not compacted");
             }

@@ -1,4 +1,4 @@
-//! What is inside of a request for a certificate (PKCS #10).
+//! Parses certificate requests (PKCS #10).
 
 #[cfg(test)]
 mod tests;
@@ -14,16 +14,16 @@ use x509_parser::pem::Pem;
 
 const LABEL: &str = "CERTIFICATE REQUEST";
 
-/// A request that was read. Nobody has looked whether its signature is good.
+/// A parsed request; its signature is not checked.
 #[derive(Debug)]
 pub(crate) struct Request {
     der: Vec<u8>,
-    /// The groups that its bearer would be in.
+    /// The groups of the user of the certificate.
     pub(crate) organizations: Vec<String>,
 }
 
 impl Request {
-    /// Reads the request of an object: PEM in base64.
+    /// Parses the request in an object: PEM in base64.
     pub(crate) fn of(object: &Value) -> Result<Request, String> {
         const WRONG_TYPE: &str = "PEM block type must be CERTIFICATE REQUEST";
         let text = object::text(object, &["spec", "request"]);
@@ -38,7 +38,7 @@ impl Request {
         if !rest.is_empty() {
             return Err("asn1: syntax error: trailing data".into());
         }
-        // A group that cannot be read is not passed over: it might be the one that matters.
+        // A group that cannot be decoded is an error: it might be a privileged one.
         let subject = &request.certification_request_info.subject;
         let groups = subject.iter_organization();
         let groups: Result<Vec<_>, _> = groups
@@ -50,7 +50,7 @@ impl Request {
         })
     }
 
-    /// Whether whoever wrote the request holds the key that it is about.
+    /// Checks that the request is signed with the key that it contains.
     pub(crate) fn check_signature(&self) -> Result<(), String> {
         match self.is_signed(&aws_lc_rs::default_provider()) {
             Some(true) => Ok(()),
@@ -62,14 +62,14 @@ impl Request {
         }
     }
 
-    /// `None` when no algorithm fits.
+    /// `None` if no algorithm is suitable.
     fn is_signed(&self, provider: &CryptoProvider) -> Option<bool> {
         let (_, whole) = Any::from_der(&self.der).ok()?;
         let (rest, info) = Any::from_der(whole.data).ok()?;
         let message = &whole.data[..whole.data.len() - rest.len()];
         let (rest, algorithm) = Any::from_der(rest).ok()?;
         let (_, signature) = BitString::from_der(rest).ok()?;
-        // Version, subject, and then the key.
+        // Version and subject precede the key.
         let (rest, _) = Any::from_der(info.data).ok()?;
         let (rest, _) = Any::from_der(rest).ok()?;
         let (_, key) = Any::from_der(rest).ok()?;

@@ -1,5 +1,5 @@
-//! What happens to an object when it is created, changed or deleted, for every kind and every
-//! subresource. It knows neither how a request is written nor how an answer is.
+//! Creates, changes and deletes objects, for every kind and every subresource. It does not know the
+//! encoding of requests or responses.
 
 pub(crate) mod allocate;
 pub(crate) mod answer;
@@ -38,31 +38,31 @@ use write::Writer;
 /// Everything that a write needs.
 pub(crate) struct Registry {
     pub(crate) reader: Reader,
-    /// What every write passes.
+    /// The admission plugins for every write.
     pub(crate) admission: Chain,
-    /// Both answer reviews.
+    /// Authenticator and authorizer also answer reviews.
     pub(crate) authenticator: Arc<dyn Authenticator>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
-    /// Signs tokens of service accounts; without it none are issued.
+    /// Signs tokens of service accounts; if `None`, none are issued.
     pub(crate) issuer: Option<Arc<Issuer>>,
     pub(crate) settings: Settings,
     pub(crate) leases: EventLeases,
-    /// Held while a free address or port is chosen and until its service is stored.
+    /// Held from the choice of a free address or port until its service is stored.
     pub(crate) allocation: tokio::sync::Mutex<()>,
 }
 
-/// What the owner of a cluster decides about objects.
+/// Settings by the owner of a cluster about objects.
 pub(crate) struct Settings {
     pub(crate) service_cidr: String,
     pub(crate) advertised: Option<SocketAddr>,
     pub(crate) allow_privileged: bool,
-    /// The certificate (PEM) that client certificates are signed with, if there is one.
+    /// Certificate (PEM) of the authority for client certificates, if there is one.
     pub(crate) client_authority: Option<String>,
 }
 
 impl Registry {
-    /// Stores a new object of this process, defaulted, admitted and validated like any other;
-    /// answers `AlreadyExists` if there is one.
+    /// Stores a new object of this process, with defaults, admission and validation like any other.
+    /// `AlreadyExists` if the object exists.
     pub(crate) async fn create(
         &self,
         kind: &'static Kind,
@@ -75,7 +75,7 @@ impl Registry {
         Ok(convert::to_served(writer.resource, &entry.object))
     }
 
-    /// Replaces an object for this process, by the rules for a PUT from outside.
+    /// Replaces an object for this process, by the rules for a PUT of a client.
     pub(crate) async fn update(
         &self,
         kind: &'static Kind,
@@ -89,7 +89,7 @@ impl Registry {
         Ok(convert::to_served(writer.resource, &entry.object))
     }
 
-    /// This process itself has no name, and nobody else is without one.
+    /// A writer for this process itself, the only user without a name.
     fn own_writer<'a>(
         &'a self,
         user: &'a User,

@@ -1,4 +1,4 @@
-//! Which kinds are served, under which names and versions, and where each is stored.
+//! The kinds that are served: their names, versions, and where each is stored.
 
 pub(crate) mod catalogue;
 pub(crate) mod convert;

@@ -23,15 +23,15 @@ use crate::cidr::Cidr;
 use crate::clock;
 use crate::config::Config;
 
-/// Who makes tokens, unless it is said otherwise.
+/// The default issuer of tokens.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// How requests are decided.
+/// The authorization mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// By roles and bindings.
     Rbac,
-    /// Whoever is known may do everything.
+    /// Every authenticated user may do everything.
     AlwaysAllow,
     /// The same, with the roles and bindings of Kubernetes stored: RBAC is asked first.
     RbacThenAlwaysAllow,
@@ -71,7 +71,7 @@ pub struct Accounts {
     pub keys: Vec<PathBuf>,
 }
 
-/// What a command line says of people.
+/// Settings of authentication and authorization, from a command line.
 pub struct Settings {
     /// Where the server's certificate comes from.
     pub serving: Serving,
@@ -79,32 +79,32 @@ pub struct Settings {
     pub newest_tls_only: bool,
     /// Names and addresses that the server is reached by, besides the first address of services.
     pub names: Vec<String>,
-    /// Where services get their addresses from.
+    /// The address range of services.
     pub service_cidr: String,
     /// Certificates (PEM) whose clients are let in; that of [`Serving::Own`] if none is given.
     pub client_authority: Option<PathBuf>,
     /// A file of tokens, one in each line: `token,user,uid,"group,group"`.
     pub token_file: Option<PathBuf>,
-    /// Whether somebody who shows nothing is let in as `system:anonymous`.
+    /// True if requests without credentials are allowed in as `system:anonymous`.
     pub anonymous: bool,
-    /// How requests are decided.
+    /// The authorization mode.
     pub mode: Mode,
     /// The tokens of service accounts.
     pub accounts: Accounts,
 }
 
-/// What stands in front of the registry, with the keys that belong to it.
+/// The layers in front of the registry, with their keys.
 pub struct Setup {
-    /// A configuration of the server with authentication, authorization and admission.
+    /// Configuration of the server, with authentication, authorization and admission.
     pub config: Config,
     /// Keys and certificates, when they are our own.
     pub pki: Option<Pki>,
-    /// How the server speaks TLS, when it has certificates.
+    /// The TLS configuration, if there are certificates.
     pub tls: Option<Tls>,
 }
 
 impl Settings {
-    /// Reads and makes the files.
+    /// Reads the files, and creates missing ones.
     pub fn open(&self) -> Result<Setup, String> {
         let pki = match &self.serving {
             Serving::Own(path) => {

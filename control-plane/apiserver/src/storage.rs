@@ -1,5 +1,5 @@
-//! Objects as the store holds them: the calls to it, the watch over all of it, and the caches that
-//! lists and watches are answered from. It knows no requests and no rules of objects.
+//! Objects as the store holds them: calls to the store, one watch over all of it, and the caches
+//! that answer lists and watches. It knows neither requests nor the rules of objects.
 
 pub(crate) mod cache;
 pub(crate) mod cells;

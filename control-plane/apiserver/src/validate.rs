@@ -1,5 +1,5 @@
-//! The rules objects must keep. What the schema says of types was checked when the body was read;
-//! here is what it cannot say.
+//! Validation of objects. The schema checks types when a body is decoded; these rules check the
+//! rest.
 
 mod address;
 pub(crate) mod autoscaler;
@@ -42,10 +42,10 @@ use crate::resources::convert;
 pub(crate) use causes::Causes;
 pub(crate) use network::{addresses, checks_health, reached_from_outside};
 
-/// What the cluster leaves open to its owner.
+/// Rules that the cluster's owner decides.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Policy {
-    /// Containers may be privileged.
+    /// True if containers may be privileged.
     pub(crate) privileged: bool,
 }
 
@@ -57,28 +57,27 @@ impl Policy {
     }
 }
 
-/// The rules of one resource, beside those that all kinds share. They are about the form that is
-/// stored.
+/// The rules of one resource, besides those for all kinds. They apply to the stored version.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
-    /// What an object may be called.
+    /// Checks the name.
     pub(crate) name: fn(&str) -> Vec<String>,
-    /// What every state keeps.
+    /// Checks every state.
     pub(crate) validate: fn(&Value) -> Causes,
-    /// What a new object keeps besides.
+    /// Further checks of a new object.
     pub(crate) validate_create: fn(&Value) -> Causes,
-    /// What an update may not change.
+    /// Checks what an update changes.
     pub(crate) validate_update: fn(&Value, &Value) -> Causes,
-    /// What an update through a subresource keeps; it is named first.
+    /// Checks an update through a subresource, whose name is the first argument.
     pub(crate) validate_subresource_update: fn(&str, &Value, &Value) -> Causes,
-    /// What must not change is reported before what must not be.
+    /// True if forbidden changes are reported before other errors.
     pub(crate) changes_first: bool,
-    /// Kubernetes checks the metadata of an update like those of a new object, too.
+    /// True if Kubernetes checks the metadata of an update also like that of a new object.
     pub(crate) checks_name_again: bool,
 }
 
 impl Rules {
-    /// Those of a kind that has none by itself.
+    /// The rules of a kind that has none of its own.
     pub(crate) const DEFAULT: Rules = Rules {
         name: machinery::name::dns1123_subdomain,
         validate: |_| Causes::default(),
@@ -99,7 +98,7 @@ impl Rules {
         causes
     }
 
-    /// Checks a new state of an object that came through a subresource, or through none.
+    /// Checks a new state from a subresource, or from the object itself.
     pub(crate) fn update(
         &self,
         resource: &Resource,
@@ -126,7 +125,7 @@ impl Rules {
     }
 }
 
-/// An object in the form of the store: the rules are about that one.
+/// Converts an object to the stored version, to which the rules apply.
 fn stored<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
     if convert::is_same(resource) {
         Cow::Borrowed(object)
@@ -135,7 +134,7 @@ fn stored<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
     }
 }
 
-/// A field that stays as it was made.
+/// A field that must not change.
 fn unchanged(old: &Value, new: &Value, path: &[&str]) -> Causes {
     let (before, after) = (
         machinery::object::at(old, path),
@@ -153,7 +152,7 @@ fn unchanged(old: &Value, new: &Value, path: &[&str]) -> Causes {
     }
 }
 
-/// The causes of names that break a rule.
+/// The errors of an invalid name.
 fn named(field: &str, name: &str, wrong: Vec<String>) -> Causes {
     wrong
         .iter()

@@ -1,4 +1,4 @@
-//! Several copies of a part: one works, and when it is gone another takes over.
+//! Several copies of a part: one leads, and when it is killed, another takes over.
 
 use crate::cluster::kubectl_or_skip;
 use crate::parts::Parts;
@@ -26,7 +26,7 @@ fn a_copy_of_the_loops_takes_over_from_one_that_was_killed() {
     parts.run(&["create", "deployment", "web", "--image=nginx"]);
     let rolled = ["rollout", "status", "deployment/web", "--timeout=120s"];
     parts.run(&rolled);
-    // The first copy: the other has only waited so far.
+    // The first copy leads; the other one has only waited so far.
     parts.kill(LOOPS[0]);
     parts.until("the other copy leads", |parts| holder(parts) != first);
     assert_eq!(of_lease(&parts, ".spec.leaseTransitions"), "1");

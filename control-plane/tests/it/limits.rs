@@ -176,7 +176,7 @@ fn nesting_has_an_end_in_every_encoding() {
             let call = cluster.call("POST", path);
             call.body(PROTOBUF, body).send()
         };
-        // A schema may hold a schema for what it must not be: field 28.
+        // A schema may contain a schema in `not`: field 28.
         let mut schema: Vec<u8> = Vec::new();
         for _ in 0..levels.min(2_000) {
             schema = sized(&[0xe2, 0x01], &schema);

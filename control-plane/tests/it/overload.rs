@@ -54,7 +54,7 @@ fn waiting_reads_keep_nobody_from_asking_for_health() {
         let masters = cluster.ask("root", "GET", MAPS, None);
         assert_eq!(masters.code, 200, "{path}");
     }
-    // They were too many, so some of them were refused.
+    // There are more than the limit, so some of them are refused.
     let mut refused = 0;
     for stream in &mut waiting {
         let mut told = [0; 12];

@@ -1,4 +1,4 @@
-//! Pods on hollow nodes, with our scheduler: they run, end, wait and go as `kubectl` expects.
+//! Pods on hollow nodes, with our scheduler: they run, complete, stay pending and are deleted.
 
 use crate::cluster::kubectl_or_skip;
 use crate::parts::Parts;

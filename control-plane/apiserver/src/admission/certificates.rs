@@ -1,4 +1,4 @@
-//! Who may approve and sign requests for certificates, and what nobody may ask for.
+//! Restricts who may approve and sign certificate requests, and which subjects a request may name.
 
 use machinery::object;
 use serde_json::Value;
@@ -9,18 +9,18 @@ use crate::pkcs10::Request;
 
 const GROUP: &str = "certificates.k8s.io";
 const PLURAL: &str = "certificatesigningrequests";
-/// The signer whose certificates this server believes.
+/// The signer of client certificates that this server trusts.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// The group that may do everything.
 const MASTERS: &str = "system:masters";
 
-/// Only those who may approve for a signer set the conditions of approval.
+/// Lets only users who may approve for a signer set the conditions of approval.
 pub(super) struct CertificateApproval;
 
-/// Only those who may sign for a signer write certificates.
+/// Lets only users who may sign for a signer write certificates.
 pub(super) struct CertificateSigning;
 
-/// Nobody gets a certificate of the group that may do everything.
+/// Refuses requests for a certificate of the group that may do everything.
 pub(super) struct CertificateSubjectRestriction;
 
 impl Plugin for CertificateApproval {
@@ -108,7 +108,7 @@ impl Plugin for CertificateSubjectRestriction {
     }
 }
 
-/// Why a certificate for this subject is not asked of the signer of clients.
+/// Why the signer of client certificates must not issue this subject.
 fn refused_subject(new: &Value) -> Option<String> {
     if object::text(new, &["spec", "signerName"]) != CLIENT_SIGNER {
         return None;
@@ -121,15 +121,15 @@ fn refused_subject(new: &Value) -> Option<String> {
     master.then(|| format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"))
 }
 
-/// The signer of the request as it is stored: a write does not choose who must allow it.
+/// The signer of the stored request: the write cannot choose which right it needs.
 fn signer<'a>(attributes: &Attributes<'a>) -> &'a str {
     let old = attributes.old;
     old.map_or("", |old| object::text(old, &["spec", "signerName"]))
 }
 
-/// Whether the user may do this for a signer, or for all of its domain.
+/// True if the user has this verb for the signer, or for all signers of its domain.
 async fn may(context: &Context, attributes: &Attributes<'_>, verb: &str, signer: &str) -> bool {
-    // This process itself has no name, and nobody else is without one.
+    // Only this process itself is a user without a name.
     if attributes.user.name.is_empty() {
         return true;
     }

@@ -1,4 +1,4 @@
-//! Roles and bindings: nobody gives away rights that they do not hold.
+//! Roles and bindings: prevents privilege escalation.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::auth::authorize::Rbac;
 use crate::auth::rbac::{self, escalation};
 use crate::auth::{self, Answer};
 
-/// Refuses roles and bindings that give more than their writer holds. Kubernetes does this where
+/// Refuses roles and bindings that grant more than their writer holds. Kubernetes checks this when
 /// it stores them.
 pub struct PrivilegeEscalation(pub Arc<Rbac>);
 

@@ -1,4 +1,5 @@
-//! Namespaces: some stay, and what is made in one needs it to be there and to stay.
+//! Namespaces: some cannot be deleted, and one that is missing or in deletion accepts no new
+//! objects.
 
 use machinery::object;
 use machinery::schema;
@@ -11,7 +12,7 @@ use crate::auth::Answer;
 /// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// Keeps objects out of namespaces that are missing or going.
+/// Refuses writes in a missing namespace, and new objects in one that is in deletion.
 pub(super) struct NamespaceLifecycle;
 
 impl Plugin for NamespaceLifecycle {
@@ -25,7 +26,7 @@ impl Plugin for NamespaceLifecycle {
         if namespace || deletes {
             return namespace && deletes;
         }
-        // An answer about a namespace to somebody who only asks for rights would tell too much.
+        // An error about the namespace would tell users about namespaces they may not see.
         let review = (attributes.kind.group, attributes.kind.plural)
             == ("authorization.k8s.io", "localsubjectaccessreviews");
         !attributes.namespace.is_empty() && !review
@@ -56,7 +57,7 @@ async fn open_namespace(context: &Context, attributes: &Attributes<'_>) -> Resul
     let namespace = attributes.namespace;
     let found = match context.reader.cached(kind, "", namespace) {
         Some(found) => found,
-        // It may have been made a moment ago.
+        // The cache may not have it yet.
         None => context.reader.get(kind, "", namespace).await?,
     };
     if attributes.operation == CREATE && object::is_deleting(&found) {

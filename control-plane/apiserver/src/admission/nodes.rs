@@ -1,4 +1,4 @@
-//! Nodes: a new one gets no pods before it was found ready.
+//! New nodes: no pods before a controller finds them ready.
 
 use machinery::object;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Attributes, CREATE, Context, NOT_READY, Plugin};
 use crate::auth::Answer;
 
-/// Taints a new node until a controller has found it ready and takes the taint away.
+/// Taints a new node; a controller removes the taint when the node is ready.
 pub(super) struct TaintNodesByCondition;
 
 impl Plugin for TaintNodesByCondition {

@@ -1,4 +1,4 @@
-//! What pods are given: the priority of their class, and patience with short troubles of nodes.
+//! Defaults of pods: the priority of their class, and tolerations for short failures of nodes.
 
 use machinery::object;
 use machinery::schema;
@@ -9,13 +9,13 @@ use super::{Attributes, Context, DELETE, NOT_READY, Plugin};
 use crate::auth::Answer;
 use crate::storage::reader::Reader;
 
-/// How long pods stay on a node that is not ready or not reachable, unless they say.
+/// Default time that pods stay on a node that is not ready or not reachable.
 const TOLERATED_SECONDS: i64 = 300;
 
-/// Gives a pod the priority of its class.
+/// Sets the priority of a pod from its class.
 pub(super) struct Priority;
 
-/// Lets pods stay for a while on a node that is in trouble.
+/// Lets pods stay for a while on a failed node.
 pub(super) struct DefaultTolerationSeconds;
 
 impl Plugin for Priority {
@@ -68,7 +68,7 @@ fn is_of_pod(attributes: &Attributes<'_>) -> bool {
     attributes.operation != DELETE && attributes.is_about("", "pods", "")
 }
 
-/// An update that says nothing of the priority leaves it as the class gave it.
+/// An update without a priority keeps the old one.
 fn keep_priority(old: &Value, pod: &mut Value) {
     for key in ["priority", "preemptionPolicy"] {
         let path = ["spec", key];
@@ -80,7 +80,7 @@ fn keep_priority(old: &Value, pod: &mut Value) {
     }
 }
 
-/// A pod's priority is that of its class, or of the class that is the default.
+/// Sets the priority from the pod's class, or from the default class.
 fn new_priority(reader: &Reader, pod: &mut Value) -> Result<(), Status> {
     let Some(classes) = schema::resource("scheduling.k8s.io", "v1", "priorityclasses") else {
         return Ok(());
@@ -141,7 +141,7 @@ fn new_priority(reader: &Reader, pod: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Pods outlast short troubles of their node.
+/// Adds the tolerations for short failures of nodes.
 fn tolerations(pod: &mut Value) {
     let mut all = object::items(pod, &["spec", "tolerations"]).to_vec();
     for key in [NOT_READY, "node.kubernetes.io/unreachable"] {

@@ -1,5 +1,5 @@
-//! Gives a new pod its service account: the name, a volume with a token, and the account's
-//! secrets for pulling images.
+//! Gives a new pod its service account: the name, a volume with a token, and the account's image
+//! pull secrets.
 
 #[cfg(test)]
 mod tests;
@@ -18,23 +18,23 @@ use crate::auth::token::SECONDS_OF_POD;
 use crate::clock;
 use crate::storage::reader::Reader;
 
-/// How often a pod's default account is looked for: a controller makes it with the namespace.
+/// Attempts to find the default account, which a controller creates with the namespace.
 const TRIES_MAX: usize = 10;
-/// How long to wait in between.
+/// Delay between two attempts.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// The account of a pod that names none.
 const DEFAULT_ACCOUNT: &str = "default";
-/// What the name of the token's volume begins with.
+/// Prefix of the name of the token's volume.
 const VOLUME_PREFIX: &str = "kube-api-access-";
-/// Where containers find the token.
+/// Mount path of the token in containers.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Marks a pod that a node runs by itself and only shows here.
+/// Annotation of a mirror pod: a node runs it by itself and only shows it here.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// The annotation by which an account allows only its own secrets.
+/// Annotation of an account that allows only its own secrets.
 const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
-/// Gives new pods their accounts.
+/// Gives new pods their service accounts.
 pub struct ServiceAccount;
 
 impl Plugin for ServiceAccount {
@@ -93,8 +93,9 @@ async fn find_account(reader: &Reader, namespace: &str, name: &str) -> Result<Ar
     reader.get(kind, namespace, name).await
 }
 
-/// The account that a pod needs, which it is given if it names none. `None` is for a pod that a
-/// node mirrors: it has no account and is left as it is. The error says what such a pod may not.
+/// Returns the pod's service account, after setting the default if it names none. `None` for a
+/// mirror pod, which has no account and is not changed. The error names what a mirror pod may not
+/// have.
 fn account(pod: &mut Value) -> Result<Option<String>, String> {
     if object::annotation(pod, MIRROR).is_some() {
         return check_mirror(pod).map(|()| None);
@@ -104,15 +105,15 @@ fn account(pod: &mut Value) -> Result<Option<String>, String> {
         .into_iter()
         .find(|name| !name.is_empty());
     let name = named.unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned());
-    // The second is the older name of the first, and clients read either.
+    // The second field is the older name of the first, and clients read either.
     for key in ["serviceAccountName", "serviceAccount"] {
         object::set(pod, &["spec", key], name.as_str().into());
     }
     Ok(Some(name))
 }
 
-/// Gives the pod what its account has for it. `volume` names the token's volume, if one is
-/// needed.
+/// Adds the token's volume and the image pull secrets, and checks that the pod uses only secrets
+/// it may. `volume` is the name of a new volume.
 fn apply(pod: &mut Value, account: &Value, volume: &str) -> Result<(), String> {
     let wanted = |object: &Value, path: &[&str]| object::at(object, path).and_then(Value::as_bool);
     let mounts = wanted(pod, &["spec", "automountServiceAccountToken"])
@@ -153,7 +154,7 @@ fn mount_token(pod: &mut Value, volume: &str) {
             .flatten()
         {
             let mounts = object::items(container, &["volumeMounts"]).iter();
-            // Whoever mounts something there wants that instead.
+            // A mount at this path replaces the token.
             if mounts
                 .clone()
                 .any(|mount| object::text(mount, &["mountPath"]) == MOUNT_PATH)
@@ -173,7 +174,7 @@ fn mount_token(pod: &mut Value, volume: &str) {
     }
 }
 
-/// Token, authority and namespace, each in a file.
+/// A volume with token, authority and namespace, each in a file.
 fn token_volume(name: &str) -> Value {
     json!({
         "name": name,
@@ -220,7 +221,7 @@ fn check_mirror(pod: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A secret that a container takes variables from, and how to say so.
+/// A secret that a container reads variables from, and its description.
 struct Use {
     secret: String,
     what: String,

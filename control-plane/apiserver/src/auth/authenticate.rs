@@ -1,5 +1,5 @@
-//! Who sends a request: the certificate of its connection, then its bearer token, then nobody.
-//! It does not know what they may do.
+//! Authentication by the certificate of the connection, then by a bearer token, else as anonymous.
+//! It does not know what users may do.
 
 #[cfg(test)]
 mod tests;
@@ -28,27 +28,27 @@ use crate::storage::reader::Reader;
 #[derive(Default)]
 pub struct StaticTokens(HashMap<String, User>);
 
-/// Who shows a token, and for whom the token is.
+/// The user of a token, and its audiences.
 #[derive(Debug)]
 pub struct Known {
-    /// Who they are.
+    /// The user.
     pub user: User,
-    /// Those of the audiences asked about that the token is for.
+    /// The requested audiences that the token is for.
     pub audiences: Vec<String>,
 }
 
-/// Knows users by what they show: a certificate or a token.
+/// Authenticates users by certificate or token.
 pub struct Credentials {
     /// Tokens from a file.
     pub tokens: StaticTokens,
     /// Tokens of service accounts.
     pub issuer: Arc<Issuer>,
-    /// Whether somebody who shows nothing is let in as `system:anonymous`.
+    /// True if requests without credentials are allowed in as `system:anonymous`.
     pub anonymous: bool,
 }
 
 impl StaticTokens {
-    /// Reads the text of the file.
+    /// Parses the text of the file.
     pub fn parse(text: &str) -> Result<StaticTokens, String> {
         let mut tokens = HashMap::new();
         for (place, record) in records(text)?.into_iter().enumerate() {
@@ -62,7 +62,7 @@ impl StaticTokens {
             if token.is_empty() {
                 continue;
             }
-            // Nobody from outside is without a name: that is how this process knows itself.
+            // Only this process itself is a user without a name.
             if name.is_empty() {
                 return Err(format!("record {} has no user name", place + 1));
             }
@@ -82,8 +82,8 @@ impl StaticTokens {
 }
 
 impl Credentials {
-    /// Who sends a request with these headers over a connection with this peer. The error says
-    /// why, for a log: the client is told only that it is not known.
+    /// Returns the user of a request with these headers from this peer. The error is the reason,
+    /// for the log: the client learns only that it is not authenticated.
     pub async fn known<O: Objects>(
         &self,
         objects: &O,
@@ -93,7 +93,8 @@ impl Credentials {
     ) -> Result<User, String> {
         let mut refused = None;
         match peer {
-            // The certificate is checked when the connection begins, and connections may outlive it.
+            // The certificate is checked during the handshake; the connection may last longer than
+            // it.
             Peer::Bearer(bearer) if now.seconds <= bearer.not_after => {
                 return Ok(bearer.user.clone().authenticated());
             }
@@ -114,7 +115,7 @@ impl Credentials {
         }
     }
 
-    /// Who bears a token. `audiences` are those that are asked about; this server's by default.
+    /// Returns the user of a token. `audiences` are the requested ones; by default, this server's.
     pub async fn token<O: Objects>(
         &self,
         objects: &O,
@@ -124,7 +125,7 @@ impl Credentials {
     ) -> Result<Known, String> {
         let ours = self.issuer.audiences();
         if let Some(user) = self.tokens.0.get(token) {
-            // A token from the file is for this server and for nobody else.
+            // A token from the file is only for this server.
             let wanted = audiences.unwrap_or(ours);
             let audiences: Vec<_> = ours.iter().filter(|one| wanted.contains(one)).collect();
             if !audiences.is_empty() {
@@ -199,7 +200,7 @@ impl Objects for Reader {
     }
 }
 
-/// The token of an `Authorization: Bearer` header.
+/// Returns the token of an `Authorization: Bearer` header.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
     let (scheme, token) = value.split_once(' ')?;
@@ -207,8 +208,7 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// The records of a text of comma-separated values: a quoted field may hold commas, line ends
-/// and doubled quotes.
+/// Parses comma-separated values. A quoted field may hold commas, line ends and doubled quotes.
 fn records(text: &str) -> Result<Vec<Vec<String>>, String> {
     let mut records = Vec::new();
     let mut rest = text;
@@ -233,7 +233,7 @@ fn records(text: &str) -> Result<Vec<Vec<String>>, String> {
     Ok(records)
 }
 
-/// The first field and what follows it: a comma, a line end or nothing.
+/// Returns the first field and the rest, which begins with a comma, a line end or nothing.
 fn field(text: &str) -> Result<(String, &str), String> {
     let Some(mut rest) = text.strip_prefix('"') else {
         let end = text.find([',', '\n']).unwrap_or(text.len());

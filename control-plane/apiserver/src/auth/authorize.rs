@@ -1,5 +1,5 @@
-//! Decides what users may do: by roles and bindings, or not at all. It does not know how a user
-//! became known.
+//! Decides what users may do: by roles and bindings, or everything. It does not know how users are
+//! authenticated.
 
 use std::sync::{Arc, LazyLock};
 
@@ -17,7 +17,7 @@ use crate::resources::catalogue::{self, Storage};
 use crate::storage::cache::Cursor;
 use crate::storage::reader::Reader;
 
-/// The kinds that the policy is made of, by their plurals.
+/// Plurals of the kinds of the policy.
 const POLICY: [&str; 4] = [
     "clusterroles",
     "roles",
@@ -25,13 +25,13 @@ const POLICY: [&str; 4] = [
     "rolebindings",
 ];
 
-/// Allows what a role allows that is bound to the user.
+/// Allows what the roles bound to a user allow.
 #[derive(Default)]
 pub struct Rbac {
     known: RwLock<Known>,
 }
 
-/// Allows everything to whoever is known.
+/// Allows everything to every authenticated user.
 #[derive(Debug, Default)]
 pub struct AlwaysAllow {
     /// Whether roles and bindings are made all the same, because RBAC is asked first. Whatever it
@@ -39,7 +39,7 @@ pub struct AlwaysAllow {
     pub has_policy: bool,
 }
 
-/// The policy, and how far it has followed the caches.
+/// The policy, and the changes of the caches that it has applied.
 #[derive(Default)]
 struct Known {
     policy: Arc<Policy>,
@@ -47,7 +47,7 @@ struct Known {
 }
 
 impl Rbac {
-    /// The policy as the caches have it.
+    /// Returns the policy at the state of the caches.
     pub fn policy(&self, reader: &Reader) -> Arc<Policy> {
         let storages: &[_] = &STORAGES;
         let current = |known: &Known| {
@@ -70,14 +70,14 @@ impl Rbac {
         known.policy.clone()
     }
 
-    /// Allows, or refuses of fresh knowledge: a user who was granted a right a moment ago, and
-    /// was answered so, has it.
+    /// Allows by the cached policy, or refuses by a fresh one: a user whose new right was
+    /// acknowledged a moment ago has it.
     async fn allow(&self, reader: &Reader, asked: &Attributes) -> Result<(), Status> {
         let decision = self.policy(reader).decide(asked);
         if decision.allowed {
             return Ok(());
         }
-        // A user without credentials is not worth a question to the store.
+        // A request without credentials is not worth a request to the store.
         let decision = if asked.user.name == ANONYMOUS {
             decision
         } else {
@@ -172,7 +172,7 @@ impl Authorizer for AlwaysAllow {
 }
 
 impl Known {
-    /// Takes the changes since the last time; says no when they are not remembered.
+    /// Applies the changes since the last call; false if they are no longer remembered.
     fn follow(&mut self, reader: &Reader, storages: &[&'static Storage]) -> bool {
         if self.places.len() != storages.len() {
             return false;
@@ -197,7 +197,7 @@ impl Known {
         true
     }
 
-    /// Starts over from everything there is.
+    /// Reads the whole policy from the caches.
     fn read(reader: &Reader, storages: &[&'static Storage]) -> Known {
         let mut policy = Policy::default();
         let mut places = Vec::new();

@@ -1,5 +1,5 @@
-//! What a client certificate says of its bearer: the common name is the user, organizations are
-//! the groups. Whether the certificate may be believed is checked elsewhere.
+//! Reads certificates: the common name of a client is the user, organizations are the groups. It
+//! does not check whether a certificate is trusted.
 
 use aws_lc_rs::digest;
 use machinery::time::Timestamp;
@@ -11,20 +11,20 @@ use x509_parser::x509::AttributeTypeAndValue;
 use super::User;
 use super::user;
 
-/// The attribute of a subject that is the user's uid: 1.3.6.1.4.1.57683.2.
+/// Attribute of a subject for the user's uid: 1.3.6.1.4.1.57683.2.
 const UID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];
 
-/// The bearer of a certificate, for as long as it is good.
+/// The user of a client certificate, and its expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bearer {
-    /// Who they are.
+    /// The user.
     pub user: User,
-    /// The last moment, in seconds.
+    /// End of validity, in Unix seconds.
     pub not_after: i64,
 }
 
 impl Bearer {
-    /// Reads a certificate. `None` says that it names nobody.
+    /// Parses a certificate; `None` if it names no user.
     pub fn of(der: &[u8]) -> Result<Option<Bearer>, String> {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
         let subject = certificate.subject();
@@ -69,16 +69,16 @@ impl Bearer {
     }
 }
 
-/// What a certificate that is kept in a file is good for.
+/// The validity and the names of a certificate in a file.
 pub struct Kept {
-    /// When it ends, in seconds.
+    /// End of validity, in Unix seconds.
     pub not_after: i64,
-    /// Names and addresses of the server that shows it.
+    /// Names and addresses of the server that presents it.
     pub names: Vec<String>,
 }
 
 impl Kept {
-    /// Reads a certificate of ours.
+    /// Parses one of our own certificates.
     pub fn of(der: &[u8]) -> Result<Kept, String> {
         use x509_parser::extensions::GeneralName;
 
@@ -100,7 +100,7 @@ impl Kept {
         })
     }
 
-    /// Whether it is good for some time yet.
+    /// True if it is still valid after this many seconds.
     pub fn lasts(&self, now: Timestamp, seconds: i64) -> bool {
         now.seconds + seconds < self.not_after
     }

@@ -1,5 +1,5 @@
-//! Acting as somebody else: what the headers of a request ask for, and who it is that they make.
-//! Each part has to be allowed by the verb `impersonate`.
+//! Impersonation: which user the headers of a request ask for. Each part of that user must be
+//! allowed by the verb `impersonate`.
 
 #[cfg(test)]
 mod tests;
@@ -21,20 +21,20 @@ use crate::storage::reader::Reader;
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// Somebody to be, and every part of them that has to be allowed.
+/// The user to impersonate, and the rights that takes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Impersonation {
-    /// Who the request is from, once all of it is allowed.
+    /// The user of the request once all rights are confirmed.
     pub user: User,
-    /// What has to be allowed.
+    /// The required rights.
     pub needed: Vec<Attributes>,
 }
 
-/// Lets users act as others, where the authorizer allows it.
+/// Lets users impersonate others if the authorizer allows it.
 pub struct Impersonating {
-    /// Tells who really sends a request.
+    /// Authenticates the real requester.
     pub authenticator: Arc<dyn Authenticator>,
-    /// Decides whom they may be.
+    /// Decides whom the requester may impersonate.
     pub authorizer: Arc<dyn Authorizer>,
 }
 
@@ -63,7 +63,7 @@ impl Authenticator for Impersonating {
     }
 }
 
-/// What the headers ask for; `None` when they ask for nothing.
+/// Reads the headers; `None` if they request no impersonation.
 pub fn requested(headers: &HeaderMap, requester: &User) -> Result<Option<Impersonation>, Status> {
     let all = |name: &str| -> Vec<String> {
         let values = headers.get_all(name).iter();
@@ -83,7 +83,7 @@ pub fn requested(headers: &HeaderMap, requester: &User) -> Result<Option<Imperso
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for header in headers.keys() {
         if let Some(key) = header.as_str().strip_prefix(EXTRA_PREFIX) {
-            // What cannot be decoded is kept as it is, so that it is never lost from a check.
+            // A key that cannot be decoded stays as it is, so that the check covers it.
             let key = percent_decode_str(key).decode_utf8().unwrap_or(key.into());
             extra
                 .entry(key.into_owned())
@@ -122,7 +122,7 @@ pub fn requested(headers: &HeaderMap, requester: &User) -> Result<Option<Imperso
     }))
 }
 
-/// Nobody in particular, as Go prints them.
+/// A user without a name, as Go prints it.
 fn as_go(uid: &str, groups: &[String], extra: &BTreeMap<String, Vec<String>>) -> String {
     let list = |texts: &[String]| match texts {
         [] => "[]string(nil)".to_owned(),

@@ -1,8 +1,8 @@
-//! Signed statements (JSON web tokens) and the keys that sign them: ES256 and RS256, the two that
-//! service account keys are made for. It does not know what a statement says.
+//! JSON web tokens and the keys that sign them: ES256 and RS256, the two kinds of service account
+//! keys. It does not know the meaning of claims.
 //!
-//! The mathematics is aws-lc's; here are the frame around it and its refusals. The algorithm is the
-//! key's and never the token's choice.
+//! The cryptography is aws-lc's; this module parses, and rejects. The key determines the algorithm,
+//! never the token.
 
 pub mod public;
 #[cfg(test)]
@@ -24,7 +24,7 @@ use public::PublicKey;
 /// The longest token that is looked at. The longest we make has about 1.5 KiB.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
-/// A key that signs statements and checks them.
+/// A key that signs and verifies tokens.
 pub struct Key {
     pair: Pair,
     /// The half that others may know.
@@ -36,17 +36,17 @@ enum Pair {
     Rsa(RsaKeyPair),
 }
 
-/// Why a token says nothing.
+/// Why a token is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is no signed statement at all.
+    /// It is no signed token.
     NotOne,
-    /// It is one, but not signed with this key.
+    /// It is one, but its signature is not by this key.
     Signature,
 }
 
 impl Key {
-    /// Reads a private key: PKCS#8 of either kind, or PKCS#1.
+    /// Parses a private key: PKCS#8 of either kind, or PKCS#1.
     pub fn from_pem(pem: &str) -> Result<Key, String> {
         let der = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|e| e.to_string())?;
         Key::from_der(&der)
@@ -81,7 +81,7 @@ impl Key {
         Ok(Key { pair, public })
     }
 
-    /// Signs a statement. It fails only when the system has no randomness.
+    /// Signs claims. Fails only if the system has no randomness.
     pub fn sign(&self, claims: &Value) -> Result<String, String> {
         let header = json!({ "alg": self.public.algorithm(), "kid": self.public.id() });
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
@@ -107,7 +107,7 @@ impl Key {
     }
 }
 
-/// What the token says of its issuer, unchecked: tells whose it is to check.
+/// Returns the issuer without verification, to choose who verifies the token.
 pub fn unverified_issuer(token: &str) -> Option<String> {
     let claims = Parts::of(token).ok()?.claims().ok()?;
     Some(claims.get("iss")?.as_str()?.to_owned())
@@ -116,7 +116,7 @@ pub fn unverified_issuer(token: &str) -> Option<String> {
 struct Parts<'a> {
     header: &'a str,
     claims: &'a str,
-    /// Header and claims: what is signed.
+    /// Header and claims, the signed part.
     message: &'a str,
     signature: Vec<u8>,
 }

@@ -1,15 +1,15 @@
-//! The certificates and keys of a cluster: made once, kept in a directory, used again at every
-//! start. A certificate that ends soon, or does not say a name that the server is reached by, is
-//! made anew with the same authority, so that no client has to learn a new one.
+//! The certificates and keys of a cluster. They are created once, kept in a directory and reused at
+//! every start. A certificate that expires soon, or lacks a name of the server, is issued anew by
+//! the same authority, so clients need no new authority.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `ca.crt`, `ca.key` | the authority that clients and server believe |
-//! | `apiserver.crt`, `apiserver.key` | what the server shows |
-//! | `admin.crt`, `admin.key` | the owner of the cluster, of group `system:masters` |
-//! | `sa.key`, `sa.pub` | what tokens of service accounts are signed with |
+//! | `ca.crt`, `ca.key` | the authority that clients and server trust |
+//! | `apiserver.crt`, `apiserver.key` | the server's certificate |
+//! | `admin.crt`, `admin.key` | the owner of the cluster, in group `system:masters` |
+//! | `sa.key`, `sa.pub` | the keys for tokens of service accounts |
 //!
-//! Keys are P-256 and readable by their owner alone.
+//! Keys are P-256, and only their owner can read them.
 #![expect(
     clippy::disallowed_methods,
     reason = "keys and certificates are files that other programs read, written before serving"
@@ -40,15 +40,15 @@ use super::jwt::Key;
 use super::rbac::MASTERS;
 
 const DAY_SECONDS: i64 = 24 * 3600;
-/// How long the authority is believed.
+/// Validity of the authority.
 const AUTHORITY_SECONDS: i64 = 3650 * DAY_SECONDS;
-/// How long what it signs is good.
+/// Validity of the certificates it signs.
 const CERTIFICATE_SECONDS: i64 = 365 * DAY_SECONDS;
-/// What ends sooner than this is made anew at a start.
+/// A certificate that expires within this time is renewed at a start.
 const RENEW_SECONDS: i64 = 30 * DAY_SECONDS;
-/// Certificates begin a little early, because clocks differ.
+/// Certificates become valid a little early, because clocks differ.
 const EARLY_SECONDS: i64 = 3600;
-/// The names that a server is reached by inside a cluster.
+/// The names of the server inside a cluster.
 const NAMES: [&str; 5] = [
     "kubernetes",
     "kubernetes.default",
@@ -57,12 +57,12 @@ const NAMES: [&str; 5] = [
     "localhost",
 ];
 
-/// Why the files could not be read or made.
+/// Why the files could not be read or written.
 #[derive(Debug)]
 pub struct Error {
     /// The file.
     pub path: PathBuf,
-    /// What went wrong.
+    /// The reason.
     pub what: String,
 }
 
@@ -74,23 +74,23 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A certificate and its key, both in PEM.
+/// A certificate and its key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The certificate.
+    /// The certificate, PEM.
     pub certificate: String,
-    /// The private key, PKCS#8.
+    /// The private key, PKCS#8 in PEM.
     pub key: String,
 }
 
-/// The files of a cluster.
+/// The certificates and keys of a cluster.
 pub struct Pki {
     directory: PathBuf,
     /// The authority's certificate, in PEM.
     pub authority: String,
-    /// What the server shows.
+    /// The server's identity.
     pub server: Identity,
-    /// The owner of the cluster.
+    /// The identity of the cluster's owner.
     pub admin: Identity,
     /// The private key that signs tokens, in PEM.
     pub token_key: String,
@@ -98,8 +98,8 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// Opens the directory, making what is missing. `names` are names and addresses that the
-    /// server is reached by, besides those inside the cluster and of this machine.
+    /// Opens the directory and creates missing files. `names` are names and addresses of the
+    /// server, besides those inside the cluster and of this machine.
     pub fn open(directory: &Path, names: &[String], now: Timestamp) -> Result<Pki, Error> {
         fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
         let (authority, issuer) = authority(directory, now)?;
@@ -128,8 +128,8 @@ impl Pki {
         })
     }
 
-    /// Makes a client certificate, for a part of the cluster that has none yet. It is of one
-    /// group, or of none when that is empty.
+    /// Issues a client certificate for a part of the cluster that has none. An empty group means no
+    /// group.
     pub fn client(&self, name: &str, group: &str, now: Timestamp) -> Result<Identity, Error> {
         let wanted = Wanted {
             name,
@@ -142,7 +142,7 @@ impl Pki {
             .map_err(|error| failed(&self.directory, &error))
     }
 
-    /// A kubeconfig by which `identity` reaches the server at `url`.
+    /// Returns a kubeconfig to reach the server at `url` as `identity`.
     pub fn kubeconfig(&self, url: &str, user: &str, identity: &Identity) -> String {
         let data = |text: &str| STANDARD.encode(text);
         format!(
@@ -157,7 +157,7 @@ impl Pki {
         )
     }
 
-    /// Writes the kubeconfig of the cluster's owner, unless it is there and says the same.
+    /// Writes the kubeconfig of the cluster's owner, unless the file already has this content.
     pub fn write_admin(&self, path: &Path, url: &str) -> Result<(), Error> {
         let text = self.kubeconfig(url, "kubernetes-admin", &self.admin);
         if read(path)?.as_deref() == Some(text.as_str()) {
@@ -213,7 +213,7 @@ fn with_usual(names: &[String]) -> Vec<String> {
 
 struct Authority {
     pem: String,
-    /// Whether it was made just now: then what an earlier one signed is worth nothing.
+    /// True if the authority is new: certificates of an earlier one are then invalid.
     fresh: bool,
 }
 
@@ -229,8 +229,8 @@ fn authority(
             let issuer = issuer.map_err(|error| failed(&certificate, &error))?;
             Ok((Authority { pem, fresh: false }, issuer))
         }
-        // Without its key an authority signs nothing. Making another one would lock out whoever
-        // believes in the one that is there, so a person has to decide.
+        // An authority without its key cannot sign. A new one would lock out every client that
+        // trusts the old one, so a person has to decide.
         (Some(_), None) => Err(failed(&key, &"missing, though ca.crt is there")),
         (None, _) => {
             let mut wanted = dated(now, AUTHORITY_SECONDS);
@@ -249,7 +249,7 @@ fn authority(
                 Ok((pem, pair))
             };
             let (pem, pair) = made().map_err(|error| failed(directory, &error))?;
-            // The key first: a certificate without one is refused above.
+            // The key first: a certificate without a key is refused above.
             write(&key, &pair.serialize_pem(), 0o600)?;
             write(&certificate, &pem, 0o644)?;
             Ok((Authority { pem, fresh: true }, Issuer::new(wanted, pair)))
@@ -257,10 +257,10 @@ fn authority(
     }
 }
 
-/// A certificate as it should be.
+/// The required contents of a certificate.
 struct Wanted<'a> {
     name: &'a str,
-    /// None when empty.
+    /// Empty for no group.
     group: &'a str,
     names: &'a [String],
     usage: ExtendedKeyUsagePurpose,
@@ -312,7 +312,7 @@ impl<'a> Wanted<'a> {
         })
     }
 
-    /// Whether a certificate that is there still does.
+    /// True if an existing certificate meets these requirements.
     fn is_met_by(&self, pem: &str, now: Timestamp) -> bool {
         let kept = CertificateDer::from_pem_slice(pem.as_bytes())
             .map_err(|error| error.to_string())
@@ -348,7 +348,7 @@ fn kept(
     Ok(identity)
 }
 
-/// Whether the key is the certificate's: a crash may have left the new one of the two.
+/// True if the key belongs to the certificate: a crash may have replaced only one of the two.
 fn belongs(certificate: &str, key: &str) -> bool {
     let Ok(der) = CertificateDer::from_pem_slice(certificate.as_bytes()) else {
         return false;
@@ -401,13 +401,13 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-/// Writes a file so that a crash leaves the old one or the new one.
+/// Writes a file atomically: a crash leaves the old one or the new one.
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
     let write = || -> io::Result<()> {
-        // A file that is there keeps its mode, and this one must never be readable by others.
+        // An existing file keeps its mode, and others must never be able to read this one.
         match fs::remove_file(&beside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -1,8 +1,8 @@
-//! Who may do what: roles, their bindings to users, groups and service accounts, and the one
-//! decision made of them. Rules only add; nobody is forbidden what another rule allows.
+//! Role-based access control: roles, their bindings to users, groups and service accounts, and the
+//! decision they give. Rules only allow; no rule forbids what another one allows.
 //!
-//! The policy is a plain value that is told of every change of a role or a binding. It does not
-//! know where they are kept or who asks.
+//! The policy is a plain value that is updated with every change of a role or binding. It does not
+//! know where these are stored or who asks.
 
 pub mod bootstrap;
 pub mod escalation;
@@ -23,40 +23,40 @@ use super::user::service_account;
 use super::{Attributes, User};
 pub use rule::Rule;
 
-/// The group of roles and bindings.
+/// The API group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
-/// The group whose members may do everything, whatever the roles say, so that nobody can lock
-/// the cluster's owner out.
+/// Members of this group may do everything, whatever the roles say, so that the cluster's owner
+/// cannot be locked out.
 pub const MASTERS: &str = "system:masters";
 
-/// What is decided of a request.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether it is allowed.
+    /// True if the request is allowed.
     pub allowed: bool,
-    /// The binding that allows it, or the roles that were missing on the way.
+    /// The binding that allows it, or the roles that could not be found.
     pub reason: String,
 }
 
-/// Every role and binding there is.
+/// All roles and bindings.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// By name.
+    /// Key: name.
     cluster_roles: BTreeMap<String, Role>,
-    /// By namespace and name.
+    /// Key: namespace and name.
     roles: BTreeMap<(String, String), Role>,
-    /// By name.
+    /// Key: name.
     cluster_bindings: BTreeMap<String, Binding>,
-    /// By namespace, then name.
+    /// Keys: namespace, then name.
     bindings: BTreeMap<String, BTreeMap<String, Binding>>,
 }
 
 #[derive(Clone, Debug)]
 struct Role {
-    /// What it gives: its own rules or, of an aggregating role, the sum.
+    /// The role's own rules; for an aggregating role, the sum of the selected roles' rules.
     rules: Arc<[Rule]>,
     labels: Value,
-    /// Selectors of the cluster roles whose rules belong to this one; none is for a plain role.
+    /// Selectors of the cluster roles whose rules this one aggregates; empty for a plain role.
     aggregates: Vec<LabelSelector>,
 }
 
@@ -66,7 +66,7 @@ struct Binding {
     subjects: Vec<Subject>,
 }
 
-/// What a binding binds.
+/// The role that a binding refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRef {
     /// `Role` or `ClusterRole`.
@@ -83,7 +83,7 @@ struct Subject {
 }
 
 impl RoleRef {
-    /// The reference as it stands in a binding.
+    /// Reads the reference of a binding.
     pub fn of(binding: &Value) -> RoleRef {
         RoleRef {
             kind: object::text(binding, &["roleRef", "kind"]).to_owned(),
@@ -91,7 +91,7 @@ impl RoleRef {
         }
     }
 
-    /// The resource that holds what is referred to.
+    /// The resource of the role.
     pub fn resource(&self) -> &'static str {
         if self.kind == "Role" {
             "roles"
@@ -102,7 +102,7 @@ impl RoleRef {
 }
 
 impl Policy {
-    /// Takes in a role or binding as it now is. Other kinds are none of the policy's business.
+    /// Adds or replaces a role or binding. Other kinds are ignored.
     pub fn put(&mut self, kind: &str, changed: &Value) {
         let name = object::name(changed).to_owned();
         let namespace = object::namespace(changed).to_owned();
@@ -125,7 +125,7 @@ impl Policy {
         }
     }
 
-    /// Forgets a role or binding that is gone.
+    /// Removes a deleted role or binding.
     pub fn remove(&mut self, kind: &str, namespace: &str, name: &str) {
         match kind {
             "ClusterRole" => {
@@ -146,7 +146,7 @@ impl Policy {
         }
     }
 
-    /// Whether what is asked is allowed.
+    /// Decides about a request.
     pub fn decide(&self, asked: &Attributes) -> Decision {
         if is_master(&asked.user) {
             return Decision {
@@ -173,8 +173,8 @@ impl Policy {
         }
     }
 
-    /// Every rule a user holds in a namespace (or in the cluster alone, without one), and what
-    /// is wrong with the bindings that could not be followed.
+    /// Returns every rule that a user holds in a namespace (without one, in the cluster alone), and
+    /// the errors of bindings whose role does not exist.
     pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
         let mut all = Vec::new();
         let mut missing = Vec::new();
@@ -187,7 +187,8 @@ impl Policy {
         (all, aggregate(missing))
     }
 
-    /// The rules a reference stands for; the namespace is the binding's, empty for the cluster's.
+    /// Returns the rules of a role; `namespace` is that of the binding, empty for a cluster
+    /// binding.
     pub fn referred(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], Status> {
         let found = match role.kind.as_str() {
             "Role" => {
@@ -206,7 +207,7 @@ impl Policy {
         }
     }
 
-    /// The rules of each binding that binds the user, with words for the binding.
+    /// The rules of each binding for the user, with a description of the binding.
     fn held<'a>(
         &'a self,
         user: &'a User,
@@ -237,8 +238,8 @@ impl Policy {
             })
     }
 
-    /// Sums up what the aggregating cluster roles give. It is done here, at every change, so that
-    /// the sum is right whether or not a controller has written it into the role yet.
+    /// Sums up the rules of aggregating cluster roles. This happens at every change, so the sum is
+    /// right whether or not a controller has written it into the role.
     fn aggregate(&mut self) {
         let sums: Vec<(String, Arc<[Rule]>)> = self
             .cluster_roles
@@ -253,7 +254,7 @@ impl Policy {
         }
     }
 
-    /// The rules of all roles that are selected, and of those that they select in turn.
+    /// The rules of all selected roles, and of the roles that those select in turn.
     fn sum(&self, role: &Role) -> Arc<[Rule]> {
         let mut rules: Vec<Rule> = Vec::new();
         let mut seen: BTreeSet<&str> = BTreeSet::new();
@@ -281,10 +282,10 @@ impl Policy {
     }
 }
 
-/// Where a right comes from, said as Kubernetes says it.
+/// The binding that grants a right, described as Kubernetes does.
 struct Source<'a> {
     name: &'a str,
-    /// The binding's namespace; empty for one of the cluster.
+    /// Namespace of the binding; empty for a cluster binding.
     namespace: &'a str,
     binding: &'a Binding,
     subject: &'a Subject,
@@ -315,7 +316,7 @@ impl fmt::Display for Source<'_> {
 
 impl Role {
     fn of(value: &Value) -> Role {
-        // A selector that cannot be read selects nothing: a role must not grow by mistake.
+        // An invalid selector selects nothing: a role must not grow by mistake.
         let selectors = object::items(value, &["aggregationRule", "clusterRoleSelectors"]);
         let aggregates: Vec<_> = selectors
             .iter()
@@ -369,7 +370,7 @@ impl Subject {
         }
     }
 
-    /// The namespace of a service account: the binding's, unless the subject names another.
+    /// Namespace of a service account: the binding's, unless the subject names another.
     fn home<'a>(&'a self, binding_namespace: &'a str) -> &'a str {
         if self.namespace.is_empty() {
             binding_namespace
@@ -379,12 +380,12 @@ impl Subject {
     }
 }
 
-/// Whether the user may do everything, whatever the roles say.
+/// True if the user may do everything, whatever the roles say.
 pub fn is_master(user: &User) -> bool {
     user.groups.iter().any(|group| group == MASTERS)
 }
 
-/// The refusal of a request, in Kubernetes' words.
+/// The refusal of a request, with Kubernetes' message.
 pub fn forbidden(asked: &Attributes, reason: &str) -> Status {
     let user = &asked.user.name;
     let verb = &asked.verb;
@@ -413,7 +414,7 @@ fn missing_reason(missing: Vec<Status>) -> String {
     aggregate(missing).map_or_else(String::new, |errors| format!("RBAC: {errors}"))
 }
 
-/// Errors said together as Go says them: one as it is, several, each once, in brackets.
+/// Combines errors as Go does: one as it is, several in brackets, each once.
 fn aggregate(errors: Vec<Status>) -> Option<String> {
     let mut messages: Vec<String> = Vec::new();
     for error in errors {

@@ -1,5 +1,5 @@
-//! Answers to questions about people: may they, what may they, who am I. A review comes in as an
-//! object and goes out with its status filled in. It does not know what decides.
+//! Reads and answers reviews: what a user may do, and who they are. A review comes in as an object
+//! and goes out with its status filled in. Decisions are made elsewhere.
 
 #[cfg(test)]
 mod tests;
@@ -13,12 +13,12 @@ use super::rbac::{Decision, Rule};
 use super::{Attributes, User};
 
 const GROUP: &str = "authorization.k8s.io";
-/// The review that asks for rules instead of a decision.
+/// The review that asks for all rules instead of a decision.
 pub const RULES: &str = "SelfSubjectRulesReview";
 /// The review that asks who the requester is.
 pub const MYSELF: &str = "SelfSubjectReview";
 
-/// What a review of access asks, checked. `requester` is who sends it, `namespace` where.
+/// Reads and checks a review of access. `requester` sends it, `namespace` is that of the request.
 pub fn access_asked(
     kind: &str,
     review: &Value,
@@ -28,7 +28,7 @@ pub fn access_asked(
     let of_self = kind == "SelfSubjectAccessReview";
     let causes = access_causes(kind, review, of_self);
     if !causes.is_empty() {
-        // Kubernetes does not say of which kind.
+        // Kubernetes leaves the kind of this error empty.
         return Err(Status::invalid(GROUP, "", "", causes));
     }
     if kind == "LocalSubjectAccessReview" && object::namespace(review) != namespace {
@@ -83,7 +83,7 @@ fn access_causes(kind: &str, review: &Value, of_self: bool) -> Vec<Cause> {
         given(review, "resourceAttributes"),
         given(review, "nonResourceAttributes"),
     );
-    // As Go shows it: with its own names of the fields.
+    // As Go prints it, with Go's names of the fields.
     let shown = || {
         let field = |key: &str| Value::from(text(review, "nonResourceAttributes", key));
         format!("{{\"Path\":{},\"Verb\":{}}}", field("path"), field("verb"))
@@ -128,7 +128,7 @@ fn access_causes(kind: &str, review: &Value, of_self: bool) -> Vec<Cause> {
     causes
 }
 
-/// The review with the decision.
+/// Fills in the decision.
 pub fn access_answer(mut review: Value, decision: &Decision) -> Value {
     let mut status = json!({ "allowed": decision.allowed });
     if !decision.reason.is_empty() {
@@ -138,7 +138,7 @@ pub fn access_answer(mut review: Value, decision: &Decision) -> Value {
     review
 }
 
-/// The namespace that a review of rules is about.
+/// Returns the namespace of a review of rules.
 pub fn rules_asked(review: &Value) -> Result<String, Status> {
     match object::text(review, &["spec", "namespace"]) {
         "" => Err(Status::bad_request("no namespace on request")),
@@ -146,7 +146,7 @@ pub fn rules_asked(review: &Value) -> Result<String, Status> {
     }
 }
 
-/// The review with the rules that hold, and what was wrong while they were gathered.
+/// Fills in the rules, and the errors met while they were gathered.
 pub fn rules_answer(mut review: Value, rules: &[Rule], error: Option<String>) -> Value {
     let part = |keep: fn(&Rule) -> bool, away: &[&str]| -> Vec<Value> {
         let rules = rules.iter().filter(|rule| keep(rule)).map(Rule::to_value);
@@ -164,7 +164,7 @@ pub fn rules_answer(mut review: Value, rules: &[Rule], error: Option<String>) ->
         |rule| !rule.non_resource_urls.is_empty(),
         &["apiGroups", "resources", "resourceNames"],
     );
-    // What was asked is not told again.
+    // Kubernetes does not return the question.
     review["spec"] = json!({});
     review["status"] = json!({
         "incomplete": false,
@@ -177,14 +177,14 @@ pub fn rules_answer(mut review: Value, rules: &[Rule], error: Option<String>) ->
     review
 }
 
-/// The review of who one is.
+/// Fills in the requester.
 pub fn myself(mut review: Value, user: &User, now: Timestamp) -> Value {
     object::metadata_mut(&mut review).insert("creationTimestamp".into(), now.to_seconds().into());
     review["status"] = json!({ "userInfo": user_info(user) });
     review
 }
 
-/// The token that a review of a token is about, and the audiences that are asked about.
+/// Returns the token of a review of a token, and the requested audiences.
 pub fn token_asked(review: &Value) -> Result<(String, Option<Vec<String>>), Status> {
     let token = object::text(review, &["spec", "token"]);
     if token.is_empty() {
@@ -198,7 +198,7 @@ pub fn token_asked(review: &Value) -> Result<(String, Option<Vec<String>>), Stat
     ))
 }
 
-/// The review with who bears the token, or why nobody does.
+/// Fills in the user of the token, or why there is none.
 pub fn token_answer(mut review: Value, known: Result<(User, Vec<String>), String>) -> Value {
     review["status"] = match known {
         Ok((user, audiences)) => json!({

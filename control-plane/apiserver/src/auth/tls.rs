@@ -1,8 +1,7 @@
-//! Encrypted connections, and what the certificate at their other end says.
+//! TLS connections, and the client certificates on them.
 //!
-//! A client may show a certificate and need not. One that is not to be believed does not end the
-//! handshake: the client shall be answered 401 like one with a bad token, and a good token beside
-//! it still counts.
+//! A client certificate is optional. An untrusted one does not end the handshake: the client gets
+//! 401, as with a bad token, and a good token beside the certificate still counts.
 
 #[cfg(test)]
 mod handshake;
@@ -31,23 +30,23 @@ use super::certificate::Bearer;
 use super::pki::Identity;
 use crate::clock;
 
-/// What the other end of a connection shows of itself; every request of the connection carries
-/// it among its extensions.
+/// The client certificate of a connection. Every request of the connection has it among its
+/// extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Peer {
     /// No certificate.
     #[default]
     Nobody,
-    /// A certificate of ours.
+    /// A trusted certificate.
     Bearer(Arc<Bearer>),
-    /// A certificate that is not to be believed, and why.
+    /// An untrusted certificate, and why.
     Refused(String),
 }
 
 /// A connection after its handshake.
 pub type Stream = TlsStream<TcpStream>;
 
-/// How the server speaks TLS.
+/// The server's TLS configuration.
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ServerConfig>,
@@ -99,7 +98,7 @@ impl Tls {
         })
     }
 
-    /// Shakes hands; tells also who is at the other end.
+    /// Completes the handshake; also returns the peer.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<(Stream, Peer)> {
         let stream = TlsAcceptor::from(self.config.clone())
             .accept(stream)
@@ -110,7 +109,7 @@ impl Tls {
         Ok((stream, peer))
     }
 
-    /// Whom the certificates of a connection stand for.
+    /// Checks the client certificates of a connection.
     pub fn peer(&self, certificates: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Peer {
         let Some((first, rest)) = certificates.and_then(<[_]>::split_first) else {
             return Peer::Nobody;
@@ -153,8 +152,8 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     all.map_err(|error| error.to_string())
 }
 
-/// Lets every certificate through whose key the client holds. Whether it is to be believed is
-/// asked after the handshake, by [`Tls::peer`].
+/// Accepts every certificate whose key the client holds. [`Tls::peer`] checks after the handshake
+/// whether it is trusted.
 #[derive(Debug)]
 struct Lenient {
     inner: Arc<dyn ClientCertVerifier>,

@@ -1,5 +1,5 @@
-//! Tokens of service accounts: what they say, how long, and whether what they are bound to is
-//! still there. It does not know how a token reached us.
+//! Tokens of service accounts: their claims and lifetime, and whether the objects they are bound to
+//! still exist. It does not know how a token arrived.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -17,23 +17,23 @@ use super::jwt::public::PublicKey;
 use super::jwt::{self, Key, Refused};
 use super::user::{self, service_account_groups, service_account_name};
 
-/// Shorter than ten minutes no token may live.
+/// Shortest lifetime that a request may ask for, in seconds.
 const SECONDS_MIN: i64 = 600;
-/// The longest that may be asked for.
+/// Longest lifetime that a request may ask for.
 const SECONDS_MAX: i64 = 1 << 32;
-/// How long a token lives when nothing else is asked for.
+/// Lifetime if a request names none.
 const SECONDS_DEFAULT: i64 = 3600;
-/// What the volume of a pod asks for. Such a token lives a year and is only noted as stale after
-/// this time, because clients exist that read the file once.
+/// The lifetime that a pod's volume asks for. Such a token lives a year and only counts as stale
+/// after this time, because some clients read the file once.
 pub const SECONDS_OF_POD: i64 = 3607;
 const SECONDS_OF_POD_EXTENDED: i64 = 365 * 24 * 3600;
-/// How far clocks may be apart.
+/// Greatest assumed difference between clocks.
 const LEEWAY_SECONDS: i64 = 60;
 
-/// Objects of the core group by name, as far as tokens need them.
+/// Lookup of objects of the core group, for tokens.
 pub trait Objects: Sync {
-    /// The object, if there is one. `uid` is the one that is expected, when it is known: what is
-    /// remembered with another one is looked up anew.
+    /// Returns the object, if it exists. `uid` is the expected one, if known: a cached object with
+    /// another uid is read again.
     fn find(
         &self,
         resource: &'static str,
@@ -43,7 +43,7 @@ pub trait Objects: Sync {
     ) -> impl Future<Output = Result<Option<Arc<Value>>, Status>> + Send;
 }
 
-/// Makes tokens and checks them.
+/// Issues tokens and verifies them.
 pub struct Issuer {
     /// Signs new tokens.
     signing: Key,
@@ -55,16 +55,16 @@ pub struct Issuer {
     audiences: Vec<String>,
 }
 
-/// Something a token is bound to.
+/// An object that a token is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// Its name.
     pub name: String,
-    /// Its uid; empty for a node that was not there.
+    /// Its uid; empty for a node that did not exist.
     pub uid: String,
 }
 
-/// What a token of ours says, its signature and time being checked.
+/// The claims of one of our tokens, after its signature and time were checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     namespace: String,
@@ -73,7 +73,7 @@ pub struct Claims {
     secret: Option<Reference>,
     node: Option<Reference>,
     id: String,
-    /// Those of the audiences asked about that the token is for.
+    /// The requested audiences that the token is for.
     pub audiences: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ impl Issuer {
         &self.audiences
     }
 
-    /// The documents by which others find the public keys.
+    /// The documents that publish the public keys.
     pub fn document(&self, path: &str) -> Option<Value> {
         match path {
             "/.well-known/openid-configuration" => {
@@ -134,8 +134,8 @@ impl Issuer {
         }
     }
 
-    /// Checks all of a token but whether what it is bound to is still there. `None` says that it
-    /// is not one of ours.
+    /// Checks everything of a token except that the objects it is bound to still exist. `None` if
+    /// it is no signed token or has another issuer.
     pub fn verify(
         &self,
         token: &str,
@@ -175,7 +175,7 @@ impl Issuer {
         Ok(Some(claims))
     }
 
-    /// Answers a TokenRequest for a service account. `id` tells the token from all others.
+    /// Answers a TokenRequest for a service account. `id` is the unique id of the token.
     pub async fn issue<O: Objects>(
         &self,
         objects: &O,
@@ -226,7 +226,7 @@ impl Issuer {
         Ok(request)
     }
 
-    /// Fills in what a request leaves out and refuses what it must not ask.
+    /// Fills in the defaults of a request and refuses forbidden values.
     fn complete(&self, account: &Value, request: &mut Value, now: Timestamp) -> Result<(), Status> {
         let (name, uid) = (object::name(account), object::uid(account));
         let given = |key: &str| object::text(request, &["metadata", key]).to_owned();
@@ -283,7 +283,7 @@ const KIND: &str = "TokenRequest";
 
 type Bound = (Option<Reference>, Option<Reference>, Option<Reference>);
 
-/// Pod, secret and node that the token shall be bound to, as they are now.
+/// Finds the pod, secret and node that the token is bound to.
 async fn bound<O: Objects>(objects: &O, account: &Value, request: &Value) -> Result<Bound, Status> {
     let Some(wanted) = object::at(request, &["spec", "boundObjectRef"]).filter(|r| !r.is_null())
     else {
@@ -342,7 +342,7 @@ fn seconds_asked(request: &Value) -> i64 {
     object::integer(request, &["spec", "expirationSeconds"]).unwrap_or_default()
 }
 
-/// `aud` or `audiences`, of which the first may be one text.
+/// Reads `aud` or `audiences`; `aud` may be a single string.
 fn audiences_of(value: &Value) -> Vec<String> {
     let given = value.get("aud").or_else(|| value.get("audiences"));
     match given {
@@ -405,8 +405,8 @@ impl Claims {
         })
     }
 
-    /// Whether the account, and what else the token is bound to, is still there, the same and
-    /// not being deleted for longer than clocks differ.
+    /// Checks that the account, and the objects the token is bound to, still exist with the same
+    /// uid. An object in deletion counts until the leeway after its deletion time is over.
     pub async fn check<O: Objects>(&self, objects: &O, now: Timestamp) -> Result<(), String> {
         let namespace = self.namespace.as_str();
         let of_node = self.node.as_ref().filter(|_| self.pod.is_none());
@@ -445,7 +445,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Who bears the token.
+    /// The user of the token.
     pub fn user(&self) -> User {
         let mut user = User {
             name: service_account_name(&self.namespace, &self.account.name),

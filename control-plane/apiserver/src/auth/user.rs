@@ -1,18 +1,18 @@
-//! Names and groups that mean something to the system, and what is asked in short.
+//! Names and groups with a meaning to the system, and helpers for users and attributes.
 
 use machinery::name;
 
 use super::{Attributes, User};
 
-/// Everybody who showed who they are.
+/// Group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// Everybody who did not.
+/// Group of requests without credentials.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The name of whoever shows nothing.
+/// User name of requests without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
-/// What names of service accounts begin with.
+/// Prefix of the user names of service accounts.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
-/// The key of what tells one credential of a user from another.
+/// Key in `extra` that identifies the credential.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// The user name of a service account.
@@ -28,7 +28,7 @@ pub fn service_account_groups(namespace: &str) -> Vec<String> {
     ]
 }
 
-/// Namespace and name of the service account that a user is, if it is one.
+/// Splits the user name of a service account into namespace and name; `None` for other users.
 pub fn service_account(user_name: &str) -> Option<(&str, &str)> {
     let (namespace, account) = user_name
         .strip_prefix(SERVICE_ACCOUNT_PREFIX)?
@@ -39,7 +39,7 @@ pub fn service_account(user_name: &str) -> Option<(&str, &str)> {
 }
 
 impl User {
-    /// Adds the group of all who are known, unless it is there or the user is anonymous.
+    /// Adds the group of all authenticated users, unless the user is in it or is anonymous.
     pub fn authenticated(mut self) -> User {
         let known = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
         if self.name != ANONYMOUS && !self.groups.iter().any(known) {
@@ -48,7 +48,7 @@ impl User {
         self
     }
 
-    /// Whoever shows nothing.
+    /// The user of a request without credentials.
     pub fn anonymous() -> User {
         User {
             name: ANONYMOUS.into(),
@@ -59,7 +59,7 @@ impl User {
 }
 
 impl Attributes {
-    /// Whether it is about a resource, not just a path.
+    /// True for a request about a resource, false for a plain path.
     pub fn is_resource(&self) -> bool {
         !self.resource.is_empty()
     }

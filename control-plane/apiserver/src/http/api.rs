@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::http::slots::Slots;
 use crate::registry::Registry;
 use crate::storage::reader::Reader;
 
-/// The API as its handlers know it.
+/// The API as its handlers use it.
 #[derive(Clone)]
 pub(crate) struct Api(pub(crate) Arc<Core>);
 
 pub(crate) struct Core {
-    /// What requests read and write, and the seams that they pass.
+    /// Reads and writes objects, and decides about requests.
     pub(crate) registry: Arc<Registry>,
     pub(crate) slots: Slots,
     pub(crate) limits: Limits,
@@ -22,7 +22,7 @@ pub(crate) struct Core {
 }
 
 impl Api {
-    /// The stored objects and the caches.
+    /// Reads the store and the caches.
     pub(crate) fn reader(&self) -> &Reader {
         &self.0.registry.reader
     }

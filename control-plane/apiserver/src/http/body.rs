@@ -11,11 +11,11 @@ use crate::http::media::{self, Encoding};
 use crate::registry::options::Validation;
 use crate::resources::catalogue::unregistered;
 
-/// The most bytes of a body.
+/// Upper bound of a body, in bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 3 << 20;
-/// What Go reads a body's type into.
+/// The Go type that a body's type is decoded into, for error messages.
 const NAMED_IN_GO: &str = r#"Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
-/// Versions that Kubernetes knows, though it does not serve them any more.
+/// Versions that Kubernetes knows but does not serve any more.
 const OLDER: [(&str, &str); 12] = [
     ("apps", "v1beta1"),
     ("apps", "v1beta2"),
@@ -30,10 +30,10 @@ const OLDER: [(&str, &str); 12] = [
     ("scheduling.k8s.io", "v1beta1"),
     ("storage.k8s.io", "v1beta1"),
 ];
-/// How much of a body that cannot be read is shown in the answer.
+/// Number of bytes of an undecodable body that the error shows.
 const SHOWN_BYTES_MAX: usize = 30;
 
-/// What a body should be.
+/// The expected type of a body.
 pub(crate) struct Expected {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
@@ -41,7 +41,7 @@ pub(crate) struct Expected {
     pub(crate) message: &'static Message,
 }
 
-/// A body that was read, and what to warn of.
+/// A decoded body, and warnings for the client.
 pub(crate) struct Decoded {
     pub(crate) object: Value,
     pub(crate) warnings: Vec<String>,
@@ -73,7 +73,7 @@ pub(crate) fn decode(
         _ => bytes,
     };
     let named = match encoding {
-        // What is no JSON is told of below, with the place.
+        // Invalid JSON is reported below, with its position.
         Encoding::Json | Encoding::Yaml => {
             serde_json::from_slice::<Named>(bytes).unwrap_or_default()
         }
@@ -86,7 +86,7 @@ pub(crate) fn decode(
     };
     check_type(&named, expected)?;
     let (mut object, problems) = match encoding {
-        // Nothing at all is an object that says nothing.
+        // `null` is an object without fields.
         Encoding::Json | Encoding::Yaml if bytes.trim_ascii() == b"null" => {
             (Value::Object(Map::new()), Vec::new())
         }
@@ -113,7 +113,7 @@ pub(crate) fn decode(
     Ok(Decoded { object, warnings })
 }
 
-/// Refuses, tells or forgets what was dropped from a body.
+/// Refuses, reports or ignores the fields that were dropped from a body.
 pub(crate) fn judge(
     problems: Vec<String>,
     validation: Validation,
@@ -199,7 +199,7 @@ fn cannot_handle(bytes: &[u8], named: &Named, expected: &Expected, why: &str) ->
                 Some(b'"') => "string",
                 _ => return unrecognized(bytes, expected, why),
             };
-            // Go looks for the type first, in anything.
+            // Go looks for the type first, in any JSON value.
             let why = format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into {NAMED_IN_GO}"
             );

@@ -1,4 +1,4 @@
-//! One request about objects, from its body to its answer.
+//! One request about objects, from its body to its response.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -27,7 +27,7 @@ use crate::registry::write::{Change, Writer};
 use crate::storage::entry::Entry;
 use crate::storage::stored::Stored;
 
-/// A request about objects, once it is known whose it is and that it may.
+/// A request about objects, after authentication and authorization.
 pub(crate) struct Call<'a> {
     pub(crate) api: &'a Api,
     pub(crate) user: &'a User,
@@ -38,7 +38,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Answers it.
+    /// Runs the request and returns its response.
     pub(crate) async fn run(&self, verb: &str, body: Bytes) -> Result<Response<Body>, Status> {
         if !self.target.subresource.is_empty() {
             return sub::answer(self, verb, body).await;
@@ -84,7 +84,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What a write is asked beside its object.
+    /// The options of a write, from its query.
     pub(crate) fn options(&self) -> Result<request::Options, Status> {
         self.query.options(match *self.method {
             Method::PUT => "UpdateOptions",
@@ -118,13 +118,13 @@ impl<'a> Call<'a> {
             Ok(version) => version,
             Err(error) => return Err(Status::new(500, "", error.message)),
         };
-        // The store is never behind; but it may be asked for what is still to come.
+        // The store is up to date, but the requested revision may be in the future.
         if let Some(version) =
             version.filter(|version| *version > self.api.reader().feed.revision())
         {
             self.api.reader().feed.reach(version).await?;
         }
-        // Any state will do: the cache's.
+        // Any state is allowed: use the cache's.
         if version == Some(0)
             && let Some(storage) = resource.storage
         {
@@ -183,7 +183,7 @@ impl<'a> Call<'a> {
         watching.run(self.api, shown).await
     }
 
-    /// Reads the body as an object of the target's kind.
+    /// Decodes the body as an object of the target's kind.
     pub(crate) async fn object(
         &self,
         body: Bytes,
@@ -259,7 +259,7 @@ impl<'a> Call<'a> {
         Ok(response)
     }
 
-    /// The answer to a write, good or bad, with what there is to warn of.
+    /// The response to a write, successful or not, with its warnings.
     fn warned<T>(
         &self,
         written: Result<T, Status>,
@@ -339,7 +339,7 @@ impl<'a> Call<'a> {
         self.show_list(&entries, &meta)
     }
 
-    /// Kinds that are answered and not stored.
+    /// Answers kinds that are never stored.
     async fn review(&self, body: Bytes) -> Result<Response<Body>, Status> {
         if strategy::of(self.target.resource).binds_pods {
             return sub::bind(self, body).await;

@@ -1,8 +1,9 @@
-//! Connections of clients, encrypted or not, each with a task of its own.
+//! Connections of clients, encrypted or not, each with its own task.
 //!
-//! Whoever says nothing holds nobody up: a connection without a request in work is closed after
-//! some time, and before that when there are too many, the one that was silent longest first. So a
-//! client that opens connections and sends halves of requests competes with its like alone.
+//! A silent client delays nobody. A connection without a request in progress is closed after some
+//! time. When there are too many connections, the one that has been silent longest is closed at
+//! once. So a client that opens connections and sends parts of requests competes only with others
+//! of its kind.
 
 pub(crate) mod keep_alive;
 #[cfg(test)]
@@ -34,36 +35,35 @@ use crate::auth::tls::{Peer, Tls};
 use crate::http::api::Api;
 use crate::http::serve;
 
-/// How long accepting rests after it failed, which is when files run out.
+/// Pause of accepting after a failure, which happens when file descriptors run out.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-/// How long a connection that was told to end may go on without a request.
+/// Time that a closing connection may stay open without a request.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long requests may take once a stop was asked for.
+/// Time for requests to complete after a stop.
 const GRACE: Duration = Duration::from_secs(3);
-/// A connection of HTTP/2 that answers no ping within this time is gone.
+/// Interval of pings on an HTTP/2 connection, and time for their answer.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_PATIENCE: Duration = Duration::from_secs(15);
-/// How many requests may share a connection.
+/// Upper bound of concurrent requests on one connection.
 const STREAMS_MAX: u32 = 250;
-/// The most bytes of the head of a request.
+/// Upper bound of a request's head, in bytes.
 const HEAD_BYTES_MAX: usize = 128 << 10;
-/// One of so many files may be a connection; the rest is for the store and for its files.
+/// One in this many file descriptors may be a connection; the rest is for the store and its files.
 const FILES_PER_CONNECTION: u64 = 2;
 
-/// What clients may take of the server.
+/// Limits on what clients may use.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// How many connections there may be.
+    /// Upper bound of open connections.
     pub connections: usize,
-    /// How long a client may take until its first request has a whole head, the handshake
-    /// included.
+    /// Time for a client to complete the handshake and the head of its first request.
     pub head: Duration,
-    /// How long a connection may be without a request in work.
+    /// Time that a connection may have no request in progress.
     pub idle: Duration,
 }
 
 impl Default for Limits {
-    /// Those of Kubernetes, which has none for connections.
+    /// Kubernetes' limits, except that it does not limit connections.
     fn default() -> Limits {
         Limits {
             connections: 8192,
@@ -73,7 +73,7 @@ impl Default for Limits {
     }
 }
 
-/// Answers requests on a listener until the server stops.
+/// Serves requests on a listener until the server stops.
 pub(crate) async fn serve(api: &Api, listener: TcpListener, tls: Option<Tls>) -> io::Result<()> {
     let mut stopping = api.0.stopping.subscribe();
     let limits = bounded_by_files(api.0.limits);
@@ -83,13 +83,13 @@ pub(crate) async fn serve(api: &Api, listener: TcpListener, tls: Option<Tls>) ->
         limits,
         open: Mutex::default(),
     });
-    // Every connection holds a sender: when all are gone there is nothing left to receive.
+    // Every connection holds a sender: the channel closes when all connections are gone.
     let (alive, mut gone) = mpsc::channel::<()>(1);
     let mut number = 0;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            // An error means that the server is gone, which is a stop too.
+            // An error means that the server is dropped, which is a stop too.
             _ = stopping.wait_for(|stop| *stop) => break,
         };
         match accepted {
@@ -111,7 +111,7 @@ pub(crate) async fn serve(api: &Api, listener: TcpListener, tls: Option<Tls>) ->
         }
     }
     drop((alive, listener));
-    // Those that take longer end with the runtime.
+    // Slower requests end with the runtime.
     let _ = tokio::time::timeout(GRACE, gone.recv()).await;
     Ok(())
 }
@@ -134,25 +134,25 @@ struct Connections {
     open: Mutex<HashMap<u64, Arc<Connection>>>,
 }
 
-/// One connection, as its requests and whoever looks for room see it.
+/// One connection, shared by its requests and by [`Connections::admit`].
 struct Connection {
     number: u64,
     use_: Mutex<Use>,
-    /// There is no room for it any more.
+    /// Signals that the connection must make room for another one.
     evicted: Notify,
 }
 
 struct Use {
-    /// Requests whose answer has not been sent whole.
+    /// Requests whose response has not been sent completely.
     requests: usize,
-    /// Whether a request ever had a whole head.
+    /// True once a request had a complete head.
     begun: bool,
-    /// When the last request ended.
+    /// End of the last request.
     since: Instant,
 }
 
 impl Connections {
-    /// Makes room for another connection; `None` when every other one is at work.
+    /// Adds a connection and evicts a silent one if there are too many; `None` if none is silent.
     fn admit(&self, number: u64) -> Option<Arc<Connection>> {
         let mut open = self.open.lock();
         if open.len() >= self.limits.connections {
@@ -178,7 +178,7 @@ impl Connections {
     }
 
     async fn run(&self, stream: TcpStream, connection: &Arc<Connection>) {
-        // Answers are written whole; waiting for more would only delay them.
+        // Responses are written whole; waiting for more data would only delay them.
         let _ = stream.set_nodelay(true);
         let Some(tls) = &self.tls else {
             return self.answer(stream, Peer::Nobody, connection).await;
@@ -227,7 +227,7 @@ impl Connections {
             () = stopped(&mut stopping) => {}
         }
         served.as_mut().graceful_shutdown();
-        // A request may have come just now: it is answered.
+        // A request that has just arrived is still answered.
         let farewell = Limits {
             head: FAREWELL,
             idle: FAREWELL,
@@ -241,7 +241,7 @@ impl Connections {
 }
 
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // An error means that the server is gone, which is a stop too.
+    // An error means that the server is dropped, which is a stop too.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
@@ -252,16 +252,16 @@ fn told(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
 }
 
 impl Connection {
-    /// Since when it has had no request in work; `None` while it has one.
+    /// Start of the time without a request in progress; `None` while there is one.
     fn silent_since(&self) -> Option<Instant> {
         let one = self.use_.lock();
         (one.requests == 0).then_some(one.since)
     }
 
-    /// Waits until it has been silent for too long, counted from a moment or later.
+    /// Waits until the connection has been silent for too long, counted from `from` or later.
     ///
-    /// The first request changes which patience counts, perhaps to the shorter one, and does not
-    /// wake this: so it looks again after the shorter one at the latest.
+    /// The first request switches the timeout, perhaps to the shorter one, and does not wake this
+    /// function. So it looks again after the shorter timeout at the latest.
     async fn silent(&self, from: Instant, limits: Limits) {
         let shorter = limits.head.min(limits.idle);
         loop {
@@ -282,7 +282,7 @@ impl Connection {
     }
 }
 
-/// Counts a request as long as it is there.
+/// Counts a request as long as this value exists.
 struct AtWork(Arc<Connection>);
 
 impl AtWork {
@@ -302,7 +302,7 @@ impl Drop for AtWork {
     }
 }
 
-/// An answer, whose request is at work until it was sent or given up.
+/// A response; its request is in progress until it is sent or dropped.
 struct Answered {
     body: Body,
     #[expect(dead_code, reason = "its end is what counts")]

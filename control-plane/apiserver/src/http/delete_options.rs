@@ -1,4 +1,4 @@
-//! How a request says what a deletion may do: in its body, or in its query when it has none.
+//! The options of a deletion, from its body, or from its query if it has no body.
 
 use machinery::schema;
 use machinery::status::Status;
@@ -8,7 +8,7 @@ use crate::http::request::Query;
 use crate::registry::delete::{Options, orphaning, propagation};
 use crate::registry::options::Validation;
 
-/// Reads the options of a deletion.
+/// Parses the options of a deletion.
 pub(crate) fn read(query: &Query, media_type: &str, bytes: &[u8]) -> Result<Options, Status> {
     if bytes.is_empty() {
         let options = Options {

@@ -1,4 +1,4 @@
-//! Paths that are no objects: health, version, discovery, OpenAPI, and the keys of tokens.
+//! Paths that are not objects: health, version, discovery, OpenAPI, and the public keys of tokens.
 
 pub(crate) mod discovery;
 pub(crate) mod openapi;
@@ -16,7 +16,7 @@ use crate::http::reply;
 use crate::resources::catalogue;
 use crate::storage::entry::to_json;
 
-/// The release whose API this is.
+/// The Kubernetes release of this API.
 const MINOR: &str = "36";
 const RELEASE: &str = "v1.36.3";
 
@@ -64,12 +64,12 @@ pub(crate) fn answer(
     Ok(reply::value(StatusCode::OK, &found))
 }
 
-/// The documents by which others find the keys that tokens are signed with.
+/// The documents that publish the keys of tokens.
 fn published_keys(api: &Api, path: &str) -> Option<Value> {
     api.0.registry.issuer.as_ref()?.document(path)
 }
 
-/// Where the client found the server.
+/// The address that the client used for the server.
 fn address(parts: &Parts) -> &str {
     let host = || parts.headers.get(http::header::HOST)?.to_str().ok();
     let authority = parts.uri.authority().map(|authority| authority.as_str());
@@ -91,8 +91,7 @@ fn aggregated(list: &Value) -> Response<Body> {
     response
 }
 
-/// The document of a group and version never changes while the server runs; its hash is in the
-/// index, so clients keep it.
+/// A document never changes while the server runs. Its hash is in the index, so clients cache it.
 fn schema(parts: &Parts, path: &str) -> Response<Body> {
     let Some((hash, document)) = openapi::document(path) else {
         return nowhere();
@@ -112,9 +111,8 @@ fn schema(parts: &Parts, path: &str) -> Response<Body> {
     response
 }
 
-/// The older document says nothing: clients that ask for it, because the newer one has no word
-/// on a kind, then skip what they would have checked. In protobuf: `swagger`, `info` with `title`
-/// and `version`, no paths.
+/// The OpenAPI v2 document, which has no paths. A client asks for it if v3 does not have a kind,
+/// and then skips its checks. In protobuf: `swagger`, and `info` with `title` and `version`.
 fn old_schema(parts: &Parts) -> Response<Body> {
     const MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     const DOCUMENT: &[u8] = b"\n\x032.0\x12\x15\n\nKubernetes\x12\x07v1.36.3B\0";
@@ -165,7 +163,7 @@ fn health(api: &Api, parts: &Parts, words: &[&str]) -> Response<Body> {
     )
 }
 
-/// How much is under way, by Kubernetes' own names.
+/// The number of requests in progress, under Kubernetes' names.
 fn metrics(api: &Api) -> String {
     let (reads, writes) = api.0.slots.taken();
     let watchers = api.reader().feed.watchers();

@@ -1,4 +1,4 @@
-//! Lists: from the cache where that is new enough, from the store where one exact state is asked.
+//! Lists: from the cache if it is new enough, from the store for one exact revision.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::resources::catalogue::{Resource, Storage};
 use crate::storage::store;
 use crate::storage::stored::Stored;
 
-/// Keys read from the store at once when the client sets no limit, or a selector hides many.
+/// Keys per request to the store if the client sets no limit, or if a selector hides many.
 const PAGE_KEYS: i64 = 2000;
-/// What says that a list may go on in another state than it began.
+/// The revision in a token that lets the list continue at the newest revision.
 const INCONSISTENT: i64 = -1;
 
-/// How tokens are read: Go does not mind bits that are left over.
+/// Decodes tokens as Go does, which ignores trailing bits.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
@@ -28,7 +28,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireNone),
 );
 
-/// What a list asks for.
+/// The parameters of a list.
 pub(crate) struct Listing {
     pub(crate) namespace: String,
     pub(crate) selectors: Selectors,
@@ -36,19 +36,19 @@ pub(crate) struct Listing {
     from: From,
 }
 
-/// Which state is to be shown.
+/// The revision to list.
 enum From {
     /// The newest.
     Newest,
-    /// Any that is at least this new; 0 for whatever there is.
+    /// This one or any later one; 0 for any.
     AtLeast(i64),
-    /// Exactly this.
+    /// Exactly this one.
     Exactly(i64),
-    /// A list that was begun, from a key on.
+    /// The rest of an earlier list, from a key on.
     Continued { revision: i64, start: String },
 }
 
-/// Where a list goes on; clients take it as it is.
+/// The position where a list continues; opaque to clients.
 #[derive(Serialize, Deserialize)]
 struct Token {
     #[serde(rename = "v", default)]
@@ -60,7 +60,7 @@ struct Token {
 }
 
 impl Listing {
-    /// Reads and checks the parameters.
+    /// Parses and checks the parameters.
     pub(crate) fn read(
         resource: &Resource,
         namespace: &str,
@@ -102,7 +102,7 @@ impl Listing {
         })
     }
 
-    /// The objects, and what the list says of itself.
+    /// Returns the objects and the metadata of the list.
     pub(crate) async fn run(
         &self,
         api: &Api,
@@ -167,7 +167,7 @@ impl Listing {
         Ok((entries, meta))
     }
 
-    /// Reads pages of the store until there are enough.
+    /// Reads pages of the store until there are enough objects.
     async fn stored(
         &self,
         api: &Api,
@@ -218,7 +218,7 @@ impl Listing {
     }
 }
 
-/// Reads `resourceVersion`.
+/// Parses `resourceVersion`.
 pub(crate) fn version(text: &str) -> Result<Option<i64>, Status> {
     if text.is_empty() {
         return Ok(None);
@@ -241,7 +241,7 @@ pub(crate) fn version(text: &str) -> Result<Option<i64>, Status> {
     }
 }
 
-/// The rules for what may be asked together.
+/// Checks which parameters may be combined.
 fn check(query: &Query) -> Result<(), Status> {
     let mut causes = Vec::new();
     let (matching, version) = (
@@ -288,11 +288,11 @@ fn write_token(revision: i64, start: &str, folder: &str) -> String {
         revision,
         start: start.to_owned(),
     };
-    // A struct of texts and numbers always becomes JSON.
+    // A struct of strings and numbers always serializes.
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
 }
 
-/// Where to go on. The place is always below the folder, whatever the client made of the token.
+/// Parses a token. The key is always below the folder, whatever the client changed in the token.
 fn read_token(text: &str, folder: &str) -> Result<(i64, String), Status> {
     let wrong = |why: String| {
         let text = format!("invalid continue token: continue key is not valid: {why}");
@@ -336,7 +336,7 @@ fn expired(start: &str, folder: &str) -> Status {
     status
 }
 
-/// A state that is still to come.
+/// The error for a future revision.
 fn too_new(error: Status, revision: i64, api: &Api) -> Status {
     if store::is_future(&error) {
         Status::future_version(revision, api.reader().feed.revision())

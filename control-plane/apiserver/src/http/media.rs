@@ -1,4 +1,4 @@
-//! Media types: what a body is written in, and what the answer should be written in.
+//! Media types: the encoding of a body, and of the response.
 
 pub(crate) mod pretty;
 pub(crate) mod yaml;
@@ -8,7 +8,7 @@ use http::header::ACCEPT;
 use machinery::protobuf;
 use machinery::status::Status;
 
-/// How bytes are written.
+/// An encoding of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
@@ -16,27 +16,27 @@ pub(crate) enum Encoding {
     Protobuf,
 }
 
-/// What is shown of objects.
+/// The part of objects that a response shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// They themselves.
+    /// The whole object.
     Object,
     /// Rows and columns for people.
     Table,
-    /// Their metadata alone.
+    /// Only the metadata.
     Metadata,
 }
 
-/// What the client wants to read.
+/// What the client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Accept {
     pub(crate) encoding: Encoding,
     pub(crate) form: Form,
-    /// Tables and metadata are asked for in their older version, which says the same.
+    /// True for the older version of tables and metadata, which has the same fields.
     pub(crate) beta: bool,
 }
 
-/// One media type with its parameters.
+/// A media type with its parameters.
 struct MediaType<'a> {
     name: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
@@ -44,9 +44,9 @@ struct MediaType<'a> {
 
 pub(crate) const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
-/// What objects are written in.
+/// Media types of objects.
 const ALL: [&str; 3] = [JSON, YAML, protobuf::MEDIA_TYPE];
-/// What watches are written in.
+/// Media types of watches.
 const STREAMS: [&str; 2] = ["application/json;stream=watch", protobuf::WATCH_MEDIA_TYPE];
 
 impl Encoding {
@@ -67,14 +67,14 @@ impl Encoding {
 }
 
 impl Accept {
-    /// What errors and plain answers are written in.
+    /// The form of errors and plain answers.
     pub(crate) const PLAIN: Accept = Accept {
         encoding: Encoding::Json,
         form: Form::Object,
         beta: false,
     };
 
-    /// The first of the wanted forms that can be made; `tables` says whether those two can.
+    /// Chooses the first acceptable form. `tables` is true if tables and metadata are possible.
     pub(crate) fn negotiate(headers: &HeaderMap, tables: bool) -> Result<Accept, Status> {
         let (mut any, mut known) = (false, false);
         for one in accepted(headers) {
@@ -97,7 +97,7 @@ impl Accept {
             let possible = match form {
                 Form::Object => true,
                 Form::Metadata => tables,
-                // Tables in protobuf would need the rows' cells as raw JSON in it; nobody asks.
+                // Tables in protobuf would need cells as raw JSON; no client asks for them.
                 Form::Table => tables && encoding == Encoding::Json,
             };
             if possible {
@@ -116,7 +116,7 @@ impl Accept {
         }
     }
 
-    /// The same for a watch, which is no YAML.
+    /// The same for a watch, which cannot be YAML.
     pub(crate) fn negotiate_stream(headers: &HeaderMap) -> Result<Accept, Status> {
         match Accept::negotiate(headers, true) {
             Ok(accept) if accept.encoding == Encoding::Yaml => {
@@ -131,7 +131,7 @@ impl Accept {
     }
 }
 
-/// Whether the client wants aggregated discovery.
+/// True if the client wants aggregated discovery.
 pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
     let first = accepted(headers).into_iter().find(|one| one.name == JSON);
     first.is_some_and(|one| {
@@ -141,7 +141,7 @@ pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The media type of a body, without parameters and in lower case; empty when none is given.
+/// The media type of a body, without parameters and in lower case; empty if there is none.
 pub(crate) fn content_type(headers: &HeaderMap) -> String {
     let header = headers.get(http::header::CONTENT_TYPE);
     let text = header
@@ -151,7 +151,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> String {
     name.trim().to_ascii_lowercase()
 }
 
-/// The encoding of a body of this media type; Kubernetes takes no type at all as JSON.
+/// The encoding of a body. Like Kubernetes, it treats a missing media type as JSON.
 pub(crate) fn body_encoding(media_type: &str) -> Result<Encoding, Status> {
     match media_type {
         "" | JSON => Ok(Encoding::Json),

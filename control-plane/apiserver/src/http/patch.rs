@@ -4,14 +4,14 @@ use machinery::status::Status;
 
 use crate::registry::patch::Kind;
 
-/// The media types that are taken.
+/// The supported media types.
 pub(crate) const MEDIA_TYPES: [&str; 3] = [
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 ];
 
-/// How a body of this media type is written.
+/// The kind of patch of a media type.
 pub(crate) fn kind_of(media_type: &str) -> Result<Kind, Status> {
     match media_type {
         "application/json-patch+json" => Ok(Kind::Json),

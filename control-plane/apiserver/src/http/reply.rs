@@ -1,4 +1,4 @@
-//! Answers: objects, lists and errors in the form the client asked for.
+//! Responses: objects, lists and errors in the form that the client accepts.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use crate::resources::convert;
 use crate::storage::entry::{Entry, to_json};
 use crate::storage::stored::Stored;
 
-/// The most letters of a warning.
+/// Upper bound of a warning, in bytes.
 const WARNING_BYTES_MAX: usize = 256;
-/// The most warnings of an answer.
+/// Upper bound of the number of warnings in a response.
 const WARNINGS_MAX: usize = 20;
 
-/// How many columns of a row's object a table carries along.
+/// How much of its object each row of a table includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Include {
     None,
@@ -35,7 +35,7 @@ pub(crate) enum Include {
 }
 
 impl Include {
-    /// Reads `includeObject`.
+    /// Parses `includeObject`.
     pub(crate) fn parse(text: &str) -> Result<Include, Status> {
         match text {
             "" | "Metadata" => Ok(Include::Metadata),
@@ -51,7 +51,7 @@ impl Include {
     }
 }
 
-/// How objects of a resource are shown to a client.
+/// The form in which a client gets objects of a resource.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown {
     pub(crate) resource: &'static Resource,
@@ -81,12 +81,12 @@ impl ListMeta {
 }
 
 impl Shown {
-    /// One object that was written.
+    /// An object that was written.
     pub(crate) fn entry(&self, entry: &Entry) -> Result<Bytes, Status> {
         self.object(&convert::to_served(self.resource, &entry.object))
     }
 
-    /// One stored object.
+    /// A stored object.
     pub(crate) fn stored(&self, stored: &Stored) -> Result<Bytes, Status> {
         match spliced::object(self, stored) {
             Some(bytes) => bytes,
@@ -94,13 +94,13 @@ impl Shown {
         }
     }
 
-    /// A stored object in the served version.
+    /// Decodes a stored object, in the served version.
     pub(crate) fn decoded(&self, stored: &Stored) -> Result<Arc<Value>, Status> {
         let object = Arc::new(stored.decode()?);
         Ok(convert::to_served(self.resource, &object))
     }
 
-    /// One object in the served version.
+    /// An object in the served version.
     pub(crate) fn object(&self, object: &Arc<Value>) -> Result<Bytes, Status> {
         match self.accept.form {
             Form::Object => encode(object, self.accept.encoding),
@@ -115,7 +115,7 @@ impl Shown {
         }
     }
 
-    /// A table, a list or metadata in the version that was asked for.
+    /// Encodes a table, a list or metadata in the accepted version.
     fn written(&self, mut value: Value) -> Result<Bytes, Status> {
         if self.accept.beta {
             into_beta(&mut value);
@@ -154,8 +154,8 @@ impl Shown {
         self.written(list)
     }
 
-    /// An object in a list. Kubernetes leaves out what the list says for all; so do we, but for
-    /// JSON, where texts are shared.
+    /// An item of a list. Like Kubernetes, it leaves out the kind, which the list has. Only JSON
+    /// keeps it, because there objects and items share their text.
     fn item(&self, object: &Value) -> Value {
         let mut item = object.clone();
         if self.accept.encoding == Encoding::Yaml {
@@ -166,7 +166,7 @@ impl Shown {
     }
 }
 
-/// Writes a value.
+/// Encodes a value.
 pub(crate) fn encode(value: &Value, encoding: Encoding) -> Result<Bytes, Status> {
     match encoding {
         Encoding::Json => Ok(to_json(value)),
@@ -177,7 +177,7 @@ pub(crate) fn encode(value: &Value, encoding: Encoding) -> Result<Bytes, Status>
     }
 }
 
-/// Writes the older version on a table, a list or metadata.
+/// Sets the older version on a table, a list or metadata.
 fn into_beta(value: &mut Value) {
     const BETA: &str = "meta.k8s.io/v1beta1";
     object::set(value, &["apiVersion"], BETA.into());
@@ -195,7 +195,7 @@ fn into_beta(value: &mut Value) {
     }
 }
 
-/// An object's metadata and nothing else.
+/// An object's metadata alone.
 pub(crate) fn only_metadata(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
@@ -203,12 +203,12 @@ pub(crate) fn only_metadata(object: &Value) -> Value {
     })
 }
 
-/// An answer of bytes. Text in JSON ends its line, as Go's does.
+/// A response of bytes. JSON ends with a newline, as in Go.
 pub(crate) fn bytes(code: StatusCode, media_type: &'static str, body: Bytes) -> Response<Body> {
     if media_type != JSON {
         return verbatim(code, media_type, body);
     }
-    // Copied only when somebody else has the same bytes.
+    // Copies only if the bytes are shared.
     let mut line = body
         .try_into_mut()
         .unwrap_or_else(|shared| BytesMut::from(&shared[..]));
@@ -216,12 +216,12 @@ pub(crate) fn bytes(code: StatusCode, media_type: &'static str, body: Bytes) -> 
     verbatim(code, media_type, line.freeze())
 }
 
-/// An answer of bytes as they are.
+/// A response of unchanged bytes.
 pub(crate) fn verbatim(code: StatusCode, media_type: &'static str, body: Bytes) -> Response<Body> {
     with_body(code, HeaderValue::from_static(media_type), Body::from(body))
 }
 
-/// An answer with these headers.
+/// A response with these headers.
 pub(crate) fn with_body(code: StatusCode, media_type: HeaderValue, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
@@ -231,18 +231,18 @@ pub(crate) fn with_body(code: StatusCode, media_type: HeaderValue, body: Body) -
     response
 }
 
-/// An answer of a value in JSON.
+/// A response of a value in JSON.
 pub(crate) fn value(code: StatusCode, value: &Value) -> Response<Body> {
     bytes(code, JSON, to_json(value))
 }
 
-/// Plain text.
+/// A response of plain text.
 pub(crate) fn text(code: StatusCode, text: impl Into<String>) -> Response<Body> {
     let text: String = text.into();
     bytes(code, "text/plain; charset=utf-8", text.into())
 }
 
-/// An error, in the encoding the client reads.
+/// A response with an error, in the encoding that the client accepts.
 pub(crate) fn error(status: &Status, encoding: Encoding) -> Response<Body> {
     let object = status.to_object();
     let body = encode(&object, encoding).unwrap_or_else(|_| to_json(&object));
@@ -255,7 +255,7 @@ pub(crate) fn error(status: &Status, encoding: Encoding) -> Response<Body> {
     response
 }
 
-/// Adds what kubectl prints behind `Warning:`.
+/// Adds warnings, which kubectl prints after `Warning:`.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     for warning in warnings.iter().take(WARNINGS_MAX) {
         let plain = warning.chars().filter(|c| !c.is_control());

@@ -1,4 +1,5 @@
-//! What a request is about, read from its method, path and query. Knows no bodies.
+//! The target and the parameters of a request, from its method, path and query. It does not read
+//! bodies.
 
 mod info;
 
@@ -16,29 +17,29 @@ use crate::storage::stored::{Stored, field_text};
 
 pub(crate) use info::Info;
 
-/// What a request about objects names.
+/// The target of a request about objects.
 pub(crate) struct Target {
     pub(crate) resource: &'static Resource,
-    /// Empty for the cluster's objects and for all namespaces.
+    /// Empty for cluster-scoped objects and for all namespaces.
     pub(crate) namespace: String,
     /// Empty for a collection.
     pub(crate) name: String,
     pub(crate) subresource: String,
 }
 
-/// What a write is asked beside its object.
+/// The options of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
-    /// Nothing is to be stored.
+    /// True for a dry run: nothing is stored.
     pub(crate) dry: bool,
     pub(crate) validation: Validation,
 }
 
-/// The most letters of the name of who manages fields.
+/// Upper bound of the name of a field manager, in bytes.
 const MANAGER_BYTES_MAX: usize = 128;
 
-/// The path of a request, decoded and split; `None` when it cannot be. It is decoded first, so
-/// that an escaped slash separates like any other.
+/// Decodes and splits the path of a request; `None` if it is invalid. Decoding comes first, so an
+/// escaped slash separates segments like any other.
 pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
     let path = percent_encoding::percent_decode_str(path)
         .decode_utf8()
@@ -50,7 +51,7 @@ pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Finds what a request about objects names; `None` when no version of the group is served.
+/// Finds the target of a request about objects; `None` if no version of the group is served.
 pub(crate) fn route(info: &Info) -> Result<Option<Target>, Status> {
     let asked = &info.attributes;
     if !catalogue::serves_version(&asked.api_group, &info.version) {
@@ -64,7 +65,8 @@ pub(crate) fn route(info: &Info) -> Result<Option<Target>, Status> {
         .ok_or_else(Status::unknown_path)?;
     let namespaced = resource.kind.namespaced();
     let namespace = match (&*asked.api_group, &*asked.resource) {
-        // To authorization a namespace is in itself. Another one before it is no place for it.
+        // Authorization treats a namespace as being in itself. No other namespace may precede its
+        // name.
         ("", "namespaces") if asked.namespace == info.name => "",
         _ => &asked.namespace,
     };
@@ -75,7 +77,7 @@ pub(crate) fn route(info: &Info) -> Result<Option<Target>, Status> {
     };
     let subresource = &asked.subresource;
     let known = subresource.is_empty() || resource.kind.subresource(subresource).is_some();
-    // Below a proxy there may be any path.
+    // Any path may follow `proxy`.
     let deep = info.deeper == 0 || subresource == "proxy";
     if !fits || !known || !deep || info.watch_path && !subresource.is_empty() {
         return Err(Status::unknown_path());
@@ -88,14 +90,14 @@ pub(crate) fn route(info: &Info) -> Result<Option<Target>, Status> {
     }))
 }
 
-/// Whether a target can be asked for this with this method at all.
+/// True if the method allows the verb on the target.
 pub(crate) fn takes(method: &Method, info: &Info, target: &Target) -> bool {
     let named = !target.name.is_empty();
     let everywhere = target.resource.kind.namespaced() && target.namespace.is_empty();
     match info.attributes.verb.as_str() {
         "watch" if info.watch_path => *method == Method::GET,
         "get" | "list" | "watch" => true,
-        // All namespaces at once can only be looked at.
+        // Across all namespaces, only reads are allowed.
         _ if everywhere => false,
         "create" | "deletecollection" => true,
         "update" | "patch" | "delete" => named,
@@ -108,7 +110,7 @@ pub(crate) fn takes(method: &Method, info: &Info, target: &Target) -> bool {
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads `a=b&c=d`.
+    /// Parses `a=b&c=d`.
     pub(crate) fn parse(text: &str) -> Query {
         let decode = |text: &str| {
             let text = text.replace('+', " ");
@@ -124,7 +126,7 @@ impl Query {
         Query(pairs.collect())
     }
 
-    /// The first value of a parameter; empty when there is none.
+    /// The first value of a parameter; empty if there is none.
     pub(crate) fn text(&self, key: &str) -> &str {
         self.given(key).unwrap_or_default()
     }
@@ -142,7 +144,7 @@ impl Query {
         pairs.map(|(_, value)| value.as_str())
     }
 
-    /// Whether a switch is on: Go takes anything but `false` and `0`, and nothing at all as on.
+    /// A boolean: like Go, it is true for anything except `false` and `0`, even for an empty value.
     pub(crate) fn flag(&self, key: &str) -> bool {
         self.given(key)
             .is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
@@ -160,7 +162,7 @@ impl Query {
         Ok(Some(number))
     }
 
-    /// What a write is asked; `kind` is what Kubernetes calls the options of such a write.
+    /// The options of a write; `kind` is Kubernetes' name for them.
     pub(crate) fn options(&self, kind: &str) -> Result<Options, Status> {
         let mut causes = Vec::new();
         if kind == "PatchOptions" && self.given("force").is_some() {
@@ -196,7 +198,7 @@ impl Query {
     }
 }
 
-/// What is wrong with the name of who manages fields.
+/// The error in the name of a field manager, if any.
 fn bad_manager(name: &str) -> Option<Cause> {
     if name.len() > MANAGER_BYTES_MAX {
         return Some(Cause::too_long("fieldManager", MANAGER_BYTES_MAX));
@@ -204,7 +206,7 @@ fn bad_manager(name: &str) -> Option<Cause> {
     let (at, letter) = name.char_indices().find(|(_, c)| c.is_control())?;
     let code = u32::from(letter);
     let why = format!("invalid character U+{code:04X} (at position {at})");
-    // Go's quotes, not those of JSON.
+    // Quoted as in Go, not as in JSON.
     let quoted: String = name
         .chars()
         .map(|c| {
@@ -235,7 +237,7 @@ fn unknown_field(resource: &Resource, field: &str) -> Status {
     Status::bad_request(text)
 }
 
-/// Which objects of a collection are meant.
+/// Selects objects of a collection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selectors {
     pub(crate) labels: LabelSelector,
@@ -247,7 +249,7 @@ impl Selectors {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Only the object of this name, unless it is empty.
+    /// Adds the condition that the object has this name, unless the name is empty.
     pub(crate) fn named(mut self, name: &str) -> Selectors {
         if !name.is_empty() {
             self.fields.requirements.push(FieldRequirement {
@@ -259,7 +261,7 @@ impl Selectors {
         self
     }
 
-    /// Whether an object is meant.
+    /// True if an object is selected.
     pub(crate) fn matches(&self, resource: &Resource, stored: &Stored) -> bool {
         self.labels.matches_by(|key| stored.label(key))
             && (self.fields.is_empty() || self.fields_match(resource, stored))
@@ -269,7 +271,7 @@ impl Selectors {
         if convert::is_same(resource) {
             return self.fields.matches(|field| stored.field(field));
         }
-        // The served version calls the fields something else.
+        // The served version has other names for the fields.
         let Ok(object) = stored.decode() else {
             return false;
         };

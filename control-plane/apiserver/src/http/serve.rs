@@ -1,4 +1,4 @@
-//! One request from its head to its answer: who, what, may they, do it.
+//! One request from its head to its response: authentication, authorization, routing and execution.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::http::reply;
 use crate::http::request::{self, Info, Query};
 use crate::http::slots::{Received, Turn};
 
-/// How long one request may take, its body included.
+/// Time limit of one request, its body included.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Answers a request; errors too are answers.
+/// Serves a request; errors are responses too.
 pub(crate) async fn serve(api: Api, request: Request<Body>) -> Response<Body> {
     let (mut parts, body) = request.into_parts();
     let audit = parts.headers.get("Audit-Id").cloned();
@@ -81,7 +81,7 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
         reads: [Method::GET, Method::HEAD].contains(&parts.method),
     };
     let mut slot = turn.enter()?;
-    // Whether a path is there is told only to those who may ask.
+    // Authorization comes first: only users who may ask learn whether a path exists.
     api.0
         .registry
         .authorizer
@@ -108,7 +108,7 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
     };
     let mut received = Received::default();
     if !turn.reads {
-        // A slow body takes no slot from those who are ready.
+        // A slow body must not hold a slot that others need.
         drop(slot);
         received = turn.receive(body).await?;
         slot = turn.enter()?;
@@ -118,7 +118,7 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
     answer
 }
 
-/// Whether somebody asks for the server's health alone.
+/// True for a probe of the server's health.
 fn is_probe(info: &Info) -> bool {
     let path = &info.attributes.path;
     let probes = ["/healthz", "/livez", "/readyz"].iter();

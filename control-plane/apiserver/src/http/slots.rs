@@ -1,5 +1,5 @@
-//! How much is worked on at once: requests that read, requests that write, and bytes of bodies.
-//! Whoever asks for the server's health, and its owners, always get through.
+//! Limits on concurrent work: requests that read, requests that write, and bytes of bodies. Health
+//! probes and the cluster's owners are exempt.
 
 #[cfg(test)]
 mod tests;
@@ -12,13 +12,13 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::http::body::BODY_BYTES_MAX;
 
-/// How many requests are worked on at once; watches that were begun do not count.
+/// Upper bounds of concurrent requests. A watch counts only until it has started.
 const READS_MAX: usize = 400;
 const WRITES_MAX: usize = 200;
-/// The most bytes of bodies that are held at once, whole or not.
+/// Upper bound of the bytes of all bodies in memory, complete or not.
 const BODIES_BYTES_MAX: usize = 256 << 20;
 
-/// The requests that are worked on.
+/// The slots for concurrent requests.
 pub(crate) struct Slots {
     reads: Semaphore,
     writes: Semaphore,
@@ -36,7 +36,7 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// How many requests read and write just now.
+    /// Number of reads and writes in progress.
     pub(crate) fn taken(&self) -> (usize, usize) {
         let (reads, writes) = (&self.reads, &self.writes);
         (
@@ -46,15 +46,15 @@ impl Slots {
     }
 }
 
-/// What one request may take.
+/// The slots that one request may take.
 pub(crate) struct Turn<'a> {
     pub(crate) slots: &'a Slots,
-    /// It takes nothing that others have to share.
+    /// True if the request needs no slot.
     pub(crate) exempt: bool,
     pub(crate) reads: bool,
 }
 
-/// A body, and the room it takes until it is dropped.
+/// A body, and the bytes reserved for it until this value is dropped.
 #[derive(Default)]
 pub(crate) struct Received<'a> {
     bytes: Bytes,
@@ -63,14 +63,14 @@ pub(crate) struct Received<'a> {
 }
 
 impl Received<'_> {
-    /// The body; its room stays taken.
+    /// Takes the body; its bytes stay reserved.
     pub(crate) fn take(&mut self) -> Bytes {
         std::mem::take(&mut self.bytes)
     }
 }
 
 impl<'a> Turn<'a> {
-    /// Takes a slot; nothing for the exempt.
+    /// Takes a slot, unless the request is exempt.
     pub(crate) fn enter(&self) -> Result<Option<SemaphorePermit<'a>>, Status> {
         if self.exempt {
             return Ok(None);
@@ -83,7 +83,8 @@ impl<'a> Turn<'a> {
         slots.try_acquire().map(Some).map_err(|_| too_many())
     }
 
-    /// Reads a body. It takes room as it comes, so that one that was only announced takes none.
+    /// Reads a body. Bytes are reserved as they arrive, so a body that is only announced reserves
+    /// none.
     pub(crate) async fn receive(&self, mut body: Body) -> Result<Received<'a>, Status> {
         let mut bytes = BytesMut::new();
         let mut room: Option<SemaphorePermit<'a>> = None;
@@ -98,7 +99,7 @@ impl<'a> Turn<'a> {
                 return Err(Status::too_large(BODY_BYTES_MAX));
             }
             if !self.exempt {
-                // Below the most bytes of a body, so it fits.
+                // Below the limit of a body, so it fits.
                 let more = u32::try_from(data.len()).unwrap_or(u32::MAX);
                 let more = self.slots.bodies.try_acquire_many(more);
                 let more = more.map_err(|_| too_many())?;

@@ -1,9 +1,9 @@
-//! Answers made of stored bytes: nothing is decoded that was shown in the same form before.
+//! Responses made of stored bytes, without decoding objects whose form is already there.
 //!
-//! Every function here gives `None` for what it cannot make: YAML, tables with whole objects, kinds
-//! served in another version than the stored one, and objects without a canonical form in
-//! protobuf. The long way round, over decoded objects, gives the same bytes; only in plain lists in
-//! JSON do the items here begin with their kind, as they do alone.
+//! Every function here returns `None` for what it cannot make: YAML, tables with whole objects,
+//! kinds whose served version is not the stored one, and objects without a canonical form in
+//! protobuf. The slower path over decoded objects gives the same bytes, with one exception: here
+//! the items of plain lists in JSON begin with their kind, as single objects do.
 
 #[cfg(test)]
 mod tests;
@@ -29,12 +29,12 @@ const ONLY_METADATA: &str = "PartialObjectMetadata";
 
 type Made = Option<Result<Bytes, Status>>;
 
-/// One stored object.
+/// A stored object.
 pub(crate) fn object(shown: &Shown, stored: &Stored) -> Made {
     watched(shown, stored, true)
 }
 
-/// One stored object in a watch; `columns` says whether a table says what its columns are.
+/// A stored object in a watch. If `columns`, a table includes its column definitions.
 pub(crate) fn watched(shown: &Shown, stored: &Stored, columns: bool) -> Made {
     if !is_possible(shown) {
         return None;
@@ -99,8 +99,8 @@ pub(crate) fn list(shown: &Shown, all: &[Arc<Stored>], meta: &ListMeta) -> Made 
     }
 }
 
-/// The kind is served as it is stored, in a form that the encoder knows. The older version of
-/// metadata has none in protobuf: the long way round says so.
+/// True if the kind is served as it is stored, in an encodable form. The older version of metadata
+/// has no protobuf form; the slower path reports that.
 fn is_possible(shown: &Shown) -> bool {
     let accept = shown.accept;
     convert::is_same(shown.resource) && !(accept.beta && accept.encoding == Encoding::Protobuf)
@@ -166,7 +166,7 @@ fn rows<S: AsRef<Stored>>(shown: &Shown, all: &[S], metadata: Value, columns: bo
     Some(Ok(out.into()))
 }
 
-/// One row; with metadata, if that begins with something.
+/// A row; with metadata if `begin` has its first bytes.
 fn row(
     shown: &Shown,
     stored: &Stored,
@@ -192,7 +192,7 @@ fn row(
     Ok(())
 }
 
-/// A list as text, made of the texts of its items.
+/// A list as text, from the texts of its items.
 fn texts(
     mut out: Vec<u8>,
     metadata: &Value,
@@ -210,12 +210,12 @@ fn texts(
     Ok(out.into())
 }
 
-/// What an object begins with, up to its metadata.
+/// The first bytes of an object, up to its metadata.
 fn head(kind: &str, api_version: &str) -> Vec<u8> {
     format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":").into_bytes()
 }
 
-/// The same of metadata within something else, where keys are in the order of letters.
+/// The first bytes of metadata inside another value, with keys in alphabetical order.
 fn partial(api_version: &str) -> String {
     format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{ONLY_METADATA}\",\"metadata\":")
 }

@@ -1,5 +1,4 @@
-//! Requests about what is below an object: its status, its scale, and the verbs that are written
-//! as paths.
+//! Requests about subresources: the status, the scale, and actions that are written as paths.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -13,7 +12,7 @@ use crate::http::media;
 use crate::registry::scale::scale_of;
 use crate::registry::write::Change;
 
-/// Answers a request about a subresource.
+/// Serves a request about a subresource.
 pub(crate) async fn answer(
     call: &Call<'_>,
     verb: &str,
@@ -57,7 +56,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Reads a body as what the subresource takes.
+/// Decodes the body of a subresource.
 async fn read(call: &Call<'_>, body: Bytes) -> Result<Value, Status> {
     let resource = call.target.resource;
     let expected = match resource.kind.subresource(&call.target.subresource) {
@@ -79,7 +78,7 @@ async fn read(call: &Call<'_>, body: Bytes) -> Result<Value, Status> {
     Ok(body::decode(&body, &media_type, &expected, validation)?.object)
 }
 
-/// The number of an object's replicas as an object by itself.
+/// Reads or writes the number of replicas, as a separate object.
 async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body>, Status> {
     let dry = call.options()?.dry;
     let change = match verb {
@@ -106,7 +105,7 @@ pub(crate) async fn bind(call: &Call<'_>, body: Bytes) -> Result<Response<Body>,
     created(call)
 }
 
-/// Deletes a pod if its disruption budgets allow.
+/// Deletes a pod if its disruption budgets allow it.
 async fn evict(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status> {
     let eviction = read(call, body).await?;
     let dry = call.options()?.dry;
@@ -124,7 +123,8 @@ async fn token(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status> {
     call.value(StatusCode::CREATED, &token)
 }
 
-/// Replaces the finalizers of a namespace's spec; with the last one it goes.
+/// Replaces the finalizers of a namespace's spec; without any left, a namespace in deletion is
+/// removed.
 async fn finalize(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status> {
     let asked = call.options()?;
     let decoded = call.object(body, asked.validation).await?;
@@ -134,7 +134,7 @@ async fn finalize(call: &Call<'_>, body: Bytes) -> Result<Response<Body>, Status
     call.show(StatusCode::OK, &edited.entry())
 }
 
-/// The answer to a verb that is written as a path.
+/// The response to an action that is written as a path.
 fn created(call: &Call<'_>) -> Result<Response<Body>, Status> {
     let mut success = status::success("", "", "", "");
     success["code"] = StatusCode::CREATED.as_u16().into();

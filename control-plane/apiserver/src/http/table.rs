@@ -1,4 +1,4 @@
-//! Objects as rows and columns: what `kubectl get` prints.
+//! Objects as rows and columns, which `kubectl get` prints.
 
 mod cluster;
 mod config;
@@ -15,17 +15,16 @@ use crate::http::reply::{Include, only_metadata};
 use crate::resources::catalogue::Resource;
 use crate::storage::cells::{Cell, Cells};
 
-/// The column of the name, as it is everywhere or where only wide output shows it.
+/// The column of the name: usually in every output, for some kinds only in wide output.
 const NAME: &str = "Name";
 const NAME_LATER: &str = "Name*";
-/// What is shown for nothing.
+/// Placeholders for missing values.
 const NONE: &str = "<none>";
 const UNKNOWN: &str = "<unknown>";
 
-/// The columns of a kind and the cells of an object; its name comes before them, unless it is among
-/// them.
+/// The columns and cells of a kind. The name comes first, unless it is one of the columns.
 struct Layout {
-    /// A star marks columns that only wide output shows, a hash numbers.
+    /// A star marks columns of wide output, a hash marks numbers.
     columns: &'static [&'static str],
     cells: fn(&Value) -> Vec<Cell>,
 }
@@ -55,7 +54,7 @@ pub(crate) fn of(
     })
 }
 
-/// What the columns of a resource are.
+/// The column definitions of a resource.
 pub(crate) fn columns(resource: &Resource) -> Vec<Value> {
     layout(resource.kind.group, resource.kind.plural).definitions()
 }
@@ -67,7 +66,7 @@ pub(crate) fn cells(resource: &Resource, object: &Value) -> Cells {
 }
 
 impl Layout {
-    /// Some kinds have their name elsewhere: what an event is called tells nobody anything.
+    /// False for kinds with the name in another column, such as events, whose names mean little.
     fn begins_with_name(&self) -> bool {
         !self.columns.contains(&NAME_LATER)
     }
@@ -115,12 +114,12 @@ fn layout(group: &str, plural: &str) -> Layout {
         })
 }
 
-/// How old an object is, such as `5m`.
+/// The age of an object, such as `5m`.
 fn age(object: &Value) -> Cell {
     since(object::creation_timestamp(object))
 }
 
-/// How long ago a time was.
+/// The time since a timestamp.
 fn since(text: &str) -> Cell {
     match Timestamp::parse(text) {
         Some(then) => Cell::ago(then),
@@ -128,17 +127,17 @@ fn since(text: &str) -> Cell {
     }
 }
 
-/// An integer of the object; 0 when there is none.
+/// An integer of the object as a cell; 0 if missing.
 fn number(object: &Value, path: &[&str]) -> Cell {
     count(object, path).into()
 }
 
-/// The same as a part of a text.
+/// An integer of the object; 0 if missing.
 fn count(object: &Value, path: &[&str]) -> i64 {
     object::integer(object, path).unwrap_or(0)
 }
 
-/// A text of the object, or what stands for none.
+/// A string of the object, or a placeholder.
 fn text_or(object: &Value, path: &[&str], none: &str) -> Cell {
     match object::text(object, path) {
         "" => none.into(),
@@ -146,7 +145,7 @@ fn text_or(object: &Value, path: &[&str], none: &str) -> Cell {
     }
 }
 
-/// Anything as a cell: numbers and text as they are.
+/// Any value as a cell: numbers and strings stay as they are.
 fn any_or(object: &Value, path: &[&str], none: &str) -> Cell {
     match object::at(object, path) {
         None | Some(Value::Null) => none.into(),
@@ -155,7 +154,7 @@ fn any_or(object: &Value, path: &[&str], none: &str) -> Cell {
     }
 }
 
-/// The names and the images of the containers below a path, joined by commas.
+/// The names and the images of the containers at a path, joined by commas.
 fn containers(object: &Value, path: &[&str]) -> [Cell; 2] {
     let all = object::items(object, path);
     ["name", "image"].map(|key| {
@@ -189,7 +188,7 @@ fn labels(object: &Value, path: &[&str]) -> Cell {
     }
 }
 
-/// The first few of a list, and how many more there are.
+/// The first few of a list, and the number of the others.
 fn shortened(texts: &[String], most: usize) -> Cell {
     match texts.len() {
         0 => NONE.into(),

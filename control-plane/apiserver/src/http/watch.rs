@@ -1,7 +1,8 @@
-//! Watches: what is there, what changes, and how far that goes, as one long answer.
+//! Watches: the existing objects, their changes, and bookmarks, as one long response.
 //!
-//! A watch is pulled by its connection. Nothing is kept for one that does not read: it holds a
-//! place in the changes its collection remembers, and when that place is gone it is ended.
+//! The connection pulls a watch. The server buffers nothing for a watch that does not read: it has
+//! a cursor into the changes that its collection remembers, and ends when that position is no
+//! longer remembered.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,19 +31,19 @@ use crate::storage::entry::to_json;
 use crate::storage::interest::Interest;
 use crate::storage::stored::Stored;
 
-/// A watch that sets no end gets this long, and up to as long again by chance.
+/// A watch without a timeout lasts this long, plus a random time up to the same.
 const SECONDS_MIN: u64 = 1800;
-/// How often a watch is told how far it is.
+/// Interval of bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// How long before its end a watch is told so for the last time.
+/// Time between the last bookmark and the end of a watch.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// Changes looked at between two writes.
+/// Changes read from the cache at once.
 const BATCH_CHANGES: usize = 256;
-/// When a chunk of the answer is full.
+/// Size in bytes from which a chunk of the response is full.
 const CHUNK_BYTES: usize = 64 << 10;
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// What a watch asks for.
+/// The parameters of a watch.
 pub(crate) struct Watching {
     namespace: String,
     selectors: Selectors,
@@ -51,21 +52,21 @@ pub(crate) struct Watching {
     seconds: Option<u64>,
 }
 
-/// Where it begins.
+/// Where a watch begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Begin {
-    /// With everything there is, at least this new (`None`: the newest), told as added.
+    /// With all objects at this revision or later (`None`: the newest), as added.
     State(Option<i64>),
-    /// The same, and a bookmark where the changes begin.
+    /// The same, then a bookmark before the first change.
     StateThenBookmark(Option<i64>),
     /// With the next change.
     Now,
-    /// With the first change after this.
+    /// With the first change after this revision.
     After(i64),
 }
 
 impl Watching {
-    /// Reads and checks the parameters.
+    /// Parses and checks the parameters.
     pub(crate) fn read(
         resource: &Resource,
         (namespace, name): (&str, &str),
@@ -93,7 +94,7 @@ impl Watching {
         })
     }
 
-    /// Begins to answer.
+    /// Starts the watch and returns its response.
     pub(crate) async fn run(self, api: &Api, shown: Shown) -> Result<Response<Body>, Status> {
         let storage = shown
             .resource
@@ -133,7 +134,7 @@ impl Watching {
         let ends = Instant::now() + Duration::from_secs(seconds);
         let interest = interest(shown.resource, folder, &self.selectors);
         let Ok(changed) = cache.join(&interest, cursor) else {
-            // The changes behind the place were forgotten since it was taken.
+            // The changes after the cursor were dropped in the meantime.
             return Ok(too_old(revision.max(self.asked()), shown.accept.encoding));
         };
         let watch = Watch {
@@ -171,13 +172,13 @@ impl Watching {
     }
 }
 
-/// The part of the collection that the selectors leave.
+/// The part of the collection that the selectors may match.
 fn interest(resource: &Resource, folder: String, selectors: &Selectors) -> Interest {
     let mut required = selectors.fields.requirements.iter().filter(|one| {
-        // Another version may call the field something else.
+        // The served version may have another name for the field.
         !one.negated && convert::is_same(resource)
     });
-    // A name leaves one object; of other fields the first is as good as any.
+    // A name selects one object; otherwise the first field serves as well as any.
     let name = required.clone().find(|one| one.field == "metadata.name");
     let field = name
         .or_else(|| required.next())
@@ -185,7 +186,7 @@ fn interest(resource: &Resource, folder: String, selectors: &Selectors) -> Inter
     Interest { folder, field }
 }
 
-/// The rules for what may be asked together.
+/// Checks which parameters may be combined.
 fn check(query: &Query) -> Result<(), Status> {
     let mut causes = Vec::new();
     let matching = query.text("resourceVersionMatch");
@@ -224,11 +225,11 @@ struct Watch {
     interest: Interest,
     selectors: Selectors,
     bookmarks: bool,
-    /// Objects that were there, not yet told.
+    /// Existing objects that are not sent yet.
     waiting: VecDeque<Arc<Stored>>,
-    /// The bookmark that ends them.
+    /// Revision of the bookmark after them.
     bookmark_due: Option<i64>,
-    /// Changes up to here are the client's own knowledge.
+    /// The client has seen the changes up to this revision.
     seen_after: i64,
     cursor: Cursor,
     changed: tokio::sync::watch::Receiver<u64>,
@@ -245,7 +246,7 @@ impl Watch {
             let mut stopping = stopping.clone();
             async move {
                 let stopped = async {
-                    // An error means that the server is gone.
+                    // An error means that the server is dropped.
                     let _ = stopping.wait_for(|stop| *stop).await;
                 };
                 let chunk = tokio::select! {
@@ -259,7 +260,7 @@ impl Watch {
         reply::with_body(StatusCode::OK, HeaderValue::from_static(media_type), body)
     }
 
-    /// The next piece of the answer; `None` when it is over.
+    /// Returns the next chunk of the response; `None` at its end.
     async fn next(&mut self) -> Option<Bytes> {
         if self.over {
             return None;
@@ -287,7 +288,7 @@ impl Watch {
         }
     }
 
-    /// Objects that were there when the watch began.
+    /// Sends the objects that existed when the watch began.
     fn tell_state(&mut self, chunk: &mut BytesMut) {
         while chunk.len() < CHUNK_BYTES {
             let Some(entry) = self.waiting.pop_front() else {
@@ -305,12 +306,12 @@ impl Watch {
         }
     }
 
-    /// What happened since.
+    /// Sends the changes since then.
     fn tell_changes(&mut self, chunk: &mut BytesMut) {
         let api = self.api.clone();
         let cache: &Cache = api.reader().feed.cache(self.storage);
         while chunk.len() < CHUNK_BYTES {
-            // Marked before looking: a change that comes after it wakes the watch again.
+            // Marked as seen before reading: a later change wakes the watch again.
             self.changed.borrow_and_update();
             match cache.changes_of(&self.interest, &mut self.cursor, BATCH_CHANGES) {
                 Ok(changes) if changes.is_empty() => return,
@@ -345,7 +346,7 @@ impl Watch {
         };
         let left = verb == "DELETED" && !change.deleted;
         let frame = match &change.before {
-            // It left what is selected: shown as it was, at the revision of its leaving.
+            // The object left the selection: send its old state, at the revision of this change.
             Some(before) if left => match before.at(change.revision) {
                 Ok(before) => self.frame(verb, &before),
                 Err(error) => error_frame(&error, self.shown.accept.encoding),
@@ -356,7 +357,7 @@ impl Watch {
         chunk.put_slice(&frame);
     }
 
-    /// What most watchers of a change are told; in whole objects, it is written once for all.
+    /// The event that most watchers of a change get; for whole objects, it is encoded once for all.
     fn shared_frame(&mut self, change: &Change) -> Bytes {
         let accept = self.shown.accept;
         if accept.form != Form::Object || !convert::is_same(self.shown.resource) {
@@ -370,9 +371,9 @@ impl Watch {
         frame.unwrap_or_else(|error| error_frame(&error, accept.encoding))
     }
 
-    /// Everything up to here was told.
+    /// Sends all changes and a bookmark.
     fn tell_progress(&mut self, chunk: &mut BytesMut) {
-        // Taken first: what the cache shows afterwards is at least as new.
+        // Read before the changes: the cache has them at least up to this revision.
         let revision = self.api.reader().feed.revision();
         self.tell_changes(chunk);
         if chunk.len() < CHUNK_BYTES {
@@ -423,7 +424,7 @@ impl Watch {
             Err(error) => return error_frame(&error, encoding),
         };
         if self.shown.accept.form == Form::Table && self.columns_told {
-            // Only the first event of a watch says what the columns are.
+            // Only the first event of a watch has the column definitions.
             if let Ok(Value::Object(mut table)) = serde_json::from_slice(&body) {
                 table.insert("columnDefinitions".into(), Value::Null);
                 return json_frame(verb, &to_json(&Value::Object(table)));
@@ -452,7 +453,7 @@ fn frame_of(verb: &str, body: &[u8], encoding: Encoding) -> Bytes {
     }
 }
 
-/// When a watch is next told how far it is: every while, and shortly before it ends.
+/// Time of the next bookmark: at regular intervals, and shortly before the end.
 fn next_bookmark(ends: Instant) -> Instant {
     let now = Instant::now();
     let usual = now + BOOKMARK_EVERY;
@@ -488,7 +489,7 @@ fn error_frame(status: &Status, encoding: Encoding) -> Bytes {
     }
 }
 
-/// A watch from a revision that is no longer remembered: an answer that says so and ends.
+/// The response to a watch from a revision that is no longer remembered: one error, then the end.
 fn too_old(revision: i64, encoding: Encoding) -> Response<Body> {
     let status = Status::expired(format!("too old resource version: {revision}"));
     let frame = error_frame(&status, encoding);

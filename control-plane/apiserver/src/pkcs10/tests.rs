@@ -40,7 +40,7 @@ fn a_changed_request_is_not_signed() {
 #[test]
 fn what_is_no_request_is_refused() {
     let begin = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    // Only the first block counts: what follows would be read by nobody else.
+    // Only the first block counts, because other readers ignore what follows it.
     for text in ["", "x", begin, &format!("{begin}{}", pem(&["devs"]))] {
         let told = Request::of(&object(text)).unwrap_err();
         assert_eq!(told, "PEM block type must be CERTIFICATE REQUEST", "{text}");

@@ -1,4 +1,4 @@
-//! Addresses and ports of services: chosen here, held by an object each address has of its own.
+//! Allocates addresses and ports of services. An IPAddress object reserves each address.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -15,26 +15,26 @@ use crate::resources::catalogue::{self, Resource};
 use crate::storage::entry;
 use crate::validate;
 
-/// The ports that nodes lend to services.
+/// The range of node ports.
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
-/// Where a service names the port that tells whether a node has pods of it.
+/// Field for the port that reports whether a node has pods of the service.
 const HEALTH_PORT: &str = "healthCheckNodePort";
-/// How often a random address is tried before the range counts as full.
+/// Attempts with random addresses before the range counts as full.
 const TRIES_MAX: usize = 256;
 
-/// Whether objects of this resource are given anything.
+/// True if objects of this resource get addresses and ports.
 pub(crate) fn concerns(resource: &Resource) -> bool {
     strategy::of(resource).allocates
 }
 
-/// What was taken for an object that may yet fail to be stored.
+/// The allocations for an object that may still fail to be stored.
 #[derive(Default)]
 pub(crate) struct Allocated {
     address: Option<String>,
 }
 
 impl Allocated {
-    /// Lets others have it.
+    /// Releases the allocations.
     pub(crate) async fn give_back(self, registry: &Registry) {
         if let Some(address) = self.address {
             release(registry, &address).await;
@@ -42,7 +42,7 @@ impl Allocated {
     }
 }
 
-/// Looks whether a new service asks for something that can be given.
+/// Checks the addresses that a new service asks for.
 pub(crate) fn prepare(service: &mut Value) -> Result<(), Status> {
     one_address(None, service);
     let causes = validate::addresses(service);
@@ -54,7 +54,7 @@ pub(crate) fn prepare(service: &mut Value) -> Result<(), Status> {
     }
 }
 
-/// Gives a new service what it needs.
+/// Allocates what a new service needs.
 pub(crate) async fn create(
     registry: &Registry,
     service: &mut Value,
@@ -65,14 +65,14 @@ pub(crate) async fn create(
         return Ok(Allocated::default());
     }
     families(service);
-    // Checked before anything is taken: what fails here leaves nothing behind.
+    // Ports come first: a failure there leaves no reserved address behind.
     registry.reader.fresh().await?;
     ports(registry, None, service)?;
     let address = address(registry, service, dry).await?;
     Ok(Allocated { address })
 }
 
-/// Keeps what a service has, and gives it what it asks for anew.
+/// Keeps the allocations of a service, and allocates what the update adds.
 pub(crate) async fn update(
     registry: &Registry,
     old: &Value,
@@ -112,7 +112,7 @@ pub(crate) async fn update(
     Ok(())
 }
 
-/// A service that is gone, or only a name for something outside now, needs its address no more.
+/// Releases the address of a service that is deleted or has become an ExternalName.
 pub(crate) async fn deleted(registry: &Registry, resource: &Resource, service: &Value) {
     let address = object::text(service, &["spec", "clusterIP"]);
     if concerns(resource) && !["", "None"].contains(&address) {
@@ -120,7 +120,7 @@ pub(crate) async fn deleted(registry: &Registry, resource: &Resource, service: &
     }
 }
 
-/// Takes away what a service of another type had, unless it was changed to something else.
+/// Removes fields that the new type does not have, unless the update changes them.
 fn shed(old: &Value, new: &mut Value) {
     let balanced = |service: &Value| object::text(service, &["spec", "type"]) == "LoadBalancer";
     let ends = |has: &dyn Fn(&Value) -> bool| has(old) && !has(new);
@@ -139,7 +139,7 @@ fn shed(old: &Value, new: &mut Value) {
     }
 }
 
-/// One address may be given by itself as well as in the list.
+/// Copies a single address into the list of addresses.
 fn one_address(old: Option<&Value>, service: &mut Value) {
     let (one, list) = (["spec", "clusterIP"], ["spec", "clusterIPs"]);
     let had = old.and_then(|old| object::at(old, &one));
@@ -164,7 +164,7 @@ fn families(service: &mut Value) {
     }
 }
 
-/// Sets the address; the one that was newly taken.
+/// Sets the address; returns it if it is newly reserved.
 async fn address(
     registry: &Registry,
     service: &mut Value,
@@ -234,14 +234,14 @@ async fn address(
     ))
 }
 
-/// How an address was when it was asked for.
+/// The state of an address that was asked for.
 #[derive(PartialEq, Eq)]
 enum Taken {
-    /// Free; it is the service's now.
+    /// It was free and belongs to the service now.
     Now,
-    /// The service's already: an earlier attempt to make it was cut short.
+    /// It belonged to the service already: an earlier attempt to create it was interrupted.
     Before,
-    /// Another's.
+    /// It belongs to another service.
     No,
 }
 
@@ -330,7 +330,7 @@ fn wants_health_port(service: &Value) -> bool {
     validate::checks_health(service) && has.unwrap_or(0) == 0
 }
 
-/// Gives each port of a service its port on the nodes, and one to ask for its health.
+/// Sets the node port of each port of a service, and its health check port.
 fn ports(registry: &Registry, old: Option<&Value>, service: &mut Value) -> Result<(), Status> {
     let (on_nodes, health) = (wants_node_ports(service), wants_health_port(service));
     if !on_nodes && !health {
@@ -394,7 +394,7 @@ fn node_ports(service: &Value) -> impl Iterator<Item = i64> {
         .filter(|port| *port > 0)
 }
 
-/// A port that was there before keeps its port on the nodes.
+/// A port that existed before keeps its node port.
 fn keep_node_ports(old: &Value, new: &mut Value) {
     if wants_health_port(new)
         && validate::checks_health(old)
@@ -420,7 +420,7 @@ fn keep_node_ports(old: &Value, new: &mut Value) {
     }
 }
 
-/// A service that became internal gives its ports on the nodes back, unless it names others.
+/// Removes the node ports of a service that became internal, except newly named ones.
 fn drop_node_ports(old: &Value, new: &mut Value) {
     let had: BTreeSet<i64> = node_ports(old).collect();
     let Some(Value::Array(list)) = new.pointer_mut("/spec/ports") else {

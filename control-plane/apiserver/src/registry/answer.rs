@@ -1,4 +1,4 @@
-//! Bodies that ask for something and are not stored: reviews and requests for tokens.
+//! Bodies that are answered and not stored: reviews, and requests for tokens.
 
 use machinery::status::Status;
 use serde_json::Value;
@@ -45,7 +45,7 @@ impl Writer<'_> {
         issuer.issue(reader, &account, request, id, now).await
     }
 
-    /// Admits a body that asks for something and is not stored.
+    /// Admits a body that is answered and not stored.
     pub(crate) async fn admit_body(
         &self,
         subresource: &str,

@@ -12,8 +12,8 @@ use crate::resources::catalogue;
 use crate::storage::entry::Entry;
 
 impl Writer<'_> {
-    /// Assigns the pod that a binding names to the node that it names. The writer's resource is
-    /// what the binding was sent to; the pod's name is in its path or, when empty, in its body.
+    /// Assigns the pod of a binding to its node. The writer's resource is the one that the binding
+    /// was sent to. The pod's name is in its path or, if that is empty, in the body.
     pub(crate) async fn bind(
         &self,
         subresource: &str,
@@ -34,7 +34,7 @@ impl Writer<'_> {
         self.admit_body(subresource, &name, &mut binding).await?;
         let wrong = wrong_target(&binding);
         if !wrong.is_empty() {
-            // Kubernetes does not call this an invalid object.
+            // Kubernetes does not report this as an invalid object.
             return Err(Status::new(500, "", status::told_together(&wrong)));
         }
         let key = storage.key(self.namespace, &name);

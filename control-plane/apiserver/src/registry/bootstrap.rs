@@ -1,5 +1,5 @@
-//! What authentication and authorization need before requests are served: the roles and bindings
-//! that every cluster begins with, and the authority of client certificates.
+//! What authentication and authorization need before requests are served: the default roles and
+//! bindings, and the authority of client certificates.
 
 use machinery::object;
 use machinery::schema;
@@ -13,13 +13,13 @@ use crate::registry::Registry;
 
 /// The namespace of the cluster's own objects.
 const SYSTEM: &str = "kube-system";
-/// How often an object is written when others write it too.
+/// Attempts to write an object that others write too.
 const TRIES_MAX: usize = 5;
-/// How many roles are written side by side: the store syncs them together.
+/// Number of roles written concurrently, so that the store syncs them together.
 const AT_ONCE: usize = 16;
 
-/// Tells whom to believe, stores the roles and bindings that every cluster begins with, and adds
-/// to them what is missing.
+/// Publishes the authority of client certificates, stores the default roles and bindings, and adds
+/// to existing ones what is missing.
 pub(crate) async fn make(registry: &Arc<Registry>) -> Result<(), Status> {
     if let Some(authority) = &registry.settings.client_authority {
         publish_authority(registry, authority).await?;
@@ -50,8 +50,8 @@ fn finished(done: Option<Result<Result<(), Status>, JoinError>>) -> Result<(), S
     }
 }
 
-/// Publishes the authority of client certificates, where servers look for it that leave
-/// authentication to this one.
+/// Publishes the authority of client certificates for servers that delegate authentication to this
+/// one.
 async fn publish_authority(registry: &Registry, authority: &str) -> Result<(), Status> {
     let kind = schema::resource("", "v1", "configmaps").ok_or_else(Status::unknown_path)?;
     let wanted = json!({
@@ -86,7 +86,7 @@ async fn publish_authority(registry: &Registry, authority: &str) -> Result<(), S
     ))
 }
 
-/// Makes an object of the first policy, or adds to it what is missing.
+/// Creates an object of the default policy, or adds to it what is missing.
 async fn ensure(registry: &Registry, wanted: &Value) -> Result<(), Status> {
     let kind = schema::kind(rbac::GROUP, "v1", object::kind(wanted));
     let kind = kind.ok_or_else(Status::unknown_path)?;

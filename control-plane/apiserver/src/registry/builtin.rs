@@ -1,5 +1,5 @@
-//! What is there from the start: namespaces, priorities, the range of service addresses, and the
-//! service that names this server.
+//! Built-in objects: namespaces, priority classes, the range of service addresses, and the service
+//! of this server.
 
 use machinery::schema;
 use machinery::status::Status;
@@ -12,7 +12,7 @@ use crate::storage::interest::Interest;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// Makes what is missing.
+/// Creates the missing objects.
 pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
     for name in NAMESPACES {
         ensure(
@@ -47,7 +47,7 @@ pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
     kubernetes(registry).await
 }
 
-/// Makes again what was taken away, as soon as that is heard of.
+/// Creates objects again after a deletion, as soon as a change of the services is seen.
 pub(crate) async fn keep(registry: &Registry) -> Result<(), Status> {
     let services = schema::kind("", "v1", "Service").map(catalogue::of);
     let Some(storage) = services.and_then(|services| services.storage) else {
@@ -58,7 +58,7 @@ pub(crate) async fn keep(registry: &Registry) -> Result<(), Status> {
         folder: storage.folder(""),
         field: None,
     };
-    // Its end is never forgotten between these two calls: what is asked for is only to be woken.
+    // `end` cannot be forgotten between these two calls, and the receiver is only used to wake.
     let Ok(mut changed) = cache.join(&interest, cache.end()) else {
         return Err(Status::internal("the services changed too fast"));
     };
@@ -75,7 +75,7 @@ pub(crate) async fn keep(registry: &Registry) -> Result<(), Status> {
     kept
 }
 
-/// The service pods find this server by.
+/// Creates the service by which pods find this server.
 async fn kubernetes(registry: &Registry) -> Result<(), Status> {
     let range = Cidr::parse(&registry.settings.service_cidr)
         .ok_or_else(|| Status::internal("the range of service addresses is malformed"))?;
@@ -92,7 +92,7 @@ async fn kubernetes(registry: &Registry) -> Result<(), Status> {
         },
     });
     ensure(registry, "", "Service", "default", service).await?;
-    // A loopback address leads each reader to itself: no slice may hold one.
+    // A loopback address means a different host to each reader, so no slice may hold one.
     let known = registry.settings.advertised;
     let Some(address) = known.filter(|address| !address.ip().is_loopback()) else {
         return Ok(());
@@ -113,7 +113,7 @@ async fn kubernetes(registry: &Registry) -> Result<(), Status> {
     .await
 }
 
-/// Makes an object unless there is one.
+/// Creates an object unless it exists.
 async fn ensure(
     registry: &Registry,
     group: &str,
@@ -125,7 +125,7 @@ async fn ensure(
         .ok_or_else(|| Status::internal("a built-in kind is not in the schema"))?;
     machinery::object::set_type(&mut object, &kind.api_version(), kind.kind);
     let name = machinery::object::name(&object);
-    // What was made a moment ago is in the store, but perhaps not yet heard of.
+    // A new object is in the store, but perhaps not yet in the cache.
     let known = registry.reader.cached(kind, namespace, name).is_some();
     if known || registry.reader.get(kind, namespace, name).await.is_ok() {
         return Ok(());

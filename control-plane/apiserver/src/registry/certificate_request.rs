@@ -1,4 +1,4 @@
-//! Which part of a CertificateSigningRequest each of its subresources may write.
+//! The parts of a CertificateSigningRequest that each of its subresources may write.
 
 #[cfg(test)]
 mod tests;
@@ -10,7 +10,7 @@ use crate::auth::User;
 use crate::clock;
 use crate::validate::certificate::{APPROVALS, of_type};
 
-/// Writes into a request for a certificate who asks: that is not for them to say.
+/// Writes the requester into a certificate request: clients cannot set it.
 pub(crate) fn set_requester(user: &User, object: &mut Value) {
     let spec = json!({
         "username": user.name, "uid": user.uid, "groups": user.groups, "extra": user.extra,
@@ -30,12 +30,12 @@ pub(crate) fn set_requester(user: &User, object: &mut Value) {
     }
 }
 
-/// Through `status` comes the certificate, and conditions other than those of an approver.
+/// `status` changes the certificate, and the conditions except an approver's.
 pub(crate) fn update_status(old: &Value, new: &mut Value) {
     keep_spec(old, new);
     for approval in APPROVALS {
         let before = of_type(old, approval);
-        // One more or less is refused by the rules.
+        // Validation refuses an added or a removed one.
         if before.len() != of_type(new, approval).len() {
             continue;
         }
@@ -51,7 +51,7 @@ pub(crate) fn update_status(old: &Value, new: &mut Value) {
     set_times(old, new);
 }
 
-/// Through `approval` come conditions alone.
+/// `approval` changes only conditions.
 pub(crate) fn update_approval(old: &Value, new: &mut Value) {
     keep_spec(old, new);
     set_times(old, new);
@@ -70,7 +70,7 @@ fn conditions_mut(object: &mut Value) -> impl Iterator<Item = &mut Value> {
     all.and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// What is asked for was looked at by whoever approves it.
+/// The spec stays as the approver saw it.
 pub(crate) fn keep_spec(old: &Value, new: &mut Value) {
     match old.get("spec") {
         Some(spec) => new["spec"] = spec.clone(),
@@ -78,7 +78,8 @@ pub(crate) fn keep_spec(old: &Value, new: &mut Value) {
     }
 }
 
-/// A condition that says nothing of when it came about did now, or when its like did before.
+/// A condition without times gets the current time, or the transition time of the same condition
+/// before.
 fn set_times(old: &Value, new: &mut Value) {
     let now = clock::now().to_seconds();
     for condition in conditions_mut(new) {

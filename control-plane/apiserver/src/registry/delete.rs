@@ -1,5 +1,5 @@
-//! Deleting: at once, or by a mark that leaves the rest to those who hold finalizers and to the
-//! node's agent.
+//! Deletion: at once, or by a mark, after which the holders of finalizers and the node's agent do
+//! the rest.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::storage::entry::Entry;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// How to delete.
+/// The options of a deletion.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     pub(crate) grace: Option<i64>,
@@ -33,7 +33,7 @@ pub(crate) struct Options {
     pub(crate) dry: bool,
 }
 
-/// What becomes of the dependents.
+/// What happens to the dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Orphan,
@@ -42,7 +42,7 @@ pub(crate) enum Propagation {
 }
 
 impl Options {
-    /// Reads a DeleteOptions object.
+    /// Parses a DeleteOptions object.
     pub(crate) fn of(options: &Value) -> Result<Options, Status> {
         let text = |path: &[&str]| object::at(options, path)?.as_str().map(str::to_owned);
         let orphan = options.get("orphanDependents").and_then(Value::as_bool);
@@ -68,7 +68,7 @@ impl Options {
     }
 }
 
-/// Reads `propagationPolicy`.
+/// Parses `propagationPolicy`.
 pub(crate) fn propagation(text: Option<&str>) -> Result<Option<Propagation>, Status> {
     Ok(match text {
         None | Some("") => None,
@@ -83,7 +83,7 @@ pub(crate) fn propagation(text: Option<&str>) -> Result<Option<Propagation>, Sta
     })
 }
 
-/// Reads `orphanDependents`, its older form.
+/// Parses `orphanDependents`, the older form.
 pub(crate) fn orphaning(text: &str) -> Propagation {
     match text {
         "false" | "0" => Propagation::Background,
@@ -96,12 +96,12 @@ fn invalid(cause: Cause) -> Status {
 }
 
 impl Writer<'_> {
-    /// Deletes one object, or begins to.
+    /// Deletes one object, or marks it for deletion.
     pub(crate) async fn delete(&self, name: &str, options: Options) -> Result<Edited, Status> {
         self.end(name, options, false).await
     }
 
-    /// The same for what was admitted in another form, such as an eviction.
+    /// The same after admission in another form, such as an eviction.
     pub(crate) async fn delete_admitted(
         &self,
         name: &str,
@@ -161,18 +161,18 @@ impl Edit for Deletion<'_> {
     }
 }
 
-/// What a pod's grace asks for.
+/// The effect of a pod's grace period.
 enum Grace {
-    /// None: delete it now, or mark it for the holders of finalizers.
+    /// No grace period: delete the pod, or mark it if it has finalizers.
     None,
-    /// It was asked for before, and this changes nothing.
+    /// The pod is already marked, and this deletion changes nothing.
     Pending,
-    /// The object is marked; it goes after so many seconds.
+    /// The pod is marked; the grace period has this many seconds.
     Marked(i64),
 }
 
 impl Deletion<'_> {
-    /// Decides about one state; pure.
+    /// Decides about one state; a pure function.
     fn decide(&self, current: &Value, now: Timestamp) -> Result<Step, Status> {
         self.preconditions(current)?;
         let mut object = current.clone();
@@ -211,7 +211,7 @@ impl Deletion<'_> {
         }
     }
 
-    /// A namespace goes when its content is gone: its own finalizers stand for that.
+    /// A namespace is deleted after its content. The finalizers of its spec stand for the content.
     fn after_content(&self, mut object: Value, now: Timestamp) -> Step {
         let content = !object::items(&object, &["spec", "finalizers"]).is_empty();
         let already = object::is_deleting(&object);
@@ -257,7 +257,7 @@ impl Deletion<'_> {
         Grace::Marked(seconds)
     }
 
-    /// A second deletion may only bring the end nearer.
+    /// A second deletion can only shorten the grace period.
     fn shorten(&self, pod: &mut Value, asked: Option<i64>, now: Timestamp) -> Grace {
         let has = object::deletion_grace_seconds(pod).unwrap_or(0);
         if has == 0 {
@@ -283,7 +283,7 @@ impl Deletion<'_> {
         Grace::Marked(asked)
     }
 
-    /// What the propagation asks of the garbage collector, written as finalizers.
+    /// Sets the finalizers that request the propagation from the garbage collector.
     fn set_finalizers(&self, object: &mut Value) {
         let had = |finalizer: &str| object::has_finalizer(object, finalizer);
         let (orphan, foreground) = match self.options.propagation {

@@ -1,4 +1,5 @@
-//! Changing one object by compare-and-swap: read, decide, write if nothing changed, else again.
+//! Changes one object by compare-and-swap: read, decide, write if nothing changed, else start
+//! again.
 
 use std::sync::Arc;
 
@@ -12,27 +13,27 @@ use crate::resources::catalogue::Storage;
 use crate::storage::entry::{self, Entry};
 use crate::storage::store::Swap;
 
-/// How often a change is tried again because somebody else was faster. Each attempt that fails
-/// means that another writer got through, so this is fairness, not progress.
+/// Attempts of a change while other writers are faster. Each failed attempt means that another
+/// writer succeeded, so the bound is about fairness, not progress.
 const ATTEMPTS_MAX: usize = 50;
 
 /// What to do with an object, in the version that is stored.
 pub(crate) enum Step {
-    /// Nothing.
+    /// Leave it as it is.
     Keep,
-    /// Write this.
+    /// Write this state.
     Put(Value),
-    /// Take it away; this is its last state.
+    /// Delete it; this is its last state.
     Delete(Value),
 }
 
 /// A change of one object. It may be asked several times, each time about a newer state.
 pub(crate) trait Edit: Send {
-    /// Decides about what is there now.
+    /// Decides about the current state.
     fn step<'a>(&'a mut self, current: Option<&'a Entry>) -> Answer<'a, Step>;
 }
 
-/// What came of it.
+/// The result of a change.
 pub(crate) enum Edited {
     Same(Arc<Entry>),
     Created(Arc<Entry>),
@@ -61,8 +62,8 @@ impl Edited {
 }
 
 impl Registry {
-    /// Makes a change. It begins with the cached state, which saves a read; what that refuses is
-    /// asked again of the newest.
+    /// Runs a change. It starts from the cached state, which saves a read. If the change refuses
+    /// the cached state, it is asked again about the newest one.
     pub(crate) async fn edit(
         &self,
         storage: &'static Storage,
@@ -85,7 +86,7 @@ impl Registry {
                     .is_none_or(|entry| !same(&entry.object, object)),
                 Step::Delete(_) => true,
             };
-            // A write is checked by the store. Everything else is only true of the newest state.
+            // The store checks a write. Any other result is only valid for the newest state.
             if !newest && !step.as_ref().is_ok_and(changes) {
                 current = self.read_entry(storage, key).await?;
                 newest = true;
@@ -115,7 +116,7 @@ impl Registry {
         stored.map(|stored| stored.entry()).transpose()
     }
 
-    /// Writes; the inner error is the newer state that was in the way.
+    /// Executes a step; the inner error is the newer state that prevented it.
     async fn take_step(
         &self,
         storage: &'static Storage,
@@ -171,7 +172,7 @@ impl Registry {
         }
     }
 
-    /// The lease a new value of this collection hangs on; 0 for none.
+    /// The lease for a new value of this collection; 0 for none.
     pub(crate) async fn lease_for(&self, storage: &Storage) -> Result<i64, Status> {
         if !strategy::of_kind(storage.kind).expires {
             return Ok(0);
@@ -186,7 +187,7 @@ fn kept(current: Option<&Arc<Entry>>) -> Result<Arc<Entry>, Status> {
         .ok_or_else(|| Status::internal("nothing to keep"))
 }
 
-/// Whether two states differ in nothing but the `resourceVersion` the store gives them.
+/// True if two states differ only in the `resourceVersion` that the store assigns.
 fn same(old: &Value, new: &Value) -> bool {
     let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else {
         return false;

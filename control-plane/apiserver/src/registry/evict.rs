@@ -1,4 +1,4 @@
-//! Evictions: a deletion that asks the disruption budgets first, and pays them.
+//! Evictions: deletions that need a disruption from the disruption budget of the pod.
 
 use machinery::object;
 use machinery::selector::LabelSelector;
@@ -14,11 +14,11 @@ use crate::registry::write::Writer;
 use crate::resources::catalogue::{self, Resource};
 use crate::storage::entry::Entry;
 
-/// The most pods a budget remembers as about to go.
+/// Upper bound of the disrupted pods that a budget lists.
 const DISRUPTED_MAX: usize = 2000;
 
 impl Writer<'_> {
-    /// Deletes a pod if its disruption budgets allow. `eviction` is what the client sent.
+    /// Deletes a pod if its disruption budgets allow it. `eviction` is the client's body.
     pub(crate) async fn evict(
         &self,
         name: &str,
@@ -51,7 +51,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Takes one disruption from the budget that covers a pod, if one does.
+    /// Takes one disruption from the budget of a pod, if it has one.
     async fn pay_budget(&self, pod: &Value, dry: bool) -> Result<(), Status> {
         let Some(budgets) = catalogue::resource("policy", "v1", "poddisruptionbudgets") else {
             return Err(Status::unknown_path());
@@ -74,7 +74,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whether a pod goes without asking a budget: it protects nobody, or it goes already.
+/// True if a pod needs no budget: it is not running, or is in deletion.
 fn goes_freely(pod: &Value) -> bool {
     let phase = object::text(pod, &["status", "phase"]);
     ["Succeeded", "Failed", "Pending"].contains(&phase) || object::is_deleting(pod)
@@ -133,7 +133,7 @@ impl Payment<'_> {
         let number = |key: &str| object::integer(budget, &["status", key]).unwrap_or(0);
         let (healthy, desired) = (number("currentHealthy"), number("desiredHealthy"));
         let always = object::text(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow";
-        // A pod that is not ready protects nobody.
+        // An unready pod does not count as healthy, so its budget loses nothing.
         if !self.ready && (always || (healthy >= desired && desired > 0)) {
             return Ok(Step::Keep);
         }
@@ -172,7 +172,7 @@ impl Payment<'_> {
     }
 }
 
-/// Says on the pod why it goes.
+/// Writes the reason of the eviction into the pod's conditions.
 async fn mark(writer: &Writer<'_>, name: &str) -> Result<(), Status> {
     let storage = writer.resource.storage.ok_or_else(Status::unknown_path)?;
     let key = storage.key(writer.namespace, name);

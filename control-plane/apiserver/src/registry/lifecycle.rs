@@ -1,5 +1,5 @@
-//! What the server itself writes into objects when they are made and changed: identity, times,
-//! generations, and whichever half of an object the caller may not touch.
+//! What the server writes into new and changed objects: identity, times, generations, and the half
+//! of an object that the request may not change.
 
 use machinery::object::{self, map_mut, metadata_mut};
 use machinery::status::Status;
@@ -10,7 +10,7 @@ use crate::clock;
 use crate::registry::strategy::{self, Generation};
 use crate::resources::catalogue::Resource;
 
-/// Brings the namespace of an object in line with the request's.
+/// Checks that the object's namespace is the request's; sets it if it is missing.
 pub(crate) fn match_namespace(
     resource: &Resource,
     namespace: &str,
@@ -33,7 +33,7 @@ pub(crate) fn match_namespace(
     Ok(())
 }
 
-/// Whether the object is called as the path says.
+/// Checks that the object's name is the one in the path.
 pub(crate) fn match_name(name: &str, object: &Value) -> Result<(), Status> {
     let given = object::name(object);
     if given.is_empty() {
@@ -49,7 +49,7 @@ pub(crate) fn match_name(name: &str, object: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Makes a new object the server's own.
+/// Sets the identity and the times of a new object, and removes what only the server may set.
 pub(crate) fn created(resource: &Resource, object: &mut Value) {
     let metadata = metadata_mut(object);
     for key in [
@@ -75,16 +75,16 @@ pub(crate) fn created(resource: &Resource, object: &mut Value) {
     conform(resource, object);
 }
 
-/// Writes and leaves out what is empty as Go does.
+/// Writes or omits empty fields as Go does.
 pub(crate) fn conform(resource: &Resource, object: &mut Value) {
-    // It was read by the same table before, so it still has its types.
+    // The same table decoded the object, so its types are right.
     if let Ok(decoded) = strict::as_stored(object, resource.kind.message()) {
         *object = decoded.object;
     }
 }
 
-/// Keeps from a new state what is not the caller's to change. `subresource` is empty, or the name
-/// of one through which objects are written.
+/// Restores what the request may not change. `subresource` is empty, or the subresource through
+/// which the object is written.
 pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: &mut Value) {
     keep_metadata(old, new);
     let strategy = strategy::of(resource);
@@ -111,7 +111,7 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
     }
 }
 
-/// Through the status path only the status changes, and some of the metadata.
+/// The `status` subresource changes only the status and some of the metadata.
 fn status_updated(resource: &Resource, old: &Value, new: &mut Value) {
     let mut result = old.clone();
     if let Some(status) = new.get("status") {
@@ -132,7 +132,7 @@ fn status_updated(resource: &Resource, old: &Value, new: &mut Value) {
     *new = result;
 }
 
-/// What no update changes.
+/// Restores the metadata that no update changes.
 fn keep_metadata(old: &Value, new: &mut Value) {
     let empty = Map::new();
     let old = object::metadata(old).unwrap_or(&empty);
@@ -157,7 +157,7 @@ fn keep_metadata(old: &Value, new: &mut Value) {
     }
 }
 
-/// Takes one part of the object from the old state.
+/// Restores one part of the object from the old state.
 pub(crate) fn keep(old: &Value, new: &mut Value, key: &str) {
     match old.get(key) {
         Some(value) => map_mut(new).insert(key.into(), value.clone()),
@@ -165,13 +165,13 @@ pub(crate) fn keep(old: &Value, new: &mut Value, key: &str) {
     };
 }
 
-/// The annotations; none and an empty list of them are the same.
+/// The annotations; `None` if they are empty.
 fn annotations(object: &Value) -> Option<&Map<String, Value>> {
     let annotations = object::metadata(object)?.get("annotations")?.as_object()?;
     (!annotations.is_empty()).then_some(annotations)
 }
 
-/// Whether anything but metadata and status differs.
+/// True if anything except metadata and status differs.
 fn differs_in_substance(old: &Value, new: &Value) -> bool {
     let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else {
         return true;

@@ -1,8 +1,8 @@
-//! What a write is asked beside its object, in the words that bodies and queries share.
+//! Options of a write that bodies and queries share.
 
 use machinery::status::Cause;
 
-/// What is done about fields that a kind does not have.
+/// What happens to fields that a kind does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Validation {
     Ignore,
@@ -11,7 +11,7 @@ pub(crate) enum Validation {
 }
 
 impl Validation {
-    /// Reads `fieldValidation`.
+    /// Parses `fieldValidation`.
     pub(crate) fn parse(text: &str, causes: &mut Vec<Cause>) -> Validation {
         match text {
             "Ignore" => Validation::Ignore,
@@ -30,7 +30,7 @@ impl Validation {
     }
 }
 
-/// Reads `dryRun`, in a query or in options.
+/// Parses `dryRun`, in a query or in options.
 pub(crate) fn dry_run<'a>(values: impl Iterator<Item = &'a str>, causes: &mut Vec<Cause>) -> bool {
     let values: Vec<&str> = values.collect();
     if values.iter().any(|value| *value != "All") {

@@ -1,4 +1,4 @@
-//! PATCH: reads the difference, applies it, and reads the result like any body.
+//! PATCH: decodes the patch, applies it, and decodes the result like any body.
 
 use machinery::schema::Message;
 use machinery::status::{Cause, Status};
@@ -8,29 +8,29 @@ use serde_json::Value;
 use crate::registry::options::Validation;
 use crate::resources::catalogue::{Resource, unregistered};
 
-/// How a difference is written.
+/// The format of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A list of operations.
     Json,
-    /// An object that is merged in, where null removes.
+    /// An object to merge, in which null removes a field.
     Merge,
-    /// The same, and lists are merged by the keys of their items.
+    /// The same, with lists merged by the keys of their items.
     Strategic,
 }
 
-/// A difference.
+/// A decoded patch.
 #[derive(Debug)]
 pub(crate) struct Patch {
     kind: Kind,
     document: Value,
-    /// What was written twice in it.
+    /// The keys that it duplicates.
     problems: Vec<String>,
     validation: Validation,
 }
 
 impl Patch {
-    /// Reads a difference.
+    /// Decodes a patch.
     pub(crate) fn read(kind: Kind, body: &[u8], validation: Validation) -> Result<Patch, Status> {
         let malformed = |why: &dyn std::fmt::Display| {
             Status::bad_request(format!("error decoding patch: {why}"))
@@ -60,7 +60,7 @@ impl Patch {
         })
     }
 
-    /// The new state, and what to warn of.
+    /// Returns the new state, and warnings for the client.
     pub(crate) fn apply(
         &self,
         resource: &Resource,
@@ -69,14 +69,14 @@ impl Patch {
         self.apply_to(resource.kind.message(), old)
     }
 
-    /// The same for something that is no resource, such as a scale.
+    /// The same for a type that is not a resource, such as a scale.
     pub(crate) fn apply_to(
         &self,
         message: &'static Message,
         old: &Value,
     ) -> Result<(Value, Vec<String>), Status> {
         let patched = match self.kind {
-            // Go keeps to itself why operations do not apply.
+            // Go does not report why an operation does not apply.
             Kind::Json => patch::json(old, &self.document).map_err(|error| match error {
                 patch::Error::Malformed(text) => Status::bad_request(text),
                 patch::Error::Unprocessable(_) => Status::unprocessable(),
@@ -131,12 +131,12 @@ fn status(error: patch::Error) -> Status {
         patch::Error::Unprocessable(text) if text == patch::LISTS_OF_LISTS => {
             Status::unprocessable()
         }
-        // For these Kubernetes has no code.
+        // Kubernetes has no specific code for these errors.
         patch::Error::Unprocessable(text) => Status::new(500, "", text),
     }
 }
 
-/// What is wrong with a value, in the words of the reader that Go uses after a strategic merge.
+/// The message for a value of a wrong type, from the decoder that Go uses after a strategic merge.
 fn as_restored(why: &str) -> Option<String> {
     let (found, rest) = why
         .strip_prefix("json: cannot unmarshal ")?

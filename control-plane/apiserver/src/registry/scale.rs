@@ -1,4 +1,4 @@
-//! The scale of an object: how many replicas it asks for, read and written by itself.
+//! The scale of an object: its number of replicas, read and written as a separate object.
 
 use machinery::object::{self, metadata_mut};
 use machinery::selector::LabelSelector;
@@ -15,7 +15,7 @@ use crate::resources::catalogue::Resource;
 use crate::storage::entry::Entry;
 
 impl Writer<'_> {
-    /// Changes how many replicas an object asks for.
+    /// Changes the number of replicas of an object.
     pub(crate) async fn scale(&self, name: &str, change: Change) -> Result<Edited, Status> {
         let storage = self.resource.storage;
         let storage = storage.ok_or_else(Status::method_not_allowed)?;
@@ -97,7 +97,7 @@ impl Scaling<'_> {
     }
 }
 
-/// The Scale of an object: the number of its replicas as an object by itself.
+/// Returns the Scale of an object, which holds its number of replicas.
 pub(crate) fn scale_of(resource: &Resource, object: &Value) -> Value {
     let mut metadata = Map::new();
     for key in [

@@ -1,9 +1,9 @@
-//! What is particular about each resource: one strategy for each, found by group and resource.
+//! The strategies: what distinguishes each resource from the others, by group and resource.
 //!
-//! Every kind takes the same way through [`crate::registry::write`] and its neighbours. Where a
-//! kind differs from the others, they look into its strategy; no other place compares a kind with
-//! a name. A resource without a row has [`DEFAULT`], so that a kind of another group that is
-//! called like one of ours is not taken for it.
+//! Every kind takes the same path through [`crate::registry::write`] and its neighbours. Where
+//! kinds differ, these look into the strategy; no other place compares a kind with a name. A
+//! resource without a row has [`DEFAULT`], so a kind of another group is never mistaken for a
+//! built-in kind with its name.
 
 mod cluster;
 mod core_group;
@@ -30,55 +30,55 @@ pub(crate) struct Strategy {
     /// The API group and the plural; all versions share a strategy.
     pub(crate) group: &'static str,
     pub(crate) resource: &'static str,
-    /// When `metadata.generation` counts.
+    /// Which changes increase `metadata.generation`.
     pub(crate) generation: Generation,
-    /// A new object may bring its status along.
+    /// True if a new object keeps the status it comes with.
     pub(crate) keeps_status_on_create: bool,
-    /// A PUT may create the object.
+    /// True if a PUT may create the object.
     pub(crate) allow_create_on_update: bool,
-    /// A PUT may leave out the version that it replaces.
+    /// True if a PUT may omit the version that it replaces.
     pub(crate) allow_unconditional_update: bool,
-    /// A deletion is answered by the object instead of a status.
+    /// True if a deletion returns the object instead of a status.
     pub(crate) returns_deleted_object: bool,
     /// What a deletion waits for.
     pub(crate) deletion: Deletion,
-    /// A deletion that says nothing of its dependents leaves them alone.
+    /// True if a deletion without a propagation policy orphans the dependents.
     pub(crate) orphans_dependents: bool,
-    /// Objects are kept for an hour only.
+    /// True if objects expire after an hour.
     pub(crate) expires: bool,
-    /// Objects get addresses and ports.
+    /// True if objects get addresses and ports.
     pub(crate) allocates: bool,
-    /// A creation is not stored, it assigns a pod to a node.
+    /// True if a create is not stored, but assigns a pod to a node.
     pub(crate) binds_pods: bool,
-    /// The selector is a plain map of labels.
+    /// True if the selector is a plain map of labels.
     pub(crate) has_plain_selector: bool,
-    /// What a new object gets besides identity and times.
+    /// Initializes a new object, besides identity and times.
     pub(crate) prepare_for_create: fn(&mut Value),
-    /// Writes into a new object who sends it.
+    /// Writes the requester into a new object.
     pub(crate) set_requester: fn(&User, &mut Value),
-    /// What an update keeps or gets, given the old state and the new one.
+    /// Restores or sets fields in an update, from the old state to the new one.
     pub(crate) prepare_for_update: fn(&Value, &mut Value),
-    /// Subresources through which only a part of the object is written, and how.
+    /// Subresources that write only a part of the object.
     pub(crate) subresources: &'static [Subresource],
     pub(crate) rules: Rules,
-    /// What to warn of when an object is created, though it keeps the rules.
+    /// Returns a warning about a new object that is valid.
     pub(crate) warnings_on_create: fn(&Value) -> Option<String>,
-    /// What an object is stored without.
+    /// Names the feature of an object that has no effect here.
     pub(crate) without_effect: fn(&Value) -> Option<&'static str>,
-    /// How a field selector is refused that names an unknown field.
+    /// The error for an unknown field in a field selector.
     pub(crate) unknown_field: UnknownField,
 }
 
-/// The name of a subresource, and what its updates make of an old state and a new one.
+/// The name of a subresource, and its preparation of an update from the old to the new state.
 pub(crate) type Subresource = (&'static str, fn(&Value, &mut Value));
 
-/// When `metadata.generation` counts.
+/// Which changes increase `metadata.generation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Generation {
     Never,
-    /// When anything but metadata and status changes.
+    /// Changes of anything except metadata and status.
     OfSpec,
-    /// When annotations change, too: others inherit them.
+    /// Changes of annotations, too: other objects inherit them.
     OfSpecAndAnnotations,
 }
 
@@ -86,24 +86,24 @@ pub(crate) enum Generation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deletion {
     AtOnce,
-    /// The node's agent, as long as the object's grace lasts.
+    /// For the node's agent, during the grace period.
     Gracefully,
-    /// The finalizers of the spec, which stand for the objects inside.
+    /// For the finalizers of the spec, which stand for the objects inside.
     AfterContent,
 }
 
-/// How a field selector is refused that names an unknown field.
+/// The error for an unknown field in a field selector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnknownField {
-    /// In the words of kinds without fields of their own.
+    /// The message for kinds without fields of their own.
     MetadataAlone,
-    /// In the words of kinds that convert the names of fields.
+    /// The message for kinds that convert field names.
     NotSupported,
     /// The same with this kind.
     NotSupportedFor(&'static str),
 }
 
-/// A resource that is like most.
+/// The strategy of most resources.
 pub(crate) const DEFAULT: Strategy = Strategy {
     group: "",
     resource: "",
@@ -138,26 +138,26 @@ static ROWS: LazyLock<HashMap<(&str, &str), &Strategy>> = LazyLock::new(|| {
     rows.map(|row| ((row.group, row.resource), row)).collect()
 });
 
-/// The strategy of a resource.
+/// Returns the strategy of a resource.
 pub(crate) fn of(resource: &Resource) -> &'static Strategy {
     of_kind(resource.kind)
 }
 
-/// The strategy of a kind.
+/// Returns the strategy of a kind.
 pub(crate) fn of_kind(kind: &Kind) -> &'static Strategy {
     let row = ROWS.get(&(kind.group, kind.plural));
     row.copied().unwrap_or(&OTHER)
 }
 
 impl Strategy {
-    /// What an update through a subresource makes of the object, if that is particular.
+    /// Returns the preparation of an update through a subresource, if it has its own.
     pub(crate) fn prepare_subresource(&self, name: &str) -> Option<fn(&Value, &mut Value)> {
         let mut all = self.subresources.iter();
         all.find(|(one, _)| *one == name)
             .map(|(_, prepare)| *prepare)
     }
 
-    /// What to warn of when an object is written that is stored and has no effect here.
+    /// Returns a warning about an object that is stored and has no effect here.
     pub(crate) fn warning_without_effect(&self, object: &Value) -> Option<String> {
         let what = (self.without_effect)(object)?;
         let resource = self.resource;

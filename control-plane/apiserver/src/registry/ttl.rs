@@ -1,4 +1,4 @@
-//! Events live for an hour: they hang on leases of the store, which many of them share.
+//! Events live for an hour: they are attached to leases of the store, which many of them share.
 
 use machinery::status::Status;
 use tokio::sync::Mutex;
@@ -6,14 +6,14 @@ use tokio::sync::Mutex;
 use crate::clock;
 use crate::storage::store::Store;
 
-/// How long an event lives.
+/// Lifetime of an event.
 const EVENT_SECONDS: i64 = 3600;
-/// For how long new events are hung on the same lease.
+/// Time during which new events share a lease.
 const SHARED_SECONDS: i64 = 60;
-/// How many of them.
+/// Upper bound of the events on a lease.
 const SHARED_KEYS_MAX: u32 = 1000;
 
-/// The lease that is handed out at present.
+/// The current lease.
 #[derive(Default)]
 pub(crate) struct EventLeases(Mutex<Current>);
 
@@ -25,7 +25,7 @@ struct Current {
 }
 
 impl EventLeases {
-    /// A lease for one more event.
+    /// Returns a lease for one more event.
     pub(crate) async fn lease(&self, store: &Store) -> Result<i64, Status> {
         let mut current = self.0.lock().await;
         let now = clock::now().seconds;

@@ -1,4 +1,4 @@
-//! Making and replacing objects: the same way for every kind, from a decoded body to the store.
+//! Creates and replaces objects: the same path for every kind, from a decoded body to the store.
 
 use std::sync::Arc;
 
@@ -20,24 +20,24 @@ use crate::resources::convert;
 use crate::storage::entry::{self, Entry};
 use crate::validate;
 
-/// How often another name is tried when a generated one is taken.
+/// Attempts with another generated name if one is taken.
 const NAMES_TRIED_MAX: usize = 8;
 
-/// Who writes what where.
+/// A writer: the user, the resource and the namespace of writes.
 pub(crate) struct Writer<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) user: &'a User,
     pub(crate) resource: &'static Resource,
     pub(crate) namespace: &'a str,
-    /// Nothing is stored.
+    /// True for a dry run: nothing is stored.
     pub(crate) dry: bool,
 }
 
-/// What an update brings.
+/// The content of an update.
 pub(crate) enum Change {
     /// A whole new state.
     Replace(Value),
-    /// A difference.
+    /// A patch.
     Patch(Patch),
 }
 
@@ -48,7 +48,7 @@ struct Update<'a, 'b> {
     subresource: &'b str,
     change: Change,
     warnings: Vec<String>,
-    /// The service as it was, if it gives up its address.
+    /// The old service, if the update gives up its address.
     had_address: Option<Arc<Value>>,
 }
 
@@ -82,7 +82,8 @@ impl Writer<'_> {
         let resource = self.resource;
         let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
         let versioned = !object::resource_version(&object).is_empty();
-        // Held until the service is stored: others choose among what is free after that.
+        // Held until the service is stored, so that the next one chooses from what is free after
+        // that.
         let guard = if allocate::concerns(resource) {
             Some(self.registry.allocation.lock().await)
         } else {
@@ -109,7 +110,7 @@ impl Writer<'_> {
             return Ok(Arc::new(Entry::new(0, stored)));
         }
         let written = if versioned {
-            // The store says so, after everything else has been checked.
+            // Kubernetes' store reports this, after all other checks.
             let text = "resourceVersion should not be set on objects to be created";
             Err(Status::new(500, "", text))
         } else {
@@ -138,7 +139,7 @@ impl Writer<'_> {
         self.registry.reader.store.create(key, value, lease).await
     }
 
-    /// All that is done to a new object before it is stored.
+    /// Prepares, admits and validates a new object.
     async fn complete(&self, object: &mut Value) -> Result<(), Status> {
         let resource = self.resource;
         lifecycle::match_namespace(resource, self.namespace, object)?;
@@ -171,7 +172,7 @@ impl Writer<'_> {
         Ok(edited)
     }
 
-    /// Changes an object; also tells what to warn of.
+    /// Changes an object; also returns warnings for the client.
     pub(crate) async fn update(
         &self,
         name: &str,
@@ -183,7 +184,7 @@ impl Writer<'_> {
             .storage
             .ok_or_else(Status::method_not_allowed)?;
         let key = storage.key(self.namespace, name);
-        // Held as for new ones: an update may ask for an address or a port.
+        // Held as for a new service: an update may ask for an address or a port.
         let _guard = if allocate::concerns(self.resource) && subresource.is_empty() {
             Some(self.registry.allocation.lock().await)
         } else {
@@ -247,7 +248,7 @@ impl Edit for Update<'_, '_> {
 }
 
 impl Update<'_, '_> {
-    /// There is none yet: some kinds may be made by a PUT.
+    /// The object does not exist: a PUT creates objects of some kinds.
     async fn made(&self) -> Result<Step, Status> {
         let resource = self.writer.resource;
         let Change::Replace(object) = &self.change else {
@@ -282,7 +283,7 @@ impl Update<'_, '_> {
             .admission(UPDATE, self.subresource, self.name, Some(&old));
         let chain = &self.writer.registry.admission;
         let mutated = chain.mutate(&admission, &mut new).await?;
-        // After that, so that what admission puts back is no change.
+        // After admission, so that a field it restores is no change.
         lifecycle::updated(resource, self.subresource, &old, &mut new);
         if allocate::concerns(resource) && self.subresource.is_empty() {
             allocate::update(self.writer.registry, &old, &mut new, self.writer.dry).await?;
@@ -314,7 +315,7 @@ impl Update<'_, '_> {
         }
     }
 
-    /// The caller may say of which object and of which state it speaks.
+    /// Checks the uid and the version that the request expects.
     fn preconditions(&self, old: &Value, new: &Value) -> Result<(), Status> {
         let resource = self.writer.resource;
         let (uid, old_uid) = (object::uid(new), object::uid(old));
@@ -325,7 +326,7 @@ impl Update<'_, '_> {
                 Change::Patch(_) => {
                     let why = "field is immutable";
                     let cause = Cause::invalid("metadata.uid", &uid.into(), why);
-                    // Told by the rules of all kinds, and again by those of each.
+                    // Reported by the rules for all kinds, and again by those of the kind.
                     Status::invalid(group, kind, self.name, vec![cause.clone(), cause])
                 }
             });
@@ -356,7 +357,7 @@ impl Update<'_, '_> {
         Ok(())
     }
 
-    /// The caller speaks of an object of another uid.
+    /// The request expects another uid.
     fn another(&self, asked: &str, has: &str) -> Status {
         let Writer {
             resource,
@@ -372,7 +373,7 @@ impl Update<'_, '_> {
     }
 }
 
-/// What Kubernetes' store says of an object that is not the one the caller speaks of.
+/// The message of Kubernetes' store for an object other than the expected one.
 pub(crate) fn precondition_failed(key: &str, what: &str, asked: &str, has: &str) -> String {
     format!(
         "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, \
@@ -381,7 +382,7 @@ pub(crate) fn precondition_failed(key: &str, what: &str, asked: &str, has: &str)
     )
 }
 
-/// Fills in what is left out. The rules are those of the version that is stored.
+/// Sets defaults, by the rules of the stored version.
 pub(crate) fn fill_in(resource: &Resource, object: &mut Value) {
     if convert::is_same(resource) {
         defaults::apply(resource.kind.group, resource.kind.kind, object);
@@ -392,7 +393,7 @@ pub(crate) fn fill_in(resource: &Resource, object: &mut Value) {
     *object = Value::clone(&convert::to_served(resource, &Arc::new(stored)));
 }
 
-/// Whether this update takes away the last thing that kept a deleted object.
+/// True if this update removes the last thing that kept a deleted object.
 fn lifecycle_end(resource: &Resource, subresource: &str, old: &Value, new: &Value) -> bool {
     let kept_by_spec = || {
         let state = if subresource == "finalize" { new } else { old };
@@ -405,7 +406,7 @@ fn lifecycle_end(resource: &Resource, subresource: &str, old: &Value, new: &Valu
         && !kept_by_spec()
 }
 
-/// The answer to an object that breaks rules.
+/// The error for an object that violates rules.
 pub(crate) fn refuse(
     resource: &Resource,
     object: &Value,
@@ -415,7 +416,7 @@ pub(crate) fn refuse(
     if causes.is_empty() {
         return Ok(());
     }
-    // What is wrong is told of the form that is stored.
+    // Errors name the kind in its stored version.
     let kind = resource
         .storage
         .map_or(resource.kind, |storage| storage.kind);

@@ -1,5 +1,5 @@
-//! What is served and where it is stored: the kinds of the schema table, with the few facts about
-//! them that are not in the table.
+//! The resources and where they are stored: the kinds of the schema table, with a few facts that
+//! the table does not have.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,26 +7,26 @@ use std::sync::LazyLock;
 use machinery::schema::{self, Kind};
 use machinery::status::Status;
 
-/// Where all objects are.
+/// Prefix of all objects.
 pub(crate) const ROOT: &str = "/registry/";
 
 /// One resource of one version.
 pub(crate) struct Resource {
-    /// What is served.
+    /// The kind of its objects.
     pub(crate) kind: &'static Kind,
-    /// Where it is stored; some kinds are only answered.
+    /// Where it is stored; `None` for kinds that are only answered.
     pub(crate) storage: Option<&'static Storage>,
 }
 
-/// One collection of the store; versions of a kind share it.
+/// One collection of the store. All versions of a kind share it.
 pub(crate) struct Storage {
-    /// Its place among all of them.
+    /// Index among all collections.
     pub(crate) at: usize,
-    /// The version that is written.
+    /// The kind in the version that is stored.
     pub(crate) kind: &'static Kind,
-    /// What its keys begin with, such as `/registry/pods/`.
+    /// Prefix of its keys, such as `/registry/pods/`.
     pub(crate) prefix: String,
-    /// Written as JSON instead of protobuf.
+    /// True if it is written as JSON instead of protobuf.
     pub(crate) json: bool,
 }
 
@@ -69,42 +69,42 @@ static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
     }
 });
 
-/// Every resource that is served.
+/// Returns every resource.
 pub(crate) fn all() -> &'static [Resource] {
     &CATALOGUE.resources
 }
 
-/// Every collection of the store.
+/// Returns every collection of the store.
 pub(crate) fn storages() -> &'static [Storage] {
     &STORAGES
 }
 
-/// The resource of a group, version and plural.
+/// Finds the resource of a group, version and plural.
 pub(crate) fn resource(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
     schema::resource(group, version, plural).map(of)
 }
 
-/// The resource of a kind of the table.
+/// Returns the resource of a kind of the table.
 pub(crate) fn of(kind: &'static Kind) -> &'static Resource {
     let mut all = CATALOGUE.resources.iter();
     all.find(|resource| std::ptr::eq(resource.kind, kind))
         .expect("every kind of the table is a resource")
 }
 
-/// The collection a key of the store belongs to.
+/// Finds the collection of a key.
 pub(crate) fn storage_of_key(key: &str) -> Option<&'static Storage> {
-    // No prefix begins with another, so the one that sorts last before the key is the only one.
+    // No prefix begins with another one, so only the last one that sorts before the key can match.
     let (prefix, at) = CATALOGUE.by_prefix.range(..=key).next_back()?;
     key.starts_with(prefix).then(|| &STORAGES[*at])
 }
 
-/// Whether any version of this group is served.
+/// True if this version of a group is served.
 pub(crate) fn serves_version(group: &str, version: &str) -> bool {
     let mut all = CATALOGUE.resources.iter();
     all.any(|one| one.kind.group == group && one.kind.version == version)
 }
 
-/// Whether a group is served in any version.
+/// True if any version of a group is served.
 pub(crate) fn serves_group(group: &str) -> bool {
     CATALOGUE
         .resources
@@ -112,7 +112,7 @@ pub(crate) fn serves_group(group: &str) -> bool {
         .any(|one| one.kind.group == group)
 }
 
-/// No version of a group has such a kind, in the words of Kubernetes' scheme.
+/// The message that no version of a group has such a kind, from Kubernetes' scheme.
 pub(crate) fn unregistered(kind: &str, version: &str) -> String {
     format!(
         "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
@@ -120,7 +120,7 @@ pub(crate) fn unregistered(kind: &str, version: &str) -> String {
 }
 
 impl Storage {
-    /// The key of an object.
+    /// Returns the key of an object.
     pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
         if self.kind.namespaced() {
             format!("{}{namespace}/{name}", self.prefix)
@@ -129,7 +129,7 @@ impl Storage {
         }
     }
 
-    /// What the keys of a namespace begin with; of all namespaces when it is empty.
+    /// Returns the key prefix of a namespace, or of all namespaces if it is empty.
     pub(crate) fn folder(&self, namespace: &str) -> String {
         match namespace {
             "" => self.prefix.clone(),
@@ -139,28 +139,28 @@ impl Storage {
 }
 
 impl Resource {
-    /// Whether the status is written through its own path alone.
+    /// True if the status is written only through its subresource.
     pub(crate) fn has_status(&self) -> bool {
         self.kind.subresource("status").is_some()
     }
 
-    /// There is no object of this name.
+    /// The error that no object has this name.
     pub(crate) fn not_found(&self, name: &str) -> Status {
         Status::not_found(self.kind.group, self.kind.plural, name)
     }
 
-    /// What objects are called in lists: the kind with `List` added.
+    /// The kind of lists: the kind with `List` appended.
     pub(crate) fn list_kind(&self) -> String {
         format!("{}List", self.kind.kind)
     }
 
-    /// A field that selectors may name, besides name and namespace.
+    /// Returns the path of a selectable field, other than name and namespace.
     pub(crate) fn selectable(&self, field: &str) -> Option<Vec<&'static str>> {
         selectable(self.kind.group, self.kind.plural, field)
     }
 }
 
-/// The path in the object that a selectable field stands for.
+/// Returns the path in the object of a selectable field.
 pub(crate) fn selectable(group: &str, plural: &str, field: &str) -> Option<Vec<&'static str>> {
     let fields = selectable_fields(group, plural);
     let field = fields.iter().find(|one| **one == field)?;
@@ -173,7 +173,7 @@ pub(crate) fn selectable(group: &str, plural: &str, field: &str) -> Option<Vec<&
     Some(path.split('.').collect())
 }
 
-/// The fields that selectors may name, besides name and namespace.
+/// The selectable fields, other than name and namespace.
 pub(crate) fn selectable_fields(group: &str, plural: &str) -> &'static [&'static str] {
     match (group, plural) {
         ("", "pods") => &[
@@ -224,7 +224,7 @@ pub(crate) fn selectable_fields(group: &str, plural: &str) -> &'static [&'static
     }
 }
 
-/// Whether this is the version of its kind that the store holds.
+/// True if the store holds this version of its kind.
 fn is_stored_version(kind: &Kind) -> bool {
     let listed = kind.has_verb("list") && kind.plural != "componentstatuses";
     let other = (kind.group, kind.plural) == ("events.k8s.io", "events")
@@ -232,7 +232,7 @@ fn is_stored_version(kind: &Kind) -> bool {
     listed && !other
 }
 
-/// These groups' keys name the group.
+/// True if keys of this group contain the group.
 fn in_own_folder(group: &str) -> bool {
     ["apiextensions.k8s.io", "apiregistration.k8s.io"].contains(&group)
 }

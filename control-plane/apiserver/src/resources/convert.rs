@@ -1,4 +1,4 @@
-//! Kinds that are served in two versions and stored in one: events and autoscalers.
+//! Converts kinds that are served in two versions and stored in one: events and autoscalers.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 
 use crate::resources::catalogue::Resource;
 
-/// The group of the newer events. Everything else that is not stored as it is served is an
-/// autoscaler: the catalogue shares no other collection between versions.
+/// The group of the newer events. All other converted kinds are autoscalers: no other versions
+/// share a collection.
 const EVENTS: &str = "events.k8s.io";
-/// Where autoscaling/v1 keeps what it has no fields for.
+/// Annotations for what autoscaling/v1 has no fields for.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-/// (core, events.k8s.io): the same field under two names.
+/// (core, events.k8s.io): the two names of one field.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -25,14 +25,14 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
 ];
 
-/// Whether the resource shows what is stored as it is.
+/// True if the resource is served as it is stored.
 pub(crate) fn is_same(resource: &Resource) -> bool {
     resource
         .storage
         .is_none_or(|storage| std::ptr::eq(storage.kind, resource.kind))
 }
 
-/// A stored object in the version of the resource.
+/// Converts a stored object to the version of the resource.
 pub(crate) fn to_served(resource: &Resource, object: &Arc<Value>) -> Arc<Value> {
     if is_same(resource) {
         return Arc::clone(object);
@@ -50,7 +50,7 @@ pub(crate) fn to_served(resource: &Resource, object: &Arc<Value>) -> Arc<Value> 
     Arc::new(object)
 }
 
-/// An object of the resource's version as it is stored.
+/// Converts an object of the resource's version to the stored version.
 pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
     let Some(storage) = resource.storage.filter(|_| !is_same(resource)) else {
         return object;

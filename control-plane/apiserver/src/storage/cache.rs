@@ -1,7 +1,7 @@
-//! The objects of one collection as last heard of, and the changes that led there.
+//! The last known objects of one collection, and the changes that led there.
 //!
-//! The feed alone writes. Watchers hold a cursor into a ring of changes and fetch what they have
-//! not seen: none of them is ever waited for, and one that falls behind the ring is told so.
+//! Only the feed writes. Watchers hold a cursor into a ring of changes and fetch what they have not
+//! seen. No watcher is ever waited for; one that falls behind the ring gets [`TooOld`].
 
 #[cfg(test)]
 mod tests;
@@ -18,18 +18,19 @@ use tokio::sync::watch;
 use crate::storage::interest::{Groups, Interest};
 use crate::storage::stored::Stored;
 
-/// The changes a collection remembers: a watcher this far behind starts over.
+/// Number of changes that a collection remembers. A watcher further behind starts over.
 const CHANGES_MAX: usize = 4096;
 
 /// One change of one object.
 pub(crate) struct Change {
     pub(crate) revision: i64,
-    /// The object after it; when it was deleted, its last state at the deletion's revision.
+    /// The object after the change. After a deletion: its last state, at the revision of the
+    /// deletion.
     pub(crate) entry: Arc<Stored>,
-    /// The object before it.
+    /// The object before the change.
     pub(crate) before: Option<Arc<Stored>>,
     pub(crate) deleted: bool,
-    /// One for each encoding of watches.
+    /// One event for each encoding of watches.
     frames: [OnceLock<Bytes>; 2],
 }
 
@@ -46,8 +47,8 @@ impl Change {
     }
 
     pub(crate) fn delete(before: Arc<Stored>, revision: i64) -> Change {
-        // What was written into before can be written into again. If not, the last state is shown
-        // as it was: that the object is gone must not be lost.
+        // An object with this revision was encoded before, so it can be encoded again. If that
+        // fails, watchers get the old revision: a deletion must not be lost.
         let entry = before.at(revision).map_or_else(
             |error| {
                 tracing::error!(key = %before.key, %error, "a deleted object keeps its revision");
@@ -64,7 +65,7 @@ impl Change {
         }
     }
 
-    /// What tells watchers of it, in one of the encodings; written once for all of them.
+    /// The event of this change in one encoding; written once for all watchers.
     pub(crate) fn frame(
         &self,
         protobuf: bool,
@@ -79,30 +80,30 @@ impl Change {
     }
 }
 
-/// A watcher's place in the changes of a collection.
+/// A watcher's position among the changes of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cursor(u64);
 
-/// The place is no longer remembered.
+/// The changes at this position are no longer remembered.
 pub(crate) struct TooOld;
 
 /// One collection.
 pub(crate) struct Cache {
     state: RwLock<State>,
-    /// What all its keys begin with.
+    /// The prefix of all its keys.
     prefix: &'static str,
 }
 
 struct State {
     items: BTreeMap<Arc<str>, Arc<Stored>>,
-    /// Keys whose newest values are no objects, and why. `items` may have what was there before.
+    /// Keys whose newest values cannot be decoded, and why. `items` may hold the value before.
     unreadable: BTreeMap<Arc<str>, String>,
-    /// Rising revisions; the last one has number `next - 1`.
+    /// In order of revisions; the last change has number `next - 1`.
     ring: VecDeque<Arc<Change>>,
     next: u64,
-    /// Changes after this revision are all in the ring.
+    /// The ring has all changes after this revision.
     known_after: i64,
-    /// Of the last change.
+    /// Revision of the last change.
     revision: i64,
     groups: Groups,
 }
@@ -124,13 +125,14 @@ impl Cache {
         }
     }
 
-    /// Starts over from everything there is at a revision. Watchers see that they missed changes.
+    /// Replaces all objects with the state at a revision. Watchers get [`TooOld`].
     pub(crate) fn reset(&self, items: BTreeMap<Arc<str>, Arc<Stored>>, revision: i64) {
         let mut state = self.state.write();
         state.items = items;
         state.unreadable.clear();
         state.ring.clear();
-        // One number is left out: a cursor of before lies behind the ring, even an up-to-date one.
+        // One number is skipped, so that every older cursor lies behind the ring, even an
+        // up-to-date one.
         state.next += 1;
         state.known_after = revision;
         state.revision = revision;
@@ -138,7 +140,7 @@ impl Cache {
         state.groups.reset(next);
     }
 
-    /// Takes the changes of one message of the store, all at once.
+    /// Applies the changes of one message of the store, all at once.
     pub(crate) fn apply(&self, changes: Vec<(Arc<str>, i64, Option<Stored>)>) {
         let mut state = self.state.write();
         for (key, revision, entry) in changes {
@@ -146,15 +148,15 @@ impl Cache {
         }
     }
 
-    /// The newest value of a key is no object. That it is gone is not said: things would be deleted
-    /// on its account.
+    /// The newest value of a key cannot be decoded. Watchers are not told that the object is gone:
+    /// controllers would delete its dependents.
     pub(crate) fn set_unreadable(&self, key: &str, why: &Status) {
         let mut state = self.state.write();
         state.unreadable.insert(key.into(), why.message.clone());
     }
 
-    /// Whether everything below a folder can be shown. A list without what cannot be read would
-    /// say that it is not there.
+    /// An error if an object below a folder cannot be decoded. A list without it would say that it
+    /// does not exist.
     pub(crate) fn check(&self, folder: &str) -> Result<(), Status> {
         let state = self.state.read();
         let mut behind = state
@@ -168,12 +170,12 @@ impl Cache {
         }
     }
 
-    /// The object of a key.
+    /// Returns the object of a key.
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Stored>> {
         self.state.read().items.get(key).cloned()
     }
 
-    /// Everything below a folder in the order of keys, with the place to watch on from and the
+    /// Returns everything below a folder in the order of keys, the cursor to watch from, and the
     /// revision of the last change.
     pub(crate) fn snapshot(&self, folder: &str) -> (Vec<Arc<Stored>>, Cursor, i64) {
         let state = self.state.read();
@@ -185,12 +187,12 @@ impl Cache {
         (entries, Cursor(state.next), state.revision)
     }
 
-    /// The place behind all changes.
+    /// The cursor after all changes.
     pub(crate) fn end(&self) -> Cursor {
         Cursor(self.state.read().next)
     }
 
-    /// The place right behind a revision.
+    /// The cursor right after a revision.
     pub(crate) fn after(&self, revision: i64) -> Result<Cursor, TooOld> {
         let state = self.state.read();
         if revision < state.known_after {
@@ -204,7 +206,7 @@ impl Cache {
         Ok(Cursor(state.next - newer.count() as u64))
     }
 
-    /// At most so many changes from a place on, which moves behind them.
+    /// Returns up to `most` changes from a cursor, and moves the cursor behind them.
     pub(crate) fn changes(
         &self,
         cursor: &mut Cursor,
@@ -221,13 +223,13 @@ impl Cache {
         Ok(found)
     }
 
-    /// How many watch it.
+    /// Number of watchers.
     pub(crate) fn watchers(&self) -> usize {
         self.state.read().groups.watchers()
     }
 
-    /// Adds a watcher of a part from a place on. What it gets wakes when there are more changes
-    /// in that part. The watcher must [`Cache::leave`].
+    /// Adds a watcher of a part of the collection, from a cursor on. The receiver wakes when that
+    /// part has more changes. The watcher must call [`Cache::leave`].
     pub(crate) fn join(
         &self,
         interest: &Interest,
@@ -246,12 +248,12 @@ impl Cache {
         Ok(groups.join(interest, cursor.0, *next, (cursor.0..).zip(unseen)))
     }
 
-    /// Takes a watcher of a part away.
+    /// Removes a watcher of a part.
     pub(crate) fn leave(&self, interest: &Interest) {
         self.state.write().groups.leave(interest);
     }
 
-    /// At most so many changes of a part from a place on, which moves behind them.
+    /// Returns up to `most` changes of a part from a cursor, and moves the cursor behind them.
     pub(crate) fn changes_of(
         &self,
         interest: &Interest,

@@ -1,4 +1,4 @@
-//! The cells of a row in a table, written once: text with holes for what depends on the time.
+//! The cells of a table row, encoded once: text with holes for the parts that depend on the time.
 
 use machinery::time::{self, Timestamp};
 use serde_json::Value;
@@ -6,9 +6,9 @@ use serde_json::Value;
 /// One cell.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Cell {
-    /// The same at all times.
+    /// Does not depend on the time.
     Fixed(Value),
-    /// How long ago something was, between two texts.
+    /// Time since a moment, between two texts.
     Ago {
         before: String,
         then: Timestamp,
@@ -23,7 +23,7 @@ impl<T: Into<Value>> From<T> for Cell {
 }
 
 impl Cell {
-    /// How long ago something was.
+    /// Time since a moment.
     pub(crate) fn ago(then: Timestamp) -> Cell {
         Cell::Ago {
             before: String::new(),
@@ -32,7 +32,7 @@ impl Cell {
         }
     }
 
-    /// What it shows at a time.
+    /// The value of the cell at a time.
     pub(crate) fn at(&self, now: Timestamp) -> Value {
         match self {
             Cell::Fixed(value) => value.clone(),
@@ -48,7 +48,7 @@ impl Cell {
 /// The cells of one object as a JSON list.
 pub(crate) struct Cells {
     text: Box<str>,
-    /// Where ages belong into the text, in order.
+    /// Positions in the text where ages are inserted, in order.
     holes: Box<[(u32, Timestamp)]>,
 }
 
@@ -67,7 +67,7 @@ impl Cells {
                     then,
                     after,
                 } => {
-                    // Ages are letters and digits: between quotes they need no escape.
+                    // An age consists of letters and digits and needs no escaping.
                     let around = Value::from(before.as_str()).to_string();
                     text.push_str(&around[..around.len() - 1]);
                     holes.push((u32::try_from(text.len()).unwrap_or(u32::MAX), *then));
@@ -83,7 +83,7 @@ impl Cells {
         }
     }
 
-    /// Writes the cells as they are at a time.
+    /// Writes the cells with the ages at a time.
     pub(crate) fn write(&self, out: &mut Vec<u8>, now: Timestamp) {
         let mut written = 0;
         for (at, then) in &self.holes {
@@ -95,7 +95,7 @@ impl Cells {
         out.extend_from_slice(&self.text.as_bytes()[written..]);
     }
 
-    /// How much memory it takes.
+    /// Size in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Cells>() + self.text.len() + size_of_val(&*self.holes)
     }

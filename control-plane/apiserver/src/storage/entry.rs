@@ -1,4 +1,4 @@
-//! An object as a request has it: decoded, and how it is written for the store and as JSON.
+//! An object as requests use it: decoded, with its encodings for the store and as JSON.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use serde_json::Value;
 
 use crate::resources::catalogue::Storage;
 
-/// One object of one revision, in the version that is stored.
+/// One object at one revision, in the version that is stored.
 pub(crate) struct Entry {
-    /// Of its last change; for a deleted object of the deletion.
+    /// Revision of the last change; for a deleted object, of the deletion.
     pub(crate) revision: i64,
     pub(crate) object: Arc<Value>,
 }
 
 impl Entry {
-    /// Takes an object whose `resourceVersion` is set to this revision; 0 is for one that is not
-    /// stored, and has none.
+    /// Takes an object and sets its `resourceVersion` to the revision. Revision 0 is for an object
+    /// that is not stored: it gets none.
     pub(crate) fn new(revision: i64, mut object: Value) -> Entry {
         match revision {
             0 => drop(object::metadata_mut(&mut object).remove("resourceVersion")),
@@ -32,7 +32,7 @@ impl Entry {
         }
     }
 
-    /// Reads what the store holds: protobuf or JSON, whichever it is.
+    /// Decodes a value of the store, protobuf or JSON.
     pub(crate) fn decode(
         storage: &'static Storage,
         key: &str,
@@ -54,7 +54,7 @@ impl Entry {
     }
 }
 
-/// What the store gets: no `resourceVersion`, which it keeps itself.
+/// Encodes an object for the store, without `resourceVersion`: the store counts revisions itself.
 pub(crate) fn encode(storage: &Storage, object: &Value) -> Result<Vec<u8>, Status> {
     let mut object = object.clone();
     let metadata = object::metadata_mut(&mut object);
@@ -67,21 +67,21 @@ pub(crate) fn encode(storage: &Storage, object: &Value) -> Result<Vec<u8>, Statu
     protobuf::encode(&object).map_err(|error| Status::internal(&error.to_string()))
 }
 
-/// A value as bytes of JSON.
+/// Encodes a value as JSON.
 pub(crate) fn to_json(value: &Value) -> Bytes {
     let mut bytes = Vec::with_capacity(1024);
-    // Writing into memory fails only for maps with keys that are no text: there are none.
+    // Writing into memory fails only for maps with keys that are not strings, and there are none.
     let _ = serde_json::to_writer(&mut bytes, &InOrder(value));
     bytes.into()
 }
 
-/// An object as bytes of JSON, and where the value of its metadata is; empty when there is none.
+/// Encodes an object as JSON. The range is the value of its metadata, empty if it has none.
 pub(crate) fn to_json_with_metadata(object: &Value) -> (Bytes, Range<usize>) {
     let bytes = to_json(object);
     let Some(metadata) = object.get("metadata") else {
         return (bytes, 0..0);
     };
-    // In front of it are the kind and the version, if there are any, in this order.
+    // The kind and the version come before the metadata, in this order, if the object has them.
     let before = ["kind", "apiVersion"].iter().filter_map(|key| {
         let value = object.get(*key)?;
         Some(format!("\"{key}\":{value},").len())
@@ -91,8 +91,8 @@ pub(crate) fn to_json_with_metadata(object: &Value) -> (Bytes, Range<usize>) {
     (bytes, begin..begin + length)
 }
 
-/// An object that begins with what it is, and a Status in the order of Kubernetes' own, as people
-/// and scripts expect them.
+/// Writes an object with kind and version first, and a Status in the order of Kubernetes' fields,
+/// as people and scripts expect.
 struct InOrder<'a>(&'a Value);
 
 impl Serialize for InOrder<'_> {

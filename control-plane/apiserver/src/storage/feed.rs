@@ -1,8 +1,8 @@
-//! Follows the store with one watch over everything, and keeps the caches.
+//! Follows the store with one watch over everything, and updates the caches.
 //!
-//! One watch for all collections gives one order of all changes: once the feed has reached a
-//! revision, every cache shows everything up to it. A reader that must see the newest asks the
-//! store for its revision and waits here until that is reached.
+//! One watch for all collections gives one order of all changes: once the feed reaches a revision,
+//! every cache shows everything up to it. A reader that needs the newest state asks the store for
+//! its revision and waits until the feed reaches it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,36 +21,37 @@ use crate::storage::cache::Cache;
 use crate::storage::store::{self, Store, prefix_end};
 use crate::storage::stored::Stored;
 
-/// Keys read at once while loading.
+/// Keys per request while loading.
 const PAGE_KEYS: i64 = 5000;
-/// How long to wait before trying the store again.
+/// Delay before the next attempt to reach the store.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// How long a reader waits for the feed to reach a revision.
+/// Longest wait of a reader for the feed to reach a revision.
 const WAIT_MAX: Duration = Duration::from_secs(3);
-/// When a waiting reader first asks the store how far the watch is.
+/// Delay before a waiting reader sends its first progress request.
 const PROGRESS_AFTER: Duration = Duration::from_millis(2);
-/// And how seldom it comes to ask at last.
+/// Upper bound of the back-off between two progress requests.
 const PROGRESS_EVERY_MAX: Duration = Duration::from_millis(100);
-/// How long the store may leave a question for progress unanswered: then the stream is dead, even
-/// if nobody has said so.
+/// Longest time the store may take to answer a progress request. After that the stream counts as
+/// dead, even without an error.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// Requests under way on the watch stream; more progress than this need not be asked for.
+/// Bound of requests queued on the watch stream. While it is full, further progress requests are
+/// dropped.
 const STREAM_REQUESTS_MAX: usize = 4;
 
-/// The caches and how far they are.
+/// The caches and their revision.
 pub(crate) struct Feed {
     store: Store,
     caches: Vec<Cache>,
-    /// Every change up to this revision is in the caches; 0 before they are loaded.
+    /// The caches have every change up to this revision; 0 before they are loaded.
     revision: watch::Sender<i64>,
     progress_wanted: Notify,
 }
 
-/// Why following the store ended.
+/// Why the watch ended.
 enum Ended {
-    /// The connection broke: go on from where it was.
+    /// The connection broke: continue from the same revision.
     Lost(String),
-    /// The store forgot what came next: start over.
+    /// The store has compacted the next revision: load everything again.
     Compacted,
 }
 
@@ -72,31 +73,32 @@ impl Feed {
         &self.caches[storage.at]
     }
 
-    /// How far the caches are.
+    /// The revision of the caches.
     pub(crate) fn revision(&self) -> i64 {
         *self.revision.borrow()
     }
 
-    /// How many watches there are.
+    /// Number of watchers of all collections.
     pub(crate) fn watchers(&self) -> usize {
         self.caches.iter().map(Cache::watchers).sum()
     }
 
-    /// Whether the caches are loaded.
+    /// Waits until the caches are loaded.
     pub(crate) async fn loaded(&self) {
         let mut revision = self.revision.subscribe();
-        // Fails only when the sender is gone, and that is ours.
+        // Fails only if the sender is dropped, and `self` owns it.
         let _ = revision.wait_for(|revision| *revision > 0).await;
     }
 
-    /// Waits until the caches show everything acknowledged before this call.
+    /// Waits until the caches show everything acknowledged before this call. Returns their
+    /// revision.
     pub(crate) async fn fresh(&self) -> Result<i64, Status> {
         let revision = self.store.revision().await?;
         self.reach(revision).await?;
         Ok(revision)
     }
 
-    /// Waits until the caches are at a revision, for a while.
+    /// Waits up to [`WAIT_MAX`] until the caches reach a revision.
     pub(crate) async fn reach(&self, asked: i64) -> Result<(), Status> {
         if self.revision() >= asked {
             return Ok(());
@@ -117,7 +119,7 @@ impl Feed {
         waited.map_err(|_| Status::future_version(asked, self.revision()))
     }
 
-    /// Follows the store for ever.
+    /// Follows the store forever.
     pub(crate) async fn run(self: Arc<Feed>) {
         loop {
             match self.load().await {
@@ -130,7 +132,7 @@ impl Feed {
         }
     }
 
-    /// Follows until changes were missed.
+    /// Follows the store until changes are lost to a compaction.
     async fn follow_from(&self, revision: i64) {
         let mut from = revision + 1;
         loop {
@@ -142,7 +144,7 @@ impl Feed {
         }
     }
 
-    /// Reads everything as of one revision.
+    /// Loads everything at one revision.
     async fn load(&self) -> Result<i64, Status> {
         let mut found: Vec<BTreeMap<Arc<str>, Arc<Stored>>> = Vec::new();
         found.resize_with(self.caches.len(), BTreeMap::new);
@@ -181,7 +183,7 @@ impl Feed {
         Ok(revision)
     }
 
-    /// Opens a watch and applies what it tells; `from` moves along.
+    /// Opens a watch and applies its events. `from` is the next revision; it advances.
     async fn follow(&self, from: &mut i64) -> Ended {
         let (requests, stream) = mpsc::channel(STREAM_REQUESTS_MAX);
         let create = pb::WatchCreateRequest {
@@ -221,7 +223,7 @@ impl Feed {
                 }
                 () = self.progress_wanted.notified() => {
                     let progress = RequestUnion::ProgressRequest(pb::WatchProgressRequest {});
-                    // When it is full, progress is asked for already.
+                    // If the queue is full, a progress request is in it already.
                     let _ = requests.try_send(request(progress));
                     asked.get_or_insert_with(Instant::now);
                 }
@@ -241,7 +243,7 @@ impl Feed {
             return None;
         }
         let reached = match answer.events.last().and_then(|event| event.kv.as_ref()) {
-            // Without events it tells of progress: everything up to there was sent before.
+            // A response without events is progress: all events up to its revision have been sent.
             None => answer.header.map_or(0, |header| header.revision),
             Some(last) => last.mod_revision,
         };
@@ -253,7 +255,7 @@ impl Feed {
 
     fn apply(&self, events: Vec<Event>) {
         let mut changes: BTreeMap<usize, Vec<_>> = BTreeMap::new();
-        // Those whose last value is no object.
+        // Keys whose last value cannot be decoded.
         let mut unreadable = BTreeMap::new();
         for event in events {
             let Some(kv) = &event.kv else { continue };

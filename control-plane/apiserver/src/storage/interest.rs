@@ -1,9 +1,9 @@
-//! Which changes of a collection concern which watchers, found without asking each of them.
+//! Finds the watchers that a change concerns, without asking each of them.
 //!
 //! Watchers of the same part of a collection form a group. A group remembers the numbers of the
-//! changes that concern it. A watcher reads those alone and is woken by them alone; it may fall
-//! behind the ring of all changes as far as it likes, as long as nothing that concerned it was
-//! dropped there.
+//! changes that concern it. Its watchers read and wake for those alone. A watcher may fall any
+//! distance behind the ring of all changes, as long as no change that concerned it was dropped from
+//! the ring.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -11,12 +11,13 @@ use tokio::sync::watch;
 
 use crate::storage::cache::{Change, TooOld};
 
-/// The part of a collection that a watcher is about. It may be shown less, never more.
+/// The part of a collection that a watcher follows. The watcher may filter further, but never needs
+/// more.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Interest {
-    /// What the keys begin with: the collection's or a namespace's folder.
+    /// The prefix of the keys: the folder of the collection or of a namespace.
     pub(crate) folder: String,
-    /// A selectable field of the stored kind and the value it must have.
+    /// A selectable field of the stored kind and its required value.
     pub(crate) field: Option<(String, String)>,
 }
 
@@ -24,23 +25,23 @@ pub(crate) struct Interest {
 #[derive(Default)]
 pub(crate) struct Groups {
     groups: HashMap<Interest, Group>,
-    /// How many groups select by a field. Only those fields are read of a change.
+    /// Number of groups that select by each field. Only these fields of a change are read.
     fields: BTreeMap<String, usize>,
 }
 
 struct Group {
-    /// Changes that concern it, as far as they matter to its watchers.
+    /// Numbers of the changes that concern the group and that its watchers may still read.
     numbers: VecDeque<u64>,
-    /// The numbers are complete from this one on.
+    /// `numbers` is complete from this number on.
     complete_from: u64,
-    /// A watcher that has not seen everything before this has missed something.
+    /// A watcher whose position is before this number has missed a change.
     missed_before: u64,
     watchers: usize,
     changed: watch::Sender<u64>,
 }
 
 impl Interest {
-    /// Whether a change is about this part, before or after it.
+    /// True if a change concerns this part, in its state before or after.
     fn concerns(&self, change: &Change) -> bool {
         let has = |(field, value): &(String, String)| {
             let mut states = [Some(&change.entry), change.before.as_ref()]
@@ -53,8 +54,8 @@ impl Interest {
 }
 
 impl Groups {
-    /// Adds a watcher that has seen everything before `next`. `changes` gives all that are
-    /// remembered from there on, with their numbers.
+    /// Adds a watcher that has seen everything before `next`. `changes` are all remembered changes
+    /// from there on, with their numbers.
     pub(crate) fn join<'a>(
         &mut self,
         interest: &Interest,
@@ -90,7 +91,7 @@ impl Groups {
         group.changed.subscribe()
     }
 
-    /// Takes a watcher away.
+    /// Removes a watcher.
     pub(crate) fn leave(&mut self, interest: &Interest) {
         let Some(group) = self.groups.get_mut(interest) else {
             return;
@@ -110,7 +111,7 @@ impl Groups {
         }
     }
 
-    /// Notes a change for the groups it concerns, and forgets what is before `first`.
+    /// Adds a change to the groups it concerns, and forgets numbers before `first`.
     pub(crate) fn note(&mut self, number: u64, change: &Change, prefix: &str, first: u64) {
         if self.groups.is_empty() {
             return;
@@ -146,7 +147,7 @@ impl Groups {
         }
     }
 
-    /// Tells all watchers that changes were missed.
+    /// Tells all watchers that they missed changes.
     pub(crate) fn reset(&mut self, end: u64) {
         for group in self.groups.values_mut() {
             group.numbers.clear();
@@ -156,8 +157,8 @@ impl Groups {
         }
     }
 
-    /// The numbers from `next` on that concern this part; an error if one of them is before
-    /// `first`, where nothing is remembered.
+    /// Returns the numbers from `next` on that concern this part. An error if one of them is before
+    /// `first`: that change is no longer remembered.
     pub(crate) fn numbers(
         &self,
         interest: &Interest,
@@ -176,7 +177,7 @@ impl Groups {
         Ok(numbers)
     }
 
-    /// How many watchers there are.
+    /// Number of watchers.
     pub(crate) fn watchers(&self) -> usize {
         self.groups.values().map(|group| group.watchers).sum()
     }

@@ -1,5 +1,5 @@
-//! Reads single objects: from the store, or from the caches where a state that was acknowledged a
-//! moment ago may still be missing.
+//! Reads single objects: from the store, or from the caches where a state from a moment ago may be
+//! missing.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::storage::feed::Feed;
 use crate::storage::store::Store;
 use crate::storage::stored::Stored;
 
-/// Objects, for parts of this process: it asks nobody whether the caller may.
+/// Reads objects for parts of this process, without authorization.
 #[derive(Clone)]
 pub struct Reader {
     pub(crate) store: Store,
@@ -21,7 +21,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Returns the object as the store has it now.
+    /// Returns the object that the store has now.
     pub async fn get(
         &self,
         kind: &'static Kind,
@@ -43,7 +43,7 @@ impl Reader {
         Some(convert::to_served(resource, &Arc::new(object)))
     }
 
-    /// Returns all objects of a namespace (of all namespaces when empty) from the cache.
+    /// Returns all objects of a namespace (of all namespaces if it is empty) from the cache.
     pub fn cached_list(&self, kind: &'static Kind, namespace: &str) -> Vec<Arc<Value>> {
         let resource = catalogue::of(kind);
         let Some(storage) = resource.storage else {
@@ -58,12 +58,12 @@ impl Reader {
             .collect()
     }
 
-    /// Waits until the caches show everything that was acknowledged before this call.
+    /// Waits until the caches show everything acknowledged before this call.
     pub async fn fresh(&self) -> Result<(), Status> {
         self.feed.fresh().await.map(|_| ())
     }
 
-    /// Returns the stored object now; the cache's copy where that is the same.
+    /// Returns the object that the store has now, or the cache's copy of the same revision.
     pub(crate) async fn read(
         &self,
         resource: &'static Resource,
@@ -76,7 +76,7 @@ impl Reader {
         found.ok_or_else(|| resource.not_found(name))
     }
 
-    /// Returns what a key holds now.
+    /// Returns the value that a key has now.
     pub(crate) async fn read_key(
         &self,
         storage: &'static Storage,
@@ -87,7 +87,7 @@ impl Reader {
         self.stored_of(storage, key, &kv).map(Some)
     }
 
-    /// Returns what was read as an object; the cache's own when it has the same revision.
+    /// Decodes a value; returns the cache's copy if that has the same revision.
     pub(crate) fn stored_of(
         &self,
         storage: &'static Storage,

@@ -1,4 +1,4 @@
-//! The store, in the few kinds of call that an apiserver needs. Knows no objects.
+//! The calls to the store that an apiserver needs. It knows no objects.
 
 use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
@@ -7,27 +7,27 @@ use machinery::status::Status;
 use pb::compare::{CompareResult, CompareTarget, TargetUnion};
 use pb::{request_op, response_op};
 
-/// What etcd says of a revision that it forgot, and of one that is still to come. The code is the
-/// same for both; its own clients compare the texts, too.
+/// etcd's messages for a compacted revision and a future one. Both have the same code; etcd's own
+/// clients compare the texts, too.
 const COMPACTED: &str = "etcdserver: mvcc: required revision has been compacted";
 const FUTURE: &str = "etcdserver: mvcc: required revision is a future revision";
 
-/// A write that expected a revision of a key.
+/// The result of a write that expects a revision of a key.
 pub(crate) enum Swap {
-    /// It was that revision; the write has this one.
+    /// The key had that revision; the write got this one.
     Done(i64),
-    /// It is another; this is what is there now.
+    /// The key has another revision; this is its value.
     Changed(Option<KeyValue>),
 }
 
 /// A page of keys and values.
 pub(crate) struct Page {
     pub(crate) items: Vec<KeyValue>,
-    /// Whether there are more behind them.
+    /// True if more keys follow.
     pub(crate) more: bool,
-    /// How many there are from the start of the page on.
+    /// Number of keys from the start of the page on.
     pub(crate) count: i64,
-    /// The revision of the store when it answered.
+    /// Revision of the store at the time of the response.
     pub(crate) revision: i64,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// What a key holds now.
+    /// Returns the value of a key, and the revision of the store.
     pub(crate) async fn get(&self, key: &str) -> Result<(Option<KeyValue>, i64), Status> {
         let request = pb::RangeRequest {
             key: key.as_bytes().to_vec().into(),
@@ -48,7 +48,8 @@ impl Store {
         Ok((page.items.into_iter().next(), page.revision))
     }
 
-    /// The revision of the store, after everything that was acknowledged before this call.
+    /// Returns the revision of the store, at least that of everything acknowledged before this
+    /// call.
     pub(crate) async fn revision(&self) -> Result<i64, Status> {
         let request = pb::RangeRequest {
             key: Bytes::from_static(b"/registry/health"),
@@ -58,7 +59,7 @@ impl Store {
         Ok(self.range(request).await?.revision)
     }
 
-    /// Keys from `start` up to the end of `prefix`, as of a revision (0 for now).
+    /// Returns keys from `start` up to the end of `prefix` at a revision (0: the newest).
     pub(crate) async fn list(
         &self,
         start: &str,
@@ -76,7 +77,7 @@ impl Store {
         self.range(request).await
     }
 
-    /// Writes a key that must not exist; `None` when it does.
+    /// Creates a key; `None` if it exists.
     pub(crate) async fn create(
         &self,
         key: &str,
@@ -89,7 +90,7 @@ impl Store {
         Ok(answer.succeeded.then(|| revision_of(&answer)))
     }
 
-    /// Replaces a key if it is still of this revision.
+    /// Replaces the value of a key if it still has the expected revision.
     pub(crate) async fn update(
         &self,
         key: &str,
@@ -103,7 +104,7 @@ impl Store {
         Ok(swap(answer))
     }
 
-    /// Removes a key if it is still of this revision.
+    /// Deletes a key if it still has the expected revision.
     pub(crate) async fn delete(&self, key: &str, expected: i64) -> Result<Swap, Status> {
         let request = pb::DeleteRangeRequest {
             key: key.as_bytes().to_vec().into(),
@@ -113,7 +114,7 @@ impl Store {
         Ok(swap(self.txn(key, expected, Some(delete), true).await?))
     }
 
-    /// A lease of this many seconds.
+    /// Grants a lease of this many seconds; returns its id.
     pub(crate) async fn grant(&self, seconds: i64) -> Result<i64, Status> {
         let request = pb::LeaseGrantRequest {
             ttl: seconds,
@@ -128,7 +129,7 @@ impl Store {
         Ok(answer.into_inner().id)
     }
 
-    /// Forgets what was before a revision.
+    /// Compacts the store up to a revision.
     pub(crate) async fn compact(&self, revision: i64) -> Result<(), Status> {
         let request = pb::CompactionRequest {
             revision,
@@ -194,17 +195,17 @@ impl Store {
     }
 }
 
-/// What comes right behind all keys with this prefix.
+/// The first key after all keys with this prefix.
 pub(crate) fn prefix_end(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
-    // Prefixes end with a slash, so the last byte can always be counted up.
+    // Prefixes end with a slash, so the last byte can always be incremented.
     if let Some(last) = end.last_mut() {
         *last += 1;
     }
     end
 }
 
-/// What a client is told when the store refuses or cannot be reached.
+/// The status for the client when the store refuses a request or cannot be reached.
 pub(crate) fn status(error: tonic::Status) -> Status {
     let text = error.message();
     match error.code() {
@@ -220,7 +221,7 @@ pub(crate) fn status(error: tonic::Status) -> Status {
     }
 }
 
-/// Whether the store was asked for a state that is still to come.
+/// True if the store was asked for a future revision.
 pub(crate) fn is_future(error: &Status) -> bool {
     error.message.ends_with(FUTURE)
 }

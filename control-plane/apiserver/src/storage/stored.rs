@@ -1,25 +1,26 @@
-//! An object of one revision as lists and watches share it: its bytes, read in place.
+//! An object at one revision as lists and watches share it: its bytes, read in place.
 //!
 //! Built-in kinds are stored as Kubernetes stores them, as protobuf behind `k8s\0`, so that tools
-//! that read its etcd read ours. Values in JSON are read, too. Custom resources and the two groups
-//! that Kubernetes keeps as JSON are written so.
+//! for its etcd can read ours. Values in JSON are read, too. Custom resources and the two groups
+//! that Kubernetes stores as JSON are written as JSON.
 //!
-//! The bytes in memory are the stored ones with `resourceVersion` written in: an answer in
-//! protobuf, an item of a list, a frame of a watch copy them. Name, labels and selectable fields
-//! are found by walking the fields, which takes a fraction of a microsecond and no memory, so
-//! there is no second copy of them. An object in JSON has no such order; of it a few fields are
-//! kept decoded.
+//! The bytes in memory are the stored ones with `resourceVersion` inserted. An answer in protobuf,
+//! an item of a list and an event of a watch copy them. A walk over the fields finds name, labels
+//! and selectable fields; it takes a fraction of a microsecond and no memory, so they are not
+//! stored a second time. JSON fields have no such order, so an object in JSON keeps a few of them
+//! decoded.
 //!
-//! What is made of the bytes is kept where that pays. The figures are those of 5,000 small pods,
-//! which take 1.4 KiB each as they are and 4 KiB with text and cells.
-//! - JSON text is kept from the first time on. Making it takes fifty times as long as copying it,
-//!   and each list and each watch asks for it again.
-//! - The cells of a table are kept, too. They need the decoded object and take a tenth of its text.
-//! - Metadata is part of either form, and is copied from there.
-//! - The decoded object takes fifteen times its bytes. It is kept only if the server itself goes
-//!   through whole collections of the kind, which are small.
+//! Other forms are kept where that pays. The figures are for 5,000 small pods, which take 1.4 KiB
+//! each as stored and 4 KiB with text and cells.
+//! - JSON text is kept from its first use on. Encoding takes fifty times as long as copying, and
+//!   each list and each watch needs it again.
+//! - The cells of a table are kept, too. They need the decoded object and are a tenth as large as
+//!   its text.
+//! - Metadata is part of either form and is copied from there.
+//! - The decoded object takes fifteen times its bytes. It is kept only for kinds whose whole
+//!   collections the server itself reads; these are small.
 //!
-//! All of that counts against [`KEPT_BYTES_MAX`]: beyond it, things are made anew each time.
+//! All of that counts against [`KEPT_BYTES_MAX`]. Beyond it, forms are encoded anew each time.
 
 #[cfg(test)]
 mod tests;
@@ -39,19 +40,19 @@ use crate::resources::catalogue::{Storage, selectable, selectable_fields};
 use crate::storage::cells::Cells;
 use crate::storage::entry::{self, Entry};
 
-/// The most bytes of encodings that all objects of the process keep together.
+/// Upper bound of the bytes of encodings that all objects of the process keep together.
 const KEPT_BYTES_MAX: usize = 256 << 20;
-/// How much larger a decoded object is than its bytes, by measurement of pods.
+/// Ratio of a decoded object's size to its bytes, measured with pods.
 const DECODED_FACTOR: usize = 15;
 
-/// The bytes that are kept now.
+/// Bytes of encodings that are kept now.
 static KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// One object of one revision, in the version that is stored.
+/// One object at one revision, in the version that is stored.
 pub(crate) struct Stored {
     storage: &'static Storage,
     pub(crate) key: Arc<str>,
-    /// Of its last change; for a deleted object of the deletion.
+    /// Revision of the last change; for a deleted object, of the deletion.
     pub(crate) revision: i64,
     body: Body,
     text: OnceLock<Text>,
@@ -60,9 +61,9 @@ pub(crate) struct Stored {
 }
 
 enum Body {
-    /// What the encoder writes for the object, as [`Canonical`] wants it.
+    /// The object in the canonical form of the encoder, as [`Canonical`] requires.
     Protobuf(Bytes),
-    /// The object as text, and of the object what selectors ask for.
+    /// The object as text, with the fields that selectors use decoded.
     Json { text: Text, head: Box<Value> },
 }
 
@@ -70,7 +71,7 @@ enum Body {
 #[derive(Clone)]
 pub(crate) struct Text {
     pub(crate) bytes: Bytes,
-    /// Where the value of `metadata` is; empty when there is none.
+    /// Position of the value of `metadata`; empty if there is none.
     metadata: Range<usize>,
 }
 
@@ -91,7 +92,7 @@ impl Text {
 }
 
 impl Stored {
-    /// Reads what the store holds: protobuf or JSON, whichever it is.
+    /// Reads a value of the store, protobuf or JSON. Canonical bytes are not decoded.
     pub(crate) fn read(
         storage: &'static Storage,
         key: &str,
@@ -124,7 +125,7 @@ impl Stored {
         }
     }
 
-    /// The same object at another revision: what a watch shows of a deleted one.
+    /// The same object at another revision, which a watch shows for a deleted object.
     pub(crate) fn at(&self, revision: i64) -> Result<Stored, Status> {
         let body = match self.canonical() {
             Some(canonical) => {
@@ -141,7 +142,7 @@ impl Stored {
         Ok(Stored::with_body(self.storage, key, revision, body))
     }
 
-    /// The object, decoded for the caller.
+    /// Decodes the object for the caller.
     pub(crate) fn decode(&self) -> Result<Value, Status> {
         match &self.body {
             Body::Protobuf(bytes) => {
@@ -156,7 +157,7 @@ impl Stored {
         }
     }
 
-    /// The object, decoded and kept so.
+    /// Returns the decoded object, and keeps it if there is room.
     pub(crate) fn kept(&self) -> Result<Arc<Value>, Status> {
         if let Some(decoded) = self.decoded.get() {
             return Ok(Arc::clone(decoded));
@@ -166,7 +167,7 @@ impl Stored {
         Ok(decoded)
     }
 
-    /// The object for a request that changes it.
+    /// Returns the object for a request that changes it.
     pub(crate) fn entry(&self) -> Result<Arc<Entry>, Status> {
         Ok(Arc::new(Entry::new(self.revision, self.decode()?)))
     }
@@ -184,7 +185,7 @@ impl Stored {
         Ok(text)
     }
 
-    /// The cells of its row, which `make` makes of the object.
+    /// Calls `show` with the cells of the object's row, which `make` creates if they are not kept.
     pub(crate) fn with_cells<T>(
         &self,
         make: impl FnOnce(&Value) -> Cells,
@@ -200,7 +201,7 @@ impl Stored {
         Ok(shown)
     }
 
-    /// The object in protobuf with its envelope; `None` for one that has no canonical form.
+    /// The object in protobuf with its envelope; `None` if it has no canonical form.
     pub(crate) fn protobuf(&self) -> Option<&Bytes> {
         match &self.body {
             Body::Protobuf(bytes) => Some(bytes),
@@ -208,7 +209,7 @@ impl Stored {
         }
     }
 
-    /// The object in protobuf, to be read in place.
+    /// The object in protobuf, to read in place.
     pub(crate) fn canonical(&self) -> Option<Result<Canonical<'_>, Status>> {
         let bytes = self.protobuf()?;
         Some(Canonical::trusted(bytes).map_err(damaged))
@@ -224,7 +225,7 @@ impl Stored {
         self.field("metadata.namespace").into_owned()
     }
 
-    /// One label.
+    /// The value of a label.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
         match &self.body {
             Body::Protobuf(bytes) => Canonical::trusted(bytes).ok()?.label(key),
@@ -232,7 +233,7 @@ impl Stored {
         }
     }
 
-    /// The text of a field that selectors may name.
+    /// The text of a selectable field.
     pub(crate) fn field(&self, field: &str) -> Cow<'static, str> {
         let kind = self.storage.kind;
         let found = match field {
@@ -276,9 +277,8 @@ impl Drop for Stored {
 }
 
 impl Body {
-    /// The bytes in memory of an object whose stored bytes cannot be taken as they are. Protobuf
-    /// is written anew; if that says less than the object, and for JSON, text remains: it may have fields that
-    /// protobuf has not.
+    /// The bytes in memory of an object whose stored bytes are not canonical. Protobuf is encoded
+    /// anew. Text remains for JSON, and if protobuf cannot express all of the object.
     fn of(storage: &'static Storage, object: &Value, protobuf: bool) -> Body {
         if protobuf && let Some(bytes) = rewritten(storage, object) {
             return Body::Protobuf(bytes.into());
@@ -300,7 +300,7 @@ fn rewritten(storage: &'static Storage, object: &Value) -> Option<Vec<u8>> {
     (again == *object).then_some(bytes)
 }
 
-/// What selectors may ask of an object.
+/// The fields that selectors use.
 fn head(storage: &Storage, object: &Value) -> Value {
     let mut head = Value::default();
     for key in ["name", "namespace", "labels"] {
@@ -328,7 +328,7 @@ fn is_plain(value: &Value) -> bool {
     !(value.is_object() || value.is_array())
 }
 
-/// The text that a selector compares with. `sender` is who newer events say they are from.
+/// The text that a selector compares with. `sender` returns the source of newer events.
 pub(crate) fn field_text(
     field: &str,
     value: Option<Value>,
@@ -339,7 +339,7 @@ pub(crate) fn field_text(
         Some(Value::Bool(flag)) => flag.to_string().into(),
         Some(Value::Number(number)) => number.to_string().into(),
         _ => match field {
-            // Newer senders of events say who they are in another field.
+            // Newer events name their source in another field.
             "source" => sender().into(),
             "spec.unschedulable" | "spec.hostNetwork" => "false".into(),
             "status.replicas" | "status.successful" => "0".into(),
@@ -348,16 +348,16 @@ pub(crate) fn field_text(
     }
 }
 
-/// Keeps what was made if there is room. Of two that made the same, the first is kept.
+/// Keeps a value if there is room. Of two equal values, the first is kept.
 fn keep<T>(place: &OnceLock<T>, made: T, bytes: usize) {
-    // The sum may pass the bound by what is being made at once: it is no exact bound.
+    // The sum may exceed the bound by values made at the same time: the bound is not exact.
     let room = KEPT_BYTES.load(Ordering::Relaxed) + bytes <= KEPT_BYTES_MAX;
     if room && place.set(made).is_ok() {
         KEPT_BYTES.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
-/// Bytes in memory that were read once and cannot be read again.
+/// Bytes in memory that were decoded once and cannot be decoded again.
 fn damaged(error: protobuf::Error) -> Status {
     Status::internal(&error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Addresses and ranges of addresses.
+//! IP addresses and CIDR ranges.
 
 use std::net::IpAddr;
 
@@ -6,21 +6,21 @@ use machinery::status::Cause;
 
 use super::Causes;
 
-/// Why a text is no address.
+/// The error if a text is not an IP address.
 pub(super) fn wrong(field: &str, text: &str) -> Option<Cause> {
     let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
     let good = text.parse::<IpAddr>().is_ok();
     (!good).then(|| Cause::invalid(field, &text.into(), why))
 }
 
-/// Why a text is no range.
+/// The error if a text is not a CIDR range.
 pub(super) fn wrong_range(field: &str, text: &str) -> Option<Cause> {
     let why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
     let good = range(text).is_some();
     (!good).then(|| Cause::invalid(field, &text.into(), why))
 }
 
-/// The address and the length of the prefix of a range.
+/// Parses a range into its address and the length of its prefix.
 pub(super) fn range(text: &str) -> Option<(IpAddr, u8)> {
     let (address, bits) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
@@ -30,7 +30,7 @@ pub(super) fn range(text: &str) -> Option<(IpAddr, u8)> {
     (bits <= most).then_some((address, bits))
 }
 
-/// What may not be where something answers: addresses that mean another place to each reader.
+/// Addresses of endpoints; an address that means another host to each reader is invalid.
 pub(super) fn endpoint(field: &str, text: &str) -> Causes {
     let invalid = |why: &str| Cause::invalid(field, &text.into(), why);
     let Ok(address) = text.parse::<IpAddr>() else {

@@ -1,4 +1,4 @@
-//! What scales by itself, and by what. Checked in the form of the store, autoscaling/v2.
+//! Autoscalers: their targets and metrics, in the stored version, autoscaling/v2.
 
 use machinery::name;
 use machinery::schema::split_api_version;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Causes;
 use super::place::Place;
 
-/// The types of metrics, and the field that each has to have.
+/// The types of metrics, and the required field of each.
 const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
     ("External", "external"),
@@ -51,7 +51,7 @@ pub(crate) fn check(object: &Value) -> Causes {
         causes.must_be_named(&target, key, name::path_segment);
     }
     let (group, _) = split_api_version(target.text("apiVersion"));
-    // Of what scales, only this kind lies in the core group.
+    // The only scalable kind in the core group.
     if group.is_empty() && target.text("kind") != "ReplicationController" {
         let why = "apiVersion must specify API group";
         causes.wrong_text(&target, "apiVersion", why);

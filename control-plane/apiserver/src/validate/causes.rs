@@ -1,14 +1,14 @@
-//! What is wrong with an object, told up to a bound: a body of a few megabytes can break a rule a
-//! million times, and the answer would be hundreds of times as large as what was sent.
+//! The errors of an object, up to a bound: a body of a few megabytes can violate a rule a million
+//! times, and the response would be hundreds of times its size.
 
 use machinery::status::Cause;
 
-/// The most causes of one answer.
+/// Upper bound of the errors in one response.
 const CAUSES_MAX: usize = 256;
-/// No more are told after this many bytes: a cause may show all that was sent.
+/// No errors are added beyond this many bytes, because an error may show the whole input.
 const CAUSES_BYTES_MAX: usize = 4 << 20;
 
-/// What is wrong, in the order of the fields.
+/// Errors in the order of the fields.
 #[derive(Debug, Default)]
 pub(crate) struct Causes {
     all: Vec<Cause>,
@@ -37,13 +37,13 @@ impl Causes {
         self.all.is_empty()
     }
 
-    /// Leaves out what is forbidden for this reason alone.
+    /// Removes the errors that forbid a field for this reason.
     pub(crate) fn allow(&mut self, why: &str) {
         let text = Cause::forbidden("", why).message;
         self.all.retain(|cause| cause.message != text);
     }
 
-    /// Whether nothing more will be told, so that looking for more is vain.
+    /// True if no more errors are added, so further checks are useless.
     pub(crate) fn is_full(&self) -> bool {
         self.all.len() == CAUSES_MAX || self.bytes > CAUSES_BYTES_MAX
     }

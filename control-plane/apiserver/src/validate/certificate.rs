@@ -1,5 +1,4 @@
-//! Requests for certificates. What is wrong with a stored one already does not keep its status
-//! from being written.
+//! Certificate requests. Existing errors of a stored request do not prevent updates of its status.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +41,7 @@ const USAGES: [&str; 23] = [
     "signing",
     "timestamping",
 ];
-/// Conditions that hold or are not there.
+/// Conditions whose status is always true.
 const TRUE_ALONE: [&str; 3] = ["Approved", "Denied", "Failed"];
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
@@ -61,7 +60,7 @@ pub(crate) fn of_type<'a>(object: &'a Value, wanted: &str) -> Vec<&'a Value> {
     all.filter(|one| one["type"] == wanted).collect()
 }
 
-/// Checks a new state that came through a subresource, or through none.
+/// Checks a new state from a subresource, or from the object itself.
 pub(crate) fn update(subresource: &str, old: &Value, new: &Value) -> Causes {
     let mut causes = rules(new, Some(old));
     for kind in TRUE_ALONE {
@@ -237,7 +236,7 @@ fn conditions(request: &Value, old: Option<&Value>, causes: &mut Causes) {
     }
 }
 
-/// What is wrong with the chain that a signer brings; none is nothing wrong.
+/// The error in a signer's certificate chain; an empty chain is valid.
 fn wrong_certificate(text: &str) -> Option<String> {
     if text.is_empty() {
         return None;
@@ -247,7 +246,7 @@ fn wrong_certificate(text: &str) -> Option<String> {
         Err(error) => return Some(error.to_string()),
     };
     let mut blocks = 0;
-    // What is behind the last block is not looked at, as in Go.
+    // Like Go, it ignores what follows the last block.
     for block in Pem::iter_from_buffer(&pem).map_while(Result::ok) {
         if block.label != "CERTIFICATE" {
             let label = &block.label;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::place::Place;
 use super::{Causes, named};
 
-/// The most bytes of all values of a secret or config map.
+/// Upper bound of all values of a secret or config map together, in bytes.
 const DATA_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) fn config_map(object: &Value) -> Causes {
@@ -68,13 +68,13 @@ pub(crate) fn secret(object: &Value) -> Causes {
     causes
 }
 
-/// What a registry is entered with: an object of JSON.
+/// Credentials for image registries: a JSON object.
 fn registry(object: &Value, key: &str) -> Option<Cause> {
     let field = format!("data[{key}]");
     let Some(data) = object::at(object, &["data", key]).and_then(Value::as_str) else {
         return Some(Cause::required(&field, ""));
     };
-    // What is no base64 was refused when the body was read.
+    // Decoding of the body has refused invalid base64.
     let bytes = STANDARD.decode(data).unwrap_or_default();
     let why = match serde_json::from_slice::<Value>(&bytes) {
         Ok(Value::Object(_) | Value::Null) => return None,
@@ -101,7 +101,7 @@ fn registry(object: &Value, key: &str) -> Option<Cause> {
     Some(Cause::invalid(&field, &shown.into(), &why))
 }
 
-/// Checks the keys below a part, each with a rule more; the bytes of its values.
+/// Checks the keys of a map, with an additional rule for each. Returns the size of the values.
 fn keys(
     object: &Value,
     part: &str,
@@ -123,7 +123,7 @@ fn keys(
     }
     let texts = map.values().map(|value| value.as_str().map_or(0, str::len));
     let text_bytes: usize = texts.sum();
-    // Bytes are written in base64 here: three of them in four letters.
+    // These values are base64 here: four letters for three bytes.
     let base64 = part == "binaryData" || object::kind(object) == "Secret";
     if base64 {
         text_bytes / 4 * 3
@@ -132,7 +132,7 @@ fn keys(
     }
 }
 
-/// What was said to stay, stays.
+/// Fields that must not change: the type of a secret, and the data of an immutable object.
 pub(crate) fn immutable(kind: &str, old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     if kind == "Secret" && old.get("type") != new.get("type") {

@@ -1,5 +1,5 @@
-//! Definitions of custom kinds: names and versions. The schemas in them are nobody's here: what
-//! they define is not served.
+//! Custom resource definitions: names and versions. Their schemas are not checked, because custom
+//! kinds are not served.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Where services answer: endpoints and their slices.
+//! Endpoints and endpoint slices.
 
 use std::collections::BTreeSet;
 
@@ -101,7 +101,7 @@ fn endpoint(one: &Place, kind: &str, causes: &mut Causes) {
     causes.named(one, "hostname", name::dns1123_label);
 }
 
-/// Whether a list has no more items than it may.
+/// True if a list has at most `most` items.
 fn few(place: &Place, key: &str, most: usize, causes: &mut Causes) -> bool {
     let count = place.items(key).len();
     if count > most {

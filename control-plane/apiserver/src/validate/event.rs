@@ -1,4 +1,4 @@
-//! Events. They have two forms; what is checked here is that of the store, the older.
+//! Events, in their stored version, the older of the two.
 
 use machinery::name;
 use machinery::object;
@@ -11,7 +11,7 @@ use super::{Causes, named};
 const WORDS_MAX: usize = 128;
 const NOTE_MAX: usize = 1024;
 const MISPLACED: &str = "does not match event.namespace";
-/// What stays as it was made, in the order in which it is told, and what Go calls it.
+/// Fields that must not change, in the order of errors, with Go's names.
 const FIXED: [(&str, &str); 14] = [
     ("involvedObject", "involvedObject"),
     ("reason", "reason"),
@@ -29,14 +29,15 @@ const FIXED: [(&str, &str); 14] = [
     ("reportingInstance", "reportingInstance"),
 ];
 
-/// Checks an event; `strict` says that it came in the newer form, which has more rules.
+/// Checks an event; `strict` is true for the newer version, which has more rules.
 pub(crate) fn check(object: &Value, strict: bool) -> Causes {
     let mut causes = Causes::default();
     let event = Place::new("", object);
     let namespace = object::namespace(object);
     let about = object::text(object, &["involvedObject", "namespace"]);
     let at_home = match (about, event.has("eventTime")) {
-        // Events about the cluster's objects live in the default namespace, newer ones also here.
+        // Events about cluster-scoped objects are in the default namespace, newer ones also in this
+        // one.
         ("", true) => ["default", "kube-system"].contains(&namespace),
         ("", false) => namespace == "default",
         (_, true) => true,
@@ -54,7 +55,7 @@ pub(crate) fn check(object: &Value, strict: bool) -> Causes {
     causes
 }
 
-/// What only new events of the newer form have to keep.
+/// Further checks of a new event in the newer version.
 pub(crate) fn new(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let event = Place::new("", object);
@@ -79,7 +80,7 @@ pub(crate) fn new(object: &Value) -> Causes {
     causes
 }
 
-/// What an update of the newer form may not change.
+/// Checks an update in the newer version.
 pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     if old.get("series") != new.get("series") {
@@ -94,7 +95,7 @@ pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     causes
 }
 
-/// Who saw what, of events that say when it was.
+/// Reporter, action and reason, which events with an `eventTime` must have.
 fn complete(event: &Place, strict: bool, causes: &mut Causes) {
     let reporter = if strict {
         "reportingController"

@@ -1,4 +1,4 @@
-//! Ingresses: what comes in by HTTP and where it goes.
+//! Ingresses: rules for incoming HTTP.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use super::place::Place;
 use super::pod::{port_name, port_number};
 
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
-/// What would be another path to whoever shortens it.
+/// Parts of a path that a client may normalize into another path.
 const WRONG_IN_PATHS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const ABSOLUTE: &str = "must be an absolute path";
 
@@ -46,7 +46,7 @@ pub(crate) fn check(object: &Value) -> Causes {
     causes
 }
 
-/// A name; the first of its labels may stand for any.
+/// A host name; the first label may be a wildcard.
 fn wrong_host(host: &str) -> Vec<String> {
     const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
     if !host.contains('*') {

@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::place::Place;
 use super::{Causes, named, pod, schedule, selector, unchanged, workload};
 
-/// The names of cron jobs leave room for what their jobs' names add.
+/// Cron jobs have shorter names, because the names of their jobs have a suffix.
 const CRON_JOB_NAME_MAX: usize = 52;
-/// The most pods at once when each completion has a number.
+/// Upper bound of concurrent pods for indexed jobs.
 const PARALLELISM_MAX: i64 = 100_000;
 
 pub(crate) fn check(kind: &str, object: &Value) -> Causes {
@@ -24,7 +24,7 @@ pub(crate) fn check(kind: &str, object: &Value) -> Causes {
     causes
 }
 
-/// What stays as it was made.
+/// Fields that must not change.
 pub(crate) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     if kind != "Job" {
@@ -74,7 +74,7 @@ fn job(object: &Value, causes: &mut Causes) {
     }
     let completions = object::integer(object, &["spec", "completions"]).unwrap_or(0);
     if object::text(object, &["spec", "completionMode"]) == "Indexed" && completions > 0 {
-        // Each pod's host is called by its place.
+        // The host name of a pod contains its index.
         let last = format!("{}-{}", object::name(object), completions - 1);
         if !name::dns1123_label(&last).is_empty() {
             let why = format!("will not able to create pod with invalid DNS label: {last}");
@@ -84,7 +84,7 @@ fn job(object: &Value, causes: &mut Causes) {
     }
 }
 
-/// A job that does not choose its pods by itself chooses them by what the server gave it.
+/// Without a manual selector, the selector must be the generated one.
 fn generated(object: &Value, causes: &mut Causes) {
     let Some(given) = object::at(object, &["spec", "selector"]) else {
         return;
@@ -117,7 +117,7 @@ fn generated(object: &Value, causes: &mut Causes) {
     }
 }
 
-/// The part of an object that is a job's: of a job its own, of a cron job that of its jobs.
+/// The spec of a job, which for a cron job is in its template.
 fn spec(object: &Value, path: &str, causes: &mut Causes) {
     let Some(spec) = object.pointer(&format!("/{}", path.replace('.', "/"))) else {
         return causes.push(Cause::required(path, ""));
@@ -160,7 +160,7 @@ fn spec(object: &Value, path: &str, causes: &mut Causes) {
     restarts(&spec, causes);
 }
 
-/// Jobs end: their pods do not start again for ever.
+/// The pods of a job must not restart forever.
 fn restarts(spec: &Place, causes: &mut Causes) {
     const KEY: &str = "restartPolicy";
     let made = spec.value.pointer("/template/spec");
@@ -178,7 +178,7 @@ fn restarts(spec: &Place, causes: &mut Causes) {
     }
 }
 
-/// What is asked of jobs each of whose completions has a number.
+/// Rules of indexed jobs, whose completions are numbered.
 fn indexed(spec: &Place, causes: &mut Causes) {
     let completions = spec.integer("completions");
     if completions.is_none() {

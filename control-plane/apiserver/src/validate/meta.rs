@@ -1,4 +1,4 @@
-//! Names, labels, annotations, owners and finalizers: the same for every kind.
+//! Names, labels, annotations, owners and finalizers: the same rules for every kind.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{Causes, named};
 use crate::resources::catalogue::Resource;
 
-/// How many owners an error shows.
+/// Upper bound of the owners that an error shows.
 const OWNERS_SHOWN: usize = 64;
 
 /// Checks the metadata of a new object.
@@ -24,10 +24,10 @@ pub(super) fn check(
     causes
 }
 
-/// Checks the metadata of a new state; the server keeps names and identity itself.
+/// Checks the metadata of an update. The server restores name and identity itself.
 ///
-/// Kubernetes asks the rules that all kinds share, and then each kind asks them again, some kinds
-/// even twice. Clients see each mistake as often.
+/// Kubernetes checks the rules for all kinds, and then each kind checks them again, some even
+/// twice. Clients get each error as often.
 pub(super) fn check_update(resource: &Resource, old: &Value, new: &Value) -> Causes {
     let mut causes = plain(resource, new, name::path_segment);
     causes.extend(changed(old, new));
@@ -36,13 +36,13 @@ pub(super) fn check_update(resource: &Resource, old: &Value, new: &Value) -> Cau
     causes
 }
 
-/// What all kinds have, with a rule for the name.
+/// The rules for all kinds, with a rule for the name.
 fn plain(resource: &Resource, object: &Value, rule: fn(&str) -> Vec<String>) -> Causes {
     let mut causes = Causes::default();
     let name = object::name(object);
     let prefix = object::generate_name(object);
     if !prefix.is_empty() {
-        // Something follows it, so that it may end with a dash.
+        // A suffix follows, so the prefix may end with a dash.
         let begun = match prefix.strip_suffix('-') {
             Some(begun) => format!("{begun}a"),
             None => prefix.to_owned(),
@@ -66,7 +66,7 @@ fn plain(resource: &Resource, object: &Value, rule: fn(&str) -> Vec<String>) -> 
     causes
 }
 
-/// What a new state is asked beside the old one.
+/// Checks what an update changes.
 fn changed(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     if object::is_deleting(old) {
@@ -95,7 +95,7 @@ fn maps(object: &Value) -> Causes {
     causes
 }
 
-/// A map of annotations below any path.
+/// Annotations at any path.
 pub(super) fn annotations(field: &str, map: Option<&Map<String, Value>>) -> Causes {
     let mut causes = Causes::default();
     let mut bytes = 0;
@@ -110,7 +110,7 @@ pub(super) fn annotations(field: &str, map: Option<&Map<String, Value>>) -> Caus
     causes
 }
 
-/// A map of labels below any path.
+/// Labels at any path.
 pub(super) fn labels(field: &str, map: Option<&Map<String, Value>>) -> Causes {
     let all = map.into_iter().flatten();
     all.flat_map(|(key, value)| label(field, key, value))
@@ -183,7 +183,7 @@ fn owner_shown(owner: &Value) -> String {
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
 
-/// A finalizer is one of a few, or says in front of a slash whose it is.
+/// A finalizer is a known one, or has a domain before a slash.
 pub(super) fn standard_finalizer(field: &str, finalizer: &str) -> Option<Cause> {
     let plain = ["orphan", "foregroundDeletion", "kubernetes"];
     let why = "name is neither a standard finalizer name nor is it fully qualified";

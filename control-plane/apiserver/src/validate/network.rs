@@ -1,5 +1,5 @@
-//! Services: their ports, what they reach, and how they are reached. Whether an address or a port
-//! is free is allocation's to say.
+//! Services: their ports, targets, and ways to reach them. Allocation checks that addresses and
+//! ports are free.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::place::Place;
 use super::pod::{port_name, port_number};
 use super::{Causes, address, meta, named};
 
-/// A day: the longest that a service sends a client to the same pod.
+/// A day: the longest session affinity of a client.
 const AFFINITY_SECONDS_MAX: i64 = 86_400;
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
@@ -44,7 +44,7 @@ pub(crate) fn service(object: &Value) -> Causes {
     causes
 }
 
-/// What an update may not change.
+/// Checks what an update changes.
 pub(crate) fn service_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let (before, after) = (spec(old), spec(new));
@@ -71,8 +71,7 @@ pub(crate) fn service_update(old: &Value, new: &Value) -> Causes {
     causes
 }
 
-/// The addresses a service asks for and their families. A new one keeps these rules before
-/// anything is taken for it.
+/// The addresses of a service and their families. A new service is checked before allocation.
 pub(crate) fn addresses(object: &Value) -> Causes {
     const FIELD: &str = "spec.clusterIPs";
     let mut causes = Causes::default();
@@ -122,12 +121,12 @@ pub(crate) fn addresses(object: &Value) -> Causes {
     causes
 }
 
-/// Whether traffic comes in from outside, for which there are rules of its own.
+/// True if traffic comes from outside the cluster, which has further rules.
 pub(crate) fn reached_from_outside(object: &Value) -> bool {
     comes_in(&spec(object))
 }
 
-/// Whether a balancer has to ask each node if it has pods of the service.
+/// True if a load balancer needs a health check port on each node.
 pub(crate) fn checks_health(object: &Value) -> bool {
     asks(&spec(object))
 }
@@ -148,12 +147,12 @@ fn spec(object: &Value) -> Place<'_> {
     Place::new("spec", object.get("spec").unwrap_or(&Value::Null))
 }
 
-/// Whether clients find the pods themselves.
+/// True if clients find the pods themselves.
 fn is_headless(spec: &Place) -> bool {
     matches!(spec.items("clusterIPs"), [one] if one == "None")
 }
 
-/// Ports, no address at all, or a name elsewhere.
+/// Ports, a headless service, or an external name.
 fn target(spec: &Place, causes: &mut Causes) {
     let (kind, headless) = (spec.text("type"), is_headless(spec));
     if spec.items("ports").is_empty() && !headless && kind != "ExternalName" {
@@ -230,7 +229,7 @@ fn affinity(spec: &Place, causes: &mut Causes) {
     }
 }
 
-/// No two ports of a service are the same, and only some services have any on the nodes.
+/// Ports of a service are unique, and only some types have node ports.
 fn distinct(spec: &Place, causes: &mut Causes) {
     if spec.text("type") == "ClusterIP" {
         causes.each(spec, "ports", |causes, port| {
@@ -251,7 +250,7 @@ fn distinct(spec: &Place, causes: &mut Causes) {
     causes.each(spec, "ports", |causes, port| {
         let (protocol, number) = (port.text("protocol"), port.number("port"));
         if !own.insert((protocol, number)) {
-            // What of it is compared, as Go shows it.
+            // The compared fields, as Go prints them.
             let shown = format!(
                 "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{number},\"TargetPort\":0,\"NodePort\":0}}",
                 Value::from(protocol)
@@ -261,10 +260,10 @@ fn distinct(spec: &Place, causes: &mut Causes) {
     });
 }
 
-/// What only balancers have.
+/// Fields that only load balancers have.
 fn balancer(spec: &Place, causes: &mut Causes) {
     let is_one = spec.text("type") == "LoadBalancer";
-    // Go calls it so.
+    // Go's name of the field.
     let field = "spec.LoadBalancerSourceRanges";
     if spec.has("loadBalancerSourceRanges") {
         if !is_one {
@@ -291,7 +290,7 @@ fn balancer(spec: &Place, causes: &mut Causes) {
     }
 }
 
-/// Where traffic goes.
+/// Traffic policies.
 fn traffic(spec: &Place, causes: &mut Causes) {
     if comes_in(spec) {
         causes.choice(spec, "externalTrafficPolicy", &POLICIES);
@@ -302,7 +301,7 @@ fn traffic(spec: &Place, causes: &mut Causes) {
     let port = "healthCheckNodePort";
     let number = spec.number(port);
     if asks(spec) {
-        // One that is missing is about to be given.
+        // Allocation sets a missing one.
         if number != 0 {
             causes.extend(port_number(&spec.field(port), number));
         }
@@ -320,8 +319,8 @@ fn traffic(spec: &Place, causes: &mut Causes) {
     causes.word(spec, "trafficDistribution", &DISTRIBUTIONS);
 }
 
-/// The first of a list stays, and so does each of the others that is still there. The list is
-/// called one thing, and what is in it another.
+/// The first item of a list must not change, nor any other that remains. `key` is the list's name,
+/// `one` an item's in errors.
 fn kept(before: &Place, after: &Place, [key, one]: [&str; 2], causes: &mut Causes) {
     let (had, has) = (before.items(key), after.items(key));
     let mut wrong = |at: usize, why: &str| {
@@ -332,7 +331,7 @@ fn kept(before: &Place, after: &Place, [key, one]: [&str; 2], causes: &mut Cause
     if !had.is_empty() && has.is_empty() {
         return wrong(0, &format!("primary {one} can not be unset"));
     }
-    // Where one is added or given up, only the first has to be the same.
+    // If the length changes, only the first one must stay the same.
     let counts = if had.len() == has.len() { had.len() } else { 1 };
     let changed = had.iter().zip(has).position(|(had, has)| had != has);
     if let Some(at) = changed.filter(|at| *at < counts) {

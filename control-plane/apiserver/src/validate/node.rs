@@ -38,7 +38,7 @@ pub(crate) fn node(object: &Value) -> Causes {
     causes
 }
 
-/// What a node may not change of itself, and what its status may say.
+/// Checks an update of a node, and its status.
 pub(crate) fn node_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let mut seen = BTreeSet::new();
@@ -65,7 +65,7 @@ pub(crate) fn node_update(old: &Value, new: &Value) -> Causes {
     causes
 }
 
-/// The amounts that a node has.
+/// The quantities in a node's status.
 pub(crate) fn status(object: &Value) -> Causes {
     let mut causes = Causes::default();
     for part in ["capacity", "allocatable"] {
@@ -82,7 +82,7 @@ pub(crate) fn status(object: &Value) -> Causes {
 }
 
 fn taints(spec: &Place, causes: &mut Causes) {
-    // Go takes them for metadata.
+    // Go reports taints below `metadata`.
     let mut seen = BTreeSet::new();
     for (at, taint) in spec.items("taints").iter().enumerate() {
         if causes.is_full() {
@@ -103,7 +103,7 @@ fn taints(spec: &Place, causes: &mut Causes) {
     }
 }
 
-/// A namespace's own finalizers.
+/// The finalizers of a namespace's spec.
 pub(crate) fn namespace(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
@@ -113,7 +113,7 @@ pub(crate) fn namespace(object: &Value) -> Causes {
     causes
 }
 
-/// What the status and the finalizers of a namespace may become.
+/// Checks an update of a namespace's status and finalizers.
 pub(crate) fn namespace_status(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let finalizers = |object| object::items(object, &["spec", "finalizers"]);

@@ -1,5 +1,5 @@
-//! Places in an object under check, and the rules that many fields share, so that the rules of a
-//! kind read as a list. Knows no kind.
+//! Places in an object, and the rules that many fields share, so that the rules of a kind read as a
+//! list. It knows no kind.
 
 use machinery::object;
 use machinery::status::Cause;
@@ -9,10 +9,10 @@ use super::{Causes, meta, named};
 
 const WRONG_OPERATOR: &str = "not a valid selector operator";
 
-/// What is wrong with a text.
+/// The errors of a text.
 type Rule = fn(&str) -> Vec<String>;
 
-/// A part of an object and where it is.
+/// A value in an object, and its path.
 #[derive(Clone)]
 pub(super) struct Place<'a> {
     pub(super) path: String,
@@ -25,7 +25,7 @@ impl<'a> Place<'a> {
         Place { path, value }
     }
 
-    /// The path of what is below a key.
+    /// The path of a key.
     pub(super) fn field(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
@@ -34,7 +34,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// What is below a key.
+    /// The value of a key; `None` if it is null.
     pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
         self.value.get(key).filter(|value| !value.is_null())
     }
@@ -43,25 +43,25 @@ impl<'a> Place<'a> {
         self.get(key).is_some()
     }
 
-    /// What is below a key as a place of its own.
+    /// The place of a key.
     pub(super) fn child(&self, key: &str) -> Option<Place<'a>> {
         let value = self.get(key)?;
         Some(Place::new(self.field(key), value))
     }
 
-    /// The list below a key.
+    /// The list at a key.
     pub(super) fn items(&self, key: &str) -> &'a [Value] {
         object::items(self.value, &[key])
     }
 
-    /// The items of the list below a key, each a place.
+    /// The places of the items of a list.
     pub(super) fn each(&self, key: &str) -> impl Iterator<Item = Place<'a>> + use<'a> {
         let path = self.field(key);
         let items = self.items(key).iter().enumerate();
         items.map(move |(at, value)| Place::new(format!("{path}[{at}]"), value))
     }
 
-    /// The map below a key.
+    /// The map at a key.
     pub(super) fn map(&self, key: &str) -> Option<&'a Map<String, Value>> {
         self.get(key)?.as_object()
     }
@@ -74,7 +74,7 @@ impl<'a> Place<'a> {
         object::integer(self.value, &[key])
     }
 
-    /// The number below a key; 0 when there is none.
+    /// The number at a key; 0 if missing.
     pub(super) fn number(&self, key: &str) -> i64 {
         self.integer(key).unwrap_or(0)
     }
@@ -84,21 +84,21 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The rules. Each is about what is below a key of a place.
+/// The rules. Each is about a key of a place.
 impl Causes {
-    /// The value is wrong.
+    /// The value is invalid.
     pub(super) fn wrong(&mut self, place: &Place, key: &str, why: &str) {
         let value = place.value.get(key).cloned().unwrap_or_default();
         self.push(Cause::invalid(&place.field(key), &value, why));
     }
 
-    /// The text is wrong; one that is missing is empty.
+    /// The text is invalid; a missing text is empty.
     pub(super) fn wrong_text(&mut self, place: &Place, key: &str, why: &str) {
         let text = place.text(key);
         self.push(Cause::invalid(&place.field(key), &text.into(), why));
     }
 
-    /// A text that must be given.
+    /// A required text.
     pub(super) fn required(&mut self, place: &Place, key: &str) -> bool {
         let given = !place.text(key).is_empty();
         if !given {
@@ -107,14 +107,14 @@ impl Causes {
         given
     }
 
-    /// Something that must not be given.
+    /// A forbidden field.
     pub(super) fn forbidden(&mut self, place: &Place, key: &str, why: &str) {
         if place.has(key) {
             self.push(Cause::forbidden(&place.field(key), why));
         }
     }
 
-    /// A text that, if it is given, is one of a few.
+    /// An optional text, one of the known ones.
     pub(super) fn word(&mut self, place: &Place, key: &str, known: &[&str]) {
         let text = place.text(key);
         if !text.is_empty() && !known.contains(&text) {
@@ -122,20 +122,20 @@ impl Causes {
         }
     }
 
-    /// A text that must be given and is one of a few.
+    /// A required text, one of the known ones.
     pub(super) fn choice(&mut self, place: &Place, key: &str, known: &[&str]) {
         if self.required(place, key) {
             self.word(place, key, known);
         }
     }
 
-    /// The text is none of a few.
+    /// The text is none of the supported ones.
     pub(super) fn unknown(&mut self, place: &Place, key: &str, known: &[&str]) {
         let text = place.text(key);
         self.push(Cause::not_supported(&place.field(key), &text.into(), known));
     }
 
-    /// A text that, if it is given, keeps a rule.
+    /// An optional text that follows a rule.
     pub(super) fn named(&mut self, place: &Place, key: &str, rule: Rule) {
         let text = place.text(key);
         if !text.is_empty() {
@@ -143,21 +143,21 @@ impl Causes {
         }
     }
 
-    /// A text that must be given and keeps a rule.
+    /// A required text that follows a rule.
     pub(super) fn must_be_named(&mut self, place: &Place, key: &str, rule: Rule) {
         if self.required(place, key) {
             self.named(place, key, rule);
         }
     }
 
-    /// A number that, if it is given, is not below zero.
+    /// An optional number, at least zero.
     pub(super) fn not_negative(&mut self, place: &Place, key: &str) {
         if place.number(key) < 0 {
             self.wrong(place, key, "must be greater than or equal to 0");
         }
     }
 
-    /// A number that, if it is given, lies between two.
+    /// An optional number between two bounds.
     pub(super) fn within(&mut self, place: &Place, key: &str, least: i64, most: i64) {
         let outside = |number: &i64| !(least..=most).contains(number);
         if place.integer(key).is_some_and(|number| outside(&number)) {
@@ -166,7 +166,7 @@ impl Causes {
         }
     }
 
-    /// Checks what is below a key, if something is.
+    /// Checks the value of a key, if there is one.
     pub(super) fn below<'a>(
         &mut self,
         place: &Place<'a>,
@@ -178,7 +178,7 @@ impl Causes {
         }
     }
 
-    /// Checks the items of the list below a key, until there is nothing more to tell.
+    /// Checks the items of a list, until the errors are full.
     pub(super) fn each<'a>(
         &mut self,
         place: &Place<'a>,
@@ -193,12 +193,12 @@ impl Causes {
         }
     }
 
-    /// A map of labels below a key.
+    /// A map of labels.
     pub(super) fn labels(&mut self, place: &Place, key: &str) {
         self.extend(meta::labels(&place.field(key), place.map(key)));
     }
 
-    /// A selector of labels below a key.
+    /// A label selector.
     pub(super) fn label_selector(&mut self, place: &Place, key: &str) {
         self.below(place, key, |causes, selector| {
             causes.labels(selector, "matchLabels");
@@ -209,7 +209,7 @@ impl Causes {
         });
     }
 
-    /// The operator of a requirement, the values it goes with, and the key.
+    /// The operator of a requirement, its values, and its key.
     pub(super) fn requirement(
         &mut self,
         one: &Place,
@@ -240,7 +240,7 @@ impl Causes {
         self.label_name(one, "key");
     }
 
-    /// The values of a requirement are values of labels.
+    /// The values of a requirement, which are label values.
     pub(super) fn label_values(&mut self, one: &Place) {
         self.each(one, "values", |causes, value| {
             let text = value.value.as_str().unwrap_or_default();
@@ -248,7 +248,7 @@ impl Causes {
         });
     }
 
-    /// The key of a label; a missing one is wrong, too.
+    /// A label key; a missing one is invalid, too.
     pub(super) fn label_name(&mut self, place: &Place, key: &str) {
         let text = place.text(key);
         let wrong = machinery::name::qualified_name(text);

@@ -1,4 +1,4 @@
-//! Pods and what workloads make them from: the spec, in the order in which it is told.
+//! Pods and the templates of workloads: the spec, in the order of Kubernetes' errors.
 
 mod affinity;
 mod change;
@@ -29,11 +29,11 @@ pub(crate) use change::update;
 pub(super) use containers::{port_name, port_number};
 pub(super) use security::PRIVILEGED;
 
-/// The rules of DNS settings, which are those of the C library.
+/// Limits of DNS settings, those of the C library.
 const NAME_SERVERS_MAX: usize = 3;
 const SEARCH_PATHS_MAX: usize = 32;
 const SEARCH_BYTES_MAX: usize = 2048;
-/// The most bytes of a host name.
+/// Upper bound of a host name, in bytes.
 const HOST_NAME_BYTES_MAX: usize = 64;
 
 const POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
@@ -41,21 +41,21 @@ const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Def
 const PREEMPTION: [&str; 2] = ["PreemptLowerPriority", "Never"];
 const NO_HOST_USERS: &str = "when `hostUsers` is false";
 
-/// Where a spec is.
+/// The kind of object that holds a spec.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Pod,
-    /// Some rules wait until a pod is made from it.
+    /// Some rules apply only to the pods of the template.
     Template,
 }
 
-/// What containers need to know of their pod.
+/// The parts of a pod that containers depend on.
 struct Pod<'a> {
     spec: Place<'a>,
     kind: Kind,
-    /// The volumes that keep the rules.
+    /// The valid volumes.
     volumes: volumes::Volumes<'a>,
-    /// The names of the claims to devices.
+    /// The names of its device claims.
     claims: BTreeSet<&'a str>,
 }
 
@@ -69,7 +69,7 @@ impl Pod<'_> {
     }
 }
 
-/// What only holds while a pod is made.
+/// Rules that apply only when a pod is created.
 pub(crate) fn created(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let spec = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
@@ -81,7 +81,7 @@ pub(crate) fn created(object: &Value) -> Causes {
     causes
 }
 
-/// A pod, new or changed.
+/// A pod, new or updated.
 pub(crate) fn pod(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let place = Place::new("spec", object.get("spec").unwrap_or(&Value::Null));
@@ -103,7 +103,7 @@ pub(crate) fn pod(object: &Value) -> Causes {
     causes
 }
 
-/// A pod of which a part was changed through a subresource.
+/// A pod after an update through a subresource.
 pub(crate) fn subresource_update(subresource: &str, old: &Value, new: &Value) -> Causes {
     let change = match subresource {
         "ephemeralcontainers" => visitors,
@@ -244,7 +244,7 @@ fn host_aliases(spec: &Place, causes: &mut Causes) {
     });
 }
 
-/// What does not go with users of the pod's own.
+/// Fields that need the host's user namespace.
 fn host_users(pod: &Pod, causes: &mut Causes) {
     if pod.host_users() {
         return;
@@ -288,7 +288,7 @@ fn host_name(pod: &Pod, causes: &mut Causes) {
     causes.extend(super::named(&spec.field(KEY), text, wrong));
 }
 
-/// The operating system, and what it does not know.
+/// The operating system, and fields that it does not support.
 fn system(spec: &Place, causes: &mut Causes) {
     let Some(os) = spec.child("os") else {
         return;

@@ -35,7 +35,7 @@ pub(crate) fn budget(object: &Value) -> Causes {
     causes
 }
 
-/// A number, or a percentage up to all.
+/// A number, or a percentage up to 100.
 fn share(spec: &Place, key: &str, causes: &mut Causes) {
     let Some(text) = spec.get(key).and_then(Value::as_str) else {
         return causes.not_negative(spec, key);

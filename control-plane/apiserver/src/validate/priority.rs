@@ -1,4 +1,4 @@
-//! Classes of priority.
+//! Priority classes.
 
 use machinery::object;
 use machinery::status::Cause;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::place::Place;
 use super::{Causes, unchanged};
 
-/// The most that users may give.
+/// The highest priority of a user's class.
 const VALUE_MAX: i64 = 1_000_000_000;
 const SYSTEM_PREFIX: &str = "system-";
 const OF_SYSTEM: [(&str, i64); 2] = [
@@ -38,7 +38,7 @@ pub(crate) fn check(object: &Value) -> Causes {
     causes
 }
 
-/// A class stays what it is: pods have its value already.
+/// A class must not change, because pods have copied its value.
 pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     if old.get("value") != new.get("value") {

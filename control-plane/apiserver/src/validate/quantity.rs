@@ -1,4 +1,4 @@
-//! Amounts and the names of what they are amounts of.
+//! Quantities, and the names of resources.
 
 use machinery::name;
 use machinery::quantity::Quantity;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Causes, named};
 
-/// What a namespace may be given a quota of.
+/// Resources that a quota may limit.
 const OF_QUOTAS: [&str; 19] = [
     "configmaps",
     "cpu",
@@ -30,7 +30,7 @@ const OF_QUOTAS: [&str; 19] = [
     "services.nodeports",
 ];
 const OF_CONTAINERS: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
-/// What there is only a whole number of.
+/// Resources that are counted in whole numbers.
 const WHOLE: [&str; 9] = [
     "configmaps",
     "persistentvolumeclaims",
@@ -45,13 +45,13 @@ const WHOLE: [&str; 9] = [
 pub(super) const HUGE_PAGES: &str = "hugepages-";
 const REQUESTS: &str = "requests.";
 
-/// The amount that a value says; nothing is nothing.
+/// Parses a quantity; a missing one is zero.
 pub(super) fn read(value: &Value) -> Quantity {
     let text = value.as_str().unwrap_or_default();
     Quantity::parse(text).unwrap_or(Quantity::ZERO)
 }
 
-/// An amount of this resource: not below zero, and whole where parts make no sense.
+/// A quantity of this resource: at least zero, and whole if fractions make no sense.
 pub(super) fn of_resource(field: &str, resource: &str, value: &Value, causes: &mut Causes) {
     let amount = read(value);
     if amount < Quantity::ZERO {
@@ -64,13 +64,13 @@ pub(super) fn of_resource(field: &str, resource: &str, value: &Value, causes: &m
     }
 }
 
-/// An amount that is there.
+/// A quantity above zero.
 pub(super) fn positive(field: &str, value: &Value) -> Option<Cause> {
     let why = "must be greater than zero";
     (read(value) <= Quantity::ZERO).then(|| Cause::invalid(field, value, why))
 }
 
-/// The name of something that quotas count.
+/// The name of a resource in a quota.
 pub(super) fn quota_name(field: &str, resource: &str, causes: &mut Causes) {
     resource_name(field, resource, causes);
     if !resource.contains('/') && !is_of_quotas(resource) {
@@ -79,7 +79,7 @@ pub(super) fn quota_name(field: &str, resource: &str, causes: &mut Causes) {
     }
 }
 
-/// The name of something that containers ask for.
+/// The name of a resource of a container.
 pub(super) fn container_name(field: &str, resource: &str, causes: &mut Causes) {
     resource_name(field, resource, causes);
     let wrong = |why: &str| Cause::invalid(field, &resource.into(), why);
@@ -93,7 +93,7 @@ pub(super) fn container_name(field: &str, resource: &str, causes: &mut Causes) {
     }
 }
 
-/// A name that is well formed, and known if it says not whose it is.
+/// A valid name; one without a domain must be known.
 pub(super) fn resource_name(field: &str, resource: &str, causes: &mut Causes) {
     let wrong = name::qualified_name(resource);
     let known = resource.contains('/') || is_of_quotas(resource) || resource == "storage";
@@ -105,7 +105,7 @@ pub(super) fn resource_name(field: &str, resource: &str, causes: &mut Causes) {
     }
 }
 
-/// Whether more of it may be promised than there is.
+/// True if the resource may be overcommitted.
 pub(super) fn is_shared(resource: &str) -> bool {
     is_native(resource) && !resource.starts_with(HUGE_PAGES)
 }
@@ -119,7 +119,7 @@ fn is_native(resource: &str) -> bool {
     !resource.contains('/') || resource.contains("kubernetes.io/")
 }
 
-/// A resource that somebody else brings.
+/// True for a resource of a third party.
 fn is_extended(resource: &str) -> bool {
     let quota = || name::qualified_name(&format!("{REQUESTS}{resource}"));
     !is_native(resource) && !resource.starts_with(REQUESTS) && quota().is_empty()

@@ -1,4 +1,4 @@
-//! What a namespace or a container may have at most: quotas and limit ranges.
+//! Limits of a namespace or a container: quotas and limit ranges.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ pub(crate) fn quota(object: &Value) -> Causes {
     causes
 }
 
-/// The amounts that a quota's status tells.
+/// The quantities in a quota's status.
 pub(crate) fn quota_status(object: &Value) -> Causes {
     let mut causes = Causes::default();
     let status = Place::new("status", object.get("status").unwrap_or(&Value::Null));
@@ -102,7 +102,7 @@ fn scopes(spec: &Place, causes: &mut Causes) {
     }
 }
 
-/// Whether the scope says which of this resource are counted.
+/// True if the scope applies to the resource.
 fn fits(scope: &str, resource: &str) -> bool {
     match scope {
         "BestEffort" => resource == "pods",
@@ -134,7 +134,7 @@ pub(crate) fn limit_range(object: &Value) -> Causes {
     causes
 }
 
-/// One limit: names that are known, and amounts that do not contradict each other.
+/// One limit: known names, and quantities that do not contradict each other.
 fn limits(limit: &Place, causes: &mut Causes) {
     let kind = limit.text("type");
     let mut resources = BTreeSet::new();
@@ -178,8 +178,8 @@ fn limits(limit: &Place, causes: &mut Causes) {
     }
 }
 
-/// One amount is not above another: the less and what it is called, the more and what it is
-/// called, whose path is told, and which amount.
+/// Quantities in order. Columns: the lesser one and its name in errors, the greater one and its
+/// name, the field of the reported path, and the field of the reported quantity.
 const ORDERS: [[&str; 6]; 6] = [
     ["min", "min", "max", "max", "min", "min"],
     [

@@ -32,7 +32,7 @@ pub(crate) fn check(kind: &str, object: &Value) -> Causes {
     causes
 }
 
-/// A binding stays with its role.
+/// The role of a binding must not change.
 pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     match (old.get("roleRef"), new.get("roleRef")) {
         (before, after) if before == after => Causes::default(),

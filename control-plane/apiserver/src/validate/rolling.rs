@@ -1,4 +1,4 @@
-//! How deployments and sets bring their pods up to date.
+//! The update strategies of deployments, daemon sets and stateful sets.
 
 use machinery::status::Cause;
 use serde_json::Value;
@@ -107,13 +107,13 @@ pub(super) fn stateful_set(spec: &Place, causes: &mut Causes) {
     }
 }
 
-/// What is below a key; nothing when there is nothing.
+/// The place of a key; a null value if it is missing.
 fn child<'a>(spec: &Place<'a>, key: &str) -> Place<'a> {
     spec.child(key)
         .unwrap_or_else(|| Place::new(spec.field(key), &Value::Null))
 }
 
-/// A strategy as Go shows what has no names in JSON.
+/// A strategy as Go prints it, with names that JSON does not have.
 fn strategy_shown(strategy: &Place, fields: &[Field]) -> String {
     let kind = Value::from(strategy.text("type"));
     let rolling = strategy.get("rollingUpdate");
@@ -136,14 +136,14 @@ fn at_most_all(rolling: &Place, key: &str, causes: &mut Causes) {
     }
 }
 
-/// The number before the sign; what is too large for a number is more than all.
+/// The number before the percent sign; one that is too large counts as the largest.
 fn percent(rolling: &Place, key: &str) -> Option<i64> {
     let digits = rolling.text(key).strip_suffix('%')?;
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().unwrap_or(i64::MAX))
 }
 
-/// The number, or the percentage; what is neither counts as none.
+/// The number or the percentage; anything else counts as 0.
 fn amount(rolling: &Place, key: &str) -> i64 {
     percent(rolling, key).unwrap_or_else(|| rolling.number(key))
 }

@@ -1,9 +1,9 @@
-//! Whether a cron schedule and a time zone can be read, with the words of Go's parser. When a
-//! schedule is due is its loop's business.
+//! Parses cron schedules and time zones, with the errors of Go's parser. The controller computes
+//! the times.
 
 use machinery::time::parse_go_duration;
 
-/// What a field may hold: its least and its greatest number, and the names of some.
+/// The range of a field, and the names of some of its numbers.
 struct Bounds {
     min: u64,
     max: u64,
@@ -31,7 +31,7 @@ const NAMED: [&str; 7] = [
     "@hourly",
 ];
 
-/// The parts of the world that zones are named by, and zones that lie in none.
+/// Areas in the names of time zones, and zones without an area.
 const AREAS: [&str; 15] = [
     "Africa",
     "America",
@@ -54,7 +54,7 @@ const PLAIN_ZONES: &str = "CET CST6CDT Cuba EET EST EST5EDT Egypt Eire Factory G
      MET MST MST7MDT NZ NZ-CHAT Navajo PRC PST8PDT Poland Portugal ROC ROK Singapore Turkey UCT \
      US/Alaska US/Aleutian US/Arizona US/Central US/East-Indiana US/Eastern US/Hawaii \
      US/Indiana-Starke US/Michigan US/Mountain US/Pacific US/Samoa UTC Universal W-SU WET Zulu";
-/// The most bytes of one part of a zone's name.
+/// Upper bound of one part of a zone's name, in bytes.
 const ZONE_PART_MAX: usize = 14;
 
 impl Bounds {
@@ -63,7 +63,7 @@ impl Bounds {
     }
 }
 
-/// Why a schedule cannot be read.
+/// The error in a schedule, if any.
 pub(super) fn wrong(schedule: &str) -> Option<String> {
     let schedule = if schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {
         schedule.split_once(' ').map_or("", |(_, rest)| rest).trim()
@@ -154,7 +154,7 @@ fn number(text: &str) -> Result<u64, String> {
     u64::try_from(number).map_err(|_| format!("negative number ({number}) not allowed: {text}"))
 }
 
-/// Why a time zone is none. Of the zones of a part of the world it is not told which there are.
+/// The error in a time zone, if any. Within an area, every well-formed name is accepted.
 pub(super) fn wrong_zone(zone: &str) -> Option<String> {
     if zone.is_empty() {
         return Some("timeZone must be nil or non-empty string".into());

@@ -1,10 +1,10 @@
-//! The selectors of workloads: shown as Go shows them, and kept as they were made.
+//! The selectors of workloads: printed as in Go, and immutable.
 
 use machinery::object;
 use machinery::status::Cause;
 use serde_json::Value;
 
-/// Whether it has no conditions.
+/// True if it has no conditions.
 pub(super) fn is_empty(selector: &Value) -> bool {
     let labels = selector.get("matchLabels").and_then(Value::as_object);
     labels.is_none_or(|labels| labels.is_empty())
@@ -21,7 +21,7 @@ pub(super) fn shown(selector: Option<&Value>) -> String {
     format!("{{{}}}", parts.collect::<Vec<_>>().join(","))
 }
 
-/// The selector of an object stays as it was made.
+/// The selector of an object must not change.
 pub(super) fn unchanged(old: &Value, new: &Value) -> Option<Cause> {
     let path = ["spec", "selector"];
     let (before, after) = (object::at(old, &path), object::at(new, &path));

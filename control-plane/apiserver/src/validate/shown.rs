@@ -1,9 +1,9 @@
-//! Objects as Go shows its structs in errors: each field by its name in Go, in the order of its
-//! declaration, those that are not given too. What lies deeper is shown as it was written.
+//! Objects as Go prints its structs in errors: each field with its Go name, in the order of
+//! declaration, missing fields included. Values inside fields are printed as JSON.
 
 use serde_json::Value;
 
-/// A field: its name in Go, its name in JSON, and what is shown when it is not given.
+/// A field: its name in Go, its name in JSON, and the text for a missing one.
 pub(super) type Field = (&'static str, &'static str, &'static str);
 
 pub(super) fn as_go(value: &Value, fields: &[Field]) -> String {

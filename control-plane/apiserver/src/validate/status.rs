@@ -1,4 +1,4 @@
-//! What a status may say: counts that fit each other.
+//! The counts in a status, which must fit each other.
 
 use machinery::object;
 use machinery::status::Cause;
@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::Causes;
 use super::place::Place;
 
-/// The counts of a status.
+/// The counts in a status.
 pub(crate) struct Counts {
-    /// None of them is below zero.
+    /// At least zero.
     all: &'static [&'static str],
-    /// None of them is above `replicas`.
+    /// At most `replicas`.
     parts: &'static [&'static str],
-    /// Those that are available are ready; what the ready ones are called in the complaint.
+    /// At least the available replicas; the name of the ready ones in errors.
     ready: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! Volumes, claims to them, and the classes of both.
+//! Volumes, claims, and their classes.
 
 use machinery::name;
 use machinery::object;
@@ -17,7 +17,7 @@ const ACCESS_MODES: [&str; 4] = [
 const RECLAIM: [&str; 3] = ["Delete", "Recycle", "Retain"];
 const MODES: [&str; 2] = ["Block", "Filesystem"];
 const BINDING: [&str; 2] = ["Immediate", "WaitForFirstConsumer"];
-/// Where the bytes of a volume are: one of these.
+/// The sources of a volume; it has exactly one.
 const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -70,7 +70,7 @@ pub(crate) fn volume(object: &Value) -> Causes {
     causes
 }
 
-/// A volume stays where it is.
+/// The source of a volume must not change.
 pub(crate) fn volume_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let source = |object, source: &str| object::at(object, &["spec", source]);
@@ -92,7 +92,7 @@ pub(crate) fn claim(object: &Value) -> Causes {
     causes
 }
 
-/// What a claim asks for.
+/// The spec of a claim.
 pub(super) fn claim_spec(causes: &mut Causes, spec: &Place) {
     if spec.items("accessModes").is_empty() {
         let why = "at least 1 access mode is required";
@@ -121,13 +121,13 @@ pub(super) fn claim_spec(causes: &mut Causes, spec: &Place) {
     }
 }
 
-/// What a claim asks for stays, but that one that has its volume may ask for more of it.
+/// The spec of a claim must not change, except that a bound claim may request more storage.
 pub(crate) fn claim_update(old: &Value, new: &Value) -> Causes {
     let mut causes = Causes::default();
     let bound = object::text(new, &["status", "phase"]) == "Bound";
     let fixed = |object: &Value| {
         let mut spec = object.get("spec").cloned().unwrap_or_default();
-        // Set once: by whoever binds the claim, and by whoever names the class it left open.
+        // May be set once: by the binder of the claim, or to choose its class.
         for key in ["volumeName", "storageClassName"] {
             if object::at(old, &["spec", key]).is_none() {
                 object::remove(&mut spec, &[key]);

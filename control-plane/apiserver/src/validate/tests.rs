@@ -1,4 +1,4 @@
-//! Objects as people write them are taken; what the scripts of requests do not break is broken here.
+//! Typical objects are accepted. Errors that the scripts of requests do not cover are tested here.
 
 use machinery::schema;
 use machinery::status::Cause;
@@ -17,7 +17,7 @@ fn resource(object: &Value) -> &'static Resource {
     catalogue::of(schema::kind(group, version, kind).unwrap())
 }
 
-/// The object as the server completes it.
+/// Completes the object as the server does.
 fn made(object: Value) -> Value {
     let resource = resource(&object);
     let mut object = object;

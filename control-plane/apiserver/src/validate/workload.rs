@@ -26,7 +26,7 @@ pub(crate) fn check(kind: &str, object: &Value) -> Causes {
     causes
 }
 
-/// What stays as it was made.
+/// Fields that must not change.
 pub(crate) fn update(kind: &str, old: &Value, new: &Value) -> Causes {
     match kind {
         "Deployment" | "ReplicaSet" | "DaemonSet" => {
@@ -118,8 +118,8 @@ fn stateful_set(object: &Value, causes: &mut Causes) {
     restarts_always(object, "StatefulSet", causes);
 }
 
-/// The set with the volumes that its claims will be in its template, and without what each pod
-/// gets of its own.
+/// The set with the volumes of its claims in the template, and without the fields that differ for
+/// each pod.
 fn with_claims(object: &Value) -> Value {
     let mut template = object.pointer("/spec/template").cloned();
     let claims = object::items(object, &["spec", "volumeClaimTemplates"]);
@@ -175,11 +175,11 @@ fn spec(object: &Value) -> Place<'_> {
     Place::new("spec", object.get("spec").unwrap_or(&Value::Null))
 }
 
-/// Checks the selector, and that it selects what the template makes. Whether it could be read.
+/// Checks the selector, and that it matches the template's labels. False if it cannot be parsed.
 fn selects(object: &Value, of: &str, malformed: &str, causes: &mut Causes) -> bool {
     const FIELD: &str = "spec.selector";
     let Some(given) = object::at(object, &["spec", "selector"]) else {
-        // None selects nothing.
+        // A missing selector matches nothing.
         causes.push(Cause::required(FIELD, ""));
         causes.push(mismatch(object));
         return true;
@@ -209,14 +209,14 @@ fn fits_template(object: &Value, selector: &LabelSelector, causes: &mut Causes) 
     }
 }
 
-/// The template of this object has labels that its selector does not select.
+/// The error that the selector does not match the template's labels.
 pub(super) fn mismatch(object: &Value) -> Cause {
     let labels = object.pointer("/spec/template/metadata/labels");
     let field = "spec.template.metadata.labels";
     Cause::invalid(field, labels.unwrap_or(&Value::Null), MISMATCH)
 }
 
-/// A template of pods that are kept running. `owner` is what Go calls what makes them.
+/// A template of pods that always run. `owner` is Go's name of its kind.
 fn template(object: &Value, owner: &str, causes: &mut Causes) {
     causes.extend(pod::template(object, "spec.template"));
     restarts_always(object, owner, causes);

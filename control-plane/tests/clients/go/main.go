@@ -48,7 +48,7 @@ func check(err error) {
 	}
 }
 
-// Informers see what was there, what is made, changed and deleted.
+// Informers see existing, created, changed and deleted objects.
 func informed(ctx context.Context, client kubernetes.Interface, objects metadata.Interface) error {
 	pods := client.CoreV1().Pods("default")
 	pod := func(name string) *core.Pod {
@@ -109,7 +109,7 @@ func informed(ctx context.Context, client kubernetes.Interface, objects metadata
 	return nil
 }
 
-// Updates of an old state are refused, and retried by the client.
+// Updates of an old state are refused, and the client retries them.
 func raced(ctx context.Context, client kubernetes.Interface) error {
 	maps := client.CoreV1().ConfigMaps("default")
 	object := &core.ConfigMap{ObjectMeta: meta.ObjectMeta{GenerateName: "raced-"}}
@@ -139,7 +139,7 @@ func raced(ctx context.Context, client kubernetes.Interface) error {
 	return err
 }
 
-// One of those who want to lead, leads.
+// One of the candidates becomes the leader.
 func elected(ctx context.Context, client kubernetes.Interface) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

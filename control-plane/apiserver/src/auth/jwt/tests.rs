@@ -20,7 +20,7 @@ fn any_change_of_a_token_is_noticed() {
     let token = key.sign(&json!({"iss": "me", "exp": 1})).unwrap();
     for place in 0..token.len() {
         let mut bytes = token.clone().into_bytes();
-        // The last letter of the signature carries bits that mean nothing; decoding refuses those.
+        // The last letter of the signature has unused bits; decoding requires them to be zero.
         bytes[place] = if bytes[place] == b'A' { b'B' } else { b'A' };
         let changed = String::from_utf8(bytes).unwrap();
         assert!(key.public.verify(&changed).is_err(), "letter {place}");

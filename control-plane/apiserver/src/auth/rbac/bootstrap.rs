@@ -1,8 +1,7 @@
-//! The roles and bindings every cluster begins with, from a table of facts.
+//! The default roles and bindings of a cluster, from a table.
 //!
-//! The table has a line for each role or binding, at the margin, and below a role a line for each
-//! of its rules. `-` stands for the core group, `url` in place of the groups says that paths
-//! follow.
+//! The table has an unindented line for each role or binding. Below a role it has an indented line
+//! for each rule. `-` is the core group; `url` in place of the groups means that paths follow.
 //!
 //! ```text
 //! cluster-role NAME [aggregates=LABEL]… [label=LABEL]…
@@ -21,14 +20,14 @@ use serde_json::{Map, Value, json};
 
 use super::{GROUP, Rule};
 
-/// Made from Kubernetes' own sample of its policy by the test beside this module, which also
-/// says whether it is fresh.
+/// Generated from Kubernetes' own sample of its policy by the tests of this module, which also
+/// check that it is up to date.
 const TABLE: &str = include_str!("bootstrap.txt");
 
-/// Marks what the system may bring up to date by itself.
+/// Annotation of objects that the system may update by itself.
 pub const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// Every role and binding of the table, roles first.
+/// Returns every role and binding of the table, roles first.
 pub fn objects() -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
     for line in TABLE.lines() {
@@ -45,9 +44,9 @@ pub fn objects() -> Vec<Value> {
     all
 }
 
-/// What has to be written so that `stored` holds all that the system needs of `wanted`: rules and
-/// subjects that are missing are added, what an owner added stays. Nothing for an object that its
-/// owner has taken over, for a binding to another role, and when all is there.
+/// Returns the update of `stored` that adds the rules and subjects of `wanted` it lacks, and keeps
+/// the owner's additions. `None` if nothing is missing, if the owner disabled updates, or if it
+/// binds another role.
 pub fn reconciled(stored: &Value, wanted: &Value) -> Option<Value> {
     if object::annotation(stored, AUTOUPDATE) != Some("true") {
         return None;
@@ -81,8 +80,7 @@ fn rules(role: &Value) -> Vec<Rule> {
         .collect()
 }
 
-/// Writes into aggregating roles what they sum up to, for people who read them. Deciding does
-/// not depend on it.
+/// Writes the sums into aggregating roles, for people who read them. Decisions do not depend on it.
 fn fill_aggregates(all: &mut [Value]) {
     let mut policy = super::Policy::default();
     for object in all.iter() {
@@ -184,7 +182,7 @@ fn parse_rule(line: &str) -> Rule {
     rule
 }
 
-/// `user:NAME`, `group:NAME` or `account:NAMESPACE/NAME`.
+/// Parses `user:NAME`, `group:NAME` or `account:NAMESPACE/NAME`.
 fn parse_subject(word: &str) -> Option<Value> {
     let (kind, name) = word.split_once(':')?;
     Some(match kind {
@@ -197,7 +195,7 @@ fn parse_subject(word: &str) -> Option<Value> {
     })
 }
 
-/// Appends to a list of an object, made if missing.
+/// Appends to a list of an object; creates the list if it is missing.
 fn push(object: &mut Value, key: &str, value: Value) {
     let list = object::map_mut(object)
         .entry(key)

@@ -1,5 +1,5 @@
-//! Nobody may give away more than they hold: the check on writing roles and bindings. Only who
-//! holds the verb `escalate` on the role, or `bind` on what is bound, is let through without.
+//! Prevents privilege escalation: nobody may grant rights that they do not hold. The verb
+//! `escalate` on the role, or `bind` on the bound role, exempts a user from the check.
 
 use machinery::object;
 use machinery::status::Status;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{GROUP, Policy, RoleRef, Rule, is_master};
 use crate::auth::{Attributes, User};
 
-/// Checks that who sends the request may write `new`, a role or a binding, in place of `old`.
+/// Checks that the user may write `new`, a role or a binding, in place of `old`.
 pub fn check(
     policy: &Policy,
     request: &Attributes,
@@ -45,7 +45,7 @@ fn check_role(
         .map(Rule::from_value)
         .collect();
     confirm(policy, &request.user, &request.namespace, &rules).map_err(|why| forbidden(&why))?;
-    // An aggregating role can gather anything, later too, so it takes everything to write one.
+    // An aggregating role can gain any rule, even later, so writing one takes full authority.
     if aggregates(new) || old.is_some_and(aggregates) {
         confirm(
             policy,
@@ -76,7 +76,7 @@ fn check_binding(policy: &Policy, request: &Attributes, new: &Value) -> Result<(
         .map_err(|why| Status::forbidden(GROUP, &request.resource, object::name(new), &why))
 }
 
-/// Says which of the rules the user does not hold.
+/// An error that names the rules the user does not hold.
 fn confirm(policy: &Policy, user: &User, namespace: &str, rules: &[Rule]) -> Result<(), String> {
     let (held, errors) = policy.rules_for(user, namespace);
     let missing: Vec<Rule> = rules
@@ -102,7 +102,7 @@ fn confirm(policy: &Policy, user: &User, namespace: &str, rules: &[Rule]) -> Res
     Err(why)
 }
 
-/// Joins parts that differ in nothing but the verb.
+/// Joins parts that differ only in the verb.
 fn compact(parts: Vec<Rule>) -> Vec<Rule> {
     let mut joined: Vec<Rule> = Vec::new();
     for part in parts {
@@ -145,8 +145,8 @@ fn aggregates(role: &Value) -> bool {
     !object::items(role, &["aggregationRule", "clusterRoleSelectors"]).is_empty()
 }
 
-/// Whether only finalizers and owners changed: the garbage collector must be able to let a role
-/// go whose rights it does not hold.
+/// True if only finalizers and owners changed: the garbage collector must be able to release a role
+/// whose rights it does not hold.
 fn only_lets_go(new: &Value, old: &Value) -> bool {
     let without = |value: &Value| {
         let mut value = value.clone();

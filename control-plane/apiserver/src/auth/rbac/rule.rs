@@ -1,28 +1,28 @@
-//! One rule of a role: what it allows, and what a wider rule covers of it. It knows nothing of
-//! who holds the rule.
+//! One rule of a role: what it allows, and which rules it covers. It does not know who holds the
+//! rule.
 
 use machinery::object;
 use serde_json::{Map, Value, json};
 
 use crate::auth::Attributes;
 
-/// A rule: verbs on resources, or on paths that are no resources. `*` stands for all of a kind.
+/// A rule: verbs on resources, or on paths that are no resources. `*` matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rule {
-    /// What may be done.
+    /// The allowed verbs.
     pub verbs: Vec<String>,
-    /// Groups of the resources; the core group is the empty text.
+    /// Groups of the resources; the core group is the empty string.
     pub api_groups: Vec<String>,
-    /// Resources, `resource/subresource` or `*/subresource`.
+    /// Resources, as `resource`, `resource/subresource` or `*/subresource`.
     pub resources: Vec<String>,
-    /// Objects by name; empty means every one.
+    /// Names of objects; empty for all objects.
     pub resource_names: Vec<String>,
-    /// Paths; a `*` at the end stands for any rest.
+    /// Paths; a `*` at the end matches any rest.
     pub non_resource_urls: Vec<String>,
 }
 
 impl Rule {
-    /// The rule as it stands in a role.
+    /// Reads a rule of a role.
     pub fn from_value(value: &Value) -> Rule {
         let texts = |key: &str| {
             object::items(value, &[key])
@@ -40,7 +40,7 @@ impl Rule {
         }
     }
 
-    /// The rule as a role, or an answer to a review, holds it.
+    /// The rule as written in a role or in the answer to a review.
     pub fn to_value(&self) -> Value {
         let mut map = Map::new();
         for (key, texts) in [
@@ -57,7 +57,7 @@ impl Rule {
         Value::Object(map)
     }
 
-    /// Everything there is: what a role of full authority holds.
+    /// The rules of full authority.
     pub fn everything() -> [Rule; 2] {
         let star = || vec!["*".to_owned()];
         [
@@ -75,7 +75,7 @@ impl Rule {
         ]
     }
 
-    /// Whether the rule allows what is asked.
+    /// True if the rule allows a request.
     pub fn allows(&self, asked: &Attributes) -> bool {
         let verb = has_or_star(&self.verbs, &asked.verb);
         if !asked.is_resource() {
@@ -93,7 +93,7 @@ impl Rule {
             && (self.resource_names.is_empty() || has(&self.resource_names, &asked.name))
     }
 
-    /// Whether this rule allows all that `part`, of one verb, resource and name, allows.
+    /// True if this rule allows all that `part` allows; `part` has one verb, resource and name.
     pub fn covers(&self, part: &Rule) -> bool {
         let all = |texts: &[String], parts: &[String]| parts.iter().all(|p| has_or_star(texts, p));
         let names = if part.resource_names.is_empty() {
@@ -121,7 +121,8 @@ impl Rule {
             })
     }
 
-    /// The rule in parts of one group, resource, name and verb each; a path goes with verbs alone.
+    /// Splits the rule into parts of one group, resource, name and verb each, or of one path and
+    /// verb.
     pub fn parts(&self) -> Vec<Rule> {
         let one = |text: &String| vec![text.clone()];
         let names: Vec<Vec<String>> = if self.resource_names.is_empty() {
@@ -162,8 +163,8 @@ fn has_or_star(texts: &[String], text: &str) -> bool {
     texts.iter().any(|has| has == "*" || has == text)
 }
 
-/// `*` is everything, `*/scale` that subresource of everything; a resource alone is not its
-/// subresources.
+/// `*` matches everything, `*/scale` that subresource of every resource. A resource alone does not
+/// match its subresources.
 fn resource_matches(allowed: &str, resource: &str, subresource: &str) -> bool {
     match allowed.split_once('/') {
         None => allowed == "*" || (subresource.is_empty() && allowed == resource),

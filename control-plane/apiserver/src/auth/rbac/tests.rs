@@ -10,7 +10,7 @@ fn user(name: &str, groups: &[&str]) -> User {
     }
 }
 
-/// `verb group/resource[/subresource] [namespace] [name]`, or `verb /path`.
+/// Parses `verb group/resource[/subresource] [namespace] [name]`, or `verb /path`.
 fn asked(user: &User, text: &str) -> Attributes {
     let words: Vec<&str> = text.split(' ').collect();
     let word = |i: usize| words.get(i).copied().unwrap_or_default().to_owned();
@@ -201,7 +201,7 @@ fn a_binding_in_a_namespace_holds_there_only() {
     );
     expect(&policy, &user("x", &["devs"]), true, &["get core/pods a"]);
 
-    // The other namespace's binding names a role that is not there.
+    // The other namespace's binding names a role that does not exist.
     let decision = policy.decide(&asked(&user("u", &[]), "get core/pods b"));
     let expected = "RBAC: roles.rbac.authorization.k8s.io \"local\" not found";
     assert_eq!(decision.reason, expected);

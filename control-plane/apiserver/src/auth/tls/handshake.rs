@@ -1,4 +1,4 @@
-//! Handshakes with clients that show certificates, others', or none.
+//! Handshakes with clients that present a trusted certificate, an untrusted one, or none.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -36,7 +36,7 @@ fn pem(text: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(text.as_bytes()).unwrap()
 }
 
-/// Connects as `identity`, believing in `authority`, and says a word.
+/// Connects as `identity`, trusts `authority`, and sends a word.
 async fn connect(
     address: SocketAddr,
     authority: &str,

@@ -70,7 +70,7 @@ pub(crate) fn world() -> World {
     world
 }
 
-/// Runs a future that is never really pending.
+/// Runs a future that is always ready.
 pub(crate) fn now_or_never<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
@@ -150,7 +150,7 @@ fn tokens_of_other_issuers_are_none_of_ours() {
     let key = Key::from_pem(&rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
     let other = key.sign(&json!({"iss": "https://elsewhere"})).unwrap();
     assert_eq!(ours.verify(&other, None, NOW), Ok(None));
-    // One that only says it is ours is refused, not passed on.
+    // A token that only claims our issuer is refused, not passed on.
     let forged = token_of(&issue(&issuer(), &world(), json!({})).unwrap()).to_owned();
     assert!(ours.verify(&forged, None, NOW).is_err());
 }

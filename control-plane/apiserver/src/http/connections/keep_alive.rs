@@ -1,4 +1,5 @@
-//! Finds connections whose other end is gone without a word: a watch could wait for it for ever.
+//! TCP keep-alive: finds connections whose other end vanished, which a watch could wait for
+//! forever.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,14 +7,14 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 
-/// A connection on which nothing happens is asked after this, so often, until it is given up.
+/// Idle time before the first probe, interval of probes, and their number.
 const IDLE: Duration = Duration::from_secs(30);
 const EVERY: Duration = Duration::from_secs(10);
 const PROBES: u32 = 3;
-/// How long what was sent may go without an answer of the other end.
+/// Longest time that sent data may stay unacknowledged.
 const UNANSWERED: Duration = Duration::from_secs(60);
 
-/// Sets it for a listener; on Linux the connections it accepts have it from there.
+/// Sets keep-alive on a listener; on Linux its connections inherit it.
 pub(crate) fn set(listener: impl AsFd) -> io::Result<()> {
     sockopt::set_socket_keepalive(&listener, true)?;
     sockopt::set_tcp_keepidle(&listener, IDLE)?;

@@ -9,7 +9,7 @@ const PATIENT: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(50);
 const PROBE: &str = "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// A server without a store, which answers for its health all the same; where it listens.
+/// A server without a store, which answers health probes all the same, and its address.
 async fn server(limits: Limits) -> (Arc<Server>, std::net::SocketAddr) {
     let channel = Endpoint::from_static("http://127.0.0.1:1").connect_lazy();
     let config = Config {
@@ -29,7 +29,7 @@ async fn all_of(address: std::net::SocketAddr, text: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(text.as_bytes()).await.unwrap();
     let mut told = Vec::new();
-    // A reset is an end, too.
+    // A reset ends the connection, too.
     let _ = stream.read_to_end(&mut told).await;
     String::from_utf8_lossy(&told).into_owned()
 }
@@ -44,7 +44,7 @@ async fn half_a_head_does_not_stay() {
     let (_server, address) = server(limits).await;
     assert_eq!(all_of(address, "GET /livez HTTP/1.1\r\n").await, "");
     assert_eq!(all_of(address, "").await, "");
-    // The preface of HTTP/2, and nothing behind it but what the server says by itself.
+    // The preface of HTTP/2 alone; the server closes this connection, too.
     all_of(address, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
 }
 
@@ -72,7 +72,7 @@ async fn a_connection_whose_first_request_comes_late_ends() {
     };
     let (_server, address) = server(limits).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // By now the server waits for a head, as patiently as it may.
+    // By then the server waits for the next head, with the longer timeout.
     tokio::time::sleep(2 * SHORT).await;
     stream.write_all(PROBE.as_bytes()).await.unwrap();
     let mut told = String::new();
@@ -97,7 +97,7 @@ async fn the_silent_make_room_for_those_who_ask() {
         let told = all_of(address, &asks).await;
         assert!(told.starts_with("HTTP/1.1 200 OK\r\n"), "{told}");
     }
-    // The first of them was the first to go.
+    // The first of them was closed first.
     let mut nothing = [0];
     assert!(!matches!(silent[0].read(&mut nothing).await, Ok(1..)));
 }

@@ -1,13 +1,12 @@
-//! What is served, told in the two forms clients know: documents per group and version, and one
-//! document for all.
+//! Discovery in both of its forms: documents per group and version, and one document for all.
 
 use machinery::schema::{self, Kind, Scope, Subresource};
 use serde_json::{Value, json};
 
-/// Groups by falling priority, each with its versions by preference.
+/// Groups by descending priority, each with its versions by preference.
 pub(crate) fn versions_by_group() -> Vec<(&'static str, Vec<&'static str>)> {
     let mut kinds: Vec<&Kind> = schema::kinds().iter().collect();
-    // Stable: within one priority the table's own order holds.
+    // The sort is stable: within one priority, the table's order remains.
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.priority));
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for kind in kinds {

@@ -1,4 +1,4 @@
-//! OpenAPI v3, made from the schema table: what kubectl needs to explain, validate and patch.
+//! OpenAPI v3, from the schema table: what kubectl needs to explain, validate and patch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ const MICRO_TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime";
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 
-/// Documents by path such as `apis/apps/v1`, each with its hash.
+/// Documents by path, such as `apis/apps/v1`, each with its hash.
 static DOCUMENTS: LazyLock<BTreeMap<String, (String, Bytes)>> = LazyLock::new(|| {
     let mut documents = BTreeMap::new();
     for kind in schema::kinds() {
@@ -38,12 +38,12 @@ static INDEX: LazyLock<Value> = LazyLock::new(|| {
     json!({ "paths": paths })
 });
 
-/// Where the documents are.
+/// The index of all documents.
 pub(crate) fn index() -> &'static Value {
     &INDEX
 }
 
-/// The hash and the text of a document.
+/// Returns the hash and the text of a document.
 pub(crate) fn document(path: &str) -> Option<(&'static str, Bytes)> {
     let (hash, document) = DOCUMENTS.get(path)?;
     Some((hash, document.clone()))
@@ -56,7 +56,7 @@ fn path_of(group: &str, version: &str) -> String {
     }
 }
 
-/// FNV-1a, twice with different beginnings: the name of a document, not a seal.
+/// FNV-1a, twice with different offsets: it identifies a document and is not cryptographic.
 fn hash(bytes: &[u8]) -> String {
     let run = |start: u64| {
         bytes.iter().fold(start, |hash, byte| {
@@ -123,7 +123,7 @@ fn add_list(schemas: &mut Map<String, Value>, seen: &mut BTreeSet<String>, kind:
     }
 }
 
-/// Says which kind a schema is.
+/// Adds the group, version and kind of a schema.
 fn add_type(
     schemas: &mut Map<String, Value>,
     message: &Message,
@@ -142,7 +142,7 @@ fn add_type(
     }
 }
 
-/// `core/v1.Pod` as OpenAPI calls it: `io.k8s.api.core.v1.Pod`.
+/// `core/v1.Pod` as OpenAPI names it: `io.k8s.api.core.v1.Pod`.
 fn name_of(message: &Message) -> String {
     let (package, name) = message.name.rsplit_once('.').unwrap_or(("", message.name));
     let package = package.replace('/', ".");
@@ -159,7 +159,7 @@ fn name_of(message: &Message) -> String {
     }
 }
 
-/// Adds the schema of a message and of all it holds.
+/// Adds the schema of a message and of all messages in it.
 fn collect(
     message: &'static Message,
     seen: &mut BTreeSet<String>,
@@ -180,7 +180,7 @@ fn collect(
     }
     let mut schema = json!({"type": "object", "properties": properties});
     if message.list {
-        // A named list is shown as the list itself.
+        // A named list has the schema of the list itself.
         if let Some(field) = message.fields.first() {
             schema = type_of(&field.kind);
         }
@@ -291,7 +291,7 @@ fn type_of(kind: &Type) -> Value {
         Type::Quantity => reference_to(QUANTITY),
         Type::IntOrString => reference_to(INT_OR_STRING),
         Type::Raw | Type::Fields => json!({"type": "object"}),
-        // These may be of several types, which is said by saying none.
+        // Several types are possible, so the schema names none.
         Type::Json | Type::SchemaOrArray | Type::SchemaOrBool | Type::SchemaOrStrings => json!({}),
     }
 }
@@ -304,7 +304,7 @@ fn reference_to(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// What is no object and yet has a name, which is what `kubectl explain` shows as its type.
+/// Scalars with a name, which `kubectl explain` shows as their type.
 fn scalars() -> [(String, Value); 4] {
     let time = json!({"type": "string", "format": "date-time"});
     let number = json!({"type": "number"});
@@ -318,7 +318,7 @@ fn scalars() -> [(String, Value); 4] {
     ]
 }
 
-/// The paths of a kind. kubectl looks here for the parameters and the patches that are taken.
+/// Adds the paths of a kind, where kubectl looks for its parameters and patch types.
 fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
     let base = format!("/{}", path_of(kind.group, kind.version));
     let collection = if kind.namespaced() {

@@ -1,4 +1,4 @@
-//! JSON for people: indented where they ask for it, or where they ask with a tool of theirs.
+//! JSON for people: indented if the client asks for it, or is a tool for people.
 
 use axum::body::{Body, to_bytes};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, USER_AGENT};
@@ -9,10 +9,10 @@ use crate::http::media::JSON;
 use crate::http::request::Query;
 
 const INDENT: &str = "  ";
-/// What people's tools call themselves.
+/// Prefixes of the `User-Agent` of tools for people.
 const TOOLS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
-/// Whether the answer is for people.
+/// True if the response is for people.
 pub(crate) fn is_wanted(headers: &HeaderMap, query: &Query) -> bool {
     if let Some(asked) = query.given("pretty") {
         return ["1", "t", "T", "true", "TRUE", "True"].contains(&asked);
@@ -23,7 +23,7 @@ pub(crate) fn is_wanted(headers: &HeaderMap, query: &Query) -> bool {
     agent.is_some_and(|agent| TOOLS.iter().any(|tool| agent.starts_with(tool)))
 }
 
-/// Indents an answer in JSON; others, and those that come bit by bit, stay as they are.
+/// Indents a response in JSON. Other encodings and streams stay as they are.
 pub(crate) async fn indented(response: Response<Body>) -> Result<Response<Body>, Status> {
     let is_json = response
         .headers()
@@ -43,7 +43,7 @@ pub(crate) async fn indented(response: Response<Body>) -> Result<Response<Body>,
     Ok(Response::from_parts(parts, Body::from(indent(&text))))
 }
 
-/// The same text on as many lines as it has values.
+/// Puts each value of a JSON text on its own line.
 fn indent(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() * 2);
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);

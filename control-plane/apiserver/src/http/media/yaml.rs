@@ -1,5 +1,5 @@
-//! YAML at the door: bodies become JSON before anything looks at them, and answers are written in
-//! it for whoever asks. What a body may cost is bounded by the reader's own budget.
+//! YAML in requests and responses: bodies are converted to JSON first, and responses are written in
+//! YAML if the client asks. The parser's own budget bounds the cost of a body.
 
 mod scalar;
 #[cfg(test)]
@@ -8,16 +8,16 @@ mod tests;
 use serde_json::Value;
 use serde_saphyr::options::{DuplicateKeyPolicy, Options};
 
-/// Why a body cannot be read.
+/// Why a body cannot be parsed.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// It is no YAML.
+    /// It is not YAML.
     Malformed(String),
-    /// A key is written twice, which `strict` forbids.
+    /// A key is duplicated, which `strict` forbids.
     Twice(String),
 }
 
-/// A body as JSON. The last of what is written twice counts, unless `strict`.
+/// Converts a body to JSON. The last of duplicated keys counts, unless `strict`.
 pub(crate) fn to_json(bytes: &[u8], strict: bool) -> Result<Vec<u8>, Error> {
     let text = std::str::from_utf8(bytes).map_err(|error| Error::Malformed(error.to_string()))?;
     let read = |duplicate_keys| {
@@ -34,7 +34,7 @@ pub(crate) fn to_json(bytes: &[u8], strict: bool) -> Result<Vec<u8>, Error> {
     Ok(value.to_string().into_bytes())
 }
 
-/// What Go says of a key that is written twice.
+/// Go's message for a duplicated key.
 fn twice(error: &serde_saphyr::Error) -> String {
     match error {
         serde_saphyr::Error::DuplicateMappingKey {
@@ -48,14 +48,14 @@ fn twice(error: &serde_saphyr::Error) -> String {
     }
 }
 
-/// A value as YAML, in the layout of Go's writer.
+/// Writes a value as YAML, in the layout of Go's encoder.
 pub(crate) fn write(value: &Value) -> String {
     let mut out = String::new();
     block(&mut out, value, 0, 2);
     out
 }
 
-/// Writes a value at the beginning of a line; `inner` is where a text goes on that is broken.
+/// Writes a value at the start of a line. `inner` is the indent of folded lines of a text.
 fn block(out: &mut String, value: &Value, indent: usize, inner: usize) {
     match value {
         Value::Object(map) if !map.is_empty() => {
@@ -85,7 +85,7 @@ fn block(out: &mut String, value: &Value, indent: usize, inner: usize) {
     }
 }
 
-/// Writes the value of a key: lists stand as far left as the key.
+/// Writes the value of a key. Lists have the indent of the key.
 fn below(out: &mut String, value: &Value, indent: usize) {
     let inner = indent + 2;
     let indent = match value {

@@ -1,7 +1,7 @@
-//! What a request asks for in the words of authorization, read from its method, path and query by
-//! the rules of Kubernetes' RequestInfo.
+//! The attributes of a request for authorization, from its method, path and query, by the rules of
+//! Kubernetes' RequestInfo.
 //!
-//! The router takes its target from the same reading: what is served is what was allowed.
+//! The router takes its target from the same result, so the authorized object is the served one.
 
 #[cfg(test)]
 mod tests;
@@ -12,22 +12,22 @@ use machinery::selector::{FieldSelector, LabelSelector};
 use super::Query;
 use crate::auth::Attributes;
 
-/// Verbs that a path may begin with, as paths did before there were parameters.
+/// Verbs that a path may begin with, an older form of parameters.
 const PATH_VERBS: [&str; 2] = ["proxy", "watch"];
-/// What may stand below a namespace without being a resource in it.
+/// Segments below a namespace that are its subresources, not resources in it.
 const OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
 
-/// A request as authorization sees it, before anybody knows who sent it.
+/// A request as authorization sees it, before authentication.
 #[derive(Debug, Default)]
 pub(crate) struct Info {
-    /// All but the user.
+    /// All attributes except the user.
     pub(crate) attributes: Attributes,
     pub(crate) version: String,
     /// The name in the path. A list may be authorized by a name that only its selector has.
     pub(crate) name: String,
-    /// The path itself asks for a watch.
+    /// True if the path itself asks for a watch.
     pub(crate) watch_path: bool,
-    /// How many segments follow the subresource.
+    /// Number of segments after the subresource.
     pub(crate) deeper: usize,
 }
 
@@ -61,7 +61,7 @@ impl Info {
         info
     }
 
-    /// Whether the request is about objects.
+    /// True if the request is about objects.
     pub(crate) fn is_resource(&self) -> bool {
         !self.attributes.resource.is_empty()
     }
@@ -90,8 +90,9 @@ impl Info {
         self.deeper = rest.len().saturating_sub(3);
     }
 
-    /// A request without a name is about a collection. Who may see one object may also list and
-    /// watch it by its name; for everything else a name in a selector means nothing.
+    /// Changes the verb of a request without a name to that of a collection. A user who may see one
+    /// object may also list and watch it by its name. For other verbs, a name in a selector has no
+    /// meaning.
     fn select(&mut self, query: &Query) {
         let asked = &mut self.attributes;
         match asked.verb.as_str() {
@@ -117,7 +118,7 @@ fn verb(method: &Method) -> &'static str {
     }
 }
 
-/// The one name that a list's parameters allow. Parameters that cannot be read name nothing.
+/// The only name that the parameters of a list select. Invalid parameters select no name.
 fn selected_name(query: &Query) -> Option<String> {
     for key in ["limit", "timeoutSeconds"] {
         if let Some(number) = query.given(key) {

@@ -8,7 +8,7 @@ use crate::http::media::Accept;
 use crate::http::reply;
 use crate::resources::catalogue::{self, Resource};
 
-/// Every object of the golden file whose kind is stored: as Go stores it, and as JSON.
+/// Every object of the golden file whose kind is stored, as Go stores it and as JSON.
 fn all() -> Vec<(&'static Resource, Arc<Stored>)> {
     let mut all = Vec::new();
     for line in include_str!("../../../../machinery/testdata/objects.jsonl").lines() {
@@ -41,7 +41,7 @@ fn every_way(resource: &'static Resource) -> Vec<Shown> {
         for form in [Form::Object, Form::Metadata, Form::Table] {
             for beta in [false, true] {
                 for include in [Include::None, Include::Metadata, Include::Object] {
-                    // Neither is there to be asked for.
+                    // Tables exist only in JSON, and only tables include objects.
                     let table = form == Form::Table;
                     let possible = !table || encoding == Encoding::Json;
                     if possible && (table || include == Include::None) {
@@ -65,14 +65,14 @@ fn every_way(resource: &'static Resource) -> Vec<Shown> {
     ways
 }
 
-/// Ages are of the moment: those of objects made long ago do not change while a test runs.
+/// Ages depend on the time, but those of old objects do not change while a test runs.
 #[test]
 fn every_object_is_shown_as_the_long_way_round_shows_it() {
     let (mut spliced, mut not) = (0, 0);
     for (resource, stored) in all() {
         for shown in every_way(resource) {
             let long = shown.object(&shown.decoded(&stored).unwrap()).unwrap();
-            // Once as it is made and once as it was kept.
+            // First newly encoded, then from the kept form.
             for _ in 0..2 {
                 match object(&shown, &stored) {
                     Some(short) => {
@@ -118,7 +118,7 @@ fn every_list_is_shown_as_the_long_way_round_shows_it() {
     }
 }
 
-/// A plain list in JSON: its items are written as they are written alone.
+/// A plain list in JSON, whose items are encoded like single objects.
 fn of_texts(shown: &Shown, objects: &[Arc<Value>], meta: &ListMeta) -> Bytes {
     let texts = objects.iter().map(|object| {
         let text = shown.object(object).unwrap();

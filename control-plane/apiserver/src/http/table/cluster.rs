@@ -1,4 +1,4 @@
-//! Nodes, namespaces, services and the network, storage.
+//! Columns of nodes, namespaces, services, the network and storage.
 
 use machinery::object;
 use serde_json::Value;
@@ -206,7 +206,7 @@ fn service(object: &Value) -> Vec<Cell> {
     ]
 }
 
-/// `address:port` of everything in an Endpoints object.
+/// `address:port` of every address in an Endpoints object.
 fn addresses(object: &Value) -> Vec<String> {
     let mut all = Vec::new();
     for subset in object::items(object, &["subsets"]) {

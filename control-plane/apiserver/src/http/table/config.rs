@@ -1,4 +1,4 @@
-//! Configuration, events, access and what keeps the cluster itself.
+//! Columns of configuration, events, access control and the cluster's own kinds.
 
 use machinery::object;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Pods: how far their containers are.
+//! Columns of pods: the state of their containers.
 
 use machinery::object;
 use machinery::time::Timestamp;
@@ -24,7 +24,7 @@ pub(super) fn layout(plural: &str) -> Option<Layout> {
     })
 }
 
-/// What is counted over the containers.
+/// Sums over the containers.
 #[derive(Default)]
 struct Counted {
     ready: usize,
@@ -101,7 +101,7 @@ fn count(pod: &Value) -> Counted {
     counted
 }
 
-/// Whether the init containers are still at work.
+/// Counts the init containers; true if they are not finished.
 fn count_init(pod: &Value, counted: &mut Counted) -> bool {
     let total = object::items(pod, &["spec", "initContainers"]).len();
     let keeps_running = |name: &str| sidecars(pod).any(|one| object::text(one, &["name"]) == name);

@@ -1,4 +1,4 @@
-//! What makes pods: how many there are and should be.
+//! Columns of workloads: the actual and the desired number of pods.
 
 use machinery::object;
 use machinery::time::{self, Timestamp};
@@ -18,7 +18,7 @@ pub(super) fn layout(plural: &str) -> Option<Layout> {
         "deployments" => Layout {
             columns: &[
                 "Ready",
-                // Numbers, which Go calls texts here.
+                // These are numbers, but Go declares them as strings.
                 "Up-to-date",
                 "Available",
                 "Age",

@@ -1,4 +1,4 @@
-//! What the cluster is made of: roles, storage, networks, and how it is extended.
+//! Kinds of the cluster: roles, storage, networks and API extensions.
 
 use machinery::{name, object};
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ pub(super) const ROWS: &[Strategy] = &[
         allow_create_on_update: true,
         rules: Rules {
             validate: |event| validate::event::check(event, true),
-            // The newer form of events has rules that the older never had.
+            // The newer form of events has rules that the older one does not have.
             validate_create: validate::event::new,
             validate_update: validate::event::update,
             ..Rules::DEFAULT
@@ -164,7 +164,7 @@ pub(super) const ROWS: &[Strategy] = &[
         group: "networking.k8s.io",
         resource: "ipaddresses",
         rules: Rules {
-            // An address of IPv6 is a name, too.
+            // An IPv6 address is a valid name, too.
             name: name::path_segment,
             ..Rules::DEFAULT
         },
@@ -314,7 +314,7 @@ pub(super) const ROWS: &[Strategy] = &[
     },
 ];
 
-/// Objects of a new kind will be stored in one of its versions.
+/// Sets the version in which objects of a custom kind are stored.
 fn store_version(definition: &mut Value) {
     let versions = object::items(definition, &["spec", "versions"]).iter();
     let stored = versions

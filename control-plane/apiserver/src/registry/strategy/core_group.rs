@@ -215,7 +215,7 @@ pub(super) const ROWS: &[Strategy] = &[
     },
 ];
 
-/// Volumes and claims begin without each other.
+/// Volumes and claims start unbound.
 fn pending(object: &mut Value) {
     object::set(object, &["status"], json!({"phase": "Pending"}));
 }

@@ -3,7 +3,7 @@
 use machinery::object::{self, metadata_mut};
 use serde_json::{Map, Value};
 
-/// A job that is not told otherwise selects its pods by its own uid.
+/// A job without a manual selector selects its pods by its uid.
 pub(super) fn prepare_for_create(job: &mut Value) {
     if object::at(job, &["spec", "manualSelector"]) != Some(&Value::Bool(true)) {
         select_by_uid(job);
@@ -14,7 +14,7 @@ pub(super) fn prepare_for_create(job: &mut Value) {
     }
 }
 
-/// What was given stays: whether it fits is looked at later.
+/// Existing labels stay; validation checks later whether they fit.
 fn select_by_uid(job: &mut Value) {
     let (name, uid) = (object::name(job).to_owned(), object::uid(job).to_owned());
     let labels = ["spec", "template", "metadata", "labels"];

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 const PODS_SECURITY: &str = "pod-security.kubernetes.io/";
 
-/// A namespace is active until its content has to go.
+/// A new namespace is active, with the finalizer for its content.
 pub(super) fn prepare_for_create(namespace: &mut Value) {
     namespace["status"] = json!({"phase": "Active"});
     let has = object::items(namespace, &["spec", "finalizers"]);
@@ -16,7 +16,7 @@ pub(super) fn prepare_for_create(namespace: &mut Value) {
     }
 }
 
-/// The finalizers of the spec are written through `finalize` alone.
+/// An update keeps the finalizers of the spec; only `finalize` changes them.
 pub(super) fn prepare_for_update(old: &Value, new: &mut Value) {
     match object::at(old, &["spec", "finalizers"]) {
         Some(finalizers) => object::set(new, &["spec", "finalizers"], finalizers.clone()),
@@ -24,7 +24,7 @@ pub(super) fn prepare_for_update(old: &Value, new: &mut Value) {
     }
 }
 
-/// Through `finalize` come the finalizers of the spec alone.
+/// `finalize` changes only the finalizers of the spec.
 pub(super) fn finalize(old: &Value, new: &mut Value) {
     let finalizers = object::items(new, &["spec", "finalizers"]).to_vec();
     *new = old.clone();

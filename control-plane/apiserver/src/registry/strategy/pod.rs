@@ -1,4 +1,4 @@
-//! Pods: their first status, and the parts of them that have subresources.
+//! Pods: their first status, and the parts that subresources change.
 
 use machinery::name;
 use machinery::object;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::registry::lifecycle::keep;
 
-/// A pod begins pending, in a class of quality that its resources say.
+/// A new pod is pending; its resources determine its quality of service.
 pub(super) fn prepare_for_create(pod: &mut Value) {
     let class = quality_of_service(pod);
     let mut status = json!({"phase": "Pending", "qosClass": class});
@@ -20,7 +20,7 @@ pub(super) fn prepare_for_create(pod: &mut Value) {
     pod["status"] = status;
 }
 
-/// Through `ephemeralcontainers` come those alone.
+/// `ephemeralcontainers` changes only the ephemeral containers.
 pub(super) fn ephemeral_containers(old: &Value, new: &mut Value) {
     let mut result = old.clone();
     let path = ["spec", "ephemeralContainers"];
@@ -33,7 +33,7 @@ pub(super) fn ephemeral_containers(old: &Value, new: &mut Value) {
     *new = result;
 }
 
-/// Through `resize` come the resources of containers alone.
+/// `resize` changes only the resources and resize policies of containers.
 pub(super) fn resize(old: &Value, new: &mut Value) {
     let mut result = old.clone();
     for list in ["containers", "initContainers"] {
@@ -43,7 +43,7 @@ pub(super) fn resize(old: &Value, new: &mut Value) {
             containers.map(|one| one["name"].clone()).collect()
         };
         if names(old) != names(new) {
-            // The rules refuse it.
+            // Validation refuses it.
             object::set(&mut result, &["spec", list], given.to_vec().into());
             continue;
         }
@@ -58,7 +58,7 @@ pub(super) fn resize(old: &Value, new: &mut Value) {
     *new = result;
 }
 
-/// A name that is no DNS label makes an odd host name.
+/// A name that is not a DNS label is a bad host name.
 pub(super) fn warnings_on_create(pod: &Value) -> Option<String> {
     let wrong = name::dns1123_label(object::name(pod));
     (!wrong.is_empty()).then(|| {
@@ -69,7 +69,7 @@ pub(super) fn warnings_on_create(pod: &Value) -> Option<String> {
     })
 }
 
-/// How well a pod is served when its node runs short.
+/// The pod's quality of service: its priority when its node runs out of resources.
 fn quality_of_service(pod: &Value) -> &'static str {
     let containers = ["containers", "initContainers"].into_iter();
     let containers: Vec<&Value> = containers

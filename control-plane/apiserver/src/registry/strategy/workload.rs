@@ -1,4 +1,4 @@
-//! What runs pods: apps, batch, autoscaling and policy.
+//! Workloads: apps, batch, autoscaling and policy.
 
 use machinery::{name, object};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{DEFAULT, Generation, Strategy, UnknownField, job};
 use crate::validate::{self, Rules, status};
 
-/// Where a daemon set says how often its template has changed.
+/// Annotation with the number of changes of a daemon set's template.
 const TEMPLATE_NUMBER: &str = "deprecated.daemonset.template.generation";
 
 pub(super) const ROWS: &[Strategy] = &[
@@ -38,7 +38,7 @@ pub(super) const ROWS: &[Strategy] = &[
     Strategy {
         group: "apps",
         resource: "deployments",
-        // Its replica sets inherit its annotations: its loop has to see those too.
+        // Its replica sets inherit its annotations, so its controller must see their changes.
         generation: Generation::OfSpecAndAnnotations,
         rules: Rules {
             validate: |object| validate::workload::check("Deployment", object),
@@ -67,7 +67,7 @@ pub(super) const ROWS: &[Strategy] = &[
         resource: "statefulsets",
         generation: Generation::OfSpec,
         rules: Rules {
-            // Each of their pods is called by their name, and its host by that of the pod.
+            // Its name is part of the names and host names of its pods.
             name: name::dns1123_label,
             validate: |object| validate::workload::check("StatefulSet", object),
             validate_update: |old, new| validate::workload::update("StatefulSet", old, new),
@@ -134,7 +134,7 @@ fn count_template(old: &Value, new: &mut Value) {
     number_template(new, had + i64::from(template(old) != template(new)));
 }
 
-/// Says of which version the template is, for whoever asks in the words of an older API.
+/// Writes the number of the template for clients of an older API.
 fn number_template(set: &mut Value, number: i64) {
     let path = ["metadata", "annotations", TEMPLATE_NUMBER];
     object::set(set, &path, number.to_string().into());

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::resources::catalogue;
 
-/// An object in JSON; some tests put it where other kinds are.
+/// An object in JSON; some tests store it in other collections.
 fn entry(name: &str, revision: i64) -> Stored {
     stored("a", name, "", revision)
 }
@@ -43,7 +43,7 @@ fn a_cursor_sees_each_change_once_and_in_order() {
     put(&cache, "x", 6);
     put(&cache, "x", 8);
     cache.apply(vec![("/registry/configmaps/a/x".into(), 9, None)]);
-    // What was never there cannot go.
+    // The deletion of a key that never existed is no change.
     cache.apply(vec![("/registry/configmaps/a/y".into(), 10, None)]);
     let first = cache.changes(&mut cursor, 2).ok().unwrap();
     let rest = cache.changes(&mut cursor, 10).ok().unwrap();
@@ -67,7 +67,7 @@ fn what_cannot_be_read_is_told_until_it_can_or_is_gone() {
         assert!(told.message.contains("/registry/configmaps/a/x"), "{told}");
         assert!(cache.check("/registry/configmaps/a/").is_err());
         assert!(cache.check("/registry/configmaps/b/").is_ok());
-        // Nobody was told that it is gone.
+        // The cache did not report a deletion.
         assert!(cache.get("/registry/configmaps/a/x").is_some());
         cache.apply(vec![("/registry/configmaps/a/x".into(), 9, mended)]);
         assert!(cache.check("/registry/configmaps/").is_ok());
@@ -162,7 +162,7 @@ fn a_part_is_told_what_enters_changes_and_leaves_and_nothing_else() {
     assert_eq!(told[1], [2, 3, 5, 6]);
     assert_eq!(told[2], [3, 5]);
     assert_eq!(told[3], [5, 6]);
-    // Nobody else wakes.
+    // No other watcher wakes.
     for (_, _, woken) in &mut places {
         woken.borrow_and_update();
     }
@@ -197,7 +197,8 @@ fn a_watcher_may_sleep_through_changes_that_do_not_concern_it() {
     pass("n1", 1);
     let seen = cache.changes_of(&interest, &mut place, 10).ok().unwrap();
     assert_eq!(seen.len(), 1);
-    // What concerned it was dropped: it is told so, once more of it is noted or not.
+    // A change that concerned the watcher was dropped: it gets an error, whether another one
+    // follows or not.
     pass("n1", 1);
     pass("n2", CHANGES_MAX);
     assert!(cache.changes_of(&interest, &mut place.clone(), 10).is_err());

@@ -19,7 +19,7 @@ fn pod() -> Value {
     })
 }
 
-/// An object as it is stored in both forms.
+/// An object stored in both forms.
 fn both(object: &Value) -> [Stored; 2] {
     let wire = protobuf::encode(object).unwrap();
     let text = object.to_string().into_bytes();
@@ -71,7 +71,7 @@ fn both_forms_have_the_revision_they_are_asked_for() {
 #[test]
 fn protobuf_that_is_not_as_we_write_it_is_written_anew() {
     let wire = protobuf::encode(&pod()).unwrap();
-    // An envelope without its two empty fields, as other writers may leave it.
+    // An envelope without its two empty fields, as other programs may write it.
     let odd = Stored::read(pods(), "k", &wire[..wire.len() - 4], 7).unwrap();
     let plain = Stored::read(pods(), "k", &wire, 7).unwrap();
     assert_eq!(odd.protobuf(), plain.protobuf());

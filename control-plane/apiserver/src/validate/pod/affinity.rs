@@ -1,4 +1,4 @@
-//! Which nodes a pod wants or shuns, and which pods beside it.
+//! Affinity: preferred and required nodes, and other pods beside a pod.
 
 use machinery::name;
 use machinery::status::Cause;
@@ -15,7 +15,7 @@ pub(super) fn check(causes: &mut Causes, affinity: &Place) {
         causes.below(nodes, REQUIRED, node_selector);
         causes.each(nodes, PREFERRED, |causes, term| {
             weight(term, causes);
-            // Values are not looked at: one node may be all there is.
+            // The label values of a preference are not checked.
             causes.below(term, "preference", |causes, term| {
                 node_term(term, false, causes);
             });
@@ -42,7 +42,7 @@ fn weight(term: &Place, causes: &mut Causes) {
     }
 }
 
-/// Nodes by their labels: one of the terms must fit.
+/// A node selector: one of its terms must match.
 pub(crate) fn node_selector(causes: &mut Causes, selector: &Place) {
     const TERMS: &str = "nodeSelectorTerms";
     if selector.items(TERMS).is_empty() {

@@ -1,5 +1,5 @@
-//! What may change of a pod: its images, shorter deadlines, more tolerations, fewer gates; and
-//! through their own paths the containers that look on, and resources.
+//! Updates of pods. Images, shorter deadlines, more tolerations and fewer gates are allowed;
+//! ephemeral containers and resources change through their subresources.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ fn spec(pod: &Value) -> Place<'_> {
     Place::new("spec", pod.get("spec").unwrap_or(&Value::Null))
 }
 
-/// A change of the pod itself.
+/// An update of the pod itself.
 pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     let (was, is) = (spec(old), spec(new));
     let mut causes = Causes::default();
@@ -63,7 +63,7 @@ pub(crate) fn update(old: &Value, new: &Value) -> Causes {
     causes
 }
 
-/// Tolerations stay, but for how long they tolerate.
+/// Existing tolerations may only change their duration.
 fn tolerations(was: &Place, is: &Place, causes: &mut Causes) {
     let untimed = |spec: &Place| -> BTreeSet<String> {
         let all = spec.items("tolerations").iter().cloned();
@@ -80,7 +80,7 @@ fn tolerations(was: &Place, is: &Place, causes: &mut Causes) {
     causes.push(Cause::forbidden(&is.field("tolerations"), why));
 }
 
-/// Gates only go.
+/// Gates may only be removed.
 fn gates(was: &Place, is: &Place, causes: &mut Causes) {
     let had: BTreeSet<&str> = names(was, "schedulingGates").collect();
     causes.each(is, "schedulingGates", |causes, gate| {
@@ -92,7 +92,7 @@ fn gates(was: &Place, is: &Place, causes: &mut Causes) {
     });
 }
 
-/// While a pod waits behind a gate, the choice of its nodes may become narrower.
+/// While a pod is gated, its node selector may become narrower.
 fn selector(was: &Place, is: &Place, causes: &mut Causes) {
     let kept = |(key, value): (&String, &Value)| {
         let now = is.map("nodeSelector").and_then(|map| map.get(key));
@@ -105,7 +105,7 @@ fn selector(was: &Place, is: &Place, causes: &mut Causes) {
     }
 }
 
-/// The new spec with what may change as it was.
+/// The new spec, with the old values of all fields that may change.
 fn with_what_may_change(was: &Place, is: &Place, gated: bool) -> Value {
     let mut spec = is.value.clone();
     let mut keys = vec![DEADLINE, "tolerations", "schedulingGates"];
@@ -146,7 +146,7 @@ fn names<'a>(spec: &Place<'a>, list: &str) -> impl Iterator<Item = &'a str> + us
     items.map(|one| object::text(one, &["name"]))
 }
 
-/// A change of the containers that look on: more of them.
+/// Ephemeral containers may only be added.
 pub(crate) fn visitors(old: &Value, new: &Value) -> Causes {
     const LIST: &str = "ephemeralContainers";
     let (was, is) = (spec(old), spec(new));
@@ -165,7 +165,7 @@ pub(crate) fn visitors(old: &Value, new: &Value) -> Causes {
     causes
 }
 
-/// A change of how much the containers may use.
+/// An update of the containers' resources.
 pub(crate) fn resized(old: &Value, new: &Value) -> Causes {
     let (was, is) = (spec(old), spec(new));
     let mut causes = Causes::default();
@@ -189,7 +189,7 @@ pub(crate) fn resized(old: &Value, new: &Value) -> Causes {
     causes
 }
 
-/// Amounts change, but none goes, and no other resource than those of the processor and memory.
+/// Quantities of CPU and memory may change, but none may be removed.
 fn amounts(before: &Place, after: &Place, causes: &mut Causes) {
     let resources = |container: &Place| container.get("resources").cloned().unwrap_or_default();
     let (mut was, mut is) = (resources(before), resources(after));

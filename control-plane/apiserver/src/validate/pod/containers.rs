@@ -1,4 +1,4 @@
-//! The containers of a pod: those that run, those that run before, and those that look on.
+//! The containers of a pod: regular, init and ephemeral containers.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::super::place::Place;
 use super::super::{Causes, named};
 use super::{Kind, Pod, env, handlers, mounts, resources, security};
 
-/// The lists in the order in which Kubernetes visits them where it visits all.
+/// The lists in Kubernetes' order when it visits all containers.
 pub(super) const LISTS_AS_VISITED: [&str; 3] =
     ["initContainers", "containers", "ephemeralContainers"];
 
@@ -17,14 +17,14 @@ const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const MESSAGE_POLICIES: [&str; 2] = ["File", "FallbackToLogsOnError"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const RESTART_POLICIES: [&str; 3] = ["Always", "Never", "OnFailure"];
-/// What only containers have that are there for long.
+/// Fields that only long-running containers may set (not init or ephemeral containers).
 const OF_SERVICES: [&str; 4] = [
     "lifecycle",
     "livenessProbe",
     "readinessProbe",
     "startupProbe",
 ];
-/// What a container that looks on has not.
+/// Fields that ephemeral containers must not set.
 const NOT_OF_VISITORS: [&str; 8] = [
     "ports",
     "resources",
@@ -62,7 +62,7 @@ pub(super) fn check(pod: &Pod, causes: &mut Causes) {
     });
 }
 
-/// A container that runs before the others, or beside them from then on.
+/// An init container, or a sidecar.
 fn before<'a>(
     pod: &Pod,
     container: &Place<'a>,
@@ -89,7 +89,7 @@ fn before<'a>(
     });
 }
 
-/// A container that was put into a running pod.
+/// An ephemeral container, added to a running pod.
 fn visitor(container: &Place, others: &BTreeSet<&str>, causes: &mut Causes) {
     const WHY: &str = "cannot be set for an Ephemeral Container";
     let target = container.text("targetContainerName");
@@ -98,7 +98,7 @@ fn visitor(container: &Place, others: &BTreeSet<&str>, causes: &mut Causes) {
         causes.push(Cause::not_found(&field, &target.into()));
     }
     for key in NOT_OF_VISITORS {
-        // Resources are a struct, which is written even when nothing is in it.
+        // Go always writes `resources`, even if they are empty.
         let empty = container.map(key).is_some_and(|map| map.is_empty());
         if !(key == "resources" && empty) {
             causes.forbidden(container, key, WHY);
@@ -111,7 +111,7 @@ fn visitor(container: &Place, others: &BTreeSet<&str>, causes: &mut Causes) {
     });
 }
 
-/// What holds for all of them.
+/// The rules for all containers.
 fn common(pod: &Pod, container: &Place, causes: &mut Causes) {
     causes.must_be_named(container, "name", name::dns1123_label);
     causes.required(container, "image");
@@ -132,7 +132,7 @@ fn unique<'a>(container: &Place<'a>, names: &mut BTreeSet<&'a str>, causes: &mut
     }
 }
 
-/// Only pods are asked this: templates may hold images of another form.
+/// This applies only to pods: images in templates may have another form.
 pub(super) fn trimmed_image(causes: &mut Causes, container: &Place) {
     let image = container.text("image");
     if image.trim() != image {
@@ -141,7 +141,7 @@ pub(super) fn trimmed_image(causes: &mut Causes, container: &Place) {
     }
 }
 
-/// When a container is started again.
+/// The restart policy and its rules.
 fn restarts(container: &Place, causes: &mut Causes) {
     const RULES: &str = "restartPolicyRules";
     const RULES_MAX: usize = 20;
@@ -194,7 +194,7 @@ fn ports(container: &Place, causes: &mut Causes) {
     });
 }
 
-/// The name of a port: like a label, but at most 15 letters and one of them a letter.
+/// A port name: like a label, but with at most 15 characters, one of them a letter.
 pub(crate) fn port_name(name: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if name.len() > PORT_NAME_BYTES_MAX {
@@ -224,7 +224,7 @@ pub(crate) fn port_number(field: &str, number: i64) -> Option<Cause> {
     (!good).then(|| Cause::invalid(field, &number.into(), why))
 }
 
-/// A port of the node is used by one container of the list.
+/// Each host port is used once in the list.
 fn host_ports(spec: &Place, list: &str, causes: &mut Causes) {
     let mut taken = BTreeSet::new();
     causes.each(spec, list, |causes, container| {
@@ -247,7 +247,7 @@ fn unique_ports<'a>(
     });
 }
 
-/// In the network of the node, a container's port is the node's.
+/// In the host's network, a container port is also the host port.
 pub(super) fn host_network(pod: &Pod, causes: &mut Causes) {
     if !pod.host_network() {
         return;
@@ -255,7 +255,7 @@ pub(super) fn host_network(pod: &Pod, causes: &mut Causes) {
     causes.each(&pod.spec, "containers", |causes, container| {
         causes.each(container, "ports", |causes, port| {
             let (host, own) = (port.number("hostPort"), port.number("containerPort"));
-            // A template's are filled in when a pod is made from it.
+            // In a template, missing host ports are valid: they are set in its pods.
             if host != own && (host != 0 || pod.kind == Kind::Pod) {
                 let why = "must match `containerPort` when `hostNetwork` is true";
                 let field = port.field("hostPort");

@@ -1,4 +1,4 @@
-//! The variables of a container, and the fields of pods and objects they are taken from.
+//! The environment of a container, and the fields of pods and objects in it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::super::place::Place;
 use super::super::{Causes, named};
 use super::{Pod, containers, sources};
 
-/// The fields a variable can show.
+/// Pod fields that a variable may refer to.
 const FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -24,7 +24,7 @@ const FIELDS: [&str; 9] = [
     "status.podIP",
     "status.podIPs",
 ];
-/// The fields a file can show.
+/// Pod fields that a file may refer to.
 pub(super) const VOLUME_FIELDS: [&str; 5] = [
     "metadata.annotations",
     "metadata.labels",
@@ -32,7 +32,7 @@ pub(super) const VOLUME_FIELDS: [&str; 5] = [
     "metadata.namespace",
     "metadata.uid",
 ];
-/// The fields that exist, but can be shown by neither.
+/// Pod fields that exist, but that neither may refer to.
 const OTHER_FIELDS: [&str; 3] = ["spec.restartPolicy", "spec.schedulerName", "status.phase"];
 const RESOURCES: [&str; 6] = [
     "limits.cpu",
@@ -46,7 +46,7 @@ const HUGE_PAGES: [&str; 2] = ["requests.hugepages-", "limits.hugepages-"];
 const BYTES: [&str; 13] = [
     "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
 ];
-/// Where a variable's value can come from.
+/// Sources of a variable's value.
 const ORIGINS: [&str; 5] = [
     "fieldRef",
     "resourceFieldRef",
@@ -126,7 +126,7 @@ fn value_from(variable: &Place, causes: &mut Causes) {
     causes.push(Cause::invalid(&from.path, &"".into(), why));
 }
 
-/// A field of the pod, by its path.
+/// A reference to a pod field.
 pub(super) fn field_ref(field: &Place, known: &[&str], causes: &mut Causes) {
     if !causes.required(field, "apiVersion") || !causes.required(field, "fieldPath") {
         return;
@@ -156,7 +156,7 @@ pub(super) fn field_ref(field: &Place, known: &[&str], causes: &mut Causes) {
     causes.wrong(field, "fieldPath", &why);
 }
 
-/// A resource of a container. A volume has to say of which.
+/// A reference to a container's resource. In a volume, it must name the container.
 pub(super) fn resource_field_ref(reference: &Place, volume: bool, causes: &mut Causes) {
     let resource = reference.text("resource");
     let huge = HUGE_PAGES.iter().any(|prefix| resource.starts_with(prefix));
@@ -194,7 +194,7 @@ fn divisor(reference: &Place, causes: &mut Causes) {
     }
 }
 
-/// Files that hold variables lie in volumes that begin empty.
+/// Files with variables must be in `emptyDir` volumes.
 pub(super) fn file_volumes(pod: &Pod, causes: &mut Causes) {
     let volumes = pod.spec.items("volumes").iter();
     let volumes: BTreeMap<&str, &Value> = volumes

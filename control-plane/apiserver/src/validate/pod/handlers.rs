@@ -1,4 +1,4 @@
-//! What is called while a container lives: probes, and hooks at its begin and end.
+//! Probes of a container, and its lifecycle hooks.
 
 use machinery::status::Cause;
 
@@ -7,7 +7,7 @@ use super::super::place::Place;
 use super::Pod;
 use super::containers::{port_name, port_number};
 
-/// The calls in the order in which they are looked for.
+/// The types of handlers, in the order of checks.
 const PROBES: [(&str, Check); 4] = [
     ("exec", exec),
     ("httpGet", http_get),
@@ -30,7 +30,7 @@ const COUNTS: [&str; 5] = [
 ];
 const GRACE: &str = "terminationGracePeriodSeconds";
 
-/// Checks a call; also knows the grace of the pod.
+/// Checks a handler; the number is the pod's grace period.
 type Check = fn(&Place, Option<i64>, &mut Causes);
 
 pub(super) fn check(pod: &Pod, container: &Place, causes: &mut Causes) {
@@ -109,7 +109,7 @@ fn http_get(call: &Place, grace: Option<i64>, causes: &mut Causes) {
     });
 }
 
-/// A port by its number or its name.
+/// A port, by number or by name.
 fn port(call: &Place, _: Option<i64>, causes: &mut Causes) {
     let field = call.field("port");
     match call.get("port").and_then(|port| port.as_str()) {

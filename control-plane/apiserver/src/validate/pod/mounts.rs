@@ -1,4 +1,4 @@
-//! Where the volumes of a pod are seen in a container: as directories, or as devices.
+//! Mounts of volumes in a container, as directories or as devices.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub(super) fn check(pod: &Pod, container: &Place, causes: &mut Causes) {
     devices(pod, container, causes);
 }
 
-/// The texts at a key of each item of a list.
+/// The texts at a key of each list item.
 fn texts<'a>(container: &Place<'a>, list: &str, key: &str) -> BTreeSet<&'a str> {
     let items = container.items(list).iter();
     items.map(|one| object::text(one, &[key])).collect()
@@ -27,7 +27,7 @@ fn texts<'a>(container: &Place<'a>, list: &str, key: &str) -> BTreeSet<&'a str> 
 fn mounts(pod: &Pod, container: &Place, causes: &mut Causes) {
     let device_names = texts(container, "volumeDevices", "name");
     let device_paths = texts(container, "volumeDevices", "devicePath");
-    // Of these, Kubernetes does not say which mount is meant.
+    // For some errors, Kubernetes does not name the mount.
     let all = container.field("volumeMounts");
     let mut paths = BTreeSet::new();
     causes.each(container, "volumeMounts", |causes, mount| {

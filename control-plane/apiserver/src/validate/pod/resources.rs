@@ -1,5 +1,4 @@
-//! What containers ask of a node and how much they may use: names, amounts, and what goes with
-//! what.
+//! Requests and limits of containers: names, quantities, and their combinations.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +22,7 @@ const CLAIM: [shown::Field; 3] = [
     ),
 ];
 
-/// The claims of a pod to devices; gives their names.
+/// Checks the device claims of a pod; returns their names.
 pub(super) fn claims<'a>(spec: &Place<'a>, causes: &mut Causes) -> BTreeSet<&'a str> {
     let mut names = BTreeSet::new();
     causes.each(spec, "resourceClaims", |causes, claim| {
@@ -85,7 +84,7 @@ pub(super) fn of_container(pod: &Pod, container: &Place, causes: &mut Causes) {
     });
 }
 
-/// What the pod as a whole asks for.
+/// The resources of the pod as a whole.
 pub(super) fn of_pod(spec: &Place, causes: &mut Causes) {
     causes.below(spec, "resources", |causes, resources| {
         let why = "claims may not be set for Resources at pod-level";
@@ -94,7 +93,7 @@ pub(super) fn of_pod(spec: &Place, causes: &mut Causes) {
     });
 }
 
-/// What the pod itself uses besides its containers.
+/// The overhead of the pod itself.
 pub(super) fn overhead(spec: &Place, causes: &mut Causes) {
     if let Some(overhead) = spec.child("overhead") {
         let limits = json!({"limits": overhead.value});
@@ -103,7 +102,7 @@ pub(super) fn overhead(spec: &Place, causes: &mut Causes) {
     }
 }
 
-/// What is wrong with the name of a resource.
+/// Checks the name of a resource.
 type Naming = fn(&str, &str, &mut Causes);
 
 fn amounts(resources: &Place, naming: Naming, causes: &mut Causes) {
@@ -137,7 +136,7 @@ fn amounts(resources: &Place, naming: Naming, causes: &mut Causes) {
     }
 }
 
-/// A request against the limit of the same resource.
+/// A request must not exceed the limit of the same resource.
 fn against_limit(
     resources: &Place,
     name: &str,
@@ -182,7 +181,7 @@ fn is_multiple(amount: Quantity, page: &str) -> bool {
     page > 0 && amount.value() % page == 0
 }
 
-/// What changing the resources of a running container needs.
+/// The policy for resource changes of a running container.
 pub(super) fn resize_policy(pod: &Pod, container: &Place, causes: &mut Causes) {
     let never = pod.spec.text("restartPolicy") == "Never";
     let all = container.field("resizePolicy");

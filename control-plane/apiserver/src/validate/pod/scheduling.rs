@@ -1,4 +1,4 @@
-//! What the scheduler is told: gates, tolerations, and how pods are spread.
+//! Scheduling: gates, tolerations, and topology spread.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ pub(super) fn tolerations(spec: &Place, causes: &mut Causes) {
             let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
             causes.wrong_text(one, "effect", why);
         }
-        // Kubernetes tells of the operator where the value is wrong.
+        // Kubernetes reports an invalid value at the operator.
         let told = match operator {
             "" | "Equal" => name::label_value(value).join(";"),
             "Exists" if !value.is_empty() => {
@@ -47,7 +47,7 @@ pub(super) fn tolerations(spec: &Place, causes: &mut Causes) {
             causes.push(Cause::invalid(&field, &value.into(), &told));
         }
         match operator {
-            // Behind a gate that is closed.
+            // Operators of a disabled feature gate.
             "Lt" | "Gt" => causes.unknown(one, "operator", &["Equal", "Exists", "Lt", "Gt"]),
             _ => causes.word(one, "operator", &["Equal", "Exists"]),
         }
@@ -57,7 +57,7 @@ pub(super) fn tolerations(spec: &Place, causes: &mut Causes) {
 
 pub(super) fn spread(spec: &Place, causes: &mut Causes) {
     const LIST: &str = "topologySpreadConstraints";
-    // Each kind of constraint occurs once; told of all but the last.
+    // Duplicate constraints; each except the last is reported.
     let mut left: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for one in spec.each(LIST) {
         *left.entry(spread_kind(&one)).or_default() += 1;
@@ -109,7 +109,7 @@ fn domains(one: &Place, causes: &mut Causes) {
     }
 }
 
-/// Labels whose values are taken from the pod itself.
+/// Labels whose values come from the pod itself.
 pub(super) fn label_keys(term: &Place, causes: &mut Causes) {
     let lists = ["matchLabelKeys", "mismatchLabelKeys"];
     for list in lists {

@@ -1,4 +1,4 @@
-//! As whom a pod and its containers run, and what they may do on their node.
+//! Security contexts: the users of containers, and their privileges on the node.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::super::place::Place;
 use super::super::{Causes, shown};
 use super::{Pod, containers, sources};
 
-/// What is said of a container that asks for all the powers its node has.
+/// The error for a privileged container.
 pub(crate) const PRIVILEGED: &str = "disallowed by cluster policy";
 const ID_MAX: i64 = i32::MAX as i64;
 const PROC_MOUNTS: [&str; 2] = ["Default", "Unmasked"];
@@ -34,7 +34,7 @@ const CONTEXT: [shown::Field; 12] = [
     ("SeccompProfile", "seccompProfile", "null"),
     ("AppArmorProfile", "appArmorProfile", "null"),
 ];
-/// What a pod on Windows does not have, and where that is told.
+/// Fields of a pod that Windows does not support.
 const NOT_ON_WINDOWS: [&str; 12] = [
     "appArmorProfile",
     "seLinuxOptions",
@@ -223,7 +223,7 @@ fn app_armor(context: &Place, causes: &mut Causes) {
     }
 }
 
-/// What a pod on Linux does not have.
+/// Fields that a Linux pod must not set.
 pub(super) fn linux(spec: &Place, causes: &mut Causes) {
     let why = "windows options cannot be set for a linux pod";
     causes.below(spec, "securityContext", |causes, context| {
@@ -234,7 +234,7 @@ pub(super) fn linux(spec: &Place, causes: &mut Causes) {
     });
 }
 
-/// What a pod on Windows does not have.
+/// Fields that a Windows pod must not set.
 pub(super) fn windows(spec: &Place, causes: &mut Causes) {
     let why = "cannot be set for a windows pod";
     causes.below(spec, "securityContext", |causes, context| {
@@ -252,7 +252,7 @@ pub(super) fn windows(spec: &Place, causes: &mut Causes) {
     });
 }
 
-/// The contexts of all containers.
+/// The security contexts of all containers.
 fn contexts(spec: &Place, causes: &mut Causes, check: impl Fn(&mut Causes, &Place)) {
     for list in containers::LISTS_AS_VISITED {
         causes.each(spec, list, |causes, container| {

@@ -1,5 +1,5 @@
-//! What volumes are filled from: the keys of secrets and config maps, fields of the pod, tokens;
-//! and the paths below which that lies.
+//! Sources of volumes: keys of secrets and config maps, pod fields and tokens; and the paths of
+//! their files.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::env;
 const MODE_MAX: i64 = 0o777;
 const WRONG_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const SAME_PATH: &str = "conflicting duplicate paths";
-/// How long a token may live, in seconds.
+/// Bounds of a token's lifetime, in seconds.
 const TOKEN_SECONDS_MIN: i64 = 600;
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 
@@ -37,11 +37,11 @@ fn key_to_path(causes: &mut Causes, item: &Place) {
     mode(item, "mode", causes);
 }
 
-/// Fields of the pod as a volume.
+/// Pod fields as a volume.
 pub(super) fn downward(source: &Place, causes: &mut Causes) {
     mode(source, "defaultMode", causes);
     causes.each(source, "items", |causes, item| {
-        // Kubernetes does not say which item is meant.
+        // Kubernetes does not name the item.
         file(&Place::new(source.path.as_str(), item.value), causes);
     });
 }
@@ -123,14 +123,14 @@ fn token(volume: &Place, token: &Place, causes: &mut Causes) {
         let why = "may not specify a duration larger than 2^32 seconds";
         causes.wrong(token, SECONDS, why);
     }
-    // Kubernetes tells of the volume's path.
+    // Kubernetes reports the volume's path.
     let told = Place::new(volume.path.as_str(), token.value);
     if causes.required(&told, "path") {
         inside(&told, "path", causes);
     }
 }
 
-/// A path that leads down from where it begins, and to no name that is kept for the node.
+/// A relative path below its start. Names that begin with `..` are reserved for the node.
 fn inside(place: &Place, key: &str, causes: &mut Causes) {
     descending(place, key, causes);
     let path = place.text(key);
@@ -139,7 +139,7 @@ fn inside(place: &Place, key: &str, causes: &mut Causes) {
     }
 }
 
-/// A path that leads down from where it begins.
+/// A relative path below its start.
 pub(super) fn descending(place: &Place, key: &str, causes: &mut Causes) {
     if place.text(key).starts_with('/') {
         causes.wrong(place, key, "must be a relative path");
@@ -147,7 +147,7 @@ pub(super) fn descending(place: &Place, key: &str, causes: &mut Causes) {
     no_way_up(place, key, causes);
 }
 
-/// A path that nowhere leads up.
+/// A path without `..`.
 pub(super) fn no_way_up(place: &Place, key: &str, causes: &mut Causes) {
     if leads_up(place.text(key)) {
         causes.wrong(place, key, "must not contain '..'");

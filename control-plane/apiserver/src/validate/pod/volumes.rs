@@ -1,4 +1,4 @@
-//! The volumes of a pod: one source each, and what each source needs.
+//! The volumes of a pod: one source each, and the rules of each source.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::super::place::Place;
 use super::super::{Causes, named};
 use super::sources;
 
-/// Volumes by their names.
+/// Volumes by name.
 pub(super) type Volumes<'a> = BTreeMap<&'a str, &'a Value>;
 
 type Check = fn(&Place, &mut Causes);
@@ -29,8 +29,7 @@ const HOST_PATH_TYPES: [&str; 8] = [
 ];
 const CSI_DRIVER_BYTES_MAX: usize = 63;
 
-/// The sources in the order in which they are looked for, what must be given of each, and what
-/// else is checked.
+/// The sources in the order of checks, with their required fields and a further check.
 const SOURCES: [(&str, &[&str], Check); 30] = [
     ("emptyDir", &[], empty_dir),
     ("hostPath", &["path"], host_path),
@@ -68,7 +67,7 @@ const SOURCES: [(&str, &[&str], Check); 30] = [
     ("image", &[], nothing_more),
 ];
 
-/// Checks the volumes and gives those that are fine. The pod's name is empty in templates.
+/// Checks the volumes and returns the valid ones. In templates, the pod has no name.
 pub(super) fn check<'a>(spec: &Place<'a>, pod: &str, causes: &mut Causes) -> Volumes<'a> {
     let mut volumes = Volumes::new();
     causes.each(spec, "volumes", |causes, volume| {
@@ -213,7 +212,7 @@ fn ephemeral(source: &Place, causes: &mut Causes) {
     }
 }
 
-/// The claim made for a volume is called after the pod and the volume.
+/// The name of the claim for an ephemeral volume consists of the names of the pod and the volume.
 fn claim_name(volume: &Place, pod: &str, causes: &mut Causes) {
     let its_name = volume.text("name");
     if pod.is_empty() || its_name.is_empty() {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
-/// The names of Kubernetes' sample files, in the order of the table.
+/// Names of Kubernetes' sample files, in the order of the table.
 const SAMPLES: [&str; 6] = [
     "cluster-roles",
     "controller-roles",
@@ -47,7 +47,7 @@ fn the_table_says_what_kubernetes_sample_says() {
     for mut ours in objects() {
         let theirs = expected.remove(&place(&ours)).unwrap();
         if ours.get("aggregationRule").is_some() {
-            // The sample leaves the sum to a controller.
+            // In the sample, a controller writes the sum later.
             ours["rules"] = Value::Null;
         }
         assert_eq!(ours, theirs);

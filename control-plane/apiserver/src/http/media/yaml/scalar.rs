@@ -1,16 +1,16 @@
-//! Texts in YAML, in the style Go's writer chooses for each: plain where nothing else could be
-//! meant and nothing has to be escaped, in quotes of one kind or the other, or line by line.
+//! Strings in YAML, in the style that Go's encoder chooses: plain if that is unambiguous and needs
+//! no escapes, single-quoted, double-quoted, or literal.
 
 use machinery::time::Timestamp;
 
-/// Where lines are broken at the next space.
+/// The column after which a line is folded at the next space.
 const WIDTH: usize = 80;
-/// Words that are read as truth or nothing; also with a capital, and in capitals.
+/// Words for booleans and null; also capitalized, and in capitals.
 const WORDS: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
-/// What has a meaning at the beginning of a text.
+/// Characters with a meaning at the start of a plain scalar.
 const BEGINNINGS: &str = "#,[]{}&*!|>'\"%@`";
 
-/// How a text is written.
+/// The style of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Style {
     Plain,
@@ -19,7 +19,7 @@ enum Style {
     Literal,
 }
 
-/// A key: never broken.
+/// Writes a key, which is never folded.
 pub(super) fn key(out: &mut String, text: &str) {
     match style(text) {
         Style::Literal => write(out, text, Style::Double, None),
@@ -27,7 +27,7 @@ pub(super) fn key(out: &mut String, text: &str) {
     }
 }
 
-/// A value, with the end of its line; lines that follow begin at the indent.
+/// Writes a value and a line end; further lines have the indent.
 pub(super) fn value(out: &mut String, text: &str, indent: usize) {
     match style(text) {
         Style::Literal => literal(out, text, indent),
@@ -66,7 +66,7 @@ fn style(text: &str) -> Style {
     }
 }
 
-/// Whether a reader would take the plain text for something else than text.
+/// True if a plain scalar would be read as another type than string.
 fn means_something_else(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let capital = text.chars().skip(1).all(|c| c.is_ascii_lowercase());
@@ -88,7 +88,7 @@ fn is_number(text: &str) -> bool {
     if !text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c)) {
         return false;
     }
-    // Of sixty parts, as times once were written.
+    // Sexagesimal numbers, such as `1:30`.
     let mut sixty = text.trim_start_matches(['+', '-']).split(':');
     let digits = |part: &str| {
         !part.is_empty()
@@ -114,7 +114,7 @@ fn is_number(text: &str) -> bool {
         && unsigned.parse::<f64>().is_ok()
 }
 
-/// A day, or a time of a day.
+/// True for a date or a timestamp.
 fn is_time(text: &str) -> bool {
     let year = text.get(..5);
     let begins = year.is_some_and(|year| {
@@ -128,7 +128,7 @@ fn is_time(text: &str) -> bool {
     begins && (day(text) || Timestamp::parse(text).is_some())
 }
 
-/// Whether the text has what means something where it stands.
+/// True if a plain scalar would be read as YAML syntax in this position.
 fn has_indicators(text: &str) -> bool {
     if text.starts_with("---") || text.starts_with("...") {
         return true;
@@ -147,7 +147,7 @@ fn has_indicators(text: &str) -> bool {
     })
 }
 
-/// Writes a text on one line, or on several that begin at the indent.
+/// Writes a string on one line, or folded at the indent if there is one.
 fn write(out: &mut String, text: &str, style: Style, indent: Option<usize>) {
     let quote = match style {
         Style::Single => "'",
@@ -219,7 +219,7 @@ fn escape(out: &mut String, letter: char) {
     }
 }
 
-/// Writes a text line by line.
+/// Writes a literal block.
 fn literal(out: &mut String, text: &str, indent: usize) {
     out.push('|');
     if text.starts_with([' ', '\n']) {

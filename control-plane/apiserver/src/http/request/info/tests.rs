@@ -1,6 +1,6 @@
-//! Every method on every shape of path with every shape of selector, beside what Kubernetes' own
-//! RequestInfo and RBAC authorizer say (`benches/peers/kubernetes/decisions`). What they say is kept in
-//! `decisions.txt`; where Go is, they are asked again.
+//! Every method on every shape of path and selector, compared with Kubernetes' own RequestInfo and
+//! RBAC authorizer (`benches/peers/kubernetes/decisions`). Their answers are kept in
+//! `decisions.txt`; where Go is installed, they run again.
 
 #![expect(
     clippy::disallowed_methods,
@@ -92,7 +92,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http/request/info")
 }
 
-/// People, and the policy that says what they may.
+/// Users, and the policy for them.
 fn rules() -> (Vec<User>, Policy) {
     let text = std::fs::read(folder().join("rules.json")).unwrap();
     let rules: Value = serde_json::from_slice(&text).unwrap();
@@ -114,7 +114,7 @@ fn targets() -> impl Iterator<Item = (&'static str, &'static str)> {
     all.flat_map(|method| PATHS.map(|path| (method, path)))
 }
 
-/// What is asked, and whether each of the users may: the line that the Go program prints.
+/// The attributes of a request and the decision for each user: a line as the Go program prints it.
 fn decide(users: &[User], policy: &Policy, method: &str, path: &str, query: &str) -> String {
     let method = Method::from_bytes(method.as_bytes()).unwrap();
     let info = Info::read(&method, &segments(path).unwrap(), &Query::parse(query));
@@ -147,7 +147,7 @@ fn decide(users: &[User], policy: &Policy, method: &str, path: &str, query: &str
     line
 }
 
-/// The answers to all requests: for each method and path what is asked, and by which queries.
+/// The answers to all requests, as attributes and queries for each method and path.
 fn table(answer: impl Fn(&str, &str, &str) -> String) -> String {
     let mut text = String::new();
     for (method, path) in targets() {
@@ -179,7 +179,7 @@ fn every_request_is_decided_as_kubernetes_decides_it() {
     assert_same(&ours, &kept);
 }
 
-/// Asks Kubernetes' code itself; `STELE_BLESS` keeps what it says.
+/// Runs Kubernetes' own code; `STELE_BLESS` writes its answers to the file.
 #[test]
 fn what_is_kept_is_what_kubernetes_says() {
     let Some(program) = testkit::Kubernetes::Decisions.or_skip("Kubernetes' authorization") else {
