@@ -2,6 +2,7 @@
 //! protocol.
 
 pub mod descriptors;
+pub(crate) mod rewound;
 pub mod socket;
 pub mod tls;
 pub mod workers;

@@ -27,7 +27,6 @@ pub use crate::net::socket::BindError;
 pub(crate) use body::BoxError;
 pub use call::ReadonlyTxn;
 pub use caller::Caller;
-pub(crate) use preface::Rewound;
 pub(crate) use router::Router;
 pub use stats::Counted;
 

@@ -23,7 +23,7 @@ use tokio_rustls::server::TlsStream;
 use super::files::Watched;
 use super::server::Answering;
 use super::{End, Security, check, names, words};
-use crate::api::serve::Rewound;
+use crate::net::rewound::Rewound;
 use crate::net::socket::Socket;
 
 /// Limit from the first byte to the end of the handshake, as in etcd.
