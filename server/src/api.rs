@@ -1,7 +1,6 @@
 //! What clients see: etcd's services over gRPC, its JSON gateway and its HTTP pages, and the
 //! listeners that serve them. Nothing here changes state: a change becomes a proposal.
 
-pub mod encode;
 pub(crate) mod gateway;
 pub mod grpc;
 pub mod http;

@@ -1,6 +1,7 @@
 //! Single operations on keys: range, put, delete range, compact. The same functions run a request
 //! and an operation inside a transaction.
 
+mod key_value;
 mod range;
 
 use std::ops::ControlFlow;

@@ -13,8 +13,8 @@ use pb::range_request::{SortOrder, SortTarget};
 use raw::Rows;
 use storage::mvcc::{Item, KeyRange, Root, Want};
 
+use super::key_value::{encode_key_value, key_value_len};
 use super::{revision_header, revision_to_read};
-use crate::api::encode::{encode_key_value, key_value_len};
 use crate::error::Error;
 use crate::state::to_key_value;
 
