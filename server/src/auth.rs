@@ -1,5 +1,5 @@
 //! Users, roles and permissions as they apply now, and the authorization of each request. Plain
-//! values: the rows are kept by [`crate::state`], calls are answered in [`crate::api::grpc`].
+//! values: the state keeps the rows, and services answer the calls.
 //!
 //! Every member authorizes every log entry on its own, so the decision must equal etcd's in every
 //! detail: if two members decide differently, their data diverges.
@@ -28,11 +28,12 @@ pub use shared::Shared;
 pub use signed::Signed;
 pub use tokens::SimpleTokens;
 
-/// The user a request is made for, as in the header of its log entry: the user's name, and the auth
-/// revision at which the user was authenticated. The default is no user.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AuthInfo {
+/// A token issued by an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authenticated {
     pub user: String,
-    /// 0 if there is no user: auth revisions begin at 1.
-    pub revision: u64,
+    /// The text of a simple token.
+    pub token: String,
+    /// The auth revision to put into a signed token.
+    pub auth_revision: u64,
 }

@@ -7,7 +7,11 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Time since the process began to care.
+/// Time since the process started. Only the shell reads the clock; all other code is given this
+/// value.
+pub type Now = Duration;
+
+/// Measures the time since it was made.
 #[derive(Clone, Copy)]
 pub struct Clock(Instant);
 

@@ -26,7 +26,7 @@ use std::fmt;
 use raft::Message;
 use storage::mvcc::View;
 
-use crate::Now;
+use crate::clock::Now;
 use crate::error::Error;
 use crate::event::{ApplyEvent, LogEvent, MemberEvent, Reply, ReplySlot};
 use crate::state::MemberInfo;

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::error::Error;
 use crate::event::admission::Permit;
 use crate::net::workers;
-use crate::state::request::Request;
+use crate::request::Request;
 use crate::state::snapshot::Received;
 pub use crate::state::{LeaseAnswer, Outcome, RaftView};
 

@@ -24,10 +24,9 @@ pub mod event;
 pub mod fuzzing;
 pub mod lifecycle;
 pub mod net;
+pub mod request;
 pub mod runtime;
 pub mod state;
 pub mod telemetry;
 
-/// Time since the process started. Only the shell reads the clock; all other code is given this
-/// value.
-pub type Now = std::time::Duration;
+pub use clock::Now;

@@ -10,7 +10,7 @@ use server::error::Error;
 use server::event::ReplySlot;
 use server::event::admission::{Admission, Limits, Permit};
 use server::event::{Applied, ApplyEvent, LeaseCall, MemberEvent, Outcome, Reply};
-use server::state::request::Request;
+use server::request::Request;
 use storage::mvcc::View;
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;

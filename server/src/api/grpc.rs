@@ -2,7 +2,6 @@
 
 pub mod auth;
 pub mod budget;
-pub mod check;
 pub mod cluster;
 pub mod election;
 pub mod health;

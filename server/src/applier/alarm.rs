@@ -8,7 +8,7 @@ use storage::mvcc::Stats;
 use super::ApplyEffects;
 use crate::error::Error;
 use crate::event::{Look, ReplySlot};
-use crate::state::request::Request;
+use crate::request::Request;
 use crate::state::space_alarm::{self, Alarm, Guard, Reading};
 
 /// Looks after which a proposed alarm that is not in the state counts as lost.

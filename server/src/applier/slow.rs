@@ -6,7 +6,7 @@ use raft::Now;
 
 use crate::error::Error;
 use crate::event::Outcome;
-use crate::state::request::Request;
+use crate::request::Request;
 use crate::telemetry::loggable;
 
 /// The clock to time entries with, and what is too long.

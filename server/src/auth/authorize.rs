@@ -3,9 +3,9 @@
 use etcd_api::etcdserverpb as pb;
 use pb::request_op::Request as Op;
 
-use super::{AuthInfo, Image, Kind};
+use super::{Image, Kind};
 use crate::error::Error;
-use crate::state::request::Request;
+use crate::request::{AuthInfo, Request};
 
 /// The keys attached to a lease; empty if the lease does not exist.
 type LeaseKeys<'a> = dyn Fn(i64) -> Result<Vec<bytes::Bytes>, Error> + 'a;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use etcd_api::authpb;
 use prost::Message;
 
-use super::AuthInfo;
 use super::intervals::{Interval, Intervals};
 use crate::error::Error;
+use crate::request::AuthInfo;
 
 /// The name of the user that must exist, and of the role that permits everything.
 pub const ROOT: &str = "root";

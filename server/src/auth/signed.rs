@@ -11,9 +11,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::AuthInfo;
+use crate::auth::Authenticated;
 use crate::error::Error;
-use crate::state::Authenticated;
+use crate::request::AuthInfo;
 
 /// Lifetime of a token if the flag gives none.
 const DEFAULT_TTL_NANOS: i64 = 300_000_000_000;

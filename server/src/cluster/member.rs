@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::event::{
     Applied, Committed, MemberEvent, Outcome, Proposal, RaftView, Reply, ReplySlot,
 };
-use crate::state::request::Request;
+use crate::request::Request;
 use crate::state::snapshot::Received;
 use changes::Changes;
 use forwarded::Forwarded;

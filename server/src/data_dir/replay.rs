@@ -14,8 +14,8 @@ use storage::vfs::Vfs;
 use crate::applier::DIRTY_BYTES_TO_CHECKPOINT;
 use crate::data_dir::Unusable;
 use crate::error::Error;
+use crate::request::{self, PutBy, Request};
 use crate::state::entry;
-use crate::state::request::{self, PutBy, Request};
 use crate::state::{Effects, State};
 
 /// Bytes of keys and values that are gathered before the store takes them: the more, the more puts

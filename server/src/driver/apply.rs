@@ -7,8 +7,8 @@ use raft::NodeId;
 use super::job::Hurry;
 use super::watch::Watch;
 use super::{Fatal, Job, Note, Ports, RequestIds, Shared};
-use crate::Now;
 use crate::applier::{Applier, ApplyEffects};
+use crate::clock::Now;
 use crate::error::Error;
 use crate::event::{ApplyEvent, LogEvent, MemberEvent, Proposal};
 

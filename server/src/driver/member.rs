@@ -7,7 +7,7 @@ use raft::{NodeId, RoleKind, Ticket};
 
 use super::log::Log;
 use super::{Fatal, Job, Note, Ports, Shared};
-use crate::Now;
+use crate::clock::Now;
 use crate::cluster::member::{Member, MemberEffects};
 use crate::event::{ApplyEvent, LogEvent, MemberEvent};
 

@@ -12,9 +12,9 @@ use crate::cluster::peer::{self, Dialer, Introduction};
 use crate::config::{self, Config, Url};
 use crate::data_dir::DataDir;
 use crate::error::Error;
+use crate::request::Request;
 use crate::runtime::node::{Node, REQUEST_TIMEOUT};
 use crate::state::hashes;
-use crate::state::request::Request;
 
 /// Compares this member's data with its peers' before it serves or votes. Skipped if the directory
 /// is empty.

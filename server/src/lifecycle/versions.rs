@@ -8,8 +8,8 @@ use etcd_api::membershippb;
 use crate::cluster::peer::join::{minor, versions};
 use crate::config::{CLUSTER_VERSION, MIN_CLUSTER_VERSION};
 use crate::error::Error;
+use crate::request::Request;
 use crate::runtime::node::Node;
-use crate::state::request::Request;
 
 /// How often a leader asks the members, as in etcd.
 const INTERVAL: Duration = Duration::from_secs(4);

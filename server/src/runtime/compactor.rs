@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::Now;
+use crate::clock::Now;
 use crate::config::AutoCompaction;
 
 /// How often `revision` mode looks.

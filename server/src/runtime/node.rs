@@ -16,7 +16,7 @@ use storage::mvcc::{Reader, View};
 use tokio::sync::Semaphore;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use crate::auth::{self, AuthInfo, Credentials, Tokens};
+use crate::auth::{self, Credentials, Tokens};
 use crate::clock::Clock;
 use crate::cluster::corruption::PeerHash;
 use crate::cluster::peer::{self, Peers};
@@ -27,8 +27,8 @@ use crate::event::inbox::Sender;
 use crate::event::{
     Applied, ApplyEvent, LeaseAnswer, LeaseCall, MemberEvent, Outcome, Proposal, ReplySlot,
 };
+use crate::request::{AuthInfo, Request};
 use crate::state::hashes::{Hashes, KvHash};
-use crate::state::request::Request;
 use crate::state::watch::HubHandle;
 use crate::state::{self, MemberInfo};
 use crate::telemetry::metrics::{Metrics, Operation};

@@ -10,7 +10,7 @@ use storage::mvcc::Attempt;
 
 use super::Links;
 use super::rest::{CHECKPOINT_REST, LOG_REST, rests};
-use crate::Now;
+use crate::clock::Now;
 use crate::driver::apply::ApplyDriver;
 use crate::driver::log::Log;
 use crate::driver::member::MemberDriver;

@@ -13,9 +13,9 @@ use etcd_api::etcdserverpb as pb;
 use prost::Message;
 use storage::mvcc::{Bucket, Root, Write};
 
-use crate::auth::{self, AuthInfo, Image, Kind, ROOT, Shared};
+use crate::auth::{self, Authenticated, Image, Kind, ROOT, Shared};
 use crate::error::Error;
-use crate::state::request::{self, AuthRequest, PutBy, Request};
+use crate::request::{self, AuthInfo, AuthRequest, PutBy, Request};
 
 const ENABLED: &[u8] = b"authEnabled";
 const REVISION: &[u8] = b"authRevision";
@@ -23,16 +23,6 @@ const REVISION: &[u8] = b"authRevision";
 const FIRST_REVISION: u64 = 1;
 /// bcrypt cost for passwords in very old logs: etcd's default.
 const OLD_LOG_COST: u32 = 10;
-
-/// A token issued by an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Authenticated {
-    pub user: String,
-    /// The text of a simple token.
-    pub token: String,
-    /// The auth revision to put into a signed token.
-    pub auth_revision: u64,
-}
 
 /// The image in force, and the copy shared with other threads.
 pub struct Auth {

@@ -16,7 +16,7 @@ use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
 use super::{Effects, State, lease_keys, leases};
-use crate::state::request::Request;
+use crate::request::Request;
 
 pub(super) const LOG: &str = "/member/log";
 pub(super) const STORE: &str = "/member/store";

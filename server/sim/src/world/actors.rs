@@ -4,7 +4,7 @@ use etcd_api::etcdserverpb::alarm_request::AlarmAction;
 use raft::{Body, Message, RoleKind};
 use server::driver::Replies;
 use server::event::{ApplyEvent, MemberEvent};
-use server::state::request::Request;
+use server::request::Request;
 use server::state::space_needed;
 
 use super::{Event, Failed, MICRO, MILLI, Named, World};

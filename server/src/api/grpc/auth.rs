@@ -8,8 +8,8 @@ use tonic::{Request as Call, Response, Status};
 use super::caller_of;
 use crate::auth::ROOT;
 use crate::error::Error;
+use crate::request::AuthRequest;
 use crate::runtime::node::Node;
-use crate::state::request::AuthRequest;
 
 pub struct AuthService {
     node: Node,

@@ -12,17 +12,17 @@ use tonic::{Request as Call, Response, Status};
 
 use super::budget::{BUDGET_BYTES, Budget};
 use super::caller_of;
-use super::check;
 use super::large::{STEP, read_large};
 use super::patience::Patience;
 use super::slow::{self, SlowRead};
 use crate::api::serve::ReadonlyTxn;
-use crate::auth::{self, AuthInfo, Credentials, Image, Kind};
+use crate::auth::{self, Credentials, Image, Kind};
 use crate::error::Error;
 use crate::event::Outcome;
+use crate::request::check;
+use crate::request::{AuthInfo, Request};
 use crate::runtime::node::{Node, run_blocking};
 use crate::state::kv::Reading;
-use crate::state::request::Request;
 use crate::state::{kv, txn};
 use crate::telemetry::loggable;
 

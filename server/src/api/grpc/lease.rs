@@ -9,12 +9,12 @@ use tokio_stream::Stream;
 use tonic::{Request as Call, Response, Status, Streaming};
 
 use super::caller_of;
-use crate::auth::{self, AuthInfo, Credentials, Image, Kind};
+use crate::auth::{self, Credentials, Image, Kind};
 use crate::error::Error;
 use crate::event::{LeaseCall, Outcome};
+use crate::request::{AuthInfo, Request};
 use crate::runtime::node::Node;
 use crate::state;
-use crate::state::request::Request;
 
 /// Ids tried for one grant. The first is free unless a client has chosen it explicitly.
 const GRANT_TRIES: usize = 8;

@@ -14,8 +14,8 @@ use crate::api::grpc::health::HealthNotifier;
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::error::Error;
 use crate::event::Outcome;
+use crate::request::Request;
 use crate::runtime::node::Node;
-use crate::state::request::Request;
 use crate::telemetry::metrics::Metrics;
 
 pub struct MaintenanceService {

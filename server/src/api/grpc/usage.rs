@@ -6,8 +6,9 @@ use storage::mvcc::KeyRange;
 use tonic::{Request as Call, Response, Status};
 
 use super::caller_of;
-use crate::auth::{AuthInfo, Image, Kind};
+use crate::auth::{Image, Kind};
 use crate::error::Error;
+use crate::request::AuthInfo;
 use crate::runtime::node::Node;
 use crate::telemetry::prefix;
 

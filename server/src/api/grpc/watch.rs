@@ -22,8 +22,9 @@ use tokio_stream::Stream as _;
 use tonic::codec::Codec;
 use tonic::{Status, Streaming};
 
-use crate::auth::{AuthInfo, Credentials, Image, Kind};
+use crate::auth::{Credentials, Image, Kind};
 use crate::error::Error;
+use crate::request::AuthInfo;
 use crate::runtime::node::Node;
 use crate::state::watch::{Ended, Head, HistoryDone, Out, Stream, StreamOptions};
 

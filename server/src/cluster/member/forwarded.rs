@@ -9,7 +9,7 @@ use raft::{NOBODY, NodeId, Now};
 use super::{MemberEffects, PATIENCE};
 use crate::error::Error;
 use crate::event::ReplySlot;
-use crate::state::request::Request;
+use crate::request::Request;
 
 /// What the former leader had of a proposal is committed by the next one within this time, or never
 /// as far as anybody can tell: whoever waits is told that the outcome is unknown, as after a

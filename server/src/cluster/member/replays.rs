@@ -7,7 +7,7 @@ use etcd_api::etcdserverpb as pb;
 use prost::Message;
 use raft::{Entry, EntryKind};
 
-use crate::state::request::Request;
+use crate::request::Request;
 
 /// So many of the newest; an echo that comes later than that many requests is taken for news.
 const REMEMBERED: usize = 1 << 14;

@@ -26,7 +26,7 @@ use utl::Import;
 use super::{Place, named, open, read_keys, refuse_used, text};
 use crate::data_dir;
 use crate::error::Error;
-use crate::state::request::Request;
+use crate::request::Request;
 use crate::state::snapshot::load::{FileSource, Plan, load};
 use crate::state::{self, Effects, MemberInfo, State};
 

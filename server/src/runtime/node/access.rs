@@ -9,11 +9,11 @@ use aws_lc_rs::digest;
 use etcd_api::etcdserverpb as pb;
 
 use super::Node;
-use crate::auth::{AuthInfo, Credentials, Image, Tokens};
+use crate::auth::Authenticated;
+use crate::auth::{Credentials, Image, Tokens};
 use crate::error::Error;
 use crate::event::{Applied, Outcome};
-use crate::state::Authenticated;
-use crate::state::request::{AuthRequest, Request};
+use crate::request::{AuthInfo, AuthRequest, Request};
 
 /// bcrypt takes no more: longer passwords would be cut off without a word.
 const PASSWORD_BYTES_MAX: usize = 72;

@@ -7,7 +7,7 @@ use etcd_api::membershippb;
 use super::Node;
 use crate::config::CLUSTER_VERSION;
 use crate::error::Error;
-use crate::state::request::Request;
+use crate::request::Request;
 use crate::state::{self, Downgrade};
 
 impl Node {

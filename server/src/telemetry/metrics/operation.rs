@@ -2,7 +2,7 @@
 
 use super::text::Family;
 use super::value::{Buckets, Histogram, Unit};
-use crate::state::request::{AuthRequest, Request};
+use crate::request::{AuthRequest, Request};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]

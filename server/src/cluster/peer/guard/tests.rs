@@ -3,7 +3,7 @@ use etcd_api::etcdserverpb as pb;
 use raft::{Entry, EntryKind, Position};
 
 use super::*;
-use crate::state::request::Request;
+use crate::request::Request;
 
 const ME: u64 = 1;
 

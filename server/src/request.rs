@@ -1,16 +1,25 @@
 //! The requests that go through the log, and their encoding: etcd's `InternalRaftRequest`, so that
 //! a log entry of ours means the same to an etcd member.
 
+pub mod check;
+
 use bytes::{Bytes, BytesMut};
 use etcd_api::etcdserverpb as pb;
 use prost::Message;
 use prost::encoding::{self, WireType, message};
 
-use crate::auth::AuthInfo;
-
 /// Field numbers of `InternalRaftRequest`.
 const HEADER_FIELD: u32 = 100;
 const PUT_FIELD: u32 = 4;
+
+/// The user a request is made for, as in the header of its log entry: the user's name, and the auth
+/// revision at which the user was authenticated. The default is no user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuthInfo {
+    pub user: String,
+    /// 0 if there is no user: auth revisions begin at 1.
+    pub revision: u64,
+}
 
 /// One decoded request. On the proposing member the value is kept beside its bytes, so only replay
 /// and other members decode it.
