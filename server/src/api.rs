@@ -4,4 +4,5 @@
 pub(crate) mod gateway;
 pub mod grpc;
 pub mod http;
+pub(crate) mod peer;
 pub mod serve;

@@ -18,6 +18,7 @@ use tokio::io::DuplexStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::api;
 use crate::api::serve::{BindError, Listeners};
 use crate::clock::Clock;
 use crate::cluster::peer::{Dialer, REMOVED, join};
@@ -121,7 +122,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     let workers = Arc::new(Workers::start(Workers::suitable_count()).map_err(StartError::Runtime)?);
     let running = runtime::start(data, &config, Arc::clone(&metrics), &workers, dialer)
         .map_err(StartError::DataDir)?;
-    running.peers.serve(listeners.take_peers(), &running.node);
+    api::peer::listen(listeners.take_peers(), &running.peers, &running.node);
     tokio::select! {
         published = publish(&running.node, &config) => published.map_err(StartError::Publish)?,
         signal = wait_for_end(&running, &mut end) => {

@@ -9,12 +9,13 @@ mod codec;
 mod dial;
 mod dialer;
 mod guard;
-mod hash;
+pub(crate) mod hash;
 pub(crate) mod join;
-mod lease;
+pub(crate) mod lease;
 mod link;
 mod pace;
-mod serve;
+pub(crate) mod page;
+pub(crate) mod serve;
 mod transfer;
 
 use std::collections::{HashMap, HashSet};
@@ -31,13 +32,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 
-use crate::api::serve::Door;
 use crate::clock::Clock;
 use crate::cluster::corruption::PeerHash;
 use crate::config::Url;
 use crate::event::inbox::Sender;
 use crate::event::{ApplyEvent, MemberEvent};
-use crate::runtime::node::Node;
 use crate::state::MemberInfo;
 use crate::state::snapshot::{Received, Receiver};
 use crate::telemetry::metrics::{Metrics, Traffic};
@@ -156,12 +155,9 @@ impl Peers {
         })))
     }
 
-    /// Serves the other members on `doors` until the process ends.
-    pub(crate) fn serve(&self, doors: Vec<Door>, node: &Node) {
-        for door in doors {
-            let (peers, node) = (self.clone(), node.clone());
-            self.0.runtime.spawn(serve::accept(door, peers, node));
-        }
+    /// Runs a task on the thread of the connections.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.runtime.spawn(task);
     }
 
     /// Sets the current members and the removed ones.
@@ -386,7 +382,7 @@ impl Peers {
         &self.0.dialer
     }
 
-    fn me(&self) -> &Introduction {
+    pub(crate) fn me(&self) -> &Introduction {
         &self.0.me
     }
 

@@ -48,12 +48,12 @@ fn is_zero(number: &i64) -> bool {
 }
 
 /// The requested revision.
-pub(super) fn revision_of(body: &Bytes) -> Option<i64> {
+pub(crate) fn revision_of(body: &Bytes) -> Option<i64> {
     let request: Request = serde_json::from_slice(body).ok()?;
     Some(request.revision)
 }
 
-pub(super) fn answer(hash: &KvHash) -> String {
+pub(crate) fn answer(hash: &KvHash) -> String {
     let response = Response {
         header: Header {
             revision: hash.current_revision,
@@ -66,7 +66,7 @@ pub(super) fn answer(hash: &KvHash) -> String {
 }
 
 /// The texts that the requesting member compares with.
-pub(super) fn refusal(error: &Error) -> String {
+pub(crate) fn refusal(error: &Error) -> String {
     match error {
         Error::Compacted => COMPACTED.to_owned(),
         Error::FutureRevision => FUTURE.to_owned(),
