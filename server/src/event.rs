@@ -71,9 +71,9 @@ pub struct Proposal {
     pub term: Option<raft::Term>,
 }
 
-/// The member actor's inbox.
+/// The inbox of the consensus actor.
 #[derive(Debug)]
-pub enum MemberEvent {
+pub enum ConsensusEvent {
     Propose(Proposal),
     /// The log on disk holds this write and all before it.
     Durable {
@@ -117,7 +117,7 @@ pub enum MemberEvent {
     Transfer {
         to: u64,
     },
-    /// The state for a member that needs it, as `MemberEffects::snapshots_wanted` asked: a view
+    /// The state for a member that needs it, as `ConsensusEffects::snapshots_wanted` asked: a view
     /// and what to say of it.
     SnapshotReady {
         to: u64,

@@ -2,12 +2,12 @@
 //! each other, and decides nothing: what goes where, and in which order, is the [`driver`]'s.
 //!
 //! ```text
-//!  gRPC tasks ──► member ──► log ──► member ──► apply ──► deliveries ──► gRPC tasks
+//!  gRPC tasks ──► consensus ──► log ──► consensus ──► apply ──► deliveries ──► gRPC tasks
 //!                                                 └─────► hub ──► watch streams
 //! ```
 //!
-//! Under load a batch gathers at each arrow. A write that is alone takes a shorter way: the member
-//! thread writes and syncs the log itself.
+//! Under load a batch gathers at each arrow. A write that is alone takes a shorter way: the
+//! consensus thread writes and syncs the log itself.
 //!
 //! [`driver`]: crate::driver
 
@@ -38,7 +38,7 @@ use crate::config::{Config, Url};
 use crate::data_dir::{DataDir, Unusable};
 use crate::driver::{Actors, Settings};
 use crate::event::inbox::{Inbox, Sender, inbox};
-use crate::event::{ApplyEvent, LogEvent, MemberEvent};
+use crate::event::{ApplyEvent, ConsensusEvent, LogEvent};
 use crate::net::workers::Workers;
 use crate::runtime::node::{Identity, Inner, Limits, Login, Node};
 use crate::state::hashes::Hashes;
@@ -57,7 +57,7 @@ use threads::{StopLooking, spawn};
 pub struct Running {
     pub node: Node,
     pub peers: Peers,
-    member: Sender<MemberEvent>,
+    consensus: Sender<ConsensusEvent>,
     looks: Sender<StopLooking>,
     threads: Vec<JoinHandle<()>>,
     _lock: Box<dyn Lock>,
@@ -95,7 +95,7 @@ pub(crate) fn start(
     let lateness = Lateness::new(config.heartbeat_interval);
     let links = Links {
         clock,
-        member: queues.member.0.clone(),
+        consensus: queues.consensus.0.clone(),
         log: queues.log.0.clone(),
         apply: queues.apply.0.clone(),
         replies: Deliveries::start(workers),
@@ -106,12 +106,12 @@ pub(crate) fn start(
         peers: peers.clone(),
     };
     let node = node(&actors, &links, config, (tokens, login));
-    let (member, looks) = (links.member.clone(), queues.looks.0.clone());
+    let (consensus, looks) = (links.consensus.clone(), queues.looks.0.clone());
     let (threads, lock) = start_threads(actors, queues, &links);
     Ok(Running {
         node,
         peers,
-        member,
+        consensus,
         looks,
         threads,
         _lock: lock,
@@ -121,7 +121,7 @@ pub(crate) fn start(
 fn node(actors: &Actors, links: &Links, config: &Config, (tokens, login): (Tokens, Login)) -> Node {
     Node::new(Inner {
         reader: actors.reader.clone(),
-        member: links.member.clone(),
+        consensus: links.consensus.clone(),
         apply: links.apply.clone(),
         hub: actors.watch.inbox().clone(),
         shared: Arc::clone(&actors.shared),
@@ -143,7 +143,7 @@ fn node(actors: &Actors, links: &Links, config: &Config, (tokens, login): (Token
 
 /// Both ends of each actor's inbox.
 struct Queues {
-    member: (Sender<MemberEvent>, Inbox<MemberEvent>),
+    consensus: (Sender<ConsensusEvent>, Inbox<ConsensusEvent>),
     log: (Sender<LogEvent>, Inbox<LogEvent>),
     apply: (Sender<ApplyEvent>, Inbox<ApplyEvent>),
     looks: (Sender<StopLooking>, Inbox<StopLooking>),
@@ -152,7 +152,7 @@ struct Queues {
 impl Queues {
     fn new() -> Queues {
         Queues {
-            member: inbox(),
+            consensus: inbox(),
             log: inbox(),
             apply: inbox(),
             looks: inbox(),
@@ -165,7 +165,7 @@ fn start_threads(
     queues: Queues,
     links: &Links,
 ) -> (Vec<JoinHandle<()>>, Box<dyn Lock>) {
-    let (member, apply, disks) = (actors.member, actors.apply, actors.disks);
+    let (consensus, apply, disks) = (actors.consensus, actors.apply, actors.disks);
     let (log, watch) = (actors.log, actors.watch);
     let links = || links.clone();
     let (clock, hashes) = (links().clock, links().hashes);
@@ -179,9 +179,9 @@ fn start_threads(
             let links = links();
             move || threads::run_log(&log, &queues.log.1, links)
         }),
-        spawn("member", {
+        spawn("consensus", {
             let links = links();
-            move || threads::run_member(member, &queues.member.1, links)
+            move || threads::run_consensus(consensus, &queues.consensus.1, links)
         }),
         spawn("hash", move || {
             let hurried = Arc::clone(&hashes);
@@ -238,7 +238,7 @@ struct Connecting {
 impl Connecting {
     fn connect(self, queues: &Queues, others: &Others) -> Peers {
         let inboxes = Inboxes {
-            member: queues.member.0.clone(),
+            consensus: queues.consensus.0.clone(),
             apply: queues.apply.0.clone(),
         };
         let peers = Peers::start(
@@ -325,7 +325,7 @@ impl Running {
     pub fn stop(self) {
         // A closed inbox means that its actor has ended already.
         let _ = self.looks.send(StopLooking);
-        let _ = self.member.send(MemberEvent::Stop);
+        let _ = self.consensus.send(ConsensusEvent::Stop);
         self.node.hub().stop();
         self.node.stop_hashing();
         for thread in self.threads {

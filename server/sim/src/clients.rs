@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use server::error::Error;
 use server::event::ReplySlot;
 use server::event::admission::{Admission, Limits, Permit};
-use server::event::{Applied, ApplyEvent, LeaseCall, MemberEvent, Outcome, Reply};
+use server::event::{Applied, ApplyEvent, ConsensusEvent, LeaseCall, Outcome, Reply};
 use server::request::Request;
 use storage::mvcc::View;
 use tokio::sync::oneshot::Receiver;
@@ -386,7 +386,7 @@ impl World {
                         revision: 0,
                     }));
                 } else {
-                    process.ports.to_member.push(MemberEvent::Read(slot));
+                    process.ports.to_consensus.push(ConsensusEvent::Read(slot));
                 }
                 waiting.stage = Stage::Asked { receiver, at: host };
                 return self.schedule(host);
@@ -426,7 +426,10 @@ impl World {
         }
         let proposal = process.encode(request, Some(slot));
         waiting.request_id = Request::id_of(&proposal.data);
-        process.ports.to_member.push(MemberEvent::Propose(proposal));
+        process
+            .ports
+            .to_consensus
+            .push(ConsensusEvent::Propose(proposal));
         waiting.stage = Stage::Asked { receiver, at: host };
         self.schedule(host);
     }
@@ -516,7 +519,7 @@ impl World {
             process.ports.to_apply.push(ApplyEvent::Lease(call, slot));
             waiting.stage = Stage::Asked { receiver, at };
         } else {
-            process.ports.to_member.push(MemberEvent::Read(slot));
+            process.ports.to_consensus.push(ConsensusEvent::Read(slot));
             waiting.stage = Stage::Confirming { receiver, at };
         }
         self.schedule(at);

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use raft::{ConfChange, ConfChangeKind, NodeId};
-use server::event::{MemberEvent, Reply, ReplySlot};
+use server::event::{ConsensusEvent, Reply, ReplySlot};
 use server::state::{ChangeContext, MemberInfo};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -181,7 +181,7 @@ impl World {
             node,
             context: context.into(),
         };
-        process.ports.to_member.push(MemberEvent::Configure {
+        process.ports.to_consensus.push(ConsensusEvent::Configure {
             change: change.clone(),
             reply: slot,
         });

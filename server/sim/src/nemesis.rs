@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use server::event::MemberEvent;
+use server::event::ConsensusEvent;
 use storage::vfs::Vfs;
 
 use crate::host::Crash;
@@ -166,7 +166,10 @@ impl World {
                 if let Some(from) = from
                     && let Some(process) = &mut self.hosts[from].process
                 {
-                    process.ports.to_member.push(MemberEvent::Transfer { to });
+                    process
+                        .ports
+                        .to_consensus
+                        .push(ConsensusEvent::Transfer { to });
                     self.note(&format!("h{from} is to hand over to h{victim}"));
                     self.schedule(from);
                 }

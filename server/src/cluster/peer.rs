@@ -36,7 +36,7 @@ use crate::clock::Clock;
 use crate::cluster::corruption::PeerHash;
 use crate::config::Url;
 use crate::event::inbox::Sender;
-use crate::event::{ApplyEvent, MemberEvent};
+use crate::event::{ApplyEvent, ConsensusEvent};
 use crate::state::MemberInfo;
 use crate::state::snapshot::{Received, Receiver};
 use crate::telemetry::metrics::{Metrics, Traffic};
@@ -74,7 +74,7 @@ pub struct Peers(Arc<Inner>);
 
 struct Inner {
     me: Introduction,
-    member: Sender<MemberEvent>,
+    consensus: Sender<ConsensusEvent>,
     apply: Sender<ApplyEvent>,
     /// The value last sent to the applier: all other members are known to be Stele members.
     all_are_ours: AtomicBool,
@@ -113,7 +113,7 @@ struct Peer {
 
 /// Where messages of other members are delivered.
 pub(crate) struct Inboxes {
-    pub(crate) member: Sender<MemberEvent>,
+    pub(crate) consensus: Sender<ConsensusEvent>,
     pub(crate) apply: Sender<ApplyEvent>,
 }
 
@@ -138,7 +138,7 @@ impl Peers {
             .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
         Ok(Peers(Arc::new(Inner {
             me,
-            member: to.member,
+            consensus: to.consensus,
             apply: to.apply,
             all_are_ours: AtomicBool::new(false),
             runtime: handle,
@@ -316,7 +316,10 @@ impl Peers {
             if peer.send(message).is_err() {
                 peer.link.traffic.sent_failures.inc();
                 // The inbox closes when the member stops; then the event no longer matters.
-                let _ = self.0.member.send(MemberEvent::Unreachable { peer: to });
+                let _ = self
+                    .0
+                    .consensus
+                    .send(ConsensusEvent::Unreachable { peer: to });
             }
         }
     }
@@ -327,20 +330,20 @@ impl Peers {
         let peers = self.0.peers.read();
         let target = peers.get(&to).map(|peer| peer.target.clone());
         drop(peers);
-        let member = self.0.member.clone();
+        let consensus = self.0.consensus.clone();
         self.0.runtime.spawn(async move {
             let ok = match target {
                 Some(target) => transfer::send(target, message, view).await,
                 None => false,
             };
-            let _ = member.send(MemberEvent::SnapshotSent { to, ok });
+            let _ = consensus.send(ConsensusEvent::SnapshotSent { to, ok });
         });
     }
 
     fn receive_snapshot(&self, message: Message, received: Received) {
         let received = Box::new(received);
-        let event = MemberEvent::SnapshotReceived { message, received };
-        let _ = self.0.member.send(event);
+        let event = ConsensusEvent::SnapshotReceived { message, received };
+        let _ = self.0.consensus.send(event);
     }
 
     pub(crate) fn urls_of(&self, id: u64) -> Option<Vec<String>> {
@@ -390,7 +393,11 @@ impl Peers {
     /// false if the member has stopped and nobody receives it.
     fn receive(&self, message: Message, speaker: Option<u64>) -> Result<bool, Refusal> {
         self.check(&message, speaker)?;
-        Ok(self.0.member.send(MemberEvent::Receive(message)).is_ok())
+        Ok(self
+            .0
+            .consensus
+            .send(ConsensusEvent::Receive(message))
+            .is_ok())
     }
 
     fn check(&self, message: &Message, speaker: Option<u64>) -> Result<(), Refusal> {

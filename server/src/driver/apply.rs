@@ -10,7 +10,7 @@ use super::{Fatal, Job, Note, Ports, RequestIds, Shared};
 use crate::applier::{Applier, ApplyEffects};
 use crate::clock::Now;
 use crate::error::Error;
-use crate::event::{ApplyEvent, LogEvent, MemberEvent, Proposal};
+use crate::event::{ApplyEvent, ConsensusEvent, LogEvent, Proposal};
 
 pub struct ApplyDriver {
     applier: Applier,
@@ -156,22 +156,22 @@ impl ApplyDriver {
     fn tell_member(&mut self, ports: &mut impl Ports) {
         for (index, change) in self.effects.conf_changes.drain(..) {
             ports.note(Note::MemberChange(change.as_ref()));
-            ports.to_member(MemberEvent::ConfChanged { index, change });
+            ports.to_consensus(ConsensusEvent::ConfChanged { index, change });
         }
         if std::mem::take(&mut self.effects.installed) {
-            ports.to_member(MemberEvent::SnapshotInstalled);
+            ports.to_consensus(ConsensusEvent::SnapshotInstalled);
         }
         let Some(index) = self.effects.applied.take() else {
             return;
         };
         let term = self.applier.applied_term();
         self.shared.progress.publish(index, term);
-        let applied = MemberEvent::Applied { index };
+        let applied = ConsensusEvent::Applied { index };
         // The member needs this only at its next turn, unless it waits for this index to campaign.
         if self.shared.leadership.has_leader() {
-            ports.to_member_quietly(applied);
+            ports.to_consensus_quietly(applied);
         } else {
-            ports.to_member(applied);
+            ports.to_consensus(applied);
         }
     }
 
@@ -179,7 +179,7 @@ impl ApplyDriver {
         let by = self.applier.own_auth_info();
         for request in self.effects.proposals.drain(..) {
             let data = request.encode_by(self.request_ids.next(), &by);
-            ports.to_member(MemberEvent::Propose(Proposal {
+            ports.to_consensus(ConsensusEvent::Propose(Proposal {
                 request,
                 data,
                 reply: None,
@@ -189,7 +189,7 @@ impl ApplyDriver {
         // Any member's alarm is good in any term.
         if let Some(request) = self.effects.alarm.take() {
             let data = request.encode(self.request_ids.next());
-            ports.to_member(MemberEvent::Propose(Proposal {
+            ports.to_consensus(ConsensusEvent::Propose(Proposal {
                 request,
                 data,
                 reply: None,

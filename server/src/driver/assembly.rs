@@ -10,15 +10,15 @@ use storage::seal::Seal;
 use storage::vfs::Lock;
 
 use super::apply::ApplyDriver;
+use super::consensus::ConsensusDriver;
 use super::log::Log;
-use super::member::MemberDriver;
 use super::space::Disks;
 use super::watch::Watch;
 use super::{RequestIds, Shared};
 use crate::applier::{Applier, Pace, Stopwatch};
 use crate::auth;
 use crate::clock::Now;
-use crate::cluster::member::Member;
+use crate::cluster::consensus::Consensus;
 use crate::config::Config;
 use crate::data_dir::{DataDir, Unusable};
 use crate::state::State;
@@ -42,7 +42,7 @@ pub struct Settings {
 pub struct Actors {
     pub member_id: u64,
     pub cluster_id: u64,
-    pub member: MemberDriver,
+    pub consensus: ConsensusDriver,
     pub log: Arc<Mutex<Log>>,
     pub apply: ApplyDriver,
     pub watch: Watch,
@@ -91,11 +91,16 @@ impl Actors {
         let mut applier = applier(data.state, inbox, last_in_log, member_id, config, settings)?;
         applier.go_on_from(data.replayed.bytes, data.replayed.sync);
         let log = Arc::new(Mutex::new(Log::new(data.log, Arc::clone(&shared))));
-        let member = Member::new(raft, seed);
+        let consensus = Consensus::new(raft, seed);
         Ok(Actors {
             member_id,
             cluster_id: data.cluster_id,
-            member: MemberDriver::new(member, member_id, Arc::clone(&log), Arc::clone(&shared)),
+            consensus: ConsensusDriver::new(
+                consensus,
+                member_id,
+                Arc::clone(&log),
+                Arc::clone(&shared),
+            ),
             log,
             apply: ApplyDriver::new(
                 applier,

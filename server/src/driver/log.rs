@@ -1,4 +1,4 @@
-//! Writes and syncs the log, and tells the member what is durable.
+//! Writes and syncs the log, and tells consensus what is durable.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use raft::Ticket;
 use raft::durable::LogWriter;
 
 use super::{Fatal, Job, Note, Ports, Shared};
-use crate::event::{LogEvent, MemberEvent};
+use crate::event::{ConsensusEvent, LogEvent};
 
 pub struct Log {
     writer: LogWriter,
@@ -51,13 +51,13 @@ impl Log {
     pub fn sync(&mut self, ports: &mut impl Ports) -> Result<(), Fatal> {
         if let Some(ticket) = self.unsynced {
             self.make_durable(ticket, ports)?;
-            ports.to_member(MemberEvent::Durable { ticket });
+            ports.to_consensus(ConsensusEvent::Durable { ticket });
         }
         Ok(())
     }
 
     /// The short way for a write that no other write can join: a lone client waits for two threads
-    /// fewer. The write is durable when this returns. The caller is the member, so nobody else is
+    /// fewer. The write is durable when this returns. The caller is the consensus actor, so nobody else is
     /// told.
     pub(super) fn write_alone(
         &mut self,

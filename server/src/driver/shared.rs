@@ -21,7 +21,7 @@ pub struct Shared {
     log_limit_bytes: AtomicU64,
 }
 
-/// Who leads, as far as this member knows. Written by the member alone.
+/// Who leads, as far as this member knows. Written by the consensus actor alone.
 #[derive(Debug, Default)]
 pub struct Leadership {
     term: AtomicU64,

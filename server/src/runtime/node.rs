@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::event::admission::{self, Admission};
 use crate::event::inbox::Sender;
 use crate::event::{
-    Applied, ApplyEvent, LeaseAnswer, LeaseCall, MemberEvent, Outcome, Proposal, ReplySlot,
+    Applied, ApplyEvent, ConsensusEvent, LeaseAnswer, LeaseCall, Outcome, Proposal, ReplySlot,
 };
 use crate::request::{AuthInfo, Request};
 use crate::state::hashes::{Hashes, KvHash};
@@ -103,7 +103,7 @@ pub struct NodeStatus {
 
 pub(crate) struct Inner {
     pub reader: Reader,
-    pub member: Sender<MemberEvent>,
+    pub consensus: Sender<ConsensusEvent>,
     pub apply: Sender<ApplyEvent>,
     pub hub: HubHandle,
     pub shared: Arc<Shared>,
@@ -198,7 +198,7 @@ impl Node {
             reply: Some(slot),
             term: None,
         };
-        post(&self.0.member, MemberEvent::Propose(proposal))?;
+        post(&self.0.consensus, ConsensusEvent::Propose(proposal))?;
         if physical {
             // Answered when the rows are gone, as by etcd; the client has a deadline of its own.
             return match tokio::time::timeout(PHYSICAL_COMPACTION_TIMEOUT, reply).await {
@@ -217,7 +217,7 @@ impl Node {
         }
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
         let began = self.0.clock.now();
-        post(&self.0.member, MemberEvent::Read(slot))?;
+        post(&self.0.consensus, ConsensusEvent::Read(slot))?;
         let read = self.wait_for_read(reply).await;
         if self.0.clock.now().saturating_sub(began) >= SLOW_READ {
             self.0.metrics.slow_read_indexes.inc();
@@ -231,8 +231,8 @@ impl Node {
     /// Hands leadership to the voter `to`; returns when someone else leads.
     pub async fn transfer(&self, to: u64) -> Result<(), Error> {
         self.0
-            .member
-            .send(MemberEvent::Transfer { to })
+            .consensus
+            .send(ConsensusEvent::Transfer { to })
             .map_err(|_| Error::Stopped)?;
         let patience = REQUEST_TIMEOUT + 2 * self.0.limits.election_timeout;
         let moved = async {

@@ -11,7 +11,7 @@ use crate::auth::Credentials;
 use crate::config::Url;
 use crate::data_dir;
 use crate::error::Error;
-use crate::event::{MemberEvent, Outcome, RaftView, ReplySlot};
+use crate::event::{ConsensusEvent, Outcome, RaftView, ReplySlot};
 use crate::state::{ChangeContext, MemberInfo};
 
 /// A member counts as connected once it has been for so long: etcd's.
@@ -108,7 +108,7 @@ impl Node {
     /// What raft tells of itself and, if it leads, of the others.
     pub async fn raft_view(&self) -> Result<RaftView, Error> {
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
-        post(&self.0.member, MemberEvent::Describe(slot))?;
+        post(&self.0.consensus, ConsensusEvent::Describe(slot))?;
         match self.wait(reply).await?.outcome {
             Outcome::Raft(view) => Ok(*view),
             other => unreachable!("a question for raft was answered with {other:?}"),
@@ -117,7 +117,7 @@ impl Node {
 
     async fn promote_here(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
-        post(&self.0.member, MemberEvent::Progress { id, reply: slot })?;
+        post(&self.0.consensus, ConsensusEvent::Progress { id, reply: slot })?;
         let progress = self.wait(reply).await?.outcome;
         let Outcome::Progress { matched, leader } = progress else {
             unreachable!("a question for progress was answered with {progress:?}");
@@ -185,12 +185,12 @@ impl Node {
             node,
             context: context.into(),
         };
-        let event = MemberEvent::Configure {
+        let event = ConsensusEvent::Configure {
             change,
             reply: slot,
         };
         let began = self.0.clock.now();
-        post(&self.0.member, event)?;
+        post(&self.0.consensus, event)?;
         let applied = self.wait(reply).await;
         applied.map_err(|error| self.explain(error, began))?;
         tracing::info!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use raft::{NOBODY, NodeId, Now};
 
-use super::{MemberEffects, PATIENCE};
+use super::{ConsensusEffects, PATIENCE};
 use crate::error::Error;
 use crate::event::ReplySlot;
 use crate::request::Request;
@@ -58,7 +58,7 @@ impl Forwarded {
         self.until.front().map(|(until, _)| *until)
     }
 
-    pub(super) fn give_up(&mut self, now: Now, effects: &mut MemberEffects) {
+    pub(super) fn give_up(&mut self, now: Now, effects: &mut ConsensusEffects) {
         while let Some((until, id)) = self.until.front().copied() {
             // What was answered goes before its time: nobody is to be woken for it.
             if until > now && self.waiting.contains_key(&id) {
@@ -70,13 +70,13 @@ impl Forwarded {
     }
 
     /// The state of another member takes the place of the entries that would have answered.
-    pub(super) fn lose_all(&mut self, effects: &mut MemberEffects) {
+    pub(super) fn lose_all(&mut self, effects: &mut ConsensusEffects) {
         self.until.clear();
         tell(self.waiting.drain().map(|(_, waiter)| waiter), effects);
     }
 }
 
-fn tell(waiters: impl IntoIterator<Item = Waiter>, effects: &mut MemberEffects) {
+fn tell(waiters: impl IntoIterator<Item = Waiter>, effects: &mut ConsensusEffects) {
     let slots = waiters.into_iter().filter_map(|(_, slot)| slot);
     let told = slots.map(|slot| (slot, Err(Error::Timeout)));
     effects.replies.extend(told);

@@ -1,4 +1,4 @@
-//! Actor 1: the member of the cluster. Owns [`Raft`] and remembers who waits for which entry.
+//! Actor 1: consensus. Owns [`Raft`] and remembers who waits for which entry.
 //! Plain values in and out; the shell runs it on a thread of its own.
 
 mod changes;
@@ -17,7 +17,7 @@ use storage::mvcc::View;
 
 use crate::error::Error;
 use crate::event::{
-    Applied, Committed, MemberEvent, Outcome, Proposal, RaftView, Reply, ReplySlot,
+    Applied, Committed, ConsensusEvent, Outcome, Proposal, RaftView, Reply, ReplySlot,
 };
 use crate::request::Request;
 use crate::state::snapshot::Received;
@@ -29,7 +29,7 @@ use stall::Stall;
 /// Entries of a write that is not worth a thread of its own.
 const LONE_ENTRIES: usize = 4;
 
-pub struct Member {
+pub struct Consensus {
     raft: Raft,
     /// Proposals in the log and not yet committed, by position.
     waiting: VecDeque<Waiting>,
@@ -94,7 +94,7 @@ enum Carried {
 
 /// What a turn asks of the world.
 #[derive(Default)]
-pub struct MemberEffects {
+pub struct ConsensusEffects {
     /// For the log, in this order.
     pub writes: Vec<raft::Write>,
     /// For the apply actor, in this order.
@@ -124,10 +124,10 @@ struct Waiting {
     reply: Option<ReplySlot>,
 }
 
-impl Member {
+impl Consensus {
     /// `first_read` is unlike that of any other run.
-    pub fn new(raft: Raft, first_read: u64) -> Member {
-        Member {
+    pub fn new(raft: Raft, first_read: u64) -> Consensus {
+        Consensus {
             raft,
             waiting: VecDeque::new(),
             forwarded: Forwarded::default(),
@@ -177,7 +177,12 @@ impl Member {
     }
 
     /// Takes all of `events`. Proposals that arrived together enter the log together.
-    pub fn turn(&mut self, now: Now, events: &mut Vec<MemberEvent>, effects: &mut MemberEffects) {
+    pub fn turn(
+        &mut self,
+        now: Now,
+        events: &mut Vec<ConsensusEvent>,
+        effects: &mut ConsensusEffects,
+    ) {
         let mut gathered = Gathered::default();
         for event in events.drain(..) {
             self.hear(now, event, &mut gathered, effects);
@@ -204,64 +209,64 @@ impl Member {
     fn hear(
         &mut self,
         now: Now,
-        event: MemberEvent,
+        event: ConsensusEvent,
         gathered: &mut Gathered,
-        effects: &mut MemberEffects,
+        effects: &mut ConsensusEffects,
     ) {
         match event {
-            MemberEvent::Propose(proposal) => gathered.proposals.push(proposal),
-            MemberEvent::Read(slot) => gathered.reads.push(slot),
-            MemberEvent::Configure { change, reply } => {
+            ConsensusEvent::Propose(proposal) => gathered.proposals.push(proposal),
+            ConsensusEvent::Read(slot) => gathered.reads.push(slot),
+            ConsensusEvent::Configure { change, reply } => {
                 if let Err(reply) = self.changes.push(now, change, reply) {
                     effects.replies.push((reply, Err(Error::TooManyRequests)));
                 }
             }
-            MemberEvent::Progress { id, reply } => {
+            ConsensusEvent::Progress { id, reply } => {
                 effects.replies.push((reply, self.progress(id)));
             }
-            MemberEvent::Describe(reply) => effects.replies.push((reply, Ok(self.describe()))),
-            MemberEvent::Stop => effects.stop = true,
-            MemberEvent::Receive(message) => self.receive(now, message, effects),
+            ConsensusEvent::Describe(reply) => effects.replies.push((reply, Ok(self.describe()))),
+            ConsensusEvent::Stop => effects.stop = true,
+            ConsensusEvent::Receive(message) => self.receive(now, message, effects),
             event => self.tell_raft(now, event, effects),
         }
     }
 
-    fn tell_raft(&mut self, now: Now, event: MemberEvent, effects: &mut MemberEffects) {
+    fn tell_raft(&mut self, now: Now, event: ConsensusEvent, effects: &mut ConsensusEffects) {
         let input = match event {
-            MemberEvent::Disconnected { peer } => {
+            ConsensusEvent::Disconnected { peer } => {
                 if peer == self.raft.status().leader {
                     self.suspect = peer;
                 }
                 Input::Disconnected { peer }
             }
-            MemberEvent::Unreachable { peer } => Input::Unreachable { peer },
-            MemberEvent::Transfer { to } => Input::Transfer { to },
-            MemberEvent::SnapshotReady { to, snapshot, view } => {
+            ConsensusEvent::Unreachable { peer } => Input::Unreachable { peer },
+            ConsensusEvent::Transfer { to } => Input::Transfer { to },
+            ConsensusEvent::SnapshotReady { to, snapshot, view } => {
                 let input = Input::SnapshotReady { to, snapshot };
                 return self.step_with(now, input, Carried::Out { to, view }, effects);
             }
-            MemberEvent::SnapshotReceived { message, received } => {
+            ConsensusEvent::SnapshotReceived { message, received } => {
                 let input = Input::Receive(message);
                 return self.step_with(now, input, Carried::In(received), effects);
             }
-            MemberEvent::SnapshotSent { to, ok } => Input::SnapshotSent { to, ok },
-            MemberEvent::SnapshotInstalled => {
+            ConsensusEvent::SnapshotSent { to, ok } => Input::SnapshotSent { to, ok },
+            ConsensusEvent::SnapshotInstalled => {
                 // It may be part of the snapshot, and then its entry is never seen here.
                 self.forwarded.lose_all(effects);
                 Input::SnapshotInstalled { ok: true }
             }
-            MemberEvent::Durable { ticket } => {
+            ConsensusEvent::Durable { ticket } => {
                 self.stall.durable(ticket);
                 Input::Durable { ticket }
             }
-            MemberEvent::Applied { index } => Input::Applied { index },
-            MemberEvent::ConfChanged { index, change } => Input::ConfChanged { index, change },
+            ConsensusEvent::Applied { index } => Input::Applied { index },
+            ConsensusEvent::ConfChanged { index, change } => Input::ConfChanged { index, change },
             other => unreachable!("{other:?} is not for raft"),
         };
         self.step(now, input, effects);
     }
 
-    fn receive(&mut self, now: Now, mut message: Message, effects: &mut MemberEffects) {
+    fn receive(&mut self, now: Now, mut message: Message, effects: &mut ConsensusEffects) {
         self.drop_replays(&mut message, effects);
         if message.from == self.suspect {
             self.suspect = NOBODY;
@@ -281,7 +286,7 @@ impl Member {
         &mut self,
         now: Now,
         mut proposals: Vec<Proposal>,
-        effects: &mut MemberEffects,
+        effects: &mut ConsensusEffects,
     ) {
         let leader = self.raft.status().leader;
         if leader != NOBODY && leader == self.suspect {
@@ -313,7 +318,7 @@ impl Member {
     }
 
     /// A leader whose disk stands still makes way for a member that has on disk what it has not.
-    fn watch_disk(&mut self, now: Now, effects: &mut MemberEffects) {
+    fn watch_disk(&mut self, now: Now, effects: &mut ConsensusEffects) {
         for write in &effects.writes {
             self.stall.wrote(now, write);
         }
@@ -342,7 +347,7 @@ impl Member {
     }
 
     /// Proposals that were here before are not to be applied again.
-    fn drop_replays(&mut self, message: &mut Message, effects: &mut MemberEffects) {
+    fn drop_replays(&mut self, message: &mut Message, effects: &mut ConsensusEffects) {
         let Body::Propose { entries } = &mut message.body else {
             return;
         };
@@ -354,7 +359,7 @@ impl Member {
         }
     }
 
-    fn let_go(&mut self, now: Now, effects: &mut MemberEffects) {
+    fn let_go(&mut self, now: Now, effects: &mut ConsensusEffects) {
         self.held_messages.retain(|(until, _)| *until > now);
         if self.held_messages.is_empty() || self.hands_over() {
             return;
@@ -372,7 +377,7 @@ impl Member {
     }
 
     /// Changes of the members go one at a time, as far as can be known here.
-    fn configure(&mut self, now: Now, effects: &mut MemberEffects) {
+    fn configure(&mut self, now: Now, effects: &mut ConsensusEffects) {
         self.changes.forget(now);
         while self.changes.is_waiting() {
             let leader = self.raft.status().leader;
@@ -413,7 +418,7 @@ impl Member {
         now: Now,
         began_at: Now,
         slots: Vec<ReplySlot>,
-        effects: &mut MemberEffects,
+        effects: &mut ConsensusEffects,
     ) {
         let context = self.next_read;
         self.next_read += 1;
@@ -429,7 +434,7 @@ impl Member {
     }
 
     /// Asks again for lost reads, and forgets what nobody waits for any more.
-    fn give_up(&mut self, now: Now, effects: &mut MemberEffects) {
+    fn give_up(&mut self, now: Now, effects: &mut ConsensusEffects) {
         let has_new_leader = std::mem::take(&mut self.has_new_leader);
         if has_new_leader {
             self.forwarded.leader_is(self.raft.status().leader, now);
@@ -456,7 +461,7 @@ impl Member {
         }
     }
 
-    fn propose(&mut self, now: Now, mut proposals: Vec<Proposal>, effects: &mut MemberEffects) {
+    fn propose(&mut self, now: Now, mut proposals: Vec<Proposal>, effects: &mut ConsensusEffects) {
         // A leader that was stopped finds leases expired that the next one has seen renewed.
         let status = self.raft.status();
         let leads = (status.role == RoleKind::Leader).then_some(status.term);
@@ -515,7 +520,7 @@ impl Member {
 
     /// Whoever waits for a place at or after `first` waits for an entry of an earlier term that
     /// another leader has taken out of the log since.
-    fn forget_replaced(&mut self, first: Position, effects: &mut MemberEffects) {
+    fn forget_replaced(&mut self, first: Position, effects: &mut ConsensusEffects) {
         let is_replaced = |waiting: &mut Waiting| waiting.position.index >= first.index;
         while let Some(waiting) = self.waiting.pop_back_if(is_replaced) {
             let slot = waiting.reply.into_iter();
@@ -527,7 +532,7 @@ impl Member {
 
     /// What can share its consequences with the rest of the turn does: one write for the disk, one
     /// append for each follower, one acknowledgement.
-    fn step(&mut self, now: Now, input: Input, effects: &mut MemberEffects) {
+    fn step(&mut self, now: Now, input: Input, effects: &mut ConsensusEffects) {
         if self.raft.joins(&input) {
             self.raft.feed(now, input);
             self.is_fed = true;
@@ -537,20 +542,26 @@ impl Member {
     }
 
     /// By itself: what was fed before is not to find the state that is carried along.
-    fn step_with(&mut self, now: Now, input: Input, carried: Carried, effects: &mut MemberEffects) {
+    fn step_with(
+        &mut self,
+        now: Now,
+        input: Input,
+        carried: Carried,
+        effects: &mut ConsensusEffects,
+    ) {
         self.finish(now, effects);
         self.raft.step(now, input, &mut self.output);
         self.collect(carried, effects);
     }
 
-    fn finish(&mut self, now: Now, effects: &mut MemberEffects) {
+    fn finish(&mut self, now: Now, effects: &mut ConsensusEffects) {
         if std::mem::take(&mut self.is_fed) {
             self.raft.finish(now, &mut self.output);
             self.collect(Carried::Nothing, effects);
         }
     }
 
-    fn collect(&mut self, carried: Carried, effects: &mut MemberEffects) {
+    fn collect(&mut self, carried: Carried, effects: &mut ConsensusEffects) {
         effects.writes.extend(self.output.write.take());
         if let Some(change) = self.output.role_change.take() {
             self.has_new_leader |= change.leader != NOBODY;
@@ -596,9 +607,9 @@ impl Member {
     }
 }
 
-impl Member {
+impl Consensus {
     /// A view that is not wanted any more is dropped here: it would keep pages from being used again.
-    fn collect_snapshots(&mut self, carried: Carried, effects: &mut MemberEffects) {
+    fn collect_snapshots(&mut self, carried: Carried, effects: &mut ConsensusEffects) {
         effects
             .snapshots_wanted
             .append(&mut self.output.snapshots_wanted);
@@ -628,7 +639,7 @@ impl Member {
 fn take_waiting(
     waiting: &mut VecDeque<Waiting>,
     position: Position,
-    effects: &mut MemberEffects,
+    effects: &mut ConsensusEffects,
 ) -> Option<Waiting> {
     while waiting
         .front()
