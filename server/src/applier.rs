@@ -3,8 +3,8 @@
 //! of its own.
 
 mod alarm;
+mod background;
 mod leases;
-mod pace;
 mod removal;
 mod resealer;
 mod slow;
@@ -21,7 +21,7 @@ use storage::mvcc::{Attempt, CheckpointJob, Reader, Resealing, Retired, SyncJob}
 
 use crate::auth::Authenticated;
 use crate::error::Error;
-use crate::event::{Applied, ApplyEvent, Committed, LeaseCall, Look, Outcome, Reply, ReplySlot};
+use crate::event::{Answer, ApplyEvent, Committed, LeaseCall, Look, Outcome, Reply, ReplySlot};
 use crate::request::{AuthInfo, Request};
 use crate::state::entry;
 use crate::state::hashes::{Compacted, HashJob};
@@ -33,9 +33,9 @@ use crate::state::{self, Effects, State};
 use crate::telemetry::metrics::{Counts, Operation};
 use alarm::SpaceAlarm;
 pub use alarm::SpaceNews;
+pub use background::BackgroundLimits;
+pub(crate) use background::DIRTY_BYTES_TO_CHECKPOINT;
 use leases::WaitingRenewal;
-pub(crate) use pace::DIRTY_BYTES_TO_CHECKPOINT;
-pub use pace::Pace;
 use removal::Removal;
 use resealer::Resealer;
 pub use slow::{Slow, Stopwatch};
@@ -67,8 +67,8 @@ pub struct Applier {
     replayed_through: u64,
     /// A state that is to take the place of ours as soon as no checkpoint runs.
     installing: Option<Box<Received>>,
-    pace: Pace,
-    /// Committed entries that wait for memory; see [`Pace::dirty_bytes_max`].
+    pace: BackgroundLimits,
+    /// Committed entries that wait for memory; see [`BackgroundLimits::dirty_bytes_max`].
     backlog: VecDeque<Committed>,
     checkpoint_running: bool,
     /// The one that is under way waits for space on the disk.
@@ -173,7 +173,7 @@ impl Applier {
             waiting_leases: Vec::new(),
             replayed_through,
             installing: None,
-            pace: Pace::default(),
+            pace: BackgroundLimits::default(),
             backlog: VecDeque::new(),
             checkpoint_running: false,
             waiting_checkpoint: None,
@@ -202,7 +202,7 @@ impl Applier {
         self.sync = sync;
     }
 
-    pub fn set_pace(&mut self, pace: Pace) {
+    pub fn set_pace(&mut self, pace: BackgroundLimits) {
         self.pace = pace;
     }
 
@@ -579,7 +579,7 @@ impl Applier {
 
     fn answer(&self, result: Result<Outcome, Error>) -> Reply {
         let revision = self.state.store.root().revision();
-        result.map(|outcome| Applied { outcome, revision })
+        result.map(|outcome| Answer { outcome, revision })
     }
 
     /// Removes some of what the last compaction made invisible; answers those who wait for all.
@@ -650,7 +650,7 @@ impl Applier {
         self.checkpoint_running && self.state.store.stats().dirty_bytes >= self.pace.dirty_bytes_max
     }
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> BackgroundLimits {
         if self.is_short() {
             return self.pace.when_low();
         }

@@ -6,25 +6,25 @@
 
 mod authorize;
 mod credentials;
+mod current;
 mod encoding;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
 mod image;
 mod intervals;
 mod kinds;
-mod shared;
 mod signed;
 mod tokens;
 
 pub use authorize::{Denied, authorize, check_lease_keys, check_txn};
 pub use credentials::Credentials;
+pub use current::CurrentAuth;
 pub(crate) use encoding::decode_base64;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::any_token;
 pub(crate) use image::decode_row;
 pub use image::{Image, Kind, ROOT, User};
 pub use kinds::Tokens;
-pub use shared::Shared;
 pub use signed::Signed;
 pub use tokens::SimpleTokens;
 

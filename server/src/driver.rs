@@ -16,8 +16,8 @@ pub mod consensus;
 pub mod job;
 pub mod log;
 mod note;
+pub mod published;
 pub mod request_ids;
-pub mod shared;
 pub mod space;
 pub mod watch;
 
@@ -34,8 +34,8 @@ use crate::state::hashes::{Compacted, HashJob};
 pub use assembly::{Actors, Settings};
 pub use job::{Done, Job};
 pub use note::Note;
+pub use published::Published;
 pub use request_ids::RequestIds;
-pub use shared::Shared;
 
 /// Answers of one turn, with those who wait for them.
 pub type Replies = Vec<(ReplySlot, Reply)>;

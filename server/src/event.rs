@@ -19,11 +19,11 @@ use crate::request::Request;
 use crate::state::snapshot::Received;
 pub use crate::state::{LeaseAnswer, Outcome, RaftView};
 
-pub type Reply = Result<Applied, Error>;
+pub type Reply = Result<Answer, Error>;
 
 /// What a change did, and the store's revision right after it.
 #[derive(Debug)]
-pub struct Applied {
+pub struct Answer {
     pub outcome: Outcome,
     pub revision: i64,
 }

@@ -16,9 +16,9 @@
 pub mod compactor;
 mod complaints;
 mod deliveries;
+pub mod etcd_server;
 mod lateness;
 mod links;
-pub mod node;
 mod notes;
 mod rest;
 mod threads;
@@ -30,7 +30,7 @@ use std::time::Duration;
 use storage::mvcc::Reader;
 use storage::vfs::Lock;
 
-use crate::applier::{Pace, Stopwatch};
+use crate::applier::{BackgroundLimits, Stopwatch};
 use crate::auth::Tokens;
 use crate::clock::{Clock, unix_time};
 use crate::cluster::peer::{Dialer, Inboxes, Introduction, Peers};
@@ -40,7 +40,7 @@ use crate::driver::{Actors, Settings};
 use crate::event::inbox::{Inbox, Sender, inbox};
 use crate::event::{ApplyEvent, ConsensusEvent, LogEvent};
 use crate::net::workers::Workers;
-use crate::runtime::node::{Identity, Inner, Limits, Login, Node};
+use crate::runtime::etcd_server::{EtcdServer, Identity, Inner, Limits, Login};
 use crate::state::hashes::Hashes;
 use crate::state::snapshot::Receiver;
 use crate::state::{self, MemberInfo};
@@ -55,7 +55,7 @@ use threads::{StopLooking, spawn};
 
 /// A member at work. `stop` ends it in order; dropping it leaves its threads to the process's end.
 pub struct Running {
-    pub node: Node,
+    pub server: EtcdServer,
     pub peers: Peers,
     consensus: Sender<ConsensusEvent>,
     looks: Sender<StopLooking>,
@@ -105,11 +105,11 @@ pub(crate) fn start(
         metrics,
         peers: peers.clone(),
     };
-    let node = node(&actors, &links, config, (tokens, login));
+    let server = server(&actors, &links, config, (tokens, login));
     let (consensus, looks) = (links.consensus.clone(), queues.looks.0.clone());
     let (threads, lock) = start_threads(actors, queues, &links);
     Ok(Running {
-        node,
+        server,
         peers,
         consensus,
         looks,
@@ -118,19 +118,24 @@ pub(crate) fn start(
     })
 }
 
-fn node(actors: &Actors, links: &Links, config: &Config, (tokens, login): (Tokens, Login)) -> Node {
-    Node::new(Inner {
+fn server(
+    actors: &Actors,
+    links: &Links,
+    config: &Config,
+    (tokens, login): (Tokens, Login),
+) -> EtcdServer {
+    EtcdServer::new(Inner {
         reader: actors.reader.clone(),
         consensus: links.consensus.clone(),
         apply: links.apply.clone(),
         hub: actors.watch.inbox().clone(),
         shared: Arc::clone(&actors.shared),
         hashes: Arc::clone(&links.hashes),
-        hash_turn: Node::new_hash_turn(),
+        hash_turn: EtcdServer::new_hash_turn(),
         identity: identity(actors, config),
         limits: limits(config),
         leader_lost: tokio::sync::watch::channel(()).0,
-        admission: Node::new_admission(),
+        admission: EtcdServer::new_admission(),
         request_ids: Arc::clone(&actors.request_ids),
         clock: links.clock,
         metrics: Arc::clone(&links.metrics),
@@ -280,7 +285,7 @@ fn settings(config: &Config, clock: Clock) -> Settings {
             kept_entries: config.kept_entries(),
             ..raft::Limits::default()
         },
-        pace: Pace::of(config),
+        pace: BackgroundLimits::of(config),
         stopwatch: Some(stopwatch(config.warning_apply_duration)),
         time_of_day: unix_time(),
         now: clock.now(),
@@ -326,8 +331,8 @@ impl Running {
         // A closed inbox means that its actor has ended already.
         let _ = self.looks.send(StopLooking);
         let _ = self.consensus.send(ConsensusEvent::Stop);
-        self.node.hub().stop();
-        self.node.stop_hashing();
+        self.server.hub().stop();
+        self.server.stop_hashing();
         for thread in self.threads {
             if thread.join().is_err() {
                 fatal("a thread of the server panicked", &"see above");

@@ -1,5 +1,5 @@
 //! Clients: each asks one thing at a time of one member, waits for the answer as long as etcd's
-//! clients do, and writes down what it saw. Request handlers (`server::runtime::node`, `server::api::grpc`) are
+//! clients do, and writes down what it saw. Request handlers (`server::runtime::etcd_server`, `server::api::grpc`) are
 //! not run here; what they do between a request and the actors is done in this file.
 
 mod request;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use server::error::Error;
 use server::event::ReplySlot;
 use server::event::admission::{Admission, Limits, Permit};
-use server::event::{Applied, ApplyEvent, ConsensusEvent, LeaseCall, Outcome, Reply};
+use server::event::{Answer, ApplyEvent, ConsensusEvent, LeaseCall, Outcome, Reply};
 use server::request::Request;
 use storage::mvcc::View;
 use tokio::sync::oneshot::Receiver;
@@ -381,7 +381,7 @@ impl World {
         let request = match &waiting.ask {
             Ask::Operation { operation, .. } if operation.is_read() => {
                 if process.shared.decides_alone() || self.canary == Some(Canary::LocalRead) {
-                    slot.send(Ok(Applied {
+                    slot.send(Ok(Answer {
                         outcome: Outcome::Done,
                         revision: 0,
                     }));
@@ -501,7 +501,7 @@ impl World {
         }
     }
 
-    /// A keep-alive at the member that leads, as `server::runtime::node` has it: first it makes sure of that.
+    /// A keep-alive at the member that leads, as `server::runtime::etcd_server` has it: first it makes sure of that.
     fn renew(&mut self, waiting: &mut Waiting, at: usize) {
         let (Ok(permit), Some(process)) =
             (self.clients.admission.admit(0), &mut self.hosts[at].process)
@@ -633,7 +633,7 @@ impl World {
         client: usize,
         lease: i64,
         called_at: u64,
-        applied: &Applied,
+        applied: &Answer,
     ) -> Result<(), Failed> {
         let Outcome::Lease(answer) = &applied.outcome else {
             unreachable!("a keep-alive is answered as such");
@@ -654,7 +654,7 @@ impl World {
         host: usize,
         partition: usize,
         operation: &Operation,
-        applied: &Applied,
+        applied: &Answer,
     ) -> Option<(history::Outcome, i64)> {
         if !operation.is_read() {
             return Some((

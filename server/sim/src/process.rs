@@ -11,7 +11,7 @@ use etcd_api::membershippb;
 use parking_lot::Mutex;
 use raft::durable::Options;
 use raft::{Complaint, ConfState, Message, Recovered, RoleChange, Status, Ticket, Write};
-use server::applier::{Pace, SpaceNews};
+use server::applier::{BackgroundLimits, SpaceNews};
 use server::config::Config;
 use server::data_dir::{DataDir, Found, Unusable};
 use server::driver::apply::ApplyDriver;
@@ -19,12 +19,12 @@ use server::driver::consensus::ConsensusDriver;
 use server::driver::log::Log;
 use server::driver::space::Disks;
 use server::driver::watch::Watch;
-use server::driver::{self, Actors, Done, Job, Note, Ports, Replies, RequestIds, Shared};
+use server::driver::{self, Actors, Done, Job, Note, Ports, Published, Replies, RequestIds};
 use server::event::{ApplyEvent, ConsensusEvent, LogEvent, Proposal, ReplySlot};
 use server::request::Request;
 use server::state::hashes::{Compacted, HashJob, Hashes, KvHash};
 use server::state::snapshot::{Form, Receiver};
-use server::state::watch::{Stream, StreamOptions};
+use server::state::watch::{StreamOptions, WatchStream};
 use server::state::{self, MemberInfo};
 use storage::mvcc::{Applied, Next, Reader, View};
 use storage::seal::{KeyFile, Seal};
@@ -63,7 +63,7 @@ pub(crate) struct Settings {
     pub config: Config,
     pub limits: raft::Limits,
     pub log: Options,
-    pub pace: Pace,
+    pub pace: BackgroundLimits,
     /// Ids of keys, the one for new data in front; none: nothing is encrypted.
     pub keys: Vec<u32>,
 }
@@ -95,7 +95,7 @@ impl Settings {
                 ..Options::default()
             },
             config,
-            pace: Pace::default(),
+            pace: BackgroundLimits::default(),
             keys: Vec::new(),
         }
     }
@@ -134,7 +134,7 @@ pub(crate) struct Process {
     disks: Disks,
     /// When the disks are looked at next.
     next_look: Duration,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<Published>,
     /// 0: none.
     quota: u64,
     request_ids: Arc<RequestIds>,
@@ -382,11 +382,11 @@ impl Process {
         self.reader.view()
     }
 
-    pub(crate) fn open_stream(&self) -> Stream {
+    pub(crate) fn open_stream(&self) -> WatchStream {
         let options = StreamOptions {
             fragment_bytes: 2 << 20,
         };
-        Stream::new(self.watch.inbox().clone(), self.reader.clone(), options)
+        WatchStream::new(self.watch.inbox().clone(), self.reader.clone(), options)
     }
 
     /// Asks the cluster to note the member's name.

@@ -1,5 +1,5 @@
 //! The listeners for the other members: Raft's traffic goes to the peers, and the other requests of
-//! members are answered by the node.
+//! members are answered by the server.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::cluster::peer::{Peers, hash, serve};
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::error::Error;
 use crate::event::{LeaseAnswer, LeaseCall};
-use crate::runtime::node::Node;
-use crate::runtime::node::members::{NOT_FOUND, NOT_LEARNER};
+use crate::runtime::etcd_server::EtcdServer;
+use crate::runtime::etcd_server::members::{NOT_FOUND, NOT_LEARNER};
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const HEADER_PATIENCE: Duration = Duration::from_secs(5);
@@ -28,13 +28,13 @@ const HEADER_PATIENCE: Duration = Duration::from_secs(5);
 const QUESTION_BYTES_MAX: usize = 64 << 10;
 
 /// Serves the other members on `doors` until the process ends.
-pub(crate) fn listen(doors: Vec<Door>, peers: &Peers, node: &Node) {
+pub(crate) fn listen(doors: Vec<Door>, peers: &Peers, server: &EtcdServer) {
     for door in doors {
-        peers.spawn(accept(door, peers.clone(), node.clone()));
+        peers.spawn(accept(door, peers.clone(), server.clone()));
     }
 }
 
-async fn accept(door: Door, peers: Peers, node: Node) {
+async fn accept(door: Door, peers: Peers, server: EtcdServer) {
     let Door {
         bound, tls, quota, ..
     } = door;
@@ -46,14 +46,14 @@ async fn accept(door: Door, peers: Peers, node: Node) {
         let permit = quota.admit().await;
         match listener.accept().await {
             Ok(socket) => {
-                let (peers, node, tls) = (peers.clone(), node.clone(), tls.clone());
+                let (peers, server, tls) = (peers.clone(), server.clone(), tls.clone());
                 tokio::spawn(async move {
                     let _permit = permit;
                     match tls {
-                        None => connection(socket, peers, node).await,
+                        None => connection(socket, peers, server).await,
                         Some(acceptor) => {
                             if let Some(stream) = acceptor.accept_there(socket).await {
-                                connection(stream, peers, node).await;
+                                connection(stream, peers, server).await;
                             }
                         }
                     }
@@ -67,13 +67,13 @@ async fn accept(door: Door, peers: Peers, node: Node) {
     }
 }
 
-async fn connection<S>(stream: S, peers: Peers, node: Node)
+async fn connection<S>(stream: S, peers: Peers, server: EtcdServer)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request| {
-        let (peers, node) = (peers.clone(), node.clone());
-        async move { Ok::<_, Infallible>(answer(&peers, &node, request).await) }
+        let (peers, server) = (peers.clone(), server.clone());
+        async move { Ok::<_, Infallible>(answer(&peers, &server, request).await) }
     });
     // The stream on this connection reports how it ends.
     let _ = hyper::server::conn::http1::Builder::new()
@@ -83,7 +83,7 @@ where
         .await;
 }
 
-async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> PeerResponse {
+async fn answer(peers: &Peers, server: &EtcdServer, request: Request<Incoming>) -> PeerResponse {
     let path = request.uri().path().to_owned();
     let promoted = path.strip_prefix("/members/promote/");
     let posted = ["/raft", "/raft/snapshot", "/leases", "/leases/internal"];
@@ -100,20 +100,20 @@ async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> PeerR
         return refusal;
     }
     let mut response = match path.as_str() {
-        "/version" => version(node),
-        "/members" => match node.members() {
+        "/version" => version(server),
+        "/members" => match server.members() {
             Ok(members) => json_of(&members),
             Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         },
-        "/members/hashkv" => hash_kv(peers, node, request).await,
-        "/downgrade/enabled" => downgrade(node).await,
+        "/members/hashkv" => hash_kv(peers, server, request).await,
+        "/downgrade/enabled" => downgrade(server).await,
         "/raft/probing" => json(format!("{{\"OK\":true,\"Now\":\"{}\"}}", now_text())),
         "/raft" => serve::raft(peers, request).await,
         "/raft/snapshot" => serve::snapshot(peers, request).await,
-        "/leases" | "/leases/internal" => leases(node, &path, request).await,
+        "/leases" | "/leases/internal" => leases(server, &path, request).await,
         path => match (path.strip_prefix("/raft/stream/"), promoted) {
             (Some(rest), _) => serve::stream(peers, rest, &request),
-            (_, Some(id)) => promote(node, id).await,
+            (_, Some(id)) => promote(server, id).await,
             _ => text(StatusCode::NOT_FOUND, "404 page not found"),
         },
     };
@@ -122,12 +122,12 @@ async fn answer(peers: &Peers, node: &Node, request: Request<Incoming>) -> PeerR
 }
 
 /// Promotes a learner on request of a follower, which forwards the call to the leader.
-async fn promote(node: &Node, id: &str) -> PeerResponse {
+async fn promote(server: &EtcdServer, id: &str) -> PeerResponse {
     let Ok(number) = id.parse::<u64>() else {
         let what = format!("member {id} not found in cluster");
         return text(StatusCode::NOT_FOUND, &what);
     };
-    let error = match node.promote_member(number).await {
+    let error = match server.promote_member(number).await {
         Ok(members) => return json_of(&members),
         Err(error) => error,
     };
@@ -141,7 +141,7 @@ async fn promote(node: &Node, id: &str) -> PeerResponse {
     }
 }
 
-async fn hash_kv(peers: &Peers, node: &Node, request: Request<Incoming>) -> PeerResponse {
+async fn hash_kv(peers: &Peers, server: &EtcdServer, request: Request<Incoming>) -> PeerResponse {
     let cluster = format!("{:x}", peers.me().cluster_id);
     let theirs = header_of(&request, "X-Etcd-Cluster-ID").unwrap_or_default();
     if !theirs.is_empty() && theirs != cluster {
@@ -154,15 +154,15 @@ async fn hash_kv(peers: &Peers, node: &Node, request: Request<Incoming>) -> Peer
     let Some(revision) = hash::revision_of(&body) else {
         return text(StatusCode::BAD_REQUEST, "error unmarshalling request");
     };
-    match node.hash_kv(revision).await {
+    match server.hash_kv(revision).await {
         Ok(found) => json(hash::answer(&found)),
         Err(error) => text(StatusCode::BAD_REQUEST, &hash::refusal(&error)),
     }
 }
 
-async fn downgrade(node: &Node) -> PeerResponse {
-    match node.linearizable().await {
-        Ok(()) => match node.downgrade_info() {
+async fn downgrade(server: &EtcdServer) -> PeerResponse {
+    match server.linearizable().await {
+        Ok(()) => match server.downgrade_info() {
             Ok(downgrade) => {
                 let enabled = downgrade.enabled.to_string();
                 page(StatusCode::OK, "text/plain", enabled.into())
@@ -176,7 +176,7 @@ async fn downgrade(node: &Node) -> PeerResponse {
     }
 }
 
-async fn leases(node: &Node, path: &str, request: Request<Incoming>) -> PeerResponse {
+async fn leases(server: &EtcdServer, path: &str, request: Request<Incoming>) -> PeerResponse {
     let body = match body_of(request, QUESTION_BYTES_MAX).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
@@ -197,12 +197,12 @@ async fn leases(node: &Node, path: &str, request: Request<Incoming>) -> PeerResp
         let (id, keys) = (request.id, request.keys);
         LeaseCall::TimeToLive { id, keys }
     };
-    if !node.is_leader() {
+    if !server.is_leader() {
         return text(StatusCode::INTERNAL_SERVER_ERROR, "not the leader");
     }
-    match (node.lease(call.clone()).await, call) {
+    match (server.lease(call.clone()).await, call) {
         (Ok((answer, _)), LeaseCall::KeepAlive { id }) if answer.ttl > 0 => {
-            let (header, ttl) = (Some(node.header_now()), answer.ttl);
+            let (header, ttl) = (Some(server.header_now()), answer.ttl);
             protobuf(&pb::LeaseKeepAliveResponse { header, id, ttl })
         }
         (Ok((answer, revision)), LeaseCall::TimeToLive { id, .. }) if answer.ttl >= 0 => {
@@ -213,7 +213,7 @@ async fn leases(node: &Node, path: &str, request: Request<Incoming>) -> PeerResp
                 ..
             } = answer;
             let response = Some(pb::LeaseTimeToLiveResponse {
-                header: Some(node.header(revision)),
+                header: Some(server.header(revision)),
                 id,
                 ttl,
                 granted_ttl,
@@ -231,8 +231,8 @@ fn protobuf(message: &impl prost::Message) -> PeerResponse {
     page(StatusCode::OK, "application/protobuf", body.into())
 }
 
-fn version(node: &Node) -> PeerResponse {
-    let decided = node.cluster_version().ok().flatten();
+fn version(server: &EtcdServer) -> PeerResponse {
+    let decided = server.cluster_version().ok().flatten();
     let cluster = decided.as_deref().unwrap_or("not_decided");
     json(format!(
         "{{\"etcdserver\":\"{ETCD_VERSION}\",\"etcdcluster\":\"{cluster}\",\"storage\":\"{CLUSTER_VERSION}\"}}"

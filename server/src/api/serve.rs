@@ -37,11 +37,11 @@ use crate::net::descriptors::Quota;
 use crate::net::socket::Bound;
 use crate::net::tls::{Acceptor, End, Security};
 use crate::net::workers::Workers;
-use crate::runtime::node::Node;
+use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::logging::json;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans::Tracer;
-use connection::Server;
+use connection::Connections;
 
 /// Sockets that are bound and not served yet.
 pub struct Listeners {
@@ -126,21 +126,21 @@ impl Listeners {
     /// period is over.
     pub(crate) async fn serve(
         self,
-        node: Node,
+        server: EtcdServer,
         config: Arc<Config>,
         metrics: Arc<Metrics>,
         workers: Arc<Workers>,
         stopping: watch::Receiver<bool>,
         tracer: Option<Tracer>,
     ) {
-        let router = Router::new(node.clone(), &config, Arc::clone(&metrics), tracer);
+        let router = Router::new(server.clone(), &config, Arc::clone(&metrics), tracer);
         let gateway = config
             .enable_grpc_gateway
             .then(|| Translator::new(router.clone(), &config, stopping.clone()));
-        let site = Arc::new(Site::new(node, Arc::clone(&config), metrics, gateway));
+        let site = Arc::new(Site::new(server, Arc::clone(&config), metrics, gateway));
         // Every connection holds a sender; the channel closes when the last connection ends.
         let (open, mut closed) = mpsc::channel::<()>(1);
-        let server = |port| Server {
+        let connections = |port| Connections {
             router: router.clone(),
             site: Arc::clone(&site),
             config: Arc::clone(&config),
@@ -149,12 +149,12 @@ impl Listeners {
             workers: Arc::clone(&workers),
             open: open.clone(),
         };
-        if let Some(connections) = self.local {
-            tokio::spawn(server(Port::Grpc).accept_local(connections));
+        if let Some(arriving) = self.local {
+            tokio::spawn(connections(Port::Grpc).accept_local(arriving));
         }
         for door in self.clients {
             door.announce();
-            tokio::spawn(server(door.port).accept(door));
+            tokio::spawn(connections(door.port).accept(door));
         }
         drop(open);
         let _ = closed.recv().await;

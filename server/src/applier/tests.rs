@@ -116,7 +116,7 @@ fn a_leader_takes_leases_over_as_earlier_ones_left_them() {
     let own = vec![stage.entry(2, None)];
     let effects = stage.apply(at(10), own);
     let (_, told) = &effects.replies[0];
-    let Ok(Applied {
+    let Ok(Answer {
         outcome: Outcome::Lease(answer),
         ..
     }) = told
@@ -170,7 +170,7 @@ fn with_written_lease() -> Stage {
 
 fn renewed(reply: &Reply) -> i64 {
     match reply {
-        Ok(Applied {
+        Ok(Answer {
             outcome: Outcome::Lease(answer),
             ..
         }) => answer.ttl,

@@ -17,7 +17,7 @@ use storage::mvcc::View;
 
 use crate::error::Error;
 use crate::event::{
-    Applied, Committed, ConsensusEvent, Outcome, Proposal, RaftView, Reply, ReplySlot,
+    Answer, Committed, ConsensusEvent, Outcome, Proposal, RaftView, Reply, ReplySlot,
 };
 use crate::request::Request;
 use crate::state::snapshot::Received;
@@ -302,12 +302,12 @@ impl Consensus {
         }
     }
 
-    fn describe(&self) -> Applied {
+    fn describe(&self) -> Answer {
         let view = RaftView {
             status: self.raft.status(),
             peers: self.raft.peers(),
         };
-        Applied {
+        Answer {
             outcome: Outcome::Raft(Box::new(view)),
             revision: 0,
         }
@@ -406,7 +406,7 @@ impl Consensus {
             peer.ok_or(Error::MemberNotFound)?.matched
         };
         let leader = status.durable;
-        Ok(Applied {
+        Ok(Answer {
             outcome: Outcome::Progress { matched, leader },
             revision: 0,
         })

@@ -41,7 +41,7 @@ use crate::state::MemberInfo;
 use crate::state::snapshot::{Received, Receiver};
 use crate::telemetry::metrics::{Metrics, Traffic};
 use codec::Kind;
-use guard::{Refusal, Standing, Told};
+use guard::{LogOnce, Refusal, Standing};
 use link::Link;
 
 pub(crate) use dial::REMOVED;
@@ -89,7 +89,7 @@ struct Inner {
     receiver: Receiver,
     /// Ids of removed members; they are never reused.
     removed: RwLock<HashSet<u64>>,
-    told: Told,
+    logged: LogOnce,
     /// Limits the POSTed messages whose bodies are being read.
     posts: Semaphore,
     /// Turns true when this member was removed.
@@ -149,7 +149,7 @@ impl Peers {
             reader,
             receiver,
             removed: RwLock::default(),
-            told: Told::default(),
+            logged: LogOnce::default(),
             posts: Semaphore::new(POSTS_MAX),
             gone: watch::channel(false).0,
         })))
@@ -367,7 +367,7 @@ impl Peers {
         urls: &[String],
         path: &str,
         body: Bytes,
-    ) -> std::io::Result<Answer> {
+    ) -> std::io::Result<PeerAnswer> {
         self.0.dialer.post(&self.0.me, urls, path, body).await
     }
 
@@ -421,7 +421,7 @@ impl Peers {
         if let Some(peer) = self.0.peers.read().get(&from) {
             peer.link.traffic.received_failures.inc();
         }
-        if self.0.told.first(&id, why) {
+        if self.0.logged.first(&id, why) {
             tracing::warn!(
                 "remote-peer-id" = id,
                 error = why,
@@ -464,7 +464,7 @@ fn closed() -> mpsc::Sender<Message> {
 }
 
 /// A member's answer to a request that is not a Raft message.
-pub(crate) struct Answer {
+pub(crate) struct PeerAnswer {
     pub status: u16,
     /// From its header; empty if missing.
     pub cluster_id: String,

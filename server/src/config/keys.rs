@@ -24,7 +24,7 @@ pub enum KeySource {
 
 /// The result of checking for changed keys.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum KeyChange {
     Same,
     /// New writes use the new keys from now on.
     Changed,
@@ -58,17 +58,17 @@ impl Follower {
     }
 
     /// Blocks on the source and the disk. The same refusal is reported once.
-    pub fn look(&mut self) -> Look {
+    pub fn look(&mut self) -> KeyChange {
         let found = self.source.read();
         if self.last.as_ref() == Some(&found) {
-            return Look::Same;
+            return KeyChange::Same;
         }
         let look = match &found {
-            Err(error) => Look::Refused(error.clone()),
+            Err(error) => KeyChange::Refused(error.clone()),
             Ok(keys) => match self.seal.change(keys) {
-                Ok(true) => Look::Changed,
-                Ok(false) => Look::Same,
-                Err(error) => Look::Refused(error.to_string()),
+                Ok(true) => KeyChange::Changed,
+                Ok(false) => KeyChange::Same,
+                Err(error) => KeyChange::Refused(error.to_string()),
             },
         };
         self.last = Some(found);

@@ -65,7 +65,7 @@ fn restore(vfs: Arc<dyn Vfs>, plan: &Restore) -> Result<Vec<String>, String> {
 
     let founding = data_dir::Founding::of(&config);
     let dirs = (config.data_dir.as_path(), plan.wal_dir.as_deref());
-    let place = Place::create(Arc::clone(&vfs), dirs, keys.as_ref())?;
+    let place = NewDirectory::create(Arc::clone(&vfs), dirs, keys.as_ref())?;
     let bump_revision = i64::try_from(plan.bump_revision).map_err(text)?;
     let loading = Plan {
         members: Some(founding.members.clone()),
@@ -208,22 +208,22 @@ fn verify(file: &dyn File, path: &Path, skip: bool) -> Result<(), String> {
 }
 
 /// A member directory being made.
-struct Place {
+struct NewDirectory {
     vfs: Arc<dyn Vfs>,
     data_dir: PathBuf,
     wal_dir: Option<PathBuf>,
     seal: Option<Arc<Seal>>,
 }
 
-impl Place {
+impl NewDirectory {
     /// Sealed under the first of `keys`, if there are any. `dirs`: of the data, and of the log if it
     /// has its own.
     fn create(
         vfs: Arc<dyn Vfs>,
         dirs: (&Path, Option<&Path>),
         keys: Option<&KeyFile>,
-    ) -> Result<Place, String> {
-        let mut place = Place {
+    ) -> Result<NewDirectory, String> {
+        let mut place = NewDirectory {
             vfs,
             data_dir: dirs.0.to_owned(),
             wal_dir: dirs.1.map(Path::to_owned),

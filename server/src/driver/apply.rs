@@ -6,7 +6,7 @@ use raft::NodeId;
 
 use super::job::Hurry;
 use super::watch::Watch;
-use super::{Fatal, Job, Note, Ports, RequestIds, Shared};
+use super::{Fatal, Job, Note, Ports, Published, RequestIds};
 use crate::applier::{Applier, ApplyEffects};
 use crate::clock::Now;
 use crate::error::Error;
@@ -17,7 +17,7 @@ pub struct ApplyDriver {
     member_id: NodeId,
     watch: Watch,
     request_ids: Arc<RequestIds>,
-    shared: Arc<Shared>,
+    shared: Arc<Published>,
     hurry: Hurry,
     /// The cluster's version, as last told.
     version: Option<String>,
@@ -30,7 +30,7 @@ impl ApplyDriver {
         member_id: NodeId,
         watch: Watch,
         request_ids: Arc<RequestIds>,
-        shared: Arc<Shared>,
+        shared: Arc<Published>,
     ) -> Result<ApplyDriver, Error> {
         Ok(ApplyDriver {
             // What was decided before this run is no news.

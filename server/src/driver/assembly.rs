@@ -14,8 +14,8 @@ use super::consensus::ConsensusDriver;
 use super::log::Log;
 use super::space::Disks;
 use super::watch::Watch;
-use super::{RequestIds, Shared};
-use crate::applier::{Applier, Pace, Stopwatch};
+use super::{Published, RequestIds};
+use crate::applier::{Applier, BackgroundLimits, Stopwatch};
 use crate::auth;
 use crate::clock::Now;
 use crate::cluster::consensus::Consensus;
@@ -30,7 +30,7 @@ use crate::state::watch::{Hub, HubHandle};
 /// What the flags do not say.
 pub struct Settings {
     pub limits: raft::Limits,
-    pub pace: Pace,
+    pub pace: BackgroundLimits,
     /// Measures slow entries; `None`: they are not reported.
     pub stopwatch: Option<Stopwatch>,
     /// Time since 1970; different at every start.
@@ -47,12 +47,12 @@ pub struct Actors {
     pub apply: ApplyDriver,
     pub watch: Watch,
     pub disks: Disks,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<Published>,
     pub request_ids: Arc<RequestIds>,
     pub reader: Reader,
     /// Receives the states that other members send.
     pub receiver: Receiver,
-    pub auth: Arc<auth::Shared>,
+    pub auth: Arc<auth::CurrentAuth>,
     /// `None`: nothing is encrypted.
     pub seal: Option<Arc<Seal>>,
     /// Held for as long as the member runs.
@@ -63,7 +63,7 @@ impl Actors {
     pub fn new(data: DataDir, config: &Config, settings: Settings) -> Result<Actors, Unusable> {
         let member_id = data.member_id;
         let (voters, learners) = data.voters_and_learners()?;
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(Published::new(
             member_id,
             voters == [member_id],
             learners.contains(&member_id),

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use raft::{NodeId, RoleKind, Ticket};
 
 use super::log::Log;
-use super::{Fatal, Job, Note, Ports, Shared};
+use super::{Fatal, Job, Note, Ports, Published};
 use crate::clock::Now;
 use crate::cluster::consensus::{Consensus, ConsensusEffects};
 use crate::event::{ApplyEvent, ConsensusEvent, LogEvent};
@@ -18,7 +18,7 @@ pub struct ConsensusDriver {
     log: Arc<Mutex<Log>>,
     /// The newest write that the log actor has not yet reported as durable.
     handed_over: Option<Ticket>,
-    shared: Arc<Shared>,
+    shared: Arc<Published>,
     effects: ConsensusEffects,
 }
 
@@ -27,7 +27,7 @@ impl ConsensusDriver {
         consensus: Consensus,
         member_id: NodeId,
         log: Arc<Mutex<Log>>,
-        shared: Arc<Shared>,
+        shared: Arc<Published>,
     ) -> ConsensusDriver {
         ConsensusDriver {
             consensus,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use raft::Ticket;
 use raft::durable::LogWriter;
 
-use super::{Fatal, Job, Note, Ports, Shared};
+use super::{Fatal, Job, Note, Ports, Published};
 use crate::event::{ConsensusEvent, LogEvent};
 
 pub struct Log {
     writer: LogWriter,
-    shared: Arc<Shared>,
+    shared: Arc<Published>,
     /// There was no space for another file: none is made in advance.
     is_short: bool,
     /// The newest write that is in the file and may not be durable.
@@ -19,7 +19,7 @@ pub struct Log {
 }
 
 impl Log {
-    pub fn new(writer: LogWriter, shared: Arc<Shared>) -> Log {
+    pub fn new(writer: LogWriter, shared: Arc<Published>) -> Log {
         Log {
             writer,
             shared,

@@ -13,7 +13,7 @@ use etcd_api::etcdserverpb as pb;
 use prost::Message;
 use storage::mvcc::{Bucket, Root, Write};
 
-use crate::auth::{self, Authenticated, Image, Kind, ROOT, Shared};
+use crate::auth::{self, Authenticated, CurrentAuth, Image, Kind, ROOT};
 use crate::error::Error;
 use crate::request::{self, AuthInfo, AuthRequest, PutBy, Request};
 
@@ -27,13 +27,13 @@ const OLD_LOG_COST: u32 = 10;
 /// The image in force, and the copy shared with other threads.
 pub struct Auth {
     image: Arc<Image>,
-    shared: Arc<Shared>,
+    shared: Arc<CurrentAuth>,
 }
 
 impl Auth {
     pub(super) fn load(root: &Root) -> Result<Auth, Error> {
         let image = Arc::new(load(root)?);
-        let shared = Arc::new(Shared::new(Arc::clone(&image)));
+        let shared = Arc::new(CurrentAuth::new(Arc::clone(&image)));
         Ok(Auth { image, shared })
     }
 
@@ -55,7 +55,7 @@ impl Auth {
         &self.image
     }
 
-    pub fn shared(&self) -> &Arc<Shared> {
+    pub fn shared(&self) -> &Arc<CurrentAuth> {
         &self.shared
     }
 

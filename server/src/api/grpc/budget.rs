@@ -46,14 +46,14 @@ struct Inner {
     total: usize,
     patience: Duration,
     look: Duration,
-    held: Mutex<Held>,
+    held: Mutex<InUse>,
     /// Wakes the reply that waits for bytes.
     freed: Notify,
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
-struct Held {
+struct InUse {
     bytes: usize,
     sending: Vec<Weak<Mutex<Sending>>>,
 }

@@ -56,7 +56,7 @@ const H2: &[u8] = b"h2";
 
 /// State shared by all connections of a listener.
 #[derive(Clone)]
-pub(super) struct Server {
+pub(super) struct Connections {
     pub(super) router: Router,
     pub(super) site: Arc<Site>,
     pub(super) config: Arc<Config>,
@@ -70,7 +70,7 @@ pub(super) struct Server {
 enum Arrival {
     Plain(Socket),
     /// Clear text on a listener that also accepts TLS.
-    Told(Rewound<Socket>),
+    ClearText(Rewound<Socket>),
     Secured(Box<Secured>),
 }
 
@@ -78,13 +78,13 @@ impl Arrival {
     fn socket(&mut self) -> &mut Socket {
         match self {
             Arrival::Plain(socket) => socket,
-            Arrival::Told(stream) => stream.get_mut(),
+            Arrival::ClearText(stream) => stream.get_mut(),
             Arrival::Secured(secured) => secured.stream.get_mut().0.get_mut(),
         }
     }
 }
 
-impl Server {
+impl Connections {
     pub(super) async fn accept(mut self, door: Door) {
         let Door {
             bound,
@@ -159,7 +159,7 @@ impl Server {
                 Some(if is_tls {
                     Arrival::Secured(Box::new(acceptor.accept(stream).await?))
                 } else {
-                    Arrival::Told(stream)
+                    Arrival::ClearText(stream)
                 })
             };
             let arrival = tokio::select! {
@@ -201,7 +201,7 @@ impl Server {
                 let caller = self.router.known(caller);
                 self.detect(socket, caller).await;
             }
-            Arrival::Told(stream) => {
+            Arrival::ClearText(stream) => {
                 let caller = self.router.known(caller);
                 self.detect(stream, caller).await;
             }

@@ -155,12 +155,12 @@ async fn ask_at(
 /// A hash is a 32-bit number; Go writes it as an ordinary number.
 fn read(body: &Bytes) -> Result<KvHash, Refusal> {
     let failed = |error: &dyn std::fmt::Display| Refusal::Failed(error.to_string());
-    let told: Response = serde_json::from_slice(body).map_err(|error| failed(&error))?;
+    let logged: Response = serde_json::from_slice(body).map_err(|error| failed(&error))?;
     Ok(KvHash {
-        hash: u32::try_from(told.hash).map_err(|error| failed(&error))?,
-        compact_revision: told.compact_revision,
-        hash_revision: told.hash_revision,
-        current_revision: told.header.revision,
+        hash: u32::try_from(logged.hash).map_err(|error| failed(&error))?,
+        compact_revision: logged.compact_revision,
+        hash_revision: logged.hash_revision,
+        current_revision: logged.header.revision,
     })
 }
 

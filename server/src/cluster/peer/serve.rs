@@ -162,7 +162,7 @@ fn refuse_stranger<B>(peers: &Peers, request: &Request<B>) -> Option<PeerRespons
     );
     if server.is_none() || server < min || oldest.is_none() || oldest > own {
         let from = header("X-Server-From").unwrap_or_default();
-        if peers.0.told.first(from, "incompatible version") {
+        if peers.0.logged.first(from, "incompatible version") {
             tracing::warn!(
                 "remote-peer-server-name" = from,
                 "failed version compatibility check"
@@ -173,7 +173,7 @@ fn refuse_stranger<B>(peers: &Peers, request: &Request<B>) -> Option<PeerRespons
     let cluster = format!("{:x}", peers.me().cluster_id);
     if header("X-Etcd-Cluster-ID") != Some(cluster.as_str()) {
         let theirs = header("X-Etcd-Cluster-ID").unwrap_or_default();
-        if peers.0.told.first(theirs, "cluster ID mismatch") {
+        if peers.0.logged.first(theirs, "cluster ID mismatch") {
             tracing::warn!(
                 "remote-peer-cluster-id" = theirs,
                 "request cluster ID mismatch"

@@ -23,7 +23,7 @@ use storage::mvcc::{Applied, Bucket, Store};
 use storage::vfs::{Lock, Vfs};
 use utl::Import;
 
-use super::{Place, named, open, read_keys, refuse_used, text};
+use super::{NewDirectory, named, open, read_keys, refuse_used, text};
 use crate::data_dir;
 use crate::error::Error;
 use crate::request::Request;
@@ -43,7 +43,7 @@ pub(super) fn import(vfs: Arc<dyn Vfs>, plan: &Import) -> Result<String, String>
     refuse_used(&*vfs, &plan.data_dir)?;
     let keys = read_keys(plan.encryption_key_file.as_deref())?;
     let source = Source::open(&*vfs, plan)?;
-    let place = Place::create(Arc::clone(&vfs), (&plan.data_dir, None), keys.as_ref())?;
+    let place = NewDirectory::create(Arc::clone(&vfs), (&plan.data_dir, None), keys.as_ref())?;
     let loading = Plan {
         options: place.store_options(),
         ..Plan::default()
@@ -331,7 +331,12 @@ fn write_out(store: &mut Store, dirty_bytes: u64) -> Result<(), String> {
 }
 
 /// A log that begins behind what is applied.
-fn write_log(vfs: Arc<dyn Vfs>, place: &Place, log: &Log, applied: Applied) -> Result<(), String> {
+fn write_log(
+    vfs: Arc<dyn Vfs>,
+    place: &NewDirectory,
+    log: &Log,
+    applied: Applied,
+) -> Result<(), String> {
     let position = Position {
         term: applied.term,
         index: applied.index,

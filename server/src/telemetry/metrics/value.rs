@@ -35,9 +35,9 @@ impl Gauge {
     }
 
     /// Adds one until the returned value is dropped.
-    pub fn hold(&self) -> Held<'_> {
+    pub fn hold(&self) -> InProgress<'_> {
         self.add(1);
-        Held(self)
+        InProgress(self)
     }
 
     pub fn get(&self) -> i64 {
@@ -47,9 +47,9 @@ impl Gauge {
 
 /// See [`Gauge::hold`].
 #[derive(Debug)]
-pub struct Held<'a>(&'a Gauge);
+pub struct InProgress<'a>(&'a Gauge);
 
-impl Drop for Held<'_> {
+impl Drop for InProgress<'_> {
     fn drop(&mut self) {
         self.0.add(-1);
     }

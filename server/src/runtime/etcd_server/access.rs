@@ -8,17 +8,17 @@ use std::sync::Arc;
 use aws_lc_rs::digest;
 use etcd_api::etcdserverpb as pb;
 
-use super::Node;
+use super::EtcdServer;
 use crate::auth::Authenticated;
 use crate::auth::{Credentials, Image, Tokens};
 use crate::error::Error;
-use crate::event::{Applied, Outcome};
+use crate::event::{Answer, Outcome};
 use crate::request::{AuthInfo, AuthRequest, Request};
 
 /// bcrypt takes no more: longer passwords would be cut off without a word.
 const PASSWORD_BYTES_MAX: usize = 72;
 
-impl Node {
+impl EtcdServer {
     /// Whether users are asked for.
     pub fn is_auth_enabled(&self) -> bool {
         self.0.auth.is_enabled()
@@ -112,7 +112,7 @@ impl Node {
         }
     }
 
-    /// Whether a watch may be created; `None`: ask again after [`Node::linearizable`].
+    /// Whether a watch may be created; `None`: ask again after [`EtcdServer::linearizable`].
     pub fn check_watch_now(
         &self,
         who: &Credentials,
@@ -176,7 +176,7 @@ impl Node {
         &self,
         who: &Credentials,
         mut request: AuthRequest,
-    ) -> Result<Applied, Error> {
+    ) -> Result<Answer, Error> {
         let password = match &mut request {
             AuthRequest::UserAdd(r) if !r.options.unwrap_or_default().no_password => {
                 Some((&mut r.password, &mut r.hashed_password))

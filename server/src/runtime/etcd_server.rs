@@ -20,12 +20,12 @@ use crate::auth::{self, Credentials, Tokens};
 use crate::clock::Clock;
 use crate::cluster::corruption::PeerHash;
 use crate::cluster::peer::{self, Peers};
-use crate::driver::{RequestIds, Shared};
+use crate::driver::{Published, RequestIds};
 use crate::error::Error;
 use crate::event::admission::{self, Admission};
 use crate::event::inbox::Sender;
 use crate::event::{
-    Applied, ApplyEvent, ConsensusEvent, LeaseAnswer, LeaseCall, Outcome, Proposal, ReplySlot,
+    Answer, ApplyEvent, ConsensusEvent, LeaseAnswer, LeaseCall, Outcome, Proposal, ReplySlot,
 };
 use crate::request::{AuthInfo, Request};
 use crate::state::hashes::{Hashes, KvHash};
@@ -59,7 +59,7 @@ const LEADER_RETRY: Duration = Duration::from_millis(50);
 const TRANSFER_POLL: Duration = Duration::from_millis(2);
 
 #[derive(Clone)]
-pub struct Node(Arc<Inner>);
+pub struct EtcdServer(Arc<Inner>);
 
 /// Who this member is; fixed for the life of a data directory, but for the URLs.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ pub struct Limits {
 }
 
 #[derive(Clone, Debug)]
-pub struct NodeStatus {
+pub struct ServerStatus {
     /// 0: none known.
     pub leader: u64,
     pub term: u64,
@@ -106,7 +106,7 @@ pub(crate) struct Inner {
     pub consensus: Sender<ConsensusEvent>,
     pub apply: Sender<ApplyEvent>,
     pub hub: HubHandle,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<Published>,
     pub hashes: Arc<Hashes>,
     /// Of whoever computes a digest for a client or a peer.
     pub hash_turn: Arc<Semaphore>,
@@ -116,7 +116,7 @@ pub(crate) struct Inner {
     pub request_ids: Arc<RequestIds>,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
-    pub auth: Arc<auth::Shared>,
+    pub auth: Arc<auth::CurrentAuth>,
     pub tokens: Tokens,
     pub login: Login,
     pub peers: Peers,
@@ -124,9 +124,9 @@ pub(crate) struct Inner {
     pub leader_lost: tokio::sync::watch::Sender<()>,
 }
 
-impl Node {
-    pub(crate) fn new(inner: Inner) -> Node {
-        Node(Arc::new(inner))
+impl EtcdServer {
+    pub(crate) fn new(inner: Inner) -> EtcdServer {
+        EtcdServer(Arc::new(inner))
     }
 
     pub fn new_admission() -> Admission {
@@ -140,19 +140,19 @@ impl Node {
 
     /// Sends a change of the server's own through the log; returns when it is applied and visible to
     /// readers. Where users are asked who they are, it is nobody's.
-    pub async fn propose(&self, request: Request) -> Result<Applied, Error> {
+    pub async fn propose(&self, request: Request) -> Result<Answer, Error> {
         self.check_space(&request).await?;
         self.propose_unchecked(request, &AuthInfo::default()).await
     }
 
     /// Sends the change that a call asks for; whether its user may is decided where it is applied.
-    pub async fn propose_by(&self, request: Request, who: &Credentials) -> Result<Applied, Error> {
+    pub async fn propose_by(&self, request: Request, who: &Credentials) -> Result<Answer, Error> {
         self.check_space(&request).await?;
         let by = self.auth_info(who).await?.unwrap_or_default();
         self.propose_unchecked(request, &by).await
     }
 
-    async fn propose_unchecked(&self, request: Request, by: &AuthInfo) -> Result<Applied, Error> {
+    async fn propose_unchecked(&self, request: Request, by: &AuthInfo) -> Result<Answer, Error> {
         let metrics = &self.0.metrics;
         let (operation, began) = (Operation::of(&request), self.0.clock.now());
         let pending = metrics.proposals_pending.hold();
@@ -179,7 +179,7 @@ impl Node {
         result
     }
 
-    async fn send_and_wait(&self, request: Request, by: &AuthInfo) -> Result<Applied, Error> {
+    async fn send_and_wait(&self, request: Request, by: &AuthInfo) -> Result<Answer, Error> {
         let data = request.encode_by(self.0.request_ids.next(), by);
         if data.len() > self.0.limits.max_request_bytes {
             return Err(Error::RequestTooLarge);
@@ -278,7 +278,11 @@ impl Node {
     }
 
     /// `None`: it has no answer, for it leads no more or is about to stop.
-    fn told_by_leader(&self, call: &LeaseCall, told: peer::Answer) -> Option<(LeaseAnswer, i64)> {
+    fn told_by_leader(
+        &self,
+        call: &LeaseCall,
+        told: peer::PeerAnswer,
+    ) -> Option<(LeaseAnswer, i64)> {
         let answer = match (told.status, call) {
             (200, call) => peer::lease_answer(call, told.body)?,
             (404, call) => LeaseAnswer {
@@ -308,7 +312,7 @@ impl Node {
         self.wait(reply).await.map(drop)
     }
 
-    /// Time on the clock of this node.
+    /// Time on the clock of this server.
     pub fn now(&self) -> Duration {
         self.0.clock.now()
     }
@@ -423,7 +427,7 @@ impl Node {
         &self.0.peers
     }
 
-    pub fn shared(&self) -> &Shared {
+    pub fn shared(&self) -> &Published {
         &self.0.shared
     }
 
@@ -439,7 +443,7 @@ impl Node {
         state::cluster_version(&self.view())
     }
 
-    pub fn status(&self) -> Result<NodeStatus, Error> {
+    pub fn status(&self) -> Result<ServerStatus, Error> {
         let shared = &self.0.shared;
         let leader = shared.leadership.leader();
         let mut errors = Vec::new();
@@ -450,7 +454,7 @@ impl Node {
             let kind = pb::AlarmType::try_from(alarm.alarm).map_or("UNKNOWN", |k| k.as_str_name());
             errors.push(format!("memberID:{} alarm:{kind}", alarm.member_id));
         }
-        Ok(NodeStatus {
+        Ok(ServerStatus {
             leader,
             term: shared.leadership.term(),
             raft_index: shared.leadership.committed(),
@@ -582,7 +586,7 @@ impl Node {
     async fn wait(
         &self,
         reply: tokio::sync::oneshot::Receiver<crate::event::Reply>,
-    ) -> Result<Applied, Error> {
+    ) -> Result<Answer, Error> {
         let patience = REQUEST_TIMEOUT + 2 * self.0.limits.election_timeout;
         match tokio::time::timeout(patience, reply).await {
             Ok(Ok(reply)) => reply,

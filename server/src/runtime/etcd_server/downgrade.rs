@@ -4,13 +4,13 @@
 use etcd_api::etcdserverpb::downgrade_request::DowngradeAction;
 use etcd_api::membershippb;
 
-use super::Node;
+use super::EtcdServer;
 use crate::config::CLUSTER_VERSION;
 use crate::error::Error;
 use crate::request::Request;
 use crate::state::{self, Downgrade};
 
-impl Node {
+impl EtcdServer {
     /// Returns the cluster's version, without its patch.
     pub async fn downgrade(&self, action: DowngradeAction, version: &str) -> Result<String, Error> {
         match action {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use raft::{ConfChange, ConfChangeKind};
 
-use super::{Node, REQUEST_TIMEOUT, post};
+use super::{EtcdServer, REQUEST_TIMEOUT, post};
 use crate::auth::Credentials;
 use crate::config::Url;
 use crate::data_dir;
@@ -21,7 +21,7 @@ const READY_PERCENT: u128 = 90;
 /// How often a promotion looks for a leader, or asks it again.
 const LEADER_POLL: Duration = Duration::from_millis(100);
 
-impl Node {
+impl EtcdServer {
     /// Returns the new member and everybody.
     pub async fn add_member(
         &self,
@@ -117,7 +117,10 @@ impl Node {
 
     async fn promote_here(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
-        post(&self.0.consensus, ConsensusEvent::Progress { id, reply: slot })?;
+        post(
+            &self.0.consensus,
+            ConsensusEvent::Progress { id, reply: slot },
+        )?;
         let progress = self.wait(reply).await?.outcome;
         let Outcome::Progress { matched, leader } = progress else {
             unreachable!("a question for progress was answered with {progress:?}");
