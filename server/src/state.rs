@@ -6,16 +6,10 @@ mod answer;
 mod auth;
 mod cluster;
 pub mod entry;
-#[cfg(test)]
-mod frozen;
 pub mod hashes;
-#[cfg(test)]
-mod install;
 pub mod kv;
 mod lease;
 pub mod lessor;
-#[cfg(test)]
-mod power;
 pub mod snapshot;
 pub mod space_alarm;
 mod tally;
@@ -389,3 +383,6 @@ fn decode_alarm(key: &[u8]) -> Result<pb::AlarmMember, Error> {
     };
     alarm().ok_or_else(|| Error::Damaged("an alarm's row is none".to_owned()))
 }
+
+#[cfg(test)]
+mod tests;
