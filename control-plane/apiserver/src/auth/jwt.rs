@@ -8,6 +8,8 @@
 mod tests;
 
 use aws_lc_rs::digest;
+use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
+use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _,
@@ -25,6 +27,7 @@ const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// A key that signs statements and checks them.
 pub struct Key {
     pair: Pair,
+    public_info: PublicKeyX509Der<'static>,
     id: String,
 }
 
@@ -59,8 +62,13 @@ impl Key {
             }
             _ => Err("the key is neither PKCS#8 nor PKCS#1".to_owned()),
         }?;
-        let id = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, &public_info(&pair)));
-        Ok(Key { pair, id })
+        let public_info = public_info(&pair).map_err(|e| e.to_string())?;
+        let id = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, public_info.as_ref()));
+        Ok(Key {
+            pair,
+            public_info,
+            id,
+        })
     }
 
     /// The name of the key in the tokens it signed: a hash of the public key.
@@ -71,7 +79,7 @@ impl Key {
     /// The public key in PEM.
     pub fn public_pem(&self) -> String {
         use base64::engine::general_purpose::STANDARD;
-        let text = STANDARD.encode(public_info(&self.pair));
+        let text = STANDARD.encode(self.public_info.as_ref());
         let mut pem = String::from("-----BEGIN PUBLIC KEY-----\n");
         for line in text.as_bytes().chunks(64) {
             pem.extend(line.iter().map(|byte| char::from(*byte)));
@@ -219,42 +227,9 @@ fn object(part: &str) -> Result<Value, Refused> {
 }
 
 /// The public key as certificates hold it (SubjectPublicKeyInfo).
-fn public_info(pair: &Pair) -> Vec<u8> {
+fn public_info(pair: &Pair) -> Result<PublicKeyX509Der<'static>, Unspecified> {
     match pair {
-        Pair::Ec(pair) => {
-            // A sequence of 89 bytes: the algorithm (EC public key on P-256), then the point.
-            const BEFORE: [u8; 26] = [
-                0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06,
-                0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-            ];
-            [&BEFORE, pair.public_key().as_ref()].concat()
-        }
-        Pair::Rsa(pair) => {
-            /// rsaEncryption with its empty parameters.
-            const ALGORITHM: [u8; 15] = [
-                0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05,
-                0x00,
-            ];
-            let key = [&[0], pair.public_key().as_ref()].concat();
-            let bits = der(0x03, &key);
-            der(0x30, &[&ALGORITHM[..], &bits].concat())
-        }
+        Pair::Ec(pair) => pair.public_key().as_der(),
+        Pair::Rsa(pair) => pair.public_key().as_der(),
     }
-}
-
-/// A value in DER: tag, length, bytes.
-fn der(tag: u8, bytes: &[u8]) -> Vec<u8> {
-    let length = bytes.len().to_be_bytes();
-    let significant = length
-        .iter()
-        .position(|byte| *byte != 0)
-        .unwrap_or(length.len() - 1);
-    let length = &length[significant..];
-    let mut out = vec![tag];
-    if bytes.len() >= 0x80 {
-        out.push(0x80 | length.len() as u8);
-    }
-    out.extend_from_slice(length);
-    out.extend_from_slice(bytes);
-    out
 }
