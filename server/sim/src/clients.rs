@@ -19,8 +19,8 @@ use crate::canary::Canary;
 use crate::history::{self, Operation, Record, Step, Value};
 use crate::host::Host;
 use crate::process::Process;
-use crate::rng::Rng;
 use crate::world::{Event, Failed, MICRO, MILLI, Named, SECOND, SMALL_QUOTA, World};
+use testkit::Rng;
 
 /// etcd's: five seconds and two election timeouts.
 const PATIENCE: u64 = 7 * SECOND;

@@ -8,7 +8,7 @@ use storage::vfs::sim::SimVfs;
 
 use crate::clock::Clock;
 use crate::process::{Process, Settings};
-use crate::rng::Rng;
+use testkit::Rng;
 use crate::shadow::Shadow;
 
 /// How a process ends.

@@ -7,7 +7,7 @@ use storage::vfs::Vfs;
 
 use crate::host::Crash;
 use crate::members::Wish;
-use crate::rng::Rng;
+use testkit::Rng;
 use crate::world::{Event, Failed, MILLI, SECOND, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use server::state::watch::{Ended, HistoryRead, Out, WatchStream};
 use crate::canary::Canary;
 use crate::check::watches::WatchRecord;
 use crate::oracle;
-use crate::rng::Rng;
 use crate::world::{Event, Failed, MICRO, MILLI, Named, World};
+use testkit::Rng;
 
 const PUT: i32 = 0;
 

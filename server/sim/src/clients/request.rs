@@ -10,7 +10,7 @@ use server::request::Request;
 use storage::mvcc::View;
 
 use crate::history::{self, Key, Operation, Step, Value};
-use crate::rng::Rng;
+use testkit::Rng;
 
 fn name(partition: usize, key: Key) -> Bytes {
     format!("k/{partition}/{key}").into()
