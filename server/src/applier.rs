@@ -16,6 +16,7 @@ mod views;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use etcd_api::etcdserverpb as pb;
 use raft::Now;
 use storage::mvcc::{Attempt, CheckpointJob, Reader, Resealing, Retired, SyncJob};
 
@@ -132,7 +133,7 @@ pub struct ApplyEffects {
     pub resealing: Option<Resealing>,
     pub cluster_changed: bool,
     /// For the log, in any term: this member's space alarm, raised or taken back.
-    pub alarm: Option<Request>,
+    pub alarm: Option<pb::AlarmRequest>,
     pub space_news: Vec<SpaceNews>,
     /// How full the disks are.
     pub look: Option<Look>,
@@ -405,6 +406,8 @@ impl Applier {
             .replies
             .extend(gone.map(|slot| (slot, Err(Error::Timeout))));
         self.state.replace(*received)?;
+        let is_raised = self.state.has_space_alarm(self.alarm.member_id());
+        self.alarm.installed(is_raised);
         self.take_over_leases(now)?;
         self.removal.go_on(); // One that was interrupted at the sender.
         self.log_bytes = 0;
@@ -472,6 +475,7 @@ impl Applier {
                     Some(request) => request,
                     None => entry::request(&entry)?,
                 };
+                self.note_own_alarm(&entry, &request);
                 let by = self.requester(&entry);
                 let began = self.stopwatch.as_ref().map(Stopwatch::begin);
                 let result = self.apply_request(now, position, &request, &by, effects);
@@ -549,6 +553,16 @@ impl Applier {
         }
         effects.cluster_changed |= did.cluster_changed;
         result
+    }
+
+    /// Before the entry is applied: tells whether it raises the alarm.
+    fn note_own_alarm(&mut self, entry: &raft::Entry, request: &Request) {
+        if let Request::Alarm(alarm) = request
+            && Request::is_own_alarm(&entry.data)
+            && !self.state.has_space_alarm(alarm.member_id)
+        {
+            self.alarm.own_applied(alarm);
+        }
     }
 
     /// On whose behalf the entry was written; nobody asks when auth is off.

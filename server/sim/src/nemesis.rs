@@ -7,8 +7,8 @@ use storage::vfs::Vfs;
 
 use crate::host::Crash;
 use crate::members::Wish;
-use testkit::Rng;
 use crate::world::{Event, Failed, MILLI, SECOND, World};
+use testkit::Rng;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
@@ -201,7 +201,6 @@ impl World {
             Fault::DiskFull => {
                 host.crash_to_come = Some(how);
                 host.is_tight = true;
-                host.was_tight = true;
                 host.disk.set_capacity(0);
                 self.figures.tight += 1;
                 self.note(&format!("h{victim} has no room left"));
@@ -213,7 +212,6 @@ impl World {
                 let used = space.total - space.available;
                 host.crash_to_come = Some(how);
                 host.is_tight = true;
-                host.was_tight = true;
                 host.disk.set_capacity(used + used / 20);
                 let life = host.life;
                 let lasts = rng.between(SECOND, 5 * SECOND);

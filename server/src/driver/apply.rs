@@ -11,6 +11,7 @@ use crate::applier::{Applier, ApplyEffects};
 use crate::clock::Now;
 use crate::error::Error;
 use crate::event::{ApplyEvent, ConsensusEvent, LogEvent, Proposal};
+use crate::request::Request;
 
 pub struct ApplyDriver {
     applier: Applier,
@@ -187,8 +188,9 @@ impl ApplyDriver {
             }));
         }
         // Any member's alarm is good in any term.
-        if let Some(request) = self.effects.alarm.take() {
-            let data = request.encode(self.request_ids.next());
+        if let Some(alarm) = self.effects.alarm.take() {
+            let data = Request::encode_own_alarm(&alarm, self.request_ids.next());
+            let request = Request::Alarm(alarm);
             ports.to_consensus(ConsensusEvent::Propose(Proposal {
                 request,
                 data,

@@ -146,6 +146,7 @@ const SERVER: Layers = Layers {
                 "data_dir",
                 "error",
                 "event",
+                "request",
                 "state",
                 "telemetry",
             ],
