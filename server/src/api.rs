@@ -2,7 +2,7 @@
 //! listeners that serve them. Nothing here changes state: a change becomes a proposal.
 
 pub(crate) mod gateway;
-pub mod grpc;
-pub mod http;
+pub(crate) mod grpc;
+pub(crate) mod http;
 pub(crate) mod peer;
-pub mod serve;
+pub(crate) mod serve;

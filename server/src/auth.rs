@@ -16,17 +16,16 @@ mod kinds;
 mod signed;
 mod tokens;
 
-pub use authorize::{Denied, authorize, check_lease_keys, check_txn};
-pub use credentials::Credentials;
-pub use current::CurrentAuth;
+pub(crate) use authorize::{authorize, check_lease_keys, check_txn};
+pub(crate) use credentials::Credentials;
+pub(crate) use current::CurrentAuth;
 pub(crate) use encoding::decode_base64;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::any_token;
 pub(crate) use image::decode_row;
-pub use image::{Image, Kind, ROOT, User};
-pub use kinds::Tokens;
-pub use signed::Signed;
-pub use tokens::SimpleTokens;
+pub(crate) use image::{Image, Kind, ROOT};
+pub(crate) use kinds::Tokens;
+pub(crate) use tokens::SimpleTokens;
 
 /// A token issued by an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]

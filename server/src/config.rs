@@ -12,7 +12,7 @@ mod build;
 mod flags;
 mod help;
 mod host;
-pub mod keys;
+pub(crate) mod keys;
 mod log;
 mod tls;
 mod url;

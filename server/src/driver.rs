@@ -11,13 +11,13 @@
 //! ```
 
 pub mod apply;
-pub mod assembly;
+pub(crate) mod assembly;
 pub mod consensus;
-pub mod job;
+pub(crate) mod job;
 pub mod log;
 mod note;
-pub mod published;
-pub mod request_ids;
+pub(crate) mod published;
+pub(crate) mod request_ids;
 pub mod space;
 pub mod watch;
 

@@ -5,7 +5,7 @@
 //! [`Admission`](crate::event::admission::Admission) limits that where requests come in.
 
 pub mod admission;
-pub mod inbox;
+pub(crate) mod inbox;
 
 use bytes::Bytes;
 use storage::mvcc::{Attempt, View};

@@ -10,11 +10,11 @@
     )
 )]
 
-pub mod api;
+pub(crate) mod api;
 pub mod applier;
-pub mod auth;
-pub mod clock;
-pub mod cluster;
+pub(crate) mod auth;
+pub(crate) mod clock;
+pub(crate) mod cluster;
 pub mod config;
 pub mod data_dir;
 pub mod driver;
@@ -25,7 +25,7 @@ pub mod fuzzing;
 pub mod lifecycle;
 pub mod net;
 pub mod request;
-pub mod runtime;
+pub(crate) mod runtime;
 pub mod state;
 pub mod telemetry;
 

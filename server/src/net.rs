@@ -3,6 +3,6 @@
 
 pub mod descriptors;
 pub(crate) mod rewound;
-pub mod socket;
-pub mod tls;
-pub mod workers;
+pub(crate) mod socket;
+pub(crate) mod tls;
+pub(crate) mod workers;

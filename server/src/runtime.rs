@@ -13,10 +13,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "the shell waits and reads files")]
 
-pub mod compactor;
+pub(crate) mod compactor;
 mod complaints;
 mod deliveries;
-pub mod etcd_server;
+pub(crate) mod etcd_server;
 mod lateness;
 mod links;
 mod notes;
@@ -54,7 +54,7 @@ use rest::{DIGEST_REST, rests};
 use threads::{StopLooking, spawn};
 
 /// A member at work. `stop` ends it in order; dropping it leaves its threads to the process's end.
-pub struct Running {
+pub(crate) struct Running {
     pub server: EtcdServer,
     pub peers: Peers,
     consensus: Sender<ConsensusEvent>,
@@ -327,7 +327,7 @@ impl Running {
     /// Stops the actors one behind the other, with nothing left between them: first no more
     /// proposals, then a last checkpoint, then what of the log it made superfluous goes. Blocks until
     /// all threads have ended.
-    pub fn stop(self) {
+    pub(crate) fn stop(self) {
         // A closed inbox means that its actor has ended already.
         let _ = self.looks.send(StopLooking);
         let _ = self.consensus.send(ConsensusEvent::Stop);

@@ -5,15 +5,15 @@
 mod answer;
 mod auth;
 mod cluster;
-pub mod entry;
+pub(crate) mod entry;
 pub mod hashes;
-pub mod kv;
+pub(crate) mod kv;
 mod lease;
-pub mod lessor;
+pub(crate) mod lessor;
 pub mod snapshot;
-pub mod space_alarm;
+pub(crate) mod space_alarm;
 mod tally;
-pub mod txn;
+pub(crate) mod txn;
 pub mod watch;
 
 use etcd_api::etcdserverpb as pb;

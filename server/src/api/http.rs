@@ -31,7 +31,7 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=und
 
 /// The kind of a listener: what it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Port {
+pub(crate) enum Port {
     /// gRPC and HTTP.
     Client,
     /// gRPC only.
@@ -45,7 +45,7 @@ pub enum Port {
 
 pub(crate) type Page = Response<body::Body>;
 
-pub struct Site {
+pub(crate) struct Site {
     server: EtcdServer,
     config: Arc<Config>,
     metrics: Arc<Metrics>,

@@ -23,12 +23,12 @@ mod preface;
 mod router;
 mod stats;
 
-pub use crate::net::socket::BindError;
+pub(crate) use crate::net::socket::BindError;
 pub(crate) use body::BoxError;
-pub use call::ReadonlyTxn;
-pub use caller::Caller;
+pub(crate) use call::ReadonlyTxn;
+pub(crate) use caller::Caller;
 pub(crate) use router::Router;
-pub use stats::Counted;
+pub(crate) use stats::Counted;
 
 use crate::api::gateway::Translator;
 use crate::api::http::{Port, Site};
@@ -44,7 +44,7 @@ use crate::telemetry::spans::Tracer;
 use connection::Connections;
 
 /// Sockets that are bound and not served yet.
-pub struct Listeners {
+pub(crate) struct Listeners {
     clients: Vec<Door>,
     peers: Vec<Door>,
     /// Connections from within this process.
@@ -103,13 +103,13 @@ impl Listeners {
     }
 
     /// The bound addresses, in the order of the flags: peers, clients, HTTP, metrics.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let doors = self.peers.iter().chain(&self.clients);
         doors.filter_map(|door| door.bound.address()).collect()
     }
 
     /// Serves these connections too, as client connections.
-    pub fn add_local(&mut self, connections: mpsc::Receiver<DuplexStream>) {
+    pub(crate) fn add_local(&mut self, connections: mpsc::Receiver<DuplexStream>) {
         self.local = Some(connections);
     }
 

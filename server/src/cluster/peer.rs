@@ -62,7 +62,7 @@ const REMOTES_MAX: usize = 64;
 
 /// How members identify themselves in every request to each other.
 #[derive(Clone, Debug)]
-pub struct Introduction {
+pub(crate) struct Introduction {
     pub member_id: u64,
     pub cluster_id: u64,
     pub peer_urls: Vec<String>,
@@ -70,7 +70,7 @@ pub struct Introduction {
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct Peers(Arc<Inner>);
+pub(crate) struct Peers(Arc<Inner>);
 
 struct Inner {
     me: Introduction,
@@ -161,7 +161,7 @@ impl Peers {
     }
 
     /// Sets the current members and the removed ones.
-    pub fn set_members(&self, members: &[MemberInfo], removed: &[u64]) {
+    pub(crate) fn set_members(&self, members: &[MemberInfo], removed: &[u64]) {
         *self.0.removed.write() = removed.iter().copied().collect();
         if removed.contains(&self.0.me.member_id) {
             self.leave();
@@ -213,7 +213,7 @@ impl Peers {
     }
 
     /// Adds members named by other members, before our own log contains them.
-    pub fn add_remotes(&self, members: &[MemberInfo]) {
+    pub(crate) fn add_remotes(&self, members: &[MemberInfo]) {
         let mut peers = self.0.peers.write();
         for member in members.iter().filter(|m| m.id != self.0.me.member_id) {
             peers
@@ -274,12 +274,12 @@ impl Peers {
     }
 
     /// This member was removed; peers no longer accept its messages.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.0.gone.send_replace(true);
     }
 
     /// Returns when this member has been removed.
-    pub async fn gone(&self) {
+    pub(crate) async fn gone(&self) {
         // The sender lives as long as `self`.
         let _ = self.0.gone.subscribe().wait_for(|gone| *gone).await;
     }
@@ -303,7 +303,7 @@ impl Peers {
     }
 
     /// Sends and drains `messages`.
-    pub fn send(&self, messages: &mut Vec<Message>) {
+    pub(crate) fn send(&self, messages: &mut Vec<Message>) {
         if messages.is_empty() {
             return;
         }
@@ -325,7 +325,7 @@ impl Peers {
     }
 
     /// Sends a snapshot: the message and the state that it describes.
-    pub fn send_snapshot(&self, message: Message, view: View) {
+    pub(crate) fn send_snapshot(&self, message: Message, view: View) {
         let to = message.to;
         let peers = self.0.peers.read();
         let target = peers.get(&to).map(|peer| peer.target.clone());

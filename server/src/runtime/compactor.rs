@@ -14,7 +14,7 @@ const PERIODIC_INTERVAL_MAX: Duration = Duration::from_secs(60 * 60);
 /// ..and notes the revision so many times between two compactions.
 const SAMPLES_PER_INTERVAL: u32 = 10;
 
-pub struct Compactor {
+pub(crate) struct Compactor {
     mode: AutoCompaction,
     next: Now,
     /// Revisions noted, the oldest in front; as many as span the period.
@@ -26,7 +26,7 @@ pub struct Compactor {
 
 impl Compactor {
     /// `None` when compaction is left to others.
-    pub fn new(mode: AutoCompaction, now: Now) -> Option<Compactor> {
+    pub(crate) fn new(mode: AutoCompaction, now: Now) -> Option<Compactor> {
         if mode == AutoCompaction::Off {
             return None;
         }
@@ -41,12 +41,12 @@ impl Compactor {
     }
 
     /// When to ask again.
-    pub fn next(&self) -> Now {
+    pub(crate) fn next(&self) -> Now {
         self.next
     }
 
     /// The revision to compact at now, if any. `current` is the store's.
-    pub fn turn(&mut self, now: Now, current: i64) -> Option<i64> {
+    pub(crate) fn turn(&mut self, now: Now, current: i64) -> Option<i64> {
         if now < self.next {
             return None;
         }

@@ -59,11 +59,11 @@ const LEADER_RETRY: Duration = Duration::from_millis(50);
 const TRANSFER_POLL: Duration = Duration::from_millis(2);
 
 #[derive(Clone)]
-pub struct EtcdServer(Arc<Inner>);
+pub(crate) struct EtcdServer(Arc<Inner>);
 
 /// Who this member is; fixed for the life of a data directory, but for the URLs.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub(crate) struct Identity {
     pub cluster_id: u64,
     pub member_id: u64,
     pub name: String,
@@ -71,7 +71,7 @@ pub struct Identity {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     pub max_request_bytes: usize,
     pub max_txn_ops: usize,
     /// 0: no quota.
@@ -88,7 +88,7 @@ pub struct Limits {
 }
 
 #[derive(Clone, Debug)]
-pub struct ServerStatus {
+pub(crate) struct ServerStatus {
     /// 0: none known.
     pub leader: u64,
     pub term: u64,
@@ -129,7 +129,7 @@ impl EtcdServer {
         EtcdServer(Arc::new(inner))
     }
 
-    pub fn new_admission() -> Admission {
+    pub(crate) fn new_admission() -> Admission {
         Admission::new(IN_FLIGHT)
     }
 
@@ -140,13 +140,17 @@ impl EtcdServer {
 
     /// Sends a change of the server's own through the log; returns when it is applied and visible to
     /// readers. Where users are asked who they are, it is nobody's.
-    pub async fn propose(&self, request: Request) -> Result<Answer, Error> {
+    pub(crate) async fn propose(&self, request: Request) -> Result<Answer, Error> {
         self.check_space(&request).await?;
         self.propose_unchecked(request, &AuthInfo::default()).await
     }
 
     /// Sends the change that a call asks for; whether its user may is decided where it is applied.
-    pub async fn propose_by(&self, request: Request, who: &Credentials) -> Result<Answer, Error> {
+    pub(crate) async fn propose_by(
+        &self,
+        request: Request,
+        who: &Credentials,
+    ) -> Result<Answer, Error> {
         self.check_space(&request).await?;
         let by = self.auth_info(who).await?.unwrap_or_default();
         self.propose_unchecked(request, &by).await
@@ -211,7 +215,7 @@ impl EtcdServer {
 
     /// After this, `view` shows every change that was acknowledged before the call.
     ///
-    pub async fn linearizable(&self) -> Result<(), Error> {
+    pub(crate) async fn linearizable(&self) -> Result<(), Error> {
         if self.0.shared.decides_alone() {
             return Ok(());
         }
@@ -229,7 +233,7 @@ impl EtcdServer {
     }
 
     /// Hands leadership to the voter `to`; returns when someone else leads.
-    pub async fn transfer(&self, to: u64) -> Result<(), Error> {
+    pub(crate) async fn transfer(&self, to: u64) -> Result<(), Error> {
         self.0
             .consensus
             .send(ConsensusEvent::Transfer { to })
@@ -313,30 +317,30 @@ impl EtcdServer {
     }
 
     /// Time on the clock of this server.
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.0.clock.now()
     }
 
-    pub fn view(&self) -> View {
+    pub(crate) fn view(&self) -> View {
         self.0.reader.view()
     }
 
     /// For those who read again and again.
-    pub fn reader(&self) -> Reader {
+    pub(crate) fn reader(&self) -> Reader {
         self.0.reader.clone()
     }
 
     /// A number no one else gets, as etcd lays it out.
-    pub fn unique_id(&self) -> u64 {
+    pub(crate) fn unique_id(&self) -> u64 {
         self.0.request_ids.next()
     }
 
     /// New writes are sealed otherwise than before: everything else is to follow.
-    pub fn keys_changed(&self) -> Result<(), Error> {
+    pub(crate) fn keys_changed(&self) -> Result<(), Error> {
         post(&self.0.apply, ApplyEvent::KeysChanged)
     }
 
-    pub async fn lease(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
+    pub(crate) async fn lease(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
         let at_leader = matches!(
             call,
             LeaseCall::KeepAlive { .. } | LeaseCall::TimeToLive { .. }
@@ -361,7 +365,7 @@ impl EtcdServer {
         }
     }
 
-    pub fn header(&self, revision: i64) -> pb::ResponseHeader {
+    pub(crate) fn header(&self, revision: i64) -> pb::ResponseHeader {
         pb::ResponseHeader {
             cluster_id: self.0.identity.cluster_id,
             member_id: self.0.identity.member_id,
@@ -371,33 +375,33 @@ impl EtcdServer {
     }
 
     /// A header at the store's current revision.
-    pub fn header_now(&self) -> pb::ResponseHeader {
+    pub(crate) fn header_now(&self) -> pb::ResponseHeader {
         self.header(self.view().revision())
     }
 
     /// Completes a header that so far has only its revision.
-    pub fn complete(&self, header: &mut Option<pb::ResponseHeader>) {
+    pub(crate) fn complete(&self, header: &mut Option<pb::ResponseHeader>) {
         let revision = header.as_ref().map_or(0, |header| header.revision);
         *header = Some(self.header(revision));
     }
 
-    pub fn hub(&self) -> &HubHandle {
+    pub(crate) fn hub(&self) -> &HubHandle {
         &self.0.hub
     }
 
-    pub fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &Identity {
         &self.0.identity
     }
 
-    pub fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &Limits {
         &self.0.limits
     }
 
-    pub fn is_leader(&self) -> bool {
+    pub(crate) fn is_leader(&self) -> bool {
         self.0.shared.leads()
     }
 
-    pub fn has_leader(&self) -> bool {
+    pub(crate) fn has_leader(&self) -> bool {
         self.0.shared.leadership.has_leader()
     }
 
@@ -427,23 +431,23 @@ impl EtcdServer {
         &self.0.peers
     }
 
-    pub fn shared(&self) -> &Published {
+    pub(crate) fn shared(&self) -> &Published {
         &self.0.shared
     }
 
-    pub fn members(&self) -> Result<Vec<MemberInfo>, Error> {
+    pub(crate) fn members(&self) -> Result<Vec<MemberInfo>, Error> {
         state::members(&self.view())
     }
 
-    pub fn alarms(&self) -> Result<Vec<pb::AlarmMember>, Error> {
+    pub(crate) fn alarms(&self) -> Result<Vec<pb::AlarmMember>, Error> {
         state::alarms(&self.view())
     }
 
-    pub fn cluster_version(&self) -> Result<Option<String>, Error> {
+    pub(crate) fn cluster_version(&self) -> Result<Option<String>, Error> {
         state::cluster_version(&self.view())
     }
 
-    pub fn status(&self) -> Result<ServerStatus, Error> {
+    pub(crate) fn status(&self) -> Result<ServerStatus, Error> {
         let shared = &self.0.shared;
         let leader = shared.leadership.leader();
         let mut errors = Vec::new();
@@ -467,7 +471,7 @@ impl EtcdServer {
     }
 
     /// The HashKV digest of history up to `revision` (0: the current one).
-    pub async fn hash_kv(&self, revision: i64) -> Result<KvHash, Error> {
+    pub(crate) async fn hash_kv(&self, revision: i64) -> Result<KvHash, Error> {
         let began = self.0.clock.now();
         // One at a time: each reads the whole store.
         let turn = Arc::clone(&self.0.hash_turn).acquire_owned().await;
@@ -492,7 +496,7 @@ impl EtcdServer {
     }
 
     /// The digests of the last compactions that are known, the newest first.
-    pub fn compaction_hashes(&self) -> Vec<KvHash> {
+    pub(crate) fn compaction_hashes(&self) -> Vec<KvHash> {
         self.0.hashes.finished()
     }
 
@@ -511,7 +515,7 @@ impl EtcdServer {
     }
 
     /// Ends once the space that nothing needs is back with the file system. Stops nobody.
-    pub async fn defragment(&self) -> Result<(), Error> {
+    pub(crate) async fn defragment(&self) -> Result<(), Error> {
         tracing::info!("starting defragment");
         let began = self.0.clock.now();
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
@@ -523,7 +527,7 @@ impl EtcdServer {
         Ok(())
     }
 
-    pub fn metrics(&self) -> &Metrics {
+    pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 
@@ -608,7 +612,7 @@ fn post<T: Send + 'static>(actor: &Sender<T>, event: T) -> Result<(), Error> {
 }
 
 /// Runs what may take long, or may wait for the disk, off the runtime's threads.
-pub async fn run_blocking<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {

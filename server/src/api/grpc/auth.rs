@@ -11,12 +11,12 @@ use crate::error::Error;
 use crate::request::AuthRequest;
 use crate::runtime::etcd_server::EtcdServer;
 
-pub struct AuthService {
+pub(crate) struct AuthService {
     server: EtcdServer,
 }
 
 impl AuthService {
-    pub fn new(server: EtcdServer) -> AuthService {
+    pub(crate) fn new(server: EtcdServer) -> AuthService {
         AuthService { server }
     }
 }

@@ -7,12 +7,12 @@ use super::caller_of;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::state::MemberInfo;
 
-pub struct ClusterService {
+pub(crate) struct ClusterService {
     server: EtcdServer,
 }
 
 impl ClusterService {
-    pub fn new(server: EtcdServer) -> ClusterService {
+    pub(crate) fn new(server: EtcdServer) -> ClusterService {
         ClusterService { server }
     }
 }

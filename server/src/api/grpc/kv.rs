@@ -38,13 +38,13 @@ const STREAM_PART_BYTES_MAX: usize = 2 << 20;
 /// Parts of a range stream queued for a slow client.
 const STREAM_QUEUE: usize = 1;
 
-pub struct KvService {
+pub(crate) struct KvService {
     server: EtcdServer,
     budget: Budget,
 }
 
 impl KvService {
-    pub fn new(server: EtcdServer) -> KvService {
+    pub(crate) fn new(server: EtcdServer) -> KvService {
         KvService {
             server,
             budget: Budget::new(BUDGET_BYTES),

@@ -19,12 +19,12 @@ use crate::state;
 /// Ids tried for one grant. The first is free unless a client has chosen it explicitly.
 const GRANT_TRIES: usize = 8;
 
-pub struct LeaseService {
+pub(crate) struct LeaseService {
     server: EtcdServer,
 }
 
 impl LeaseService {
-    pub fn new(server: EtcdServer) -> LeaseService {
+    pub(crate) fn new(server: EtcdServer) -> LeaseService {
         LeaseService { server }
     }
 
@@ -147,7 +147,7 @@ impl pb::lease_server::Lease for LeaseService {
 type Renewing = Pin<Box<dyn Future<Output = Result<pb::LeaseKeepAliveResponse, Status>> + Send>>;
 
 /// One response per request, in order; ends when the client closes its side.
-pub struct KeepAlive {
+pub(crate) struct KeepAlive {
     server: EtcdServer,
     who: Credentials,
     requests: Streaming<pb::LeaseKeepAliveRequest>,

@@ -18,7 +18,7 @@ use crate::request::Request;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::Metrics;
 
-pub struct MaintenanceService {
+pub(crate) struct MaintenanceService {
     server: EtcdServer,
     metrics: Arc<Metrics>,
     health: HealthNotifier,
@@ -27,7 +27,7 @@ pub struct MaintenanceService {
 }
 
 impl MaintenanceService {
-    pub fn new(
+    pub(crate) fn new(
         server: EtcdServer,
         metrics: Arc<Metrics>,
         health: HealthNotifier,

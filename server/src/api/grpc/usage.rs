@@ -12,12 +12,12 @@ use crate::request::AuthInfo;
 use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::prefix;
 
-pub struct UsageService {
+pub(crate) struct UsageService {
     server: EtcdServer,
 }
 
 impl UsageService {
-    pub fn new(server: EtcdServer) -> UsageService {
+    pub(crate) fn new(server: EtcdServer) -> UsageService {
         UsageService { server }
     }
 }

@@ -35,7 +35,7 @@ const EVENTS_PER_TIMING: u64 = 16;
 const REQUESTS_PER_POLL: usize = 16;
 
 #[derive(Clone)]
-pub struct WatchService {
+pub(crate) struct WatchService {
     server: EtcdServer,
     options: StreamOptions,
     progress_interval: Duration,
@@ -43,7 +43,7 @@ pub struct WatchService {
 
 impl WatchService {
     /// Responses larger than `max_message_bytes` are split into fragments.
-    pub fn new(
+    pub(crate) fn new(
         server: EtcdServer,
         max_message_bytes: usize,
         progress_interval: Duration,
@@ -58,7 +58,7 @@ impl WatchService {
     }
 
     /// Answers the call at once; all work happens in the response's body.
-    pub fn call<B>(&self, request: http::Request<B>) -> http::Response<tonic::body::Body>
+    pub(crate) fn call<B>(&self, request: http::Request<B>) -> http::Response<tonic::body::Body>
     where
         B: Body + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -21,7 +21,7 @@ use crate::telemetry::spans;
 
 /// A handler attaches this to its response when a transaction only read.
 #[derive(Clone, Copy, Debug)]
-pub struct ReadonlyTxn;
+pub(crate) struct ReadonlyTxn;
 
 /// Status code of a call whose client went away.
 const CANCELED: usize = 1;

@@ -20,12 +20,12 @@ const PASSWORD_BYTES_MAX: usize = 72;
 
 impl EtcdServer {
     /// Whether users are asked for.
-    pub fn is_auth_enabled(&self) -> bool {
+    pub(crate) fn is_auth_enabled(&self) -> bool {
         self.0.auth.is_enabled()
     }
 
     /// Whom a call is made for; `None`: it does not say, or nobody asks.
-    pub async fn auth_info(&self, who: &Credentials) -> Result<Option<AuthInfo>, Error> {
+    pub(crate) async fn auth_info(&self, who: &Credentials) -> Result<Option<AuthInfo>, Error> {
         match self.auth_info_now(who) {
             Some(known) => known,
             None => {
@@ -38,7 +38,10 @@ impl EtcdServer {
     }
 
     /// The same without waiting; `None`: the answer may change when this member has caught up.
-    pub fn auth_info_now(&self, who: &Credentials) -> Option<Result<Option<AuthInfo>, Error>> {
+    pub(crate) fn auth_info_now(
+        &self,
+        who: &Credentials,
+    ) -> Option<Result<Option<AuthInfo>, Error>> {
         let auth = &self.0.auth;
         if auth.is_enabled()
             && let Some(token) = &who.token
@@ -53,7 +56,7 @@ impl EtcdServer {
     }
 
     /// The user whose token a call shows, as far as this member knows.
-    pub fn user_of_token(&self, token: &str) -> Option<String> {
+    pub(crate) fn user_of_token(&self, token: &str) -> Option<String> {
         Some(self.look_up_token(token)??.user)
     }
 
@@ -90,7 +93,7 @@ impl EtcdServer {
 
     /// Judges a read by what is in force now, and tells who it is for. Take the view that is read
     /// before.
-    pub async fn check_read(
+    pub(crate) async fn check_read(
         &self,
         who: &Credentials,
         ask: impl FnOnce(&Image, &AuthInfo) -> Result<(), Error>,
@@ -104,7 +107,7 @@ impl EtcdServer {
     }
 
     /// Fails when users or roles have changed since `by` was let in: for what takes long to read.
-    pub fn check_still(&self, by: &AuthInfo) -> Result<(), Error> {
+    pub(crate) fn check_still(&self, by: &AuthInfo) -> Result<(), Error> {
         if by.revision != 0 && by.revision != self.0.auth.image().revision {
             Err(Error::AuthOldRevision)
         } else {
@@ -113,7 +116,7 @@ impl EtcdServer {
     }
 
     /// Whether a watch may be created; `None`: ask again after [`EtcdServer::linearizable`].
-    pub fn check_watch_now(
+    pub(crate) fn check_watch_now(
         &self,
         who: &Credentials,
         ask: impl FnOnce(&Image, &AuthInfo) -> Result<(), Error>,
@@ -126,7 +129,7 @@ impl EtcdServer {
     }
 
     /// For what any user may do.
-    pub async fn require_user(&self, who: &Credentials) -> Result<(), Error> {
+    pub(crate) async fn require_user(&self, who: &Credentials) -> Result<(), Error> {
         if !self.0.auth.is_enabled() {
             return Ok(());
         }
@@ -135,7 +138,7 @@ impl EtcdServer {
     }
 
     /// For what only those may do who may do everything.
-    pub async fn require_admin(&self, who: &Credentials) -> Result<(), Error> {
+    pub(crate) async fn require_admin(&self, who: &Credentials) -> Result<(), Error> {
         if !self.0.auth.is_enabled() {
             return Ok(());
         }
@@ -144,7 +147,7 @@ impl EtcdServer {
     }
 
     /// What is asked about the keys of leases.
-    pub async fn check_leases(
+    pub(crate) async fn check_leases(
         &self,
         who: &Credentials,
         ask: impl FnOnce(&Image, &AuthInfo) -> Result<(), Error>,
@@ -158,13 +161,16 @@ impl EtcdServer {
         ask(&image, &by.unwrap_or_default())
     }
 
-    pub fn auth_image(&self) -> Arc<Image> {
+    pub(crate) fn auth_image(&self) -> Arc<Image> {
         self.0.auth.image()
     }
 
     /// A question about users and roles: who asks, and what is in force after all that was
     /// acknowledged before.
-    pub async fn auth_question(&self, who: &Credentials) -> Result<(AuthInfo, Arc<Image>), Error> {
+    pub(crate) async fn auth_question(
+        &self,
+        who: &Credentials,
+    ) -> Result<(AuthInfo, Arc<Image>), Error> {
         let by = self.auth_info(who).await?.unwrap_or_default();
         self.linearizable().await?;
         Ok((by, self.0.auth.image()))
@@ -172,7 +178,7 @@ impl EtcdServer {
 
     /// A change of users and roles. Those who may not are told before anything is hashed or
     /// written; the word that counts is said where it is applied.
-    pub async fn change_auth(
+    pub(crate) async fn change_auth(
         &self,
         who: &Credentials,
         mut request: AuthRequest,
@@ -201,7 +207,7 @@ impl EtcdServer {
     }
 
     /// A token for who knows the password.
-    pub async fn authenticate(
+    pub(crate) async fn authenticate(
         &self,
         name: String,
         password: String,

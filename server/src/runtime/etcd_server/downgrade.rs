@@ -12,7 +12,11 @@ use crate::state::{self, Downgrade};
 
 impl EtcdServer {
     /// Returns the cluster's version, without its patch.
-    pub async fn downgrade(&self, action: DowngradeAction, version: &str) -> Result<String, Error> {
+    pub(crate) async fn downgrade(
+        &self,
+        action: DowngradeAction,
+        version: &str,
+    ) -> Result<String, Error> {
         match action {
             DowngradeAction::Validate => {
                 self.check_target(version).await?;
@@ -37,7 +41,7 @@ impl EtcdServer {
             .to_owned())
     }
 
-    pub fn downgrade_info(&self) -> Result<Downgrade, Error> {
+    pub(crate) fn downgrade_info(&self) -> Result<Downgrade, Error> {
         state::downgrade(&self.view())
     }
 

@@ -23,7 +23,7 @@ const LEADER_POLL: Duration = Duration::from_millis(100);
 
 impl EtcdServer {
     /// Returns the new member and everybody.
-    pub async fn add_member(
+    pub(crate) async fn add_member(
         &self,
         urls: &[String],
         is_learner: bool,
@@ -53,13 +53,13 @@ impl EtcdServer {
         Ok((member, members))
     }
 
-    pub async fn remove_member(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
+    pub(crate) async fn remove_member(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
         self.check_removal(id)?;
         self.configure(ConfChangeKind::RemoveNode, id, Vec::new())
             .await
     }
 
-    pub async fn update_member(
+    pub(crate) async fn update_member(
         &self,
         id: u64,
         urls: &[String],
@@ -80,7 +80,7 @@ impl EtcdServer {
     }
 
     /// Only the leader knows whether a learner is ready; others ask it.
-    pub async fn promote_member(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
+    pub(crate) async fn promote_member(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
         match self.promote_here(id).await {
             Err(Error::NotLeader) => {}
             Ok(members) => {
@@ -106,7 +106,7 @@ impl EtcdServer {
     }
 
     /// What raft tells of itself and, if it leads, of the others.
-    pub async fn raft_view(&self) -> Result<RaftView, Error> {
+    pub(crate) async fn raft_view(&self) -> Result<RaftView, Error> {
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
         post(&self.0.consensus, ConsensusEvent::Describe(slot))?;
         match self.wait(reply).await?.outcome {
@@ -282,7 +282,7 @@ impl EtcdServer {
             .map(|(_, id)| id)
     }
 
-    pub fn is_learner(&self) -> bool {
+    pub(crate) fn is_learner(&self) -> bool {
         self.0.shared.progress.is_learner()
     }
 }
