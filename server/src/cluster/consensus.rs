@@ -112,7 +112,10 @@ pub struct ConsensusEffects {
     /// For the apply actor, behind `committed`; answered with `SnapshotInstalled`.
     pub install: Option<Box<Received>>,
     /// States that came and are of no use.
-    #[expect(clippy::vec_box, reason = "they come in boxes, and are passed on in them")]
+    #[expect(
+        clippy::vec_box,
+        reason = "they come in boxes, and are passed on in them"
+    )]
     pub unwanted: Vec<Box<Received>>,
     /// What whoever runs the cluster has to hear of.
     pub complaints: Vec<Complaint>,
