@@ -1,6 +1,8 @@
 //! The data for the benches of all layers: 32 B keys and 256 B values from a seed, so that two runs
 //! do the same work and show it with the same checksum.
 
+use testkit::Rng;
+
 pub const KEY_BYTES: usize = 32;
 pub const VALUE_BYTES: usize = 256;
 
@@ -18,13 +20,16 @@ pub fn scaled(full: u64) -> u64 {
 /// An endless stream of random keys from a fixed space.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    state: u64,
+    random: Rng,
     space: u64,
 }
 
 impl Keys {
     pub fn new(seed: u64, space: u64) -> Keys {
-        Keys { state: seed, space }
+        Keys {
+            random: Rng::new(seed),
+            space,
+        }
     }
 
     pub fn next_key(&mut self) -> [u8; KEY_BYTES] {
@@ -34,12 +39,7 @@ impl Keys {
 
     /// A random number below the size of the space.
     pub fn next_number(&mut self) -> u64 {
-        // splitmix64: every seed is good, and these lines are the whole generator.
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % self.space
+        self.random.below(self.space)
     }
 }
 

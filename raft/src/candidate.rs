@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::io::Now;
 use crate::message::{Body, Message, NodeId};
+use crate::next::Next;
 use crate::quorum::{Tally, tally};
-use crate::raft::Next;
 use crate::state::State;
 
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 use crate::io::{Now, Read};
 use crate::message::{Body, Entry, Index, Message, NOBODY, NodeId, Position, Snapshot};
-use crate::raft::Next;
+use crate::next::Next;
 use crate::state::State;
 
 #[derive(Debug)]

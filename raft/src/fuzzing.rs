@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 
+use crate::io::{Config, Input, Now, Output, Proposal, Recovered};
 use crate::message::{Body, Entry, EntryKind, Message, NodeId, Position, Snapshot};
-use crate::{Config, Input, Now, Output, Proposal, Raft, Recovered, wire};
+use crate::raft::Raft;
+use crate::wire;
 
 /// For any bytes: no panic, and what can be decoded survives a round trip.
 pub fn wire_decode(data: &[u8]) {

@@ -8,9 +8,9 @@ use crate::log;
 use crate::message::{
     Body, ConfChange, ConfChangeKind, EntryKind, Index, Message, NOBODY, NodeId, Position, Snapshot,
 };
+use crate::next::Next;
 use crate::progress::{Flow, Progress, Refusal};
 use crate::quorum;
-use crate::raft::Next;
 use crate::read::{Asker, Reads};
 use crate::state::State;
 

@@ -39,6 +39,7 @@ mod leader;
 mod log;
 mod membership;
 mod message;
+mod next;
 mod progress;
 mod quorum;
 mod raft;

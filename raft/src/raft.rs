@@ -16,6 +16,7 @@ use crate::membership::Membership;
 use crate::message::{
     Body, ConfChange, ConfState, Entry, Index, Message, NOBODY, NodeId, Position, Term,
 };
+use crate::next::Next;
 use crate::read::Asker;
 use crate::state::State;
 
@@ -23,37 +24,6 @@ use crate::state::State;
 /// elections while a member is away, so nobody won a term further ahead. Following it would use up
 /// the term numbers.
 const TERM_JUMP_MAX: Term = 1 << 32;
-
-/// The role change that a handler asks for.
-#[derive(Debug)]
-pub(crate) enum Next {
-    Stay,
-    /// `then`: the message that caused this, still to be handled.
-    Follow {
-        term: Term,
-        leader: NodeId,
-        then: Option<Message>,
-    },
-    /// Start an election, with a pre-vote if configured, unless the leader asked for the election.
-    Campaign {
-        transfer: bool,
-    },
-    /// Raise the term and ask for votes.
-    Stand {
-        transfer: bool,
-    },
-    Lead,
-}
-
-impl Next {
-    pub(crate) fn follow(term: Term) -> Next {
-        Next::Follow {
-            term,
-            leader: NOBODY,
-            then: None,
-        }
-    }
-}
 
 #[derive(Debug)]
 enum Role {

@@ -1,8 +1,8 @@
 //! What clients see: etcd's services over gRPC, its JSON gateway and its HTTP pages, and the
 //! listeners that serve them. Nothing here changes state: a change becomes a proposal.
 
-pub mod encode;
 pub(crate) mod gateway;
-pub mod grpc;
-pub mod http;
-pub mod serve;
+pub(crate) mod grpc;
+pub(crate) mod http;
+pub(crate) mod peer;
+pub(crate) mod serve;

@@ -3,8 +3,8 @@
 //! on its own thread.
 
 mod alarm;
+mod background;
 mod leases;
-mod pace;
 mod removal;
 mod resealer;
 mod slow;
@@ -16,26 +16,27 @@ mod views;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use etcd_api::etcdserverpb as pb;
 use raft::Now;
 use storage::mvcc::{Attempt, CheckpointJob, Reader, Resealing, Retired, SyncJob};
 
-use crate::auth::AuthInfo;
+use crate::auth::Authenticated;
 use crate::error::Error;
-use crate::event::{Applied, ApplyEvent, Committed, LeaseCall, Look, Outcome, Reply, ReplySlot};
+use crate::event::{Answer, ApplyEvent, Committed, LeaseCall, Look, Outcome, Reply, ReplySlot};
+use crate::request::{AuthInfo, Request};
 use crate::state::entry;
 use crate::state::hashes::{Compacted, HashJob};
 use crate::state::lessor::Lessor;
-use crate::state::request::Request;
 use crate::state::snapshot::Received;
 use crate::state::space_alarm::Guard;
 use crate::state::watch::HubHandle;
-use crate::state::{self, Authenticated, Effects, State};
+use crate::state::{self, Effects, State};
 use crate::telemetry::metrics::{Counts, Operation};
 use alarm::SpaceAlarm;
 pub use alarm::SpaceNews;
+pub use background::BackgroundLimits;
+pub(crate) use background::DIRTY_BYTES_TO_CHECKPOINT;
 use leases::WaitingRenewal;
-pub(crate) use pace::DIRTY_BYTES_TO_CHECKPOINT;
-pub use pace::Pace;
 use removal::Removal;
 use resealer::Resealer;
 pub use slow::{Slow, Stopwatch};
@@ -67,8 +68,8 @@ pub struct Applier {
     replayed_through: u64,
     /// A received state. It replaces the current one as soon as no checkpoint runs.
     installing: Option<Box<Received>>,
-    pace: Pace,
-    /// Committed entries that wait for memory; see [`Pace::dirty_bytes_max`].
+    pace: BackgroundLimits,
+    /// Committed entries that wait for memory; see [`BackgroundLimits::dirty_bytes_max`].
     backlog: VecDeque<Committed>,
     checkpoint_running: bool,
     /// The running checkpoint, if it waits for space on the disk.
@@ -132,7 +133,7 @@ pub struct ApplyEffects {
     pub resealing: Option<Resealing>,
     pub cluster_changed: bool,
     /// A proposal to raise or clear this member's space alarm, valid in any term.
-    pub alarm: Option<Request>,
+    pub alarm: Option<pb::AlarmRequest>,
     pub space_news: Vec<SpaceNews>,
     /// How full the disks are.
     pub look: Option<Look>,
@@ -173,7 +174,7 @@ impl Applier {
             waiting_leases: Vec::new(),
             replayed_through,
             installing: None,
-            pace: Pace::default(),
+            pace: BackgroundLimits::default(),
             backlog: VecDeque::new(),
             checkpoint_running: false,
             waiting_checkpoint: None,
@@ -202,7 +203,7 @@ impl Applier {
         self.sync = sync;
     }
 
-    pub fn set_pace(&mut self, pace: Pace) {
+    pub fn set_pace(&mut self, pace: BackgroundLimits) {
         self.pace = pace;
     }
 
@@ -405,6 +406,8 @@ impl Applier {
             .replies
             .extend(gone.map(|slot| (slot, Err(Error::Timeout))));
         self.state.replace(*received)?;
+        let is_raised = self.state.has_space_alarm(self.alarm.member_id());
+        self.alarm.installed(is_raised);
         self.take_over_leases(now)?;
         self.removal.go_on(); // The sender may not have finished it.
         self.log_bytes = 0;
@@ -472,6 +475,7 @@ impl Applier {
                     Some(request) => request,
                     None => entry::request(&entry)?,
                 };
+                self.note_own_alarm(&entry, &request);
                 let by = self.requester(&entry);
                 let began = self.stopwatch.as_ref().map(Stopwatch::begin);
                 let result = self.apply_request(now, position, &request, &by, effects);
@@ -551,6 +555,16 @@ impl Applier {
         result
     }
 
+    /// Before the entry is applied: tells whether it raises the alarm.
+    fn note_own_alarm(&mut self, entry: &raft::Entry, request: &Request) {
+        if let Request::Alarm(alarm) = request
+            && Request::is_own_alarm(&entry.data)
+            && !self.state.has_space_alarm(alarm.member_id)
+        {
+            self.alarm.own_applied(alarm);
+        }
+    }
+
     /// The user that made the request. Nobody, if auth is off.
     fn requester(&self, entry: &raft::Entry) -> AuthInfo {
         if self.state.auth.image().enabled {
@@ -579,7 +593,7 @@ impl Applier {
 
     fn answer(&self, result: Result<Outcome, Error>) -> Reply {
         let revision = self.state.store.root().revision();
-        result.map(|outcome| Applied { outcome, revision })
+        result.map(|outcome| Answer { outcome, revision })
     }
 
     /// Removes some compacted rows. Answers the waiting clients when all are gone.
@@ -650,7 +664,7 @@ impl Applier {
         self.checkpoint_running && self.state.store.stats().dirty_bytes >= self.pace.dirty_bytes_max
     }
 
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> BackgroundLimits {
         if self.is_short() {
             return self.pace.when_low();
         }

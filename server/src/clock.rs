@@ -7,22 +7,26 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Time since the process started.
+/// Time since the process started. Only the shell reads the clock; all other code is given this
+/// value.
+pub type Now = Duration;
+
+/// Measures the time since it was made.
 #[derive(Clone, Copy)]
-pub struct Clock(Instant);
+pub(crate) struct Clock(Instant);
 
 impl Clock {
-    pub fn start() -> Clock {
+    pub(crate) fn start() -> Clock {
         Clock(Instant::now())
     }
 
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.0.elapsed()
     }
 }
 
 /// The time of day, since 1970.
-pub fn unix_time() -> Duration {
+pub(crate) fn unix_time() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()

@@ -1,6 +1,6 @@
 //! Consensus with the other members: the actor that owns [`raft::Raft`], the messages exchanged
 //! with peers, and the checks that all members hold the same data.
 
-pub mod corruption;
-pub mod member;
-pub mod peer;
+pub(crate) mod consensus;
+pub(crate) mod corruption;
+pub(crate) mod peer;

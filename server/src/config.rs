@@ -12,7 +12,7 @@ mod build;
 mod flags;
 mod help;
 mod host;
-pub mod keys;
+pub(crate) mod keys;
 mod log;
 mod tls;
 mod url;
@@ -57,7 +57,7 @@ pub struct Config {
     pub listen_metrics_urls: Vec<Url>,
     pub initial_advertise_peer_urls: Vec<Url>,
     pub advertise_client_urls: Vec<Url>,
-    pub initial_cluster: Vec<Member>,
+    pub initial_cluster: Vec<FoundingMember>,
     /// True if `initial_cluster` was derived from the member's name and advertised URLs.
     initial_cluster_is_implied: bool,
     /// Why these flags cannot bootstrap a cluster. Ignored when a log exists: the log contains the
@@ -137,12 +137,12 @@ pub struct Config {
     /// The command line, for the log.
     pub args: Vec<String>,
     /// Warnings about the configuration, to be logged once logging has started.
-    pub notes: Vec<Note>,
+    pub notes: Vec<Warning>,
 }
 
 /// A founding member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct FoundingMember {
     pub name: String,
     pub peer_urls: Vec<Url>,
 }
@@ -241,7 +241,7 @@ impl Default for LogConfig {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum Warning {
     /// A complete message.
     Text(String),
     UnknownVariable(String),
@@ -343,18 +343,18 @@ pub fn parse(
                 BadVariable::Shadowed(variable) => Exit::Shadowed { variable },
                 BadVariable::Invalid(reason) => Exit::Invalid(Invalid::flags(reason)),
             })?;
-            notes.extend(unknown.into_iter().map(Note::UnknownVariable));
+            notes.extend(unknown.into_iter().map(Warning::UnknownVariable));
             true
         }
     };
     let mut config = build::build(&values, flagged).map_err(Exit::Invalid)?;
     if values.given("max-snapshots") {
-        notes.push(Note::Text(
+        notes.push(Warning::Text(
             "--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8.".into(),
         ));
     }
     if values.given("v2-deprecation") {
-        notes.push(Note::Text(
+        notes.push(Warning::Text(
             "--v2-deprecation is deprecated and scheduled for removal in v3.8. The default value is enforced, ignoring user input.".into(),
         ));
     }

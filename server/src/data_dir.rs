@@ -9,7 +9,7 @@
 
 mod force;
 pub mod offline;
-pub mod replay;
+pub(crate) mod replay;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

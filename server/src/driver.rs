@@ -1,23 +1,23 @@
-//! Carries out the effects of the actors, in the one order that is correct. The actors (member, log,
-//! applier, watch hub) decide. The order in which their decisions reach the disk, each other,
+//! Carries out the effects of the actors, in the one order that is correct. The actors (consensus,
+//! log, applier, watch hub) decide. The order in which their decisions reach the disk, each other,
 //! clients and readers is part of the protocol too, and it is written here once.
 //!
 //! This module has no clock, socket or thread. The server (`runtime`) and the simulation provide them
 //! as [`Ports`], so the simulation can find a bug in the order.
 //!
 //! ```text
-//!  clients ──► member ──► log ──► member ──► apply ──► clients
+//!  clients ──► consensus ──► log ──► consensus ──► apply ──► clients
 //!                                              └─────► watch
 //! ```
 
 pub mod apply;
-pub mod assembly;
-pub mod job;
+pub(crate) mod assembly;
+pub mod consensus;
+pub(crate) mod job;
 pub mod log;
-pub mod member;
 mod note;
-pub mod request_ids;
-pub mod shared;
+pub(crate) mod published;
+pub(crate) mod request_ids;
 pub mod space;
 pub mod watch;
 
@@ -26,16 +26,16 @@ use std::fmt;
 use raft::Message;
 use storage::mvcc::View;
 
-use crate::Now;
+use crate::clock::Now;
 use crate::error::Error;
-use crate::event::{ApplyEvent, LogEvent, MemberEvent, Reply, ReplySlot};
+use crate::event::{ApplyEvent, ConsensusEvent, LogEvent, Reply, ReplySlot};
 use crate::state::MemberInfo;
 use crate::state::hashes::{Compacted, HashJob};
 pub use assembly::{Actors, Settings};
 pub use job::{Done, Job};
 pub use note::Note;
+pub use published::Published;
 pub use request_ids::RequestIds;
-pub use shared::Shared;
 
 /// Answers of one turn, each with the client that waits for it.
 pub type Replies = Vec<(ReplySlot, Reply)>;
@@ -46,9 +46,9 @@ pub trait Ports {
     /// Time on this member's clock.
     fn now(&self) -> Now;
 
-    fn to_member(&mut self, event: MemberEvent);
-    /// Does not wake the member: it finds the event at its next turn.
-    fn to_member_quietly(&mut self, event: MemberEvent);
+    fn to_consensus(&mut self, event: ConsensusEvent);
+    /// Does not wake the consensus actor: it finds the event at its next turn.
+    fn to_consensus_quietly(&mut self, event: ConsensusEvent);
     fn to_log(&mut self, event: LogEvent);
     fn to_apply(&mut self, event: ApplyEvent);
 

@@ -5,7 +5,7 @@
 //! [`Admission`](crate::event::admission::Admission) limits that where requests arrive.
 
 pub mod admission;
-pub mod inbox;
+pub(crate) mod inbox;
 
 use bytes::Bytes;
 use storage::mvcc::{Attempt, View};
@@ -15,15 +15,15 @@ use tokio::sync::oneshot;
 use crate::error::Error;
 use crate::event::admission::Permit;
 use crate::net::workers;
-use crate::state::request::Request;
+use crate::request::Request;
 use crate::state::snapshot::Received;
 pub use crate::state::{LeaseAnswer, Outcome, RaftView};
 
-pub type Reply = Result<Applied, Error>;
+pub type Reply = Result<Answer, Error>;
 
 /// The result of a change, and the store's revision right after it.
 #[derive(Debug)]
-pub struct Applied {
+pub struct Answer {
     pub outcome: Outcome,
     pub revision: i64,
 }
@@ -72,9 +72,9 @@ pub struct Proposal {
     pub term: Option<raft::Term>,
 }
 
-/// The member actor's inbox.
+/// The inbox of the consensus actor.
 #[derive(Debug)]
-pub enum MemberEvent {
+pub enum ConsensusEvent {
     Propose(Proposal),
     /// This write and all before it are durable.
     Durable {
@@ -118,7 +118,7 @@ pub enum MemberEvent {
     Transfer {
         to: u64,
     },
-    /// A view of the state and its description, for a member in `MemberEffects::snapshots_wanted`.
+    /// A view of the state and its description, for a member in `ConsensusEffects::snapshots_wanted`.
     SnapshotReady {
         to: u64,
         snapshot: raft::Snapshot,

@@ -11,12 +11,11 @@ use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
 use crate::api::gateway::{Escape, Scanner, decode, encode};
-use crate::api::grpc::check;
-use crate::auth::AuthInfo;
 use crate::config::{self, Exit};
 use crate::error::Error;
+use crate::request::check;
+use crate::request::{AuthInfo, Request};
 use crate::state::entry;
-use crate::state::request::Request;
 use crate::state::snapshot::{Form, Receiver, rows};
 use crate::state::{Effects, State};
 

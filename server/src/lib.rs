@@ -10,11 +10,11 @@
     )
 )]
 
-pub mod api;
+pub(crate) mod api;
 pub mod applier;
-pub mod auth;
-pub mod clock;
-pub mod cluster;
+pub(crate) mod auth;
+pub(crate) mod clock;
+pub(crate) mod cluster;
 pub mod config;
 pub mod data_dir;
 pub mod driver;
@@ -24,10 +24,9 @@ pub mod event;
 pub mod fuzzing;
 pub mod lifecycle;
 pub mod net;
-pub mod runtime;
+pub mod request;
+pub(crate) mod runtime;
 pub mod state;
 pub mod telemetry;
 
-/// Time since the process started. Only the shell reads the clock; all other code is given this
-/// value.
-pub type Now = std::time::Duration;
+pub use clock::Now;

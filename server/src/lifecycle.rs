@@ -17,21 +17,23 @@ use storage::vfs::Vfs;
 use tokio::io::DuplexStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
+use crate::api;
 use crate::api::serve::{BindError, Listeners};
 use crate::clock::Clock;
 use crate::cluster::peer::{Dialer, REMOVED, join};
-use crate::config::keys::{Follower, Look};
+use crate::config::keys::{Follower, KeyChange};
 use crate::config::{Config, ETCD_VERSION, Url};
 use crate::data_dir::{self, DataDir, Found, Unusable};
 use crate::error::Error;
 use crate::event::LeaseCall;
 use crate::net::tls::Security;
 use crate::net::workers::Workers;
+use crate::request::Request;
 use crate::runtime::compactor::Compactor;
-use crate::runtime::node::Node;
+use crate::runtime::etcd_server::EtcdServer;
 use crate::runtime::{self, Running};
-use crate::state::request::Request;
 use crate::telemetry::logging::json;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans::{Exporter, Tracer};
@@ -121,49 +123,53 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     let workers = Arc::new(Workers::start(Workers::suitable_count()).map_err(StartError::Runtime)?);
     let running = runtime::start(data, &config, Arc::clone(&metrics), &workers, dialer)
         .map_err(StartError::DataDir)?;
-    running.peers.serve(listeners.take_peers(), &running.node);
+    api::peer::listen(listeners.take_peers(), &running.peers, &running.server);
     tokio::select! {
-        published = publish(&running.node, &config) => published.map_err(StartError::Publish)?,
+        published = publish(&running.server, &config) => published.map_err(StartError::Publish)?,
         signal = wait_for_end(&running, &mut end) => {
             let _ = tokio::task::spawn_blocking(move || Running::stop(running)).await;
             return Ok(signal);
         }
     }
-    defragment_at_start(&running.node, &config).await;
-    let watching = tokio::spawn(running.node.clone().keep_watch_over_leader());
-    let asking = tokio::spawn(versions::keep(running.node.clone()));
-    let comparing = tokio::spawn(corruption::keep(running.node.clone(), Arc::clone(&config)));
+    defragment_at_start(&running.server, &config).await;
+    let mut upkeep = upkeep(&running.server, &config, seal);
 
     let (stop, stopping) = tokio::sync::watch::channel(false);
-    let (node, for_serving) = (running.node.clone(), Arc::clone(&config));
+    let (server, for_serving) = (running.server.clone(), Arc::clone(&config));
     let addresses = listeners.addresses();
     if let Some(connections) = connections {
         listeners.add_local(connections);
     }
-    let serving = listeners.serve(node, for_serving, metrics, workers, stopping, tracer);
+    let serving = listeners.serve(server, for_serving, metrics, workers, stopping, tracer);
     let serving = tokio::spawn(serving);
-    log_serving(&config, &running.node);
+    log_serving(&config, &running.server);
     tracing::info!("ready to serve client requests");
     match ready {
         Some(ready) => ready(addresses),
         None => crate::lifecycle::signals::notify_ready(),
     }
-    let compacting = tokio::spawn(compact_by_itself(running.node.clone(), Arc::clone(&config)));
-
-    let keys = config.encryption.clone().zip(seal);
-    let keys = keys.map(|(source, seal)| Follower::new(source, seal));
-    let following = tokio::spawn(follow_keys(running.node.clone(), keys));
 
     let signal = wait_for_end(&running, &mut end).await;
-    for task in [compacting, watching, asking, comparing, following] {
-        task.abort();
-    }
+    upkeep.abort_all();
     close(running, &config, stop, serving).await;
     if let Some(exporter) = exporter {
         exporter.stop().await;
     }
     tracing::info!(name = config.name, "closed etcd server");
     Ok(signal)
+}
+
+/// Starts what a member does by itself while it serves.
+fn upkeep(server: &EtcdServer, config: &Arc<Config>, seal: Option<Arc<Seal>>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(server.clone().keep_watch_over_leader());
+    tasks.spawn(versions::keep(server.clone()));
+    tasks.spawn(corruption::keep(server.clone(), Arc::clone(config)));
+    tasks.spawn(compact_by_itself(server.clone(), Arc::clone(config)));
+    let keys = config.encryption.clone().zip(seal);
+    let keys = keys.map(|(source, seal)| Follower::new(source, seal));
+    tasks.spawn(follow_keys(server.clone(), keys));
+    tasks
 }
 
 fn metrics_under(seal: Option<&Seal>) -> Metrics {
@@ -181,15 +187,15 @@ async fn close(
     serving: tokio::task::JoinHandle<()>,
 ) {
     tracing::info!(name = config.name, "closing etcd server");
-    let handed_over = running.node.is_leader() && hand_over(&running.node).await;
+    let handed_over = running.server.is_leader() && hand_over(&running.server).await;
     let _ = stop.send(true);
     // Otherwise watches would keep their connections open until these are cut.
-    running.node.hub().stop();
+    running.server.hub().stop();
     if tokio::time::timeout(GRACE, serving).await.is_err() {
         tracing::warn!("some clients did not end their calls in time; closing their connections");
     }
-    if running.node.is_leader() && !handed_over {
-        checkpoint_leases(&running.node).await;
+    if running.server.is_leader() && !handed_over {
+        checkpoint_leases(&running.server).await;
     }
     let _ = tokio::task::spawn_blocking(move || Running::stop(running)).await;
 }
@@ -231,12 +237,12 @@ fn log_start(config: &Config, data: &DataDir) {
 
 /// Applies `--bootstrap-defrag-threshold-megabytes`. If the store cannot be defragmented, the
 /// server starts anyway.
-async fn defragment_at_start(node: &Node, config: &Config) {
+async fn defragment_at_start(server: &EtcdServer, config: &Config) {
     let Some(threshold) = config.bootstrap_defrag_bytes else {
         return;
     };
-    let size = node.shared().space.file_bytes();
-    let in_use = node.shared().space.in_use_bytes();
+    let size = server.shared().space.file_bytes();
+    let in_use = server.shared().space.in_use_bytes();
     let free = size.saturating_sub(in_use);
     if free < threshold {
         tracing::info!(
@@ -247,15 +253,15 @@ async fn defragment_at_start(node: &Node, config: &Config) {
         );
         return;
     }
-    if let Err(error) = node.defragment().await {
+    if let Err(error) = server.defragment().await {
         tracing::warn!(%error, "failed to defragment at the start");
     }
 }
 
-fn log_serving(config: &Config, node: &Node) {
+fn log_serving(config: &Config, server: &EtcdServer) {
     let texts = |urls: &[Url]| json(&urls.iter().map(Url::as_str).collect::<Vec<_>>());
     tracing::info!(
-        "local-member-id" = format!("{:x}", node.identity().member_id),
+        "local-member-id" = format!("{:x}", server.identity().member_id),
         "initial-advertise-peer-urls" = %texts(&config.initial_advertise_peer_urls),
         "listen-peer-urls" = %texts(&config.listen_peer_urls),
         "advertise-client-urls" = %texts(&config.advertise_client_urls),
@@ -267,8 +273,8 @@ fn log_serving(config: &Config, node: &Node) {
 
 /// Publishes this member's name, URLs and version through the log. Once these entries are applied,
 /// all entries before them are applied too.
-async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
-    let identity = node.identity();
+async fn publish(server: &EtcdServer, config: &Config) -> Result<(), Error> {
+    let identity = server.identity();
     let request = Request::ClusterMemberAttrSet(membershippb::ClusterMemberAttrSetRequest {
         member_id: identity.member_id,
         member_attributes: Some(membershippb::Attributes {
@@ -277,7 +283,7 @@ async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
         }),
     });
     // The first election may still be running.
-    while let Err(error) = node.propose(request.clone()).await {
+    while let Err(error) = server.propose(request.clone()).await {
         match error {
             Error::NoLeader
             | Error::Timeout
@@ -295,8 +301,8 @@ async fn publish(node: &Node, config: &Config) -> Result<(), Error> {
         ),
         "published local member to cluster through raft"
     );
-    if node.is_leader() && node.cluster_version()?.is_none() {
-        versions::decide(node).await?;
+    if server.is_leader() && server.cluster_version()?.is_none() {
+        versions::decide(server).await?;
     }
     Ok(())
 }
@@ -374,17 +380,17 @@ async fn wait_for_signal() -> i32 {
 }
 
 /// Transfers leadership to another voter; returns whether one accepted it.
-async fn hand_over(node: &Node) -> bool {
-    let Some(to) = node.heir() else {
+async fn hand_over(server: &EtcdServer) -> bool {
+    let Some(to) = server.heir() else {
         return false;
     };
-    let done = tokio::time::timeout(GRACE, node.transfer(to)).await;
+    let done = tokio::time::timeout(GRACE, server.transfer(to)).await;
     matches!(done, Ok(Ok(())))
 }
 
 /// Stores the remaining TTLs, so that a restart continues from them.
-async fn checkpoint_leases(node: &Node) {
-    let Ok((answer, _)) = node.lease(LeaseCall::CheckpointAll).await else {
+async fn checkpoint_leases(server: &EtcdServer) {
+    let Ok((answer, _)) = server.lease(LeaseCall::CheckpointAll).await else {
         return;
     };
     for rows in answer.checkpoints.chunks(LEASES_PER_ENTRY) {
@@ -393,7 +399,7 @@ async fn checkpoint_leases(node: &Node) {
             .map(|&(id, remaining_ttl)| pb::LeaseCheckpoint { id, remaining_ttl })
             .collect();
         let request = Request::LeaseCheckpoint(pb::LeaseCheckpointRequest { checkpoints });
-        if let Err(error) = node.propose(request).await {
+        if let Err(error) = server.propose(request).await {
             tracing::warn!(%error, "leases will run for longer than they have left");
             return;
         }
@@ -401,7 +407,7 @@ async fn checkpoint_leases(node: &Node) {
 }
 
 /// Follows changes of the encryption keys while the server runs: the first key encrypts new data.
-async fn follow_keys(node: Node, mut keys: Option<Follower>) {
+async fn follow_keys(server: EtcdServer, mut keys: Option<Follower>) {
     while let Some(mut now) = keys.take() {
         tokio::time::sleep(now.interval()).await;
         let looking = tokio::task::spawn_blocking(move || (now.look(), now));
@@ -410,38 +416,38 @@ async fn follow_keys(node: Node, mut keys: Option<Follower>) {
         };
         keys = Some(same);
         match look {
-            Look::Same => {}
-            Look::Changed => {
+            KeyChange::Same => {}
+            KeyChange::Changed => {
                 tracing::info!("the encryption key for new data has changed");
-                if node.keys_changed().is_err() {
+                if server.keys_changed().is_err() {
                     return;
                 }
             }
-            Look::Refused(error) => {
+            KeyChange::Refused(error) => {
                 tracing::warn!(error, "cannot use the encryption keys as they are now");
             }
         }
     }
 }
 
-async fn compact_by_itself(node: Node, config: Arc<Config>) {
+async fn compact_by_itself(server: EtcdServer, config: Arc<Config>) {
     let clock = Clock::start();
     let Some(mut compactor) = Compactor::new(config.auto_compaction, clock.now()) else {
         return;
     };
     loop {
         tokio::time::sleep(compactor.next().saturating_sub(clock.now())).await;
-        let Some(revision) = compactor.turn(clock.now(), node.view().revision()) else {
+        let Some(revision) = compactor.turn(clock.now(), server.view().revision()) else {
             continue;
         };
-        if !node.is_leader() {
+        if !server.is_leader() {
             continue;
         }
         let request = pb::CompactionRequest {
             revision,
             physical: false,
         };
-        match node.propose(Request::Compaction(request)).await {
+        match server.propose(Request::Compaction(request)).await {
             Ok(_) => tracing::info!(revision, "completed auto compaction"),
             // A client has compacted further already.
             Err(Error::Compacted) => {}

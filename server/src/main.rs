@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use server::config::{self, Config, ETCD_VERSION, Exit, Invalid, LogConfig, Note};
+use server::config::{self, Config, ETCD_VERSION, Exit, Invalid, LogConfig, Warning};
 use server::lifecycle;
 use server::lifecycle::signals;
 use server::telemetry::logging::{self, FATAL, json};
@@ -97,8 +97,8 @@ fn announce(config: &Config, program: String) {
     tracing::info!(args = %json(&command), "Running: ");
     for note in &config.notes {
         match note {
-            Note::Text(text) => tracing::warn!("{text}"),
-            Note::UnknownVariable(variable) => tracing::warn!(
+            Warning::Text(text) => tracing::warn!("{text}"),
+            Warning::UnknownVariable(variable) => tracing::warn!(
                 "environment-variable" = variable,
                 "unrecognized environment variable"
             ),

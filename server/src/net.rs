@@ -2,6 +2,7 @@
 //! protocol.
 
 pub mod descriptors;
-pub mod socket;
-pub mod tls;
-pub mod workers;
+pub(crate) mod rewound;
+pub(crate) mod socket;
+pub(crate) mod tls;
+pub(crate) mod workers;

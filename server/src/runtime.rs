@@ -2,23 +2,23 @@
 //! It decides nothing: the [`driver`] says what goes where, and in which order.
 //!
 //! ```text
-//!  gRPC tasks ──► member ──► log ──► member ──► apply ──► deliveries ──► gRPC tasks
+//!  gRPC tasks ──► consensus ──► log ──► consensus ──► apply ──► deliveries ──► gRPC tasks
 //!                                                 └─────► hub ──► watch streams
 //! ```
 //!
-//! Under load a batch gathers at each arrow. A single write takes a shorter way: the member thread
-//! writes and syncs the log itself.
+//! Under load a batch gathers at each arrow. A single write takes a shorter way: the
+//! consensus thread writes and syncs the log itself.
 //!
 //! [`driver`]: crate::driver
 
 #![expect(clippy::disallowed_methods, reason = "the shell waits and reads files")]
 
-pub mod compactor;
+pub(crate) mod compactor;
 mod complaints;
 mod deliveries;
+pub(crate) mod etcd_server;
 mod lateness;
 mod links;
-pub mod node;
 mod notes;
 mod rest;
 mod threads;
@@ -30,7 +30,7 @@ use std::time::Duration;
 use storage::mvcc::Reader;
 use storage::vfs::Lock;
 
-use crate::applier::{Pace, Stopwatch};
+use crate::applier::{BackgroundLimits, Stopwatch};
 use crate::auth::Tokens;
 use crate::clock::{Clock, unix_time};
 use crate::cluster::peer::{Dialer, Inboxes, Introduction, Peers};
@@ -38,9 +38,9 @@ use crate::config::{Config, Url};
 use crate::data_dir::{DataDir, Unusable};
 use crate::driver::{Actors, Settings};
 use crate::event::inbox::{Inbox, Sender, inbox};
-use crate::event::{ApplyEvent, LogEvent, MemberEvent};
+use crate::event::{ApplyEvent, ConsensusEvent, LogEvent};
 use crate::net::workers::Workers;
-use crate::runtime::node::{Identity, Inner, Limits, Login, Node};
+use crate::runtime::etcd_server::{EtcdServer, Identity, Inner, Limits, Login};
 use crate::state::hashes::Hashes;
 use crate::state::snapshot::Receiver;
 use crate::state::{self, MemberInfo};
@@ -54,10 +54,10 @@ use rest::{DIGEST_REST, rests};
 use threads::{StopLooking, spawn};
 
 /// A running member. `stop` ends it in order; otherwise its threads run until the process ends.
-pub struct Running {
-    pub node: Node,
+pub(crate) struct Running {
+    pub server: EtcdServer,
     pub peers: Peers,
-    member: Sender<MemberEvent>,
+    consensus: Sender<ConsensusEvent>,
     looks: Sender<StopLooking>,
     threads: Vec<JoinHandle<()>>,
     _lock: Box<dyn Lock>,
@@ -95,7 +95,7 @@ pub(crate) fn start(
     let lateness = Lateness::new(config.heartbeat_interval);
     let links = Links {
         clock,
-        member: queues.member.0.clone(),
+        consensus: queues.consensus.0.clone(),
         log: queues.log.0.clone(),
         apply: queues.apply.0.clone(),
         replies: Deliveries::start(workers),
@@ -105,32 +105,37 @@ pub(crate) fn start(
         metrics,
         peers: peers.clone(),
     };
-    let node = node(&actors, &links, config, (tokens, login));
-    let (member, looks) = (links.member.clone(), queues.looks.0.clone());
+    let server = server(&actors, &links, config, (tokens, login));
+    let (consensus, looks) = (links.consensus.clone(), queues.looks.0.clone());
     let (threads, lock) = start_threads(actors, queues, &links);
     Ok(Running {
-        node,
+        server,
         peers,
-        member,
+        consensus,
         looks,
         threads,
         _lock: lock,
     })
 }
 
-fn node(actors: &Actors, links: &Links, config: &Config, (tokens, login): (Tokens, Login)) -> Node {
-    Node::new(Inner {
+fn server(
+    actors: &Actors,
+    links: &Links,
+    config: &Config,
+    (tokens, login): (Tokens, Login),
+) -> EtcdServer {
+    EtcdServer::new(Inner {
         reader: actors.reader.clone(),
-        member: links.member.clone(),
+        consensus: links.consensus.clone(),
         apply: links.apply.clone(),
         hub: actors.watch.inbox().clone(),
         shared: Arc::clone(&actors.shared),
         hashes: Arc::clone(&links.hashes),
-        hash_turn: Node::new_hash_turn(),
+        hash_turn: EtcdServer::new_hash_turn(),
         identity: identity(actors, config),
         limits: limits(config),
         leader_lost: tokio::sync::watch::channel(()).0,
-        admission: Node::new_admission(),
+        admission: EtcdServer::new_admission(),
         request_ids: Arc::clone(&actors.request_ids),
         clock: links.clock,
         metrics: Arc::clone(&links.metrics),
@@ -143,7 +148,7 @@ fn node(actors: &Actors, links: &Links, config: &Config, (tokens, login): (Token
 
 /// Both ends of each actor's inbox.
 struct Queues {
-    member: (Sender<MemberEvent>, Inbox<MemberEvent>),
+    consensus: (Sender<ConsensusEvent>, Inbox<ConsensusEvent>),
     log: (Sender<LogEvent>, Inbox<LogEvent>),
     apply: (Sender<ApplyEvent>, Inbox<ApplyEvent>),
     looks: (Sender<StopLooking>, Inbox<StopLooking>),
@@ -152,7 +157,7 @@ struct Queues {
 impl Queues {
     fn new() -> Queues {
         Queues {
-            member: inbox(),
+            consensus: inbox(),
             log: inbox(),
             apply: inbox(),
             looks: inbox(),
@@ -165,7 +170,7 @@ fn start_threads(
     queues: Queues,
     links: &Links,
 ) -> (Vec<JoinHandle<()>>, Box<dyn Lock>) {
-    let (member, apply, disks) = (actors.member, actors.apply, actors.disks);
+    let (consensus, apply, disks) = (actors.consensus, actors.apply, actors.disks);
     let (log, watch) = (actors.log, actors.watch);
     let links = || links.clone();
     let (clock, hashes) = (links().clock, links().hashes);
@@ -179,9 +184,9 @@ fn start_threads(
             let links = links();
             move || threads::run_log(&log, &queues.log.1, links)
         }),
-        spawn("member", {
+        spawn("consensus", {
             let links = links();
-            move || threads::run_member(member, &queues.member.1, links)
+            move || threads::run_consensus(consensus, &queues.consensus.1, links)
         }),
         spawn("hash", move || {
             let hurried = Arc::clone(&hashes);
@@ -238,7 +243,7 @@ struct Connecting {
 impl Connecting {
     fn connect(self, queues: &Queues, others: &Others) -> Peers {
         let inboxes = Inboxes {
-            member: queues.member.0.clone(),
+            consensus: queues.consensus.0.clone(),
             apply: queues.apply.0.clone(),
         };
         let peers = Peers::start(
@@ -280,7 +285,7 @@ fn settings(config: &Config, clock: Clock) -> Settings {
             kept_entries: config.kept_entries(),
             ..raft::Limits::default()
         },
-        pace: Pace::of(config),
+        pace: BackgroundLimits::of(config),
         stopwatch: Some(stopwatch(config.warning_apply_duration)),
         time_of_day: unix_time(),
         now: clock.now(),
@@ -322,12 +327,12 @@ impl Running {
     /// Stops the actors one after the other, so that no event is left between them: first proposals
     /// end, then a last checkpoint is written, then the log drops what that checkpoint made
     /// superfluous. Blocks until all threads have ended.
-    pub fn stop(self) {
+    pub(crate) fn stop(self) {
         // A closed inbox means that the actor has ended already.
         let _ = self.looks.send(StopLooking);
-        let _ = self.member.send(MemberEvent::Stop);
-        self.node.hub().stop();
-        self.node.stop_hashing();
+        let _ = self.consensus.send(ConsensusEvent::Stop);
+        self.server.hub().stop();
+        self.server.stop_hashing();
         for thread in self.threads {
             if thread.join().is_err() {
                 fatal("a thread of the server panicked", &"see above");

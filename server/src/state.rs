@@ -5,35 +5,28 @@
 mod answer;
 mod auth;
 mod cluster;
-pub mod entry;
-#[cfg(test)]
-mod frozen;
+pub(crate) mod entry;
 pub mod hashes;
-#[cfg(test)]
-mod install;
-pub mod kv;
+pub(crate) mod kv;
 mod lease;
-pub mod lessor;
-#[cfg(test)]
-mod power;
-pub mod request;
+pub(crate) mod lessor;
 pub mod snapshot;
-pub mod space_alarm;
+pub(crate) mod space_alarm;
 mod tally;
-pub mod txn;
+pub(crate) mod txn;
 pub mod watch;
 
 use etcd_api::etcdserverpb as pb;
 use etcd_api::mvccpb::KeyValue;
 use storage::mvcc::{Applied, Bucket, Item, LonePut, Root, Store, SyncJob, Write};
 
-use crate::auth::{AuthInfo, ROOT};
+use crate::auth::{Authenticated, ROOT};
 use crate::error::Error;
-use crate::state::request::{PutBy, Request};
+use crate::request::{AuthInfo, PutBy, Request};
 use crate::state::snapshot::Received;
 
 pub use answer::{LeaseAnswer, Outcome, RaftView};
-pub use auth::{Auth, Authenticated, default_revision_row, is_default_revision};
+pub use auth::{Auth, default_revision_row, is_default_revision};
 pub use cluster::{
     ChangeContext, Downgrade, MemberInfo, cluster_version, downgrade, member_row, members, removed,
 };
@@ -140,7 +133,7 @@ impl State {
         Ok(Outcome::Done)
     }
 
-    /// Applies entries that are all [lone puts](crate::state::request::Request::lone_put), each
+    /// Applies entries that are all [lone puts](crate::request::Request::lone_put), each
     /// with the identity that authorizes it; see [`Store::put_all`].
     pub fn put_all<'a>(
         &mut self,
@@ -390,3 +383,6 @@ fn decode_alarm(key: &[u8]) -> Result<pb::AlarmMember, Error> {
     };
     alarm().ok_or_else(|| Error::Damaged("an alarm's row is none".to_owned()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,10 @@
 //! Log lines, metrics and spans for operators, under etcd's names.
 
-pub mod loggable;
+pub(crate) mod loggable;
 pub mod logging;
-pub mod metrics;
-pub mod prefix;
-pub mod spans;
+pub(crate) mod metrics;
+pub(crate) mod prefix;
+pub(crate) mod spans;
 
 /// Logs `error` and ends the process, because the server cannot continue.
 pub fn fatal(what: &str, error: &dyn std::fmt::Display) -> ! {

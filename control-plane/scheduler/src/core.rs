@@ -40,7 +40,7 @@ pub struct Core {
     queue: Queue,
     /// The index where the next search begins, so that searches spread over all nodes.
     start: usize,
-    random: u64,
+    random: fastrand::Rng,
 }
 
 impl Core {
@@ -51,7 +51,7 @@ impl Core {
             cache: Cache::default(),
             queue: Queue::default(),
             start: 0,
-            random: seed,
+            random: fastrand::Rng::with_seed(seed),
         }
     }
 
@@ -270,7 +270,7 @@ fn enough(nodes: usize) -> usize {
 }
 
 /// The node with the highest score; ties are broken at random.
-fn best(cache: &Cache, pod: &PodInfo, fit: &[&NodeInfo], random: &mut u64) -> String {
+fn best(cache: &Cache, pod: &PodInfo, fit: &[&NodeInfo], random: &mut fastrand::Rng) -> String {
     if let [only] = fit {
         return only.name.clone();
     }
@@ -278,18 +278,7 @@ fn best(cache: &Cache, pod: &PodInfo, fit: &[&NodeInfo], random: &mut u64) -> St
     let most = scores.iter().max().copied().unwrap_or(0);
     let best = fit.iter().zip(&scores).filter(|(_, score)| **score == most);
     let best: Vec<&NodeInfo> = best.map(|(node, _)| *node).collect();
-    best[(draw(random) % best.len() as u64) as usize]
-        .name
-        .clone()
-}
-
-/// The next number of a splitmix64 sequence.
-fn draw(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    best[random.usize(..best.len())].name.clone()
 }
 
 fn refused_by(why: &Unfit) -> BTreeSet<Filter> {

@@ -1,5 +1,5 @@
 //! Clients: each asks one thing at a time of one member, waits for the answer as long as etcd's
-//! clients do, and writes down what it saw. Request handlers (`server::runtime::node`, `server::api::grpc`) are
+//! clients do, and writes down what it saw. Request handlers (`server::runtime::etcd_server`, `server::api::grpc`) are
 //! not run here; what they do between a request and the actors is done in this file.
 
 mod request;
@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use server::error::Error;
 use server::event::ReplySlot;
 use server::event::admission::{Admission, Limits, Permit};
-use server::event::{Applied, ApplyEvent, LeaseCall, MemberEvent, Outcome, Reply};
-use server::state::request::Request;
+use server::event::{Answer, ApplyEvent, ConsensusEvent, LeaseCall, Outcome, Reply};
+use server::request::Request;
 use storage::mvcc::View;
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -19,8 +19,8 @@ use crate::canary::Canary;
 use crate::history::{self, Operation, Record, Step, Value};
 use crate::host::Host;
 use crate::process::Process;
-use crate::rng::Rng;
 use crate::world::{Event, Failed, MICRO, MILLI, Named, SECOND, SMALL_QUOTA, World};
+use testkit::Rng;
 
 /// etcd's: five seconds and two election timeouts.
 const PATIENCE: u64 = 7 * SECOND;
@@ -381,12 +381,12 @@ impl World {
         let request = match &waiting.ask {
             Ask::Operation { operation, .. } if operation.is_read() => {
                 if process.shared.decides_alone() || self.canary == Some(Canary::LocalRead) {
-                    slot.send(Ok(Applied {
+                    slot.send(Ok(Answer {
                         outcome: Outcome::Done,
                         revision: 0,
                     }));
                 } else {
-                    process.ports.to_member.push(MemberEvent::Read(slot));
+                    process.ports.to_consensus.push(ConsensusEvent::Read(slot));
                 }
                 waiting.stage = Stage::Asked { receiver, at: host };
                 return self.schedule(host);
@@ -426,7 +426,10 @@ impl World {
         }
         let proposal = process.encode(request, Some(slot));
         waiting.request_id = Request::id_of(&proposal.data);
-        process.ports.to_member.push(MemberEvent::Propose(proposal));
+        process
+            .ports
+            .to_consensus
+            .push(ConsensusEvent::Propose(proposal));
         waiting.stage = Stage::Asked { receiver, at: host };
         self.schedule(host);
     }
@@ -498,7 +501,7 @@ impl World {
         }
     }
 
-    /// A keep-alive at the member that leads, as `server::runtime::node` has it: first it makes sure of that.
+    /// A keep-alive at the member that leads, as `server::runtime::etcd_server` has it: first it makes sure of that.
     fn renew(&mut self, waiting: &mut Waiting, at: usize) {
         let (Ok(permit), Some(process)) =
             (self.clients.admission.admit(0), &mut self.hosts[at].process)
@@ -516,7 +519,7 @@ impl World {
             process.ports.to_apply.push(ApplyEvent::Lease(call, slot));
             waiting.stage = Stage::Asked { receiver, at };
         } else {
-            process.ports.to_member.push(MemberEvent::Read(slot));
+            process.ports.to_consensus.push(ConsensusEvent::Read(slot));
             waiting.stage = Stage::Confirming { receiver, at };
         }
         self.schedule(at);
@@ -630,7 +633,7 @@ impl World {
         client: usize,
         lease: i64,
         called_at: u64,
-        applied: &Applied,
+        applied: &Answer,
     ) -> Result<(), Failed> {
         let Outcome::Lease(answer) = &applied.outcome else {
             unreachable!("a keep-alive is answered as such");
@@ -651,7 +654,7 @@ impl World {
         host: usize,
         partition: usize,
         operation: &Operation,
-        applied: &Applied,
+        applied: &Answer,
     ) -> Option<(history::Outcome, i64)> {
         if !operation.is_read() {
             return Some((

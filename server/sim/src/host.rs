@@ -8,8 +8,8 @@ use storage::vfs::sim::SimVfs;
 
 use crate::clock::Clock;
 use crate::process::{Process, Settings};
-use crate::rng::Rng;
 use crate::shadow::Shadow;
+use testkit::Rng;
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +47,6 @@ pub(crate) struct Host {
     pub crash_to_come: Option<Crash>,
     /// Little room is left, for some time.
     pub is_tight: bool,
-    /// A process ended that may have asked for a space alarm: one that comes after that counts as
-    /// somebody else's, and stays.
-    pub lost_alarm: bool,
-    /// Some process here may have asked for one.
-    pub was_tight: bool,
     /// Nanoseconds that a sync takes at least.
     pub sync_takes: u64,
     /// ..until this time, and longer.
@@ -81,8 +76,6 @@ impl Host {
             paused: false,
             crash_to_come: None,
             is_tight: false,
-            lost_alarm: false,
-            was_tight: false,
             stalled_until: 0,
             restart_at: None,
         }
@@ -106,7 +99,6 @@ impl Host {
         self.published = false;
         self.crash_to_come = None;
         self.is_tight = false;
-        self.lost_alarm |= self.was_tight;
         self.disk = match how {
             Crash::Killed => self.disk.process_killed(),
             Crash::PowerCut => self.disk.power_cut(self.rng.next()),

@@ -20,7 +20,6 @@ mod nemesis;
 mod net;
 pub mod oracle;
 mod process;
-mod rng;
 pub mod shadow;
 mod trace;
 mod watchers;

@@ -1,12 +1,12 @@
 //! Members that come and go while everything else goes wrong: who asks for it, machines that join
-//! when their place is kept, and those that leave for good. The part of `server::runtime::node::members`,
+//! when their place is kept, and those that leave for good. The part of `server::runtime::etcd_server::members`,
 //! `server::cluster::peer` and `server::lifecycle`; their checks of what is wise are not made: unwise
 //! changes must be safe, too.
 
 use std::collections::BTreeSet;
 
 use raft::{ConfChange, ConfChangeKind, NodeId};
-use server::event::{MemberEvent, Reply, ReplySlot};
+use server::event::{ConsensusEvent, Reply, ReplySlot};
 use server::state::{ChangeContext, MemberInfo};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -181,7 +181,7 @@ impl World {
             node,
             context: context.into(),
         };
-        process.ports.to_member.push(MemberEvent::Configure {
+        process.ports.to_consensus.push(ConsensusEvent::Configure {
             change: change.clone(),
             reply: slot,
         });

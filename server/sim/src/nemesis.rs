@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use server::event::MemberEvent;
+use server::event::ConsensusEvent;
 use storage::vfs::Vfs;
 
 use crate::host::Crash;
 use crate::members::Wish;
-use crate::rng::Rng;
 use crate::world::{Event, Failed, MILLI, SECOND, World};
+use testkit::Rng;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
@@ -166,7 +166,10 @@ impl World {
                 if let Some(from) = from
                     && let Some(process) = &mut self.hosts[from].process
                 {
-                    process.ports.to_member.push(MemberEvent::Transfer { to });
+                    process
+                        .ports
+                        .to_consensus
+                        .push(ConsensusEvent::Transfer { to });
                     self.note(&format!("h{from} is to hand over to h{victim}"));
                     self.schedule(from);
                 }
@@ -198,7 +201,6 @@ impl World {
             Fault::DiskFull => {
                 host.crash_to_come = Some(how);
                 host.is_tight = true;
-                host.was_tight = true;
                 host.disk.set_capacity(0);
                 self.figures.tight += 1;
                 self.note(&format!("h{victim} has no room left"));
@@ -210,7 +212,6 @@ impl World {
                 let used = space.total - space.available;
                 host.crash_to_come = Some(how);
                 host.is_tight = true;
-                host.was_tight = true;
                 host.disk.set_capacity(used + used / 20);
                 let life = host.life;
                 let lasts = rng.between(SECOND, 5 * SECOND);

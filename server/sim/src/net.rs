@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rng::Rng;
+use testkit::Rng;
 
 const MICRO: u64 = 1_000;
 const MILLI: u64 = 1_000_000;

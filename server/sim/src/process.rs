@@ -11,20 +11,20 @@ use etcd_api::membershippb;
 use parking_lot::Mutex;
 use raft::durable::Options;
 use raft::{Complaint, ConfState, Message, Recovered, RoleChange, Status, Ticket, Write};
-use server::applier::{Pace, SpaceNews};
+use server::applier::{BackgroundLimits, SpaceNews};
 use server::config::Config;
 use server::data_dir::{DataDir, Found, Unusable};
 use server::driver::apply::ApplyDriver;
+use server::driver::consensus::ConsensusDriver;
 use server::driver::log::Log;
-use server::driver::member::MemberDriver;
 use server::driver::space::Disks;
 use server::driver::watch::Watch;
-use server::driver::{self, Actors, Done, Job, Note, Ports, Replies, RequestIds, Shared};
-use server::event::{ApplyEvent, LogEvent, MemberEvent, Proposal, ReplySlot};
+use server::driver::{self, Actors, Done, Job, Note, Ports, Published, Replies, RequestIds};
+use server::event::{ApplyEvent, ConsensusEvent, LogEvent, Proposal, ReplySlot};
+use server::request::Request;
 use server::state::hashes::{Compacted, HashJob, Hashes, KvHash};
-use server::state::request::Request;
 use server::state::snapshot::{Form, Receiver};
-use server::state::watch::{Stream, StreamOptions};
+use server::state::watch::{StreamOptions, WatchStream};
 use server::state::{self, MemberInfo};
 use storage::mvcc::{Applied, Next, Reader, View};
 use storage::seal::{KeyFile, Seal};
@@ -34,7 +34,7 @@ use storage::vfs::sim::SimVfs;
 /// Who takes a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Actor {
-    Member,
+    Consensus,
     /// The log's thread takes all there is and writes it.
     LogWrite,
     /// ..and then syncs it.
@@ -48,7 +48,7 @@ pub(crate) enum Actor {
 }
 
 pub(crate) const ACTORS: [Actor; 7] = [
-    Actor::Member,
+    Actor::Consensus,
     Actor::LogWrite,
     Actor::LogSync,
     Actor::Apply,
@@ -63,7 +63,7 @@ pub(crate) struct Settings {
     pub config: Config,
     pub limits: raft::Limits,
     pub log: Options,
-    pub pace: Pace,
+    pub pace: BackgroundLimits,
     /// Ids of keys, the one for new data in front; none: nothing is encrypted.
     pub keys: Vec<u32>,
 }
@@ -95,7 +95,7 @@ impl Settings {
                 ..Options::default()
             },
             config,
-            pace: Pace::default(),
+            pace: BackgroundLimits::default(),
             keys: Vec::new(),
         }
     }
@@ -125,7 +125,7 @@ pub(crate) struct Place {
 pub(crate) struct Process {
     pub member_id: u64,
     pub cluster_id: u64,
-    member: MemberDriver,
+    consensus: ConsensusDriver,
     log: Arc<Mutex<Log>>,
     /// The canary: the log was said to be durable through here.
     lied_through: Option<Ticket>,
@@ -134,7 +134,7 @@ pub(crate) struct Process {
     disks: Disks,
     /// When the disks are looked at next.
     next_look: Duration,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<Published>,
     /// 0: none.
     quota: u64,
     request_ids: Arc<RequestIds>,
@@ -151,7 +151,7 @@ pub(crate) struct Process {
 /// helper threads, and a record of what a turn says to the rest of the world.
 pub(crate) struct SimPorts {
     now: Duration,
-    pub to_member: Vec<MemberEvent>,
+    pub to_consensus: Vec<ConsensusEvent>,
     pub to_log: Vec<LogEvent>,
     pub to_apply: Vec<ApplyEvent>,
     jobs: Vec<Job>,
@@ -193,13 +193,13 @@ impl Ports for SimPorts {
         self.now
     }
 
-    fn to_member(&mut self, event: MemberEvent) {
-        self.said.installed |= matches!(event, MemberEvent::SnapshotInstalled);
-        self.to_member.push(event);
+    fn to_consensus(&mut self, event: ConsensusEvent) {
+        self.said.installed |= matches!(event, ConsensusEvent::SnapshotInstalled);
+        self.to_consensus.push(event);
     }
 
-    fn to_member_quietly(&mut self, event: MemberEvent) {
-        self.to_member(event);
+    fn to_consensus_quietly(&mut self, event: ConsensusEvent) {
+        self.to_consensus(event);
     }
 
     fn to_log(&mut self, event: LogEvent) {
@@ -330,7 +330,7 @@ impl Process {
         let process = Process {
             member_id: actors.member_id,
             cluster_id: actors.cluster_id,
-            member: actors.member,
+            consensus: actors.consensus,
             log: actors.log,
             lied_through: None,
             apply: actors.apply,
@@ -345,7 +345,7 @@ impl Process {
             seal: actors.seal,
             ports: SimPorts {
                 now: Duration::ZERO,
-                to_member: Vec::new(),
+                to_consensus: Vec::new(),
                 to_log: Vec::new(),
                 // No member of a simulated cluster is of another make.
                 to_apply: vec![ApplyEvent::LeaseCheckpoints { allowed: true }],
@@ -361,7 +361,7 @@ impl Process {
     }
 
     pub(crate) fn status(&self) -> Status {
-        self.member.member().status()
+        self.consensus.consensus().status()
     }
 
     pub(crate) fn leads(&self) -> bool {
@@ -382,11 +382,11 @@ impl Process {
         self.reader.view()
     }
 
-    pub(crate) fn open_stream(&self) -> Stream {
+    pub(crate) fn open_stream(&self) -> WatchStream {
         let options = StreamOptions {
             fragment_bytes: 2 << 20,
         };
-        Stream::new(self.watch.inbox().clone(), self.reader.clone(), options)
+        WatchStream::new(self.watch.inbox().clone(), self.reader.clone(), options)
     }
 
     /// Asks the cluster to note the member's name.
@@ -399,7 +399,9 @@ impl Process {
             }),
         });
         let proposal = self.encode(request, None);
-        self.ports.to_member.push(MemberEvent::Propose(proposal));
+        self.ports
+            .to_consensus
+            .push(ConsensusEvent::Propose(proposal));
     }
 
     pub(crate) fn encode(&self, request: Request, reply: Option<ReplySlot>) -> Proposal {
@@ -433,8 +435,8 @@ impl Process {
     /// When an actor has to be turned though nothing arrives, by the member's own clock.
     pub(crate) fn wakes_at(&self, actor: Actor, now: Duration) -> Option<Duration> {
         match actor {
-            Actor::Member if !self.ports.to_member.is_empty() => Some(now),
-            Actor::Member => self.member.member().wake_at(),
+            Actor::Consensus if !self.ports.to_consensus.is_empty() => Some(now),
+            Actor::Consensus => self.consensus.consensus().wake_at(),
             Actor::Apply => self.apply.wake_at(now),
             Actor::Space => Some(self.next_look),
             _ => None,
@@ -448,7 +450,7 @@ impl Process {
             unsynced <= self.lied_through
         };
         match actor {
-            Actor::Member => !self.ports.to_member.is_empty(),
+            Actor::Consensus => !self.ports.to_consensus.is_empty(),
             Actor::LogWrite => !self.ports.to_log.is_empty() && is_synced(),
             Actor::LogSync => !is_synced(),
             Actor::Apply => !self.ports.to_apply.is_empty(),
@@ -468,18 +470,18 @@ impl Process {
 
     pub(crate) fn turn_member(&mut self, now: Duration) -> Turn {
         self.ports.now = now;
-        let mut events = std::mem::take(&mut self.ports.to_member);
-        let changes_conf = |event: &MemberEvent| {
+        let mut events = std::mem::take(&mut self.ports.to_consensus);
+        let changes_conf = |event: &ConsensusEvent| {
             matches!(
                 event,
-                MemberEvent::ConfChanged { .. } | MemberEvent::SnapshotInstalled
+                ConsensusEvent::ConfChanged { .. } | ConsensusEvent::SnapshotInstalled
             )
         };
         let conf_changes = events.iter().any(changes_conf);
-        let turned = self.member.turn(now, &mut events, &mut self.ports);
-        self.ports.to_member.splice(0..0, events);
+        let turned = self.consensus.turn(now, &mut events, &mut self.ports);
+        self.ports.to_consensus.splice(0..0, events);
         let mut turn = self.said(turned);
-        turn.conf = conf_changes.then(|| self.member.member().conf());
+        turn.conf = conf_changes.then(|| self.consensus.consensus().conf());
         turn
     }
 
@@ -501,8 +503,8 @@ impl Process {
             .map_err(|error| error.to_string())?;
         let received = Box::new(received);
         self.ports
-            .to_member
-            .push(MemberEvent::SnapshotReceived { message, received });
+            .to_consensus
+            .push(ConsensusEvent::SnapshotReceived { message, received });
         Ok(())
     }
 
@@ -522,7 +524,9 @@ impl Process {
     pub(crate) fn lie_of_log(&mut self) -> Turn {
         self.lied_through = self.log.lock().unsynced();
         if let Some(ticket) = self.lied_through {
-            self.ports.to_member.push(MemberEvent::Durable { ticket });
+            self.ports
+                .to_consensus
+                .push(ConsensusEvent::Durable { ticket });
         }
         Turn {
             durable: self.lied_through,
@@ -557,7 +561,7 @@ impl Process {
         let ran_checkpoint = matches!(job, Job::Checkpoint(..));
         let done = job.run(&self.reader, || ()).map(|done| match done {
             Done::Nothing => {}
-            Done::Member(event) => self.ports.to_member.push(event),
+            Done::Consensus(event) => self.ports.to_consensus.push(event),
             Done::Apply(event) => self.ports.to_apply.push(event),
         });
         Turn {

@@ -5,20 +5,20 @@
 use etcd_api::etcdserverpb as pb;
 use pb::watch_request::RequestUnion;
 use prost::Message;
-use server::state::watch::{Ended, HistoryRead, Out, Stream};
+use server::state::watch::{Ended, HistoryRead, Out, WatchStream};
 
 use crate::canary::Canary;
 use crate::check::watches::WatchRecord;
 use crate::oracle;
-use crate::rng::Rng;
 use crate::world::{Event, Failed, MICRO, MILLI, Named, World};
+use testkit::Rng;
 
 const PUT: i32 = 0;
 
 struct Connection {
     host: usize,
     life: u64,
-    stream: Stream,
+    stream: WatchStream,
     out: Out,
     bytes: Vec<u8>,
     /// Read by another thread, as it were; done at the next look.

@@ -27,10 +27,10 @@ use crate::nemesis::Nemesis;
 use crate::net::Net;
 use crate::oracle::Oracle;
 use crate::process::{Actor, Settings};
-use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::watchers::Watchers;
 use crate::{DRIFT, Options};
+use testkit::Rng;
 
 pub(crate) const MICRO: u64 = 1_000;
 pub(crate) const MILLI: u64 = 1_000_000;

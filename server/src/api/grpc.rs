@@ -1,23 +1,22 @@
 //! The gRPC services, one file each: check the request, pass it on, add the response header.
 
-pub mod auth;
-pub mod budget;
-pub mod check;
-pub mod cluster;
-pub mod election;
-pub mod health;
-pub mod kv;
+pub(crate) mod auth;
+pub(crate) mod budget;
+pub(crate) mod cluster;
+pub(crate) mod election;
+pub(crate) mod health;
+pub(crate) mod kv;
 mod large;
-pub mod lease;
-pub mod lock;
-pub mod maintenance;
-pub mod on_behalf;
+pub(crate) mod lease;
+pub(crate) mod lock;
+pub(crate) mod maintenance;
+pub(crate) mod on_behalf;
 mod patience;
 mod recipe;
 mod slow;
 mod snapshot;
-pub mod usage;
-pub mod watch;
+pub(crate) mod usage;
+pub(crate) mod watch;
 
 use crate::auth::Credentials;
 

@@ -21,7 +21,7 @@ mod vars;
 use crate::api::gateway::Translator;
 use crate::api::serve::BoxError;
 use crate::config::{CLUSTER_VERSION, Config, ETCD_VERSION};
-use crate::runtime::node::Node;
+use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::Metrics;
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -31,7 +31,7 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=und
 
 /// The kind of a listener: what it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Port {
+pub(crate) enum Port {
     /// gRPC and HTTP.
     Client,
     /// gRPC only.
@@ -45,8 +45,8 @@ pub enum Port {
 
 pub(crate) type Page = Response<body::Body>;
 
-pub struct Site {
-    node: Node,
+pub(crate) struct Site {
+    server: EtcdServer,
     config: Arc<Config>,
     metrics: Arc<Metrics>,
     /// `None` if the gateway is switched off.
@@ -55,13 +55,13 @@ pub struct Site {
 
 impl Site {
     pub(crate) fn new(
-        node: Node,
+        server: EtcdServer,
         config: Arc<Config>,
         metrics: Arc<Metrics>,
         gateway: Option<Translator>,
     ) -> Site {
         Site {
-            node,
+            server,
             config,
             metrics,
             gateway,
@@ -82,7 +82,7 @@ impl Site {
             return Ok(self.page(port, &request).await);
         }
         access::rewrite(&mut request);
-        if let Some(refused) = access::refused(&self.config, &self.node, &request) {
+        if let Some(refused) = access::refused(&self.config, &self.server, &request) {
             return Ok(refused);
         }
         let origin = access::origin(&self.config, request.headers());
@@ -134,18 +134,18 @@ impl Site {
                 health::log_refused(path);
                 not_allowed()
             }
-            "/health" => health::health(&self.node, &self.metrics, query).await,
-            _ if health => health::checks(&self.node, &self.metrics, path, query).await,
+            "/health" => health::health(&self.server, &self.metrics, query).await,
+            _ if health => health::checks(&self.server, &self.metrics, path, query).await,
             "/metrics" => self.metrics_page(),
             "/version" if port != Port::Metrics && !get => not_allowed(),
             "/version" if port != Port::Metrics => self.version(),
-            "/debug/vars" if port != Port::Metrics => vars::vars(&self.node, &self.config).await,
+            "/debug/vars" if port != Port::Metrics => vars::vars(&self.server, &self.config).await,
             _ => not_found(),
         }
     }
 
     fn version(&self) -> Page {
-        let decided = self.node.cluster_version().ok().flatten();
+        let decided = self.server.cluster_version().ok().flatten();
         let cluster = decided.as_deref().unwrap_or("not_decided");
         let storage = if decided.is_some() {
             CLUSTER_VERSION
@@ -162,7 +162,7 @@ impl Site {
         self.metrics.metrics_in_flight.add(1);
         let body = self
             .metrics
-            .render(&scrape::scrape(&self.node, &self.config));
+            .render(&scrape::scrape(&self.server, &self.config));
         self.metrics.metrics_in_flight.add(-1);
         self.metrics.scrapes.inc();
         page(StatusCode::OK, PROMETHEUS, body)

@@ -23,13 +23,12 @@ mod preface;
 mod router;
 mod stats;
 
-pub use crate::net::socket::BindError;
+pub(crate) use crate::net::socket::BindError;
 pub(crate) use body::BoxError;
-pub use call::ReadonlyTxn;
-pub use caller::Caller;
-pub(crate) use preface::Rewound;
+pub(crate) use call::ReadonlyTxn;
+pub(crate) use caller::Caller;
 pub(crate) use router::Router;
-pub use stats::Counted;
+pub(crate) use stats::Counted;
 
 use crate::api::gateway::Translator;
 use crate::api::http::{Port, Site};
@@ -38,14 +37,14 @@ use crate::net::descriptors::Quota;
 use crate::net::socket::Bound;
 use crate::net::tls::{Acceptor, End, Security};
 use crate::net::workers::Workers;
-use crate::runtime::node::Node;
+use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::logging::json;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans::Tracer;
-use connection::Server;
+use connection::Connections;
 
 /// Sockets that are bound and not served yet.
-pub struct Listeners {
+pub(crate) struct Listeners {
     clients: Vec<Door>,
     peers: Vec<Door>,
     /// Connections from within this process.
@@ -104,13 +103,13 @@ impl Listeners {
     }
 
     /// The bound addresses, in the order of the flags: peers, clients, HTTP, metrics.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let doors = self.peers.iter().chain(&self.clients);
         doors.filter_map(|door| door.bound.address()).collect()
     }
 
     /// Serves these connections too, as client connections.
-    pub fn add_local(&mut self, connections: mpsc::Receiver<DuplexStream>) {
+    pub(crate) fn add_local(&mut self, connections: mpsc::Receiver<DuplexStream>) {
         self.local = Some(connections);
     }
 
@@ -127,21 +126,21 @@ impl Listeners {
     /// period is over.
     pub(crate) async fn serve(
         self,
-        node: Node,
+        server: EtcdServer,
         config: Arc<Config>,
         metrics: Arc<Metrics>,
         workers: Arc<Workers>,
         stopping: watch::Receiver<bool>,
         tracer: Option<Tracer>,
     ) {
-        let router = Router::new(node.clone(), &config, Arc::clone(&metrics), tracer);
+        let router = Router::new(server.clone(), &config, Arc::clone(&metrics), tracer);
         let gateway = config
             .enable_grpc_gateway
             .then(|| Translator::new(router.clone(), &config, stopping.clone()));
-        let site = Arc::new(Site::new(node, Arc::clone(&config), metrics, gateway));
+        let site = Arc::new(Site::new(server, Arc::clone(&config), metrics, gateway));
         // Every connection holds a sender; the channel closes when the last connection ends.
         let (open, mut closed) = mpsc::channel::<()>(1);
-        let server = |port| Server {
+        let connections = |port| Connections {
             router: router.clone(),
             site: Arc::clone(&site),
             config: Arc::clone(&config),
@@ -150,12 +149,12 @@ impl Listeners {
             workers: Arc::clone(&workers),
             open: open.clone(),
         };
-        if let Some(connections) = self.local {
-            tokio::spawn(server(Port::Grpc).accept_local(connections));
+        if let Some(arriving) = self.local {
+            tokio::spawn(connections(Port::Grpc).accept_local(arriving));
         }
         for door in self.clients {
             door.announce();
-            tokio::spawn(server(door.port).accept(door));
+            tokio::spawn(connections(door.port).accept(door));
         }
         drop(open);
         let _ = closed.recv().await;

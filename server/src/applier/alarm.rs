@@ -8,7 +8,6 @@ use storage::mvcc::Stats;
 use super::ApplyEffects;
 use crate::error::Error;
 use crate::event::{Look, ReplySlot};
-use crate::state::request::Request;
 use crate::state::space_alarm::{self, Alarm, Guard, Reading};
 
 /// Looks after which a proposed alarm that is not in the state counts as lost.
@@ -141,7 +140,18 @@ impl SpaceAlarm {
         }
     }
 
-    /// Updates whether the alarm `is_raised` in the state.
+    /// A member raises its alarm by itself. An earlier run of this member may have proposed that.
+    pub(super) fn own_applied(&mut self, alarm: &pb::AlarmRequest) {
+        self.is_own |= *alarm == self.request(AlarmAction::Activate);
+    }
+
+    /// Another state has replaced the state. As at a start, an alarm that comes with it counts as
+    /// this member's own.
+    pub(super) fn installed(&mut self, is_raised: bool) {
+        self.is_own |= is_raised && !self.is_raised;
+    }
+
+    /// Notes whether the alarm `is_raised` in the state.
     pub(super) fn note(&mut self, is_raised: bool, effects: &mut ApplyEffects) {
         if std::mem::replace(&mut self.is_raised, is_raised) == is_raised {
             return;
@@ -171,12 +181,12 @@ impl SpaceAlarm {
             .extend(waiting.map(|slot| (slot, Err(Error::NoSpace))));
     }
 
-    fn request(&self, action: AlarmAction) -> Request {
-        Request::Alarm(pb::AlarmRequest {
+    fn request(&self, action: AlarmAction) -> pb::AlarmRequest {
+        pb::AlarmRequest {
             action: action as i32,
             member_id: self.member_id,
             alarm: pb::AlarmType::Nospace as i32,
-        })
+        }
     }
 }
 

@@ -7,9 +7,9 @@ use raft::Now;
 use super::{Applier, ApplyEffects, REVOKES_UNDER_WAY};
 use crate::error::Error;
 use crate::event::{LeaseAnswer, LeaseCall, Outcome, ReplySlot};
+use crate::request::Request;
 use crate::state;
 use crate::state::lessor::{Lessor, Renewal};
-use crate::state::request::Request;
 
 /// Lease checkpoints per entry.
 const LEASES_PER_TURN: usize = 500;

@@ -6,7 +6,7 @@ use raft::Now;
 
 use crate::error::Error;
 use crate::event::Outcome;
-use crate::state::request::Request;
+use crate::request::Request;
 use crate::telemetry::loggable;
 
 /// A clock for entries, and the limit above which they are slow.

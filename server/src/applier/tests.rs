@@ -1,8 +1,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
+use pb::alarm_request::AlarmAction;
 use storage::mvcc::{Options, Store};
+use storage::vfs::DiskSpace;
 use storage::vfs::sim::SimVfs;
 use tokio::sync::oneshot::Receiver;
 
@@ -116,7 +119,7 @@ fn a_leader_takes_leases_over_as_earlier_ones_left_them() {
     let own = vec![stage.entry(2, None)];
     let effects = stage.apply(at(10), own);
     let (_, told) = &effects.replies[0];
-    let Ok(Applied {
+    let Ok(Answer {
         outcome: Outcome::Lease(answer),
         ..
     }) = told
@@ -170,7 +173,7 @@ fn with_written_lease() -> Stage {
 
 fn renewed(reply: &Reply) -> i64 {
     match reply {
-        Ok(Applied {
+        Ok(Answer {
             outcome: Outcome::Lease(answer),
             ..
         }) => answer.ttl,
@@ -245,4 +248,41 @@ fn beside_other_members_than_ours_leases_are_not_written_down_and_rows_are_taken
     assert_eq!(answer.checkpoints, []);
     let effects = stage.turn(at, ApplyEvent::LeaseCheckpoints { allowed: true });
     assert!(effects.proposals.iter().any(is_row));
+}
+
+fn nospace(action: AlarmAction) -> pb::AlarmRequest {
+    pb::AlarmRequest {
+        action: action as i32,
+        member_id: 7,
+        alarm: pb::AlarmType::Nospace as i32,
+    }
+}
+
+/// What member 7 proposes when it looks at a disk with space, under an alarm from the log.
+fn proposed_under(alarm: Bytes) -> Option<pb::AlarmRequest> {
+    let disk = Some(DiskSpace {
+        total: 1 << 40,
+        available: 1 << 39,
+    });
+    let looked = Look {
+        store: disk,
+        log: disk,
+    };
+    let mut stage = Stage::new();
+    stage.applier.set_guard(Guard::new(0, true), 7);
+    let mut raised = stage.entry(1, None);
+    raised.entry.data = alarm;
+    stage.apply(Now::ZERO, vec![raised]);
+    assert!(stage.applier.state.has_space_alarm(7));
+    let looks = (0..2).map(|_| stage.turn(Now::ZERO, ApplyEvent::Looked(looked)));
+    looks.filter_map(|effects| effects.alarm).last()
+}
+
+#[test]
+fn an_alarm_that_an_earlier_run_asked_for_is_taken_back_and_a_clients_is_not() {
+    let raise = nospace(AlarmAction::Activate);
+    let own = proposed_under(Request::encode_own_alarm(&raise, 1));
+    assert_eq!(own, Some(nospace(AlarmAction::Deactivate)));
+    let clients = proposed_under(Request::Alarm(raise).encode(1));
+    assert_eq!(clients, None);
 }

@@ -3,18 +3,18 @@
 use etcd_api::etcdserverpb as pb;
 use pb::request_op::Request as Op;
 
-use super::{AuthInfo, Image, Kind};
+use super::{Image, Kind};
 use crate::error::Error;
-use crate::state::request::Request;
+use crate::request::{AuthInfo, Request};
 
 /// The keys attached to a lease; empty if the lease does not exist.
 type LeaseKeys<'a> = dyn Fn(i64) -> Result<Vec<bytes::Bytes>, Error> + 'a;
 
-pub type Denied = Error;
+pub(crate) type Denied = Error;
 
 /// Checks that `by` may do everything the request asks for, in etcd's order, so that a request with
 /// two faults gets the same error. For a transaction both branches are checked.
-pub fn authorize(
+pub(crate) fn authorize(
     image: &Image,
     by: &AuthInfo,
     request: &Request,
@@ -55,7 +55,7 @@ pub fn authorize(
 }
 
 /// The same check for a read-only transaction, which never becomes a log entry.
-pub fn check_txn(image: &Image, by: &AuthInfo, txn: &pb::TxnRequest) -> Result<(), Denied> {
+pub(crate) fn check_txn(image: &Image, by: &AuthInfo, txn: &pb::TxnRequest) -> Result<(), Denied> {
     let decision = Decision {
         image,
         by,
@@ -66,7 +66,7 @@ pub fn check_txn(image: &Image, by: &AuthInfo, txn: &pb::TxnRequest) -> Result<(
 
 /// Checks that `by` may do `kind` with all keys of a lease. For root the keys are not checked one
 /// by one.
-pub fn check_lease_keys(
+pub(crate) fn check_lease_keys(
     image: &Image,
     by: &AuthInfo,
     kind: Kind,

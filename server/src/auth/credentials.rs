@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// Attached to a call's extensions if it has any. The token takes precedence over a certificate,
 /// even if the token is not valid.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Credentials {
+pub(crate) struct Credentials {
     pub token: Option<Arc<str>>,
     /// The common name of a verified certificate, if certificates name users.
     pub common_name: Option<Arc<str>>,
@@ -13,7 +13,7 @@ pub struct Credentials {
 
 impl Credentials {
     /// The token in a header, without the scheme that some clients put before it.
-    pub fn token_of(header: &[u8]) -> Arc<str> {
+    pub(crate) fn token_of(header: &[u8]) -> Arc<str> {
         let text = String::from_utf8_lossy(header);
         text.strip_prefix("Bearer ").unwrap_or(&text).into()
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::{Credentials, Signed, Tokens};
+use super::signed::Signed;
+use super::{Credentials, Tokens};
 
 const NOW: Duration = Duration::from_secs(1_000_000_000);
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use etcd_api::authpb;
 use prost::Message;
 
-use super::AuthInfo;
 use super::intervals::{Interval, Intervals};
 use crate::error::Error;
+use crate::request::AuthInfo;
 
 /// The name of the user that must exist, and of the role that permits everything.
-pub const ROOT: &str = "root";
+pub(crate) const ROOT: &str = "root";
 
 /// The kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ const PREFIX_LETTERS: usize = 16;
 const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 #[derive(Debug)]
-pub enum Tokens {
+pub(crate) enum Tokens {
     /// Random letters that only the members of this cluster can resolve; see
     /// [`super::SimpleTokens`].
     Simple,
@@ -21,7 +21,7 @@ pub enum Tokens {
 
 impl Tokens {
     /// Parses `--auth-token`; `read` reads the files it names. The errors are etcd's.
-    pub fn open(
+    pub(crate) fn open(
         options: &str,
         read: impl Fn(&str) -> std::io::Result<Vec<u8>>,
     ) -> Result<Tokens, String> {
@@ -66,7 +66,7 @@ impl Tokens {
     }
 
     /// The random first part of a simple token.
-    pub fn prefix(&self) -> Result<String, Error> {
+    pub(crate) fn prefix(&self) -> Result<String, Error> {
         if !matches!(self, Tokens::Simple) {
             return Ok(String::new());
         }
@@ -87,7 +87,7 @@ impl Tokens {
 
     /// The index of the log entry before the one that issued a simple token. `None`: not a simple
     /// token.
-    pub fn index_of(token: &str) -> Option<u64> {
+    pub(crate) fn index_of(token: &str) -> Option<u64> {
         let (_, index) = token.split_once('.')?;
         if index.bytes().all(|b| b.is_ascii_digit()) {
             index.parse().ok()

@@ -11,14 +11,14 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::AuthInfo;
+use crate::auth::Authenticated;
 use crate::error::Error;
-use crate::state::Authenticated;
+use crate::request::AuthInfo;
 
 /// Lifetime of a token if the flag gives none.
 const DEFAULT_TTL_NANOS: i64 = 300_000_000_000;
 
-pub struct Signed {
+pub(crate) struct Signed {
     method: Method,
     key: Key,
     /// May be negative: then no token is ever valid.
@@ -142,7 +142,7 @@ impl Signed {
     }
 
     /// A token with the user who logged in, the auth revision, and the expiry.
-    pub fn sign(&self, who: &Authenticated, unix_time: Duration) -> Result<String, Error> {
+    pub(crate) fn sign(&self, who: &Authenticated, unix_time: Duration) -> Result<String, Error> {
         let now = unix_time.as_nanos() as i64;
         let exp = now.saturating_add(self.ttl_nanos) / 1_000_000_000;
         let header = json!({ "alg": self.method.name, "typ": "JWT" });
@@ -154,7 +154,7 @@ impl Signed {
     }
 
     /// The user of a token that is correctly signed and still valid.
-    pub fn verify(&self, token: &str, unix_time: Duration) -> Option<AuthInfo> {
+    pub(crate) fn verify(&self, token: &str, unix_time: Duration) -> Option<AuthInfo> {
         let (text, signature) = token.rsplit_once('.')?;
         let (header, claims) = text.split_once('.')?;
         let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();

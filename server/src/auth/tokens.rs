@@ -14,14 +14,14 @@ pub(super) const DEFAULT_TIME_TO_LIVE: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub struct SimpleTokens {
-    tokens: HashMap<Arc<str>, Held>,
+    tokens: HashMap<Arc<str>, Token>,
     /// Every token, with the time at which to check whether it was used meanwhile.
     by_age: VecDeque<(Now, Arc<str>)>,
     time_to_live: Duration,
 }
 
 #[derive(Debug)]
-struct Held {
+struct Token {
     user: Arc<str>,
     ends: Now,
 }
@@ -44,7 +44,7 @@ impl SimpleTokens {
         let token: Arc<str> = token.into();
         let ends = now + self.time_to_live;
         let user = user.into();
-        self.tokens.insert(Arc::clone(&token), Held { user, ends });
+        self.tokens.insert(Arc::clone(&token), Token { user, ends });
         self.by_age.push_back((ends, token));
     }
 

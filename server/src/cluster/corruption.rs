@@ -13,7 +13,7 @@ use crate::state::hashes::KvHash;
 
 /// A peer's answer to a request for its hash.
 #[derive(Clone, Debug)]
-pub struct PeerHash {
+pub(crate) struct PeerHash {
     pub member_id: u64,
     pub urls: Vec<String>,
     pub answer: Result<KvHash, Refusal>,
@@ -21,7 +21,7 @@ pub struct PeerHash {
 
 /// Why a peer returned no hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// The peer has compacted the revision.
     Compacted,
     /// The peer has not reached the revision yet.
@@ -44,7 +44,7 @@ impl fmt::Display for Refusal {
 
 /// The result of comparing one compaction's hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Compared {
+pub(crate) enum Compared {
     /// All members have the same hash.
     Same,
     /// Some members could not be compared; try an older revision.
@@ -54,7 +54,7 @@ pub enum Compared {
 }
 
 /// The check before a member starts to serve. An error stops the start.
-pub fn initial(own_id: u64, own: &KvHash, peers: &[PeerHash]) -> Result<(), String> {
+pub(crate) fn initial(own_id: u64, own: &KvHash, peers: &[PeerHash]) -> Result<(), String> {
     let mut mismatches = 0;
     for peer in peers {
         let warn = |what: &str, peers_view: Option<&KvHash>| {
@@ -100,7 +100,12 @@ pub fn initial(own_id: u64, own: &KvHash, peers: &[PeerHash]) -> Result<(), Stri
 /// The leader's periodic check. `first` was taken before the peers were asked for their hashes at
 /// its revision; `second` was taken after a linearizable read that followed. Returns the first
 /// member whose data is corrupt.
-pub fn periodic(own_id: u64, first: &KvHash, second: &KvHash, peers: &[PeerHash]) -> Option<u64> {
+pub(crate) fn periodic(
+    own_id: u64,
+    first: &KvHash,
+    second: &KvHash,
+    peers: &[PeerHash],
+) -> Option<u64> {
     let mut corrupt = None;
     if second.hash != first.hash
         && second.hash_revision == first.hash_revision
@@ -165,7 +170,7 @@ pub fn periodic(own_id: u64, first: &KvHash, second: &KvHash, peers: &[PeerHash]
 
 /// The leader's check of one recent compaction. All members compact at the same revisions, so each
 /// has a hash of the same history. The hash of a majority is correct.
-pub fn at_compaction(own_id: u64, own: &KvHash, peers: &[PeerHash]) -> Compared {
+pub(crate) fn at_compaction(own_id: u64, own: &KvHash, peers: &[PeerHash]) -> Compared {
     let mut by_hash = BTreeMap::from([(own.hash, vec![own_id])]);
     for peer in peers {
         let reason = match &peer.answer {

@@ -9,12 +9,13 @@ mod codec;
 mod dial;
 mod dialer;
 mod guard;
-mod hash;
+pub(crate) mod hash;
 pub(crate) mod join;
-mod lease;
+pub(crate) mod lease;
 mod link;
 mod pace;
-mod serve;
+pub(crate) mod page;
+pub(crate) mod serve;
 mod transfer;
 
 use std::collections::{HashMap, HashSet};
@@ -31,18 +32,16 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
 
-use crate::api::serve::Door;
 use crate::clock::Clock;
 use crate::cluster::corruption::PeerHash;
 use crate::config::Url;
 use crate::event::inbox::Sender;
-use crate::event::{ApplyEvent, MemberEvent};
-use crate::runtime::node::Node;
+use crate::event::{ApplyEvent, ConsensusEvent};
 use crate::state::MemberInfo;
 use crate::state::snapshot::{Received, Receiver};
 use crate::telemetry::metrics::{Metrics, Traffic};
 use codec::Kind;
-use guard::{Refusal, Standing, Told};
+use guard::{LogOnce, Refusal, Standing};
 use link::Link;
 
 pub(crate) use dial::REMOVED;
@@ -63,7 +62,7 @@ const REMOTES_MAX: usize = 64;
 
 /// How members identify themselves in every request to each other.
 #[derive(Clone, Debug)]
-pub struct Introduction {
+pub(crate) struct Introduction {
     pub member_id: u64,
     pub cluster_id: u64,
     pub peer_urls: Vec<String>,
@@ -71,11 +70,11 @@ pub struct Introduction {
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct Peers(Arc<Inner>);
+pub(crate) struct Peers(Arc<Inner>);
 
 struct Inner {
     me: Introduction,
-    member: Sender<MemberEvent>,
+    consensus: Sender<ConsensusEvent>,
     apply: Sender<ApplyEvent>,
     /// The value last sent to the applier: all other members are known to be Stele members.
     all_are_ours: AtomicBool,
@@ -90,7 +89,7 @@ struct Inner {
     receiver: Receiver,
     /// Ids of removed members; they are never reused.
     removed: RwLock<HashSet<u64>>,
-    told: Told,
+    logged: LogOnce,
     /// Limits the POSTed messages whose bodies are being read.
     posts: Semaphore,
     /// Turns true when this member was removed.
@@ -114,7 +113,7 @@ struct Peer {
 
 /// Where messages of other members are delivered.
 pub(crate) struct Inboxes {
-    pub(crate) member: Sender<MemberEvent>,
+    pub(crate) consensus: Sender<ConsensusEvent>,
     pub(crate) apply: Sender<ApplyEvent>,
 }
 
@@ -139,7 +138,7 @@ impl Peers {
             .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
         Ok(Peers(Arc::new(Inner {
             me,
-            member: to.member,
+            consensus: to.consensus,
             apply: to.apply,
             all_are_ours: AtomicBool::new(false),
             runtime: handle,
@@ -150,22 +149,19 @@ impl Peers {
             reader,
             receiver,
             removed: RwLock::default(),
-            told: Told::default(),
+            logged: LogOnce::default(),
             posts: Semaphore::new(POSTS_MAX),
             gone: watch::channel(false).0,
         })))
     }
 
-    /// Serves the other members on `doors` until the process ends.
-    pub(crate) fn serve(&self, doors: Vec<Door>, node: &Node) {
-        for door in doors {
-            let (peers, node) = (self.clone(), node.clone());
-            self.0.runtime.spawn(serve::accept(door, peers, node));
-        }
+    /// Runs a task on the thread of the connections.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.runtime.spawn(task);
     }
 
     /// Sets the current members and the removed ones.
-    pub fn set_members(&self, members: &[MemberInfo], removed: &[u64]) {
+    pub(crate) fn set_members(&self, members: &[MemberInfo], removed: &[u64]) {
         *self.0.removed.write() = removed.iter().copied().collect();
         if removed.contains(&self.0.me.member_id) {
             self.leave();
@@ -217,7 +213,7 @@ impl Peers {
     }
 
     /// Adds members named by other members, before our own log contains them.
-    pub fn add_remotes(&self, members: &[MemberInfo]) {
+    pub(crate) fn add_remotes(&self, members: &[MemberInfo]) {
         let mut peers = self.0.peers.write();
         for member in members.iter().filter(|m| m.id != self.0.me.member_id) {
             peers
@@ -278,12 +274,12 @@ impl Peers {
     }
 
     /// This member was removed; peers no longer accept its messages.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.0.gone.send_replace(true);
     }
 
     /// Returns when this member has been removed.
-    pub async fn gone(&self) {
+    pub(crate) async fn gone(&self) {
         // The sender lives as long as `self`.
         let _ = self.0.gone.subscribe().wait_for(|gone| *gone).await;
     }
@@ -307,7 +303,7 @@ impl Peers {
     }
 
     /// Sends and drains `messages`.
-    pub fn send(&self, messages: &mut Vec<Message>) {
+    pub(crate) fn send(&self, messages: &mut Vec<Message>) {
         if messages.is_empty() {
             return;
         }
@@ -320,31 +316,34 @@ impl Peers {
             if peer.send(message).is_err() {
                 peer.link.traffic.sent_failures.inc();
                 // The inbox closes when the member stops; then the event no longer matters.
-                let _ = self.0.member.send(MemberEvent::Unreachable { peer: to });
+                let _ = self
+                    .0
+                    .consensus
+                    .send(ConsensusEvent::Unreachable { peer: to });
             }
         }
     }
 
     /// Sends a snapshot: the message and the state that it describes.
-    pub fn send_snapshot(&self, message: Message, view: View) {
+    pub(crate) fn send_snapshot(&self, message: Message, view: View) {
         let to = message.to;
         let peers = self.0.peers.read();
         let target = peers.get(&to).map(|peer| peer.target.clone());
         drop(peers);
-        let member = self.0.member.clone();
+        let consensus = self.0.consensus.clone();
         self.0.runtime.spawn(async move {
             let ok = match target {
                 Some(target) => transfer::send(target, message, view).await,
                 None => false,
             };
-            let _ = member.send(MemberEvent::SnapshotSent { to, ok });
+            let _ = consensus.send(ConsensusEvent::SnapshotSent { to, ok });
         });
     }
 
     fn receive_snapshot(&self, message: Message, received: Received) {
         let received = Box::new(received);
-        let event = MemberEvent::SnapshotReceived { message, received };
-        let _ = self.0.member.send(event);
+        let event = ConsensusEvent::SnapshotReceived { message, received };
+        let _ = self.0.consensus.send(event);
     }
 
     pub(crate) fn urls_of(&self, id: u64) -> Option<Vec<String>> {
@@ -368,7 +367,7 @@ impl Peers {
         urls: &[String],
         path: &str,
         body: Bytes,
-    ) -> std::io::Result<Answer> {
+    ) -> std::io::Result<PeerAnswer> {
         self.0.dialer.post(&self.0.me, urls, path, body).await
     }
 
@@ -386,7 +385,7 @@ impl Peers {
         &self.0.dialer
     }
 
-    fn me(&self) -> &Introduction {
+    pub(crate) fn me(&self) -> &Introduction {
         &self.0.me
     }
 
@@ -394,7 +393,11 @@ impl Peers {
     /// false if the member has stopped and nobody receives it.
     fn receive(&self, message: Message, speaker: Option<u64>) -> Result<bool, Refusal> {
         self.check(&message, speaker)?;
-        Ok(self.0.member.send(MemberEvent::Receive(message)).is_ok())
+        Ok(self
+            .0
+            .consensus
+            .send(ConsensusEvent::Receive(message))
+            .is_ok())
     }
 
     fn check(&self, message: &Message, speaker: Option<u64>) -> Result<(), Refusal> {
@@ -418,7 +421,7 @@ impl Peers {
         if let Some(peer) = self.0.peers.read().get(&from) {
             peer.link.traffic.received_failures.inc();
         }
-        if self.0.told.first(&id, why) {
+        if self.0.logged.first(&id, why) {
             tracing::warn!(
                 "remote-peer-id" = id,
                 error = why,
@@ -461,7 +464,7 @@ fn closed() -> mpsc::Sender<Message> {
 }
 
 /// A member's answer to a request that is not a Raft message.
-pub(crate) struct Answer {
+pub(crate) struct PeerAnswer {
     pub status: u16,
     /// From its header; empty if missing.
     pub cluster_id: String,

@@ -7,8 +7,8 @@ use super::args::Values;
 use super::flags::{self, Effect, GATES, MISSING_GATES};
 use super::url::Url;
 use super::{
-    AutoCompaction, ClusterState, Config, Gate, Invalid, Keepalive, Member, TracingConfig, host,
-    log, tls,
+    AutoCompaction, ClusterState, Config, FoundingMember, Gate, Invalid, Keepalive, TracingConfig,
+    host, log, tls,
 };
 use crate::config::keys::KeySource;
 
@@ -320,10 +320,10 @@ fn cluster_is_implied(values: &Values, name: &str) -> bool {
 }
 
 /// The founding members.
-fn members(values: &Values, name: &str) -> Result<Vec<Member>, Invalid> {
+fn members(values: &Values, name: &str) -> Result<Vec<FoundingMember>, Invalid> {
     let advertised = values.urls("initial-advertise-peer-urls");
     if cluster_is_implied(values, name) {
-        return Ok(vec![Member {
+        return Ok(vec![FoundingMember {
             name: name.into(),
             peer_urls: advertised.to_vec(),
         }]);
@@ -332,7 +332,7 @@ fn members(values: &Values, name: &str) -> Result<Vec<Member>, Invalid> {
         "" => "default=http://localhost:2380",
         text => text,
     };
-    let mut members: Vec<Member> = Vec::new();
+    let mut members: Vec<FoundingMember> = Vec::new();
     for pair in text
         .split(',')
         .map(str::trim)
@@ -343,7 +343,7 @@ fn members(values: &Values, name: &str) -> Result<Vec<Member>, Invalid> {
             .map_err(|e| Invalid::start(format!("error setting up initial cluster: {e}")))?;
         match members.iter_mut().find(|known| known.name == member) {
             Some(known) => known.peer_urls.push(url),
-            None => members.push(Member {
+            None => members.push(FoundingMember {
                 name: member.into(),
                 peer_urls: vec![url],
             }),

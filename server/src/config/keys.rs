@@ -14,6 +14,9 @@ const TEXT_BYTES_MAX: usize = 64 << 10;
 
 const FILE_INTERVAL: Duration = Duration::from_secs(2);
 const COMMAND_INTERVAL: Duration = Duration::from_secs(300);
+/// Keys that were refused are tried again after this time, or at the next check if that is later:
+/// what refused them may have been the disk.
+const RETRY_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
@@ -24,7 +27,7 @@ pub enum KeySource {
 
 /// The result of checking for changed keys.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Look {
+pub(crate) enum KeyChange {
     Same,
     /// New writes use the new keys from now on.
     Changed,
@@ -34,23 +37,29 @@ pub enum Look {
 
 /// Checks the source repeatedly while the server runs.
 #[derive(Debug)]
-pub struct Follower {
+pub(crate) struct Follower {
     source: KeySource,
     seal: Arc<Seal>,
     last: Option<Result<KeyFile, String>>,
+    /// Why `last` was refused.
+    refusal: Option<String>,
+    /// Checks since `last` was tried.
+    checks: u32,
 }
 
 impl Follower {
-    pub fn new(source: KeySource, seal: Arc<Seal>) -> Follower {
+    pub(crate) fn new(source: KeySource, seal: Arc<Seal>) -> Follower {
         Follower {
             source,
             seal,
             last: None,
+            refusal: None,
+            checks: 0,
         }
     }
 
     /// Time between two checks. Reading a file is cheap; a command may call a service.
-    pub fn interval(&self) -> Duration {
+    pub(crate) fn interval(&self) -> Duration {
         match self.source {
             KeySource::File(_) => FILE_INTERVAL,
             KeySource::Command(_) => COMMAND_INTERVAL,
@@ -58,21 +67,37 @@ impl Follower {
     }
 
     /// Blocks on the source and the disk. The same refusal is reported once.
-    pub fn look(&mut self) -> Look {
+    pub(crate) fn look(&mut self) -> KeyChange {
         let found = self.source.read();
-        if self.last.as_ref() == Some(&found) {
-            return Look::Same;
+        if self.last.as_ref() == Some(&found) && !self.retries() {
+            return KeyChange::Same;
         }
-        let look = match &found {
-            Err(error) => Look::Refused(error.clone()),
-            Ok(keys) => match self.seal.change(keys) {
-                Ok(true) => Look::Changed,
-                Ok(false) => Look::Same,
-                Err(error) => Look::Refused(error.to_string()),
-            },
-        };
+        let changed = found.as_ref().map_err(Clone::clone);
+        let changed =
+            changed.and_then(|keys| self.seal.change(keys).map_err(|error| error.to_string()));
         self.last = Some(found);
-        look
+        self.checks = 0;
+        match changed {
+            Ok(is_other) => {
+                self.refusal = None;
+                if is_other {
+                    KeyChange::Changed
+                } else {
+                    KeyChange::Same
+                }
+            }
+            Err(why) if self.refusal.as_ref() == Some(&why) => KeyChange::Same,
+            Err(why) => {
+                self.refusal = Some(why.clone());
+                KeyChange::Refused(why)
+            }
+        }
+    }
+
+    /// True if the same keys as before are tried again.
+    fn retries(&mut self) -> bool {
+        self.checks = self.checks.saturating_add(1);
+        self.refusal.is_some() && self.interval() * self.checks >= RETRY_PAUSE
     }
 }
 
@@ -115,6 +140,11 @@ fn run(command: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use storage::vfs::Vfs;
+    use storage::vfs::sim::SimVfs;
+
     use super::*;
 
     #[test]
@@ -133,5 +163,27 @@ mod tests {
             error.starts_with("--encryption-key-file: /nowhere/keys: "),
             "{error}"
         );
+    }
+
+    #[test]
+    fn keys_that_the_disk_refused_are_tried_again() {
+        let sim = SimVfs::new(7);
+        let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+        let line = |id: u32| format!("{id} {}\n", format!("{id:02x}").repeat(32));
+        let first = KeyFile::parse("keys", &line(1)).unwrap();
+        let seal = Seal::open(vfs, Path::new("/keys"), Some(&first), true);
+        let seal = seal.unwrap().unwrap();
+        let both = format!("printf '{}{}'", line(2), line(1));
+        let mut follower = Follower::new(KeySource::Command(both), Arc::clone(&seal));
+
+        sim.set_capacity(0);
+        assert!(matches!(follower.look(), KeyChange::Refused(_)));
+        for _ in 0..3 {
+            assert_eq!(follower.look(), KeyChange::Same, "it is told once");
+        }
+        assert_eq!(seal.active(), 1);
+        sim.set_capacity(u64::MAX);
+        assert_eq!(follower.look(), KeyChange::Changed);
+        assert_eq!(seal.active(), 2);
     }
 }

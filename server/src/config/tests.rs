@@ -416,7 +416,10 @@ fn variables_stand_in_for_flags() {
     )
     .unwrap();
     assert_eq!((config.name.as_str(), config.max_txn_ops), ("a", 7));
-    assert_eq!(config.notes, [Note::UnknownVariable("ETCD_FOO=1".into())]);
+    assert_eq!(
+        config.notes,
+        [Warning::UnknownVariable("ETCD_FOO=1".into())]
+    );
     // An empty variable counts as unset, so it does not conflict.
     assert_eq!(
         run(&["--name=b"], &[("ETCD_NAME", "")], "").unwrap().name,

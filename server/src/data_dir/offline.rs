@@ -64,7 +64,7 @@ fn restore(vfs: Arc<dyn Vfs>, plan: &Restore) -> Result<Vec<String>, String> {
 
     let founding = data_dir::Founding::of(&config);
     let dirs = (config.data_dir.as_path(), plan.wal_dir.as_deref());
-    let place = Place::create(Arc::clone(&vfs), dirs, keys.as_ref())?;
+    let place = NewDirectory::create(Arc::clone(&vfs), dirs, keys.as_ref())?;
     let bump_revision = i64::try_from(plan.bump_revision).map_err(text)?;
     let loading = Plan {
         members: Some(founding.members.clone()),
@@ -207,22 +207,22 @@ fn verify(file: &dyn File, path: &Path, skip: bool) -> Result<(), String> {
 }
 
 /// A member directory under construction.
-struct Place {
+struct NewDirectory {
     vfs: Arc<dyn Vfs>,
     data_dir: PathBuf,
     wal_dir: Option<PathBuf>,
     seal: Option<Arc<Seal>>,
 }
 
-impl Place {
+impl NewDirectory {
     /// Creates the directories. Data is sealed with the first of `keys`, if there are any. `dirs`:
     /// the data directory, and that of the log if it is separate.
     fn create(
         vfs: Arc<dyn Vfs>,
         dirs: (&Path, Option<&Path>),
         keys: Option<&KeyFile>,
-    ) -> Result<Place, String> {
-        let mut place = Place {
+    ) -> Result<NewDirectory, String> {
+        let mut place = NewDirectory {
             vfs,
             data_dir: dirs.0.to_owned(),
             wal_dir: dirs.1.map(Path::to_owned),

@@ -14,8 +14,8 @@ use storage::vfs::Vfs;
 use crate::applier::DIRTY_BYTES_TO_CHECKPOINT;
 use crate::data_dir::Unusable;
 use crate::error::Error;
+use crate::request::{self, PutBy, Request};
 use crate::state::entry;
-use crate::state::request::{self, PutBy, Request};
 use crate::state::{Effects, State};
 
 /// Bytes of keys and values gathered for one batch. The larger the batch, the more puts share a

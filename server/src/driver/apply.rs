@@ -6,18 +6,19 @@ use raft::NodeId;
 
 use super::job::Hurry;
 use super::watch::Watch;
-use super::{Fatal, Job, Note, Ports, RequestIds, Shared};
-use crate::Now;
+use super::{Fatal, Job, Note, Ports, Published, RequestIds};
 use crate::applier::{Applier, ApplyEffects};
+use crate::clock::Now;
 use crate::error::Error;
-use crate::event::{ApplyEvent, LogEvent, MemberEvent, Proposal};
+use crate::event::{ApplyEvent, ConsensusEvent, LogEvent, Proposal};
+use crate::request::Request;
 
 pub struct ApplyDriver {
     applier: Applier,
     member_id: NodeId,
     watch: Watch,
     request_ids: Arc<RequestIds>,
-    shared: Arc<Shared>,
+    shared: Arc<Published>,
     hurry: Hurry,
     /// The cluster version at the last report.
     version: Option<String>,
@@ -30,7 +31,7 @@ impl ApplyDriver {
         member_id: NodeId,
         watch: Watch,
         request_ids: Arc<RequestIds>,
-        shared: Arc<Shared>,
+        shared: Arc<Published>,
     ) -> Result<ApplyDriver, Error> {
         Ok(ApplyDriver {
             // A version that an earlier run reported is not reported again.
@@ -156,22 +157,22 @@ impl ApplyDriver {
     fn tell_member(&mut self, ports: &mut impl Ports) {
         for (index, change) in self.effects.conf_changes.drain(..) {
             ports.note(Note::MemberChange(change.as_ref()));
-            ports.to_member(MemberEvent::ConfChanged { index, change });
+            ports.to_consensus(ConsensusEvent::ConfChanged { index, change });
         }
         if std::mem::take(&mut self.effects.installed) {
-            ports.to_member(MemberEvent::SnapshotInstalled);
+            ports.to_consensus(ConsensusEvent::SnapshotInstalled);
         }
         let Some(index) = self.effects.applied.take() else {
             return;
         };
         let term = self.applier.applied_term();
         self.shared.progress.publish(index, term);
-        let applied = MemberEvent::Applied { index };
+        let applied = ConsensusEvent::Applied { index };
         // The member needs this only at its next turn, unless it waits for this index to campaign.
         if self.shared.leadership.has_leader() {
-            ports.to_member_quietly(applied);
+            ports.to_consensus_quietly(applied);
         } else {
-            ports.to_member(applied);
+            ports.to_consensus(applied);
         }
     }
 
@@ -179,7 +180,7 @@ impl ApplyDriver {
         let by = self.applier.own_auth_info();
         for request in self.effects.proposals.drain(..) {
             let data = request.encode_by(self.request_ids.next(), &by);
-            ports.to_member(MemberEvent::Propose(Proposal {
+            ports.to_consensus(ConsensusEvent::Propose(Proposal {
                 request,
                 data,
                 reply: None,
@@ -187,9 +188,10 @@ impl ApplyDriver {
             }));
         }
         // An alarm of any member is valid in any term.
-        if let Some(request) = self.effects.alarm.take() {
-            let data = request.encode(self.request_ids.next());
-            ports.to_member(MemberEvent::Propose(Proposal {
+        if let Some(alarm) = self.effects.alarm.take() {
+            let data = Request::encode_own_alarm(&alarm, self.request_ids.next());
+            let request = Request::Alarm(alarm);
+            ports.to_consensus(ConsensusEvent::Propose(Proposal {
                 request,
                 data,
                 reply: None,

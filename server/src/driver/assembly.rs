@@ -10,15 +10,15 @@ use storage::seal::Seal;
 use storage::vfs::Lock;
 
 use super::apply::ApplyDriver;
+use super::consensus::ConsensusDriver;
 use super::log::Log;
-use super::member::MemberDriver;
 use super::space::Disks;
 use super::watch::Watch;
-use super::{RequestIds, Shared};
-use crate::Now;
-use crate::applier::{Applier, Pace, Stopwatch};
+use super::{Published, RequestIds};
+use crate::applier::{Applier, BackgroundLimits, Stopwatch};
 use crate::auth;
-use crate::cluster::member::Member;
+use crate::clock::Now;
+use crate::cluster::consensus::Consensus;
 use crate::config::Config;
 use crate::data_dir::{DataDir, Unusable};
 use crate::state::State;
@@ -30,7 +30,7 @@ use crate::state::watch::{Hub, HubHandle};
 /// Settings that do not come from flags.
 pub struct Settings {
     pub limits: raft::Limits,
-    pub pace: Pace,
+    pub pace: BackgroundLimits,
     /// Measures slow entries; `None`: they are not reported.
     pub stopwatch: Option<Stopwatch>,
     /// Time since 1970; different at every start.
@@ -42,17 +42,17 @@ pub struct Settings {
 pub struct Actors {
     pub member_id: u64,
     pub cluster_id: u64,
-    pub member: MemberDriver,
+    pub consensus: ConsensusDriver,
     pub log: Arc<Mutex<Log>>,
     pub apply: ApplyDriver,
     pub watch: Watch,
     pub disks: Disks,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<Published>,
     pub request_ids: Arc<RequestIds>,
     pub reader: Reader,
     /// Receives the states that other members send.
     pub receiver: Receiver,
-    pub auth: Arc<auth::Shared>,
+    pub auth: Arc<auth::CurrentAuth>,
     /// `None`: nothing is encrypted.
     pub seal: Option<Arc<Seal>>,
     /// Held for as long as the member runs.
@@ -63,7 +63,7 @@ impl Actors {
     pub fn new(data: DataDir, config: &Config, settings: Settings) -> Result<Actors, Unusable> {
         let member_id = data.member_id;
         let (voters, learners) = data.voters_and_learners()?;
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(Published::new(
             member_id,
             voters == [member_id],
             learners.contains(&member_id),
@@ -91,11 +91,16 @@ impl Actors {
         let mut applier = applier(data.state, inbox, last_in_log, member_id, config, settings)?;
         applier.go_on_from(data.replayed.bytes, data.replayed.sync);
         let log = Arc::new(Mutex::new(Log::new(data.log, Arc::clone(&shared))));
-        let member = Member::new(raft, seed);
+        let consensus = Consensus::new(raft, seed);
         Ok(Actors {
             member_id,
             cluster_id: data.cluster_id,
-            member: MemberDriver::new(member, member_id, Arc::clone(&log), Arc::clone(&shared)),
+            consensus: ConsensusDriver::new(
+                consensus,
+                member_id,
+                Arc::clone(&log),
+                Arc::clone(&shared),
+            ),
             log,
             apply: ApplyDriver::new(
                 applier,

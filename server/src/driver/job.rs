@@ -7,7 +7,7 @@ use storage::mvcc::{CheckpointJob, Reader, Retired, SyncJob};
 use storage::wal::{DropJob, PrepareJob};
 
 use super::Fatal;
-use crate::event::{ApplyEvent, MemberEvent};
+use crate::event::{ApplyEvent, ConsensusEvent};
 use crate::state::snapshot::{self, Received};
 
 /// Work for a helper thread.
@@ -31,7 +31,7 @@ pub enum Job {
 /// What an actor hears of a job that has ended.
 pub enum Done {
     Nothing,
-    Member(MemberEvent),
+    Consensus(ConsensusEvent),
     Apply(ApplyEvent),
 }
 
@@ -87,7 +87,7 @@ impl Job {
             Job::ClearLog(job) => job
                 .run(rest)
                 .map_err(|error| Fatal::new("failed to clear up behind the log", error))?,
-            Job::DescribeSnapshot { to } => return Ok(Done::Member(describe(to, reader))),
+            Job::DescribeSnapshot { to } => return Ok(Done::Consensus(describe(to, reader))),
             Job::DiscardSnapshot(received) => {
                 if let Err(error) = received.discard() {
                     tracing::warn!(%error, "failed to remove a snapshot of no use");
@@ -98,13 +98,13 @@ impl Job {
     }
 }
 
-fn describe(to: u64, reader: &Reader) -> MemberEvent {
+fn describe(to: u64, reader: &Reader) -> ConsensusEvent {
     let view = reader.view();
     match snapshot::describe(&view) {
-        Ok(snapshot) => MemberEvent::SnapshotReady { to, snapshot, view },
+        Ok(snapshot) => ConsensusEvent::SnapshotReady { to, snapshot, view },
         Err(error) => {
             tracing::error!(%error, "failed to read a snapshot's members");
-            MemberEvent::SnapshotSent { to, ok: false }
+            ConsensusEvent::SnapshotSent { to, ok: false }
         }
     }
 }

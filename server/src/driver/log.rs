@@ -1,16 +1,16 @@
-//! Writes and syncs the log, and tells the member what is durable.
+//! Writes and syncs the log, and tells consensus what is durable.
 
 use std::sync::Arc;
 
 use raft::Ticket;
 use raft::durable::LogWriter;
 
-use super::{Fatal, Job, Note, Ports, Shared};
-use crate::event::{LogEvent, MemberEvent};
+use super::{Fatal, Job, Note, Ports, Published};
+use crate::event::{ConsensusEvent, LogEvent};
 
 pub struct Log {
     writer: LogWriter,
-    shared: Arc<Shared>,
+    shared: Arc<Published>,
     /// There was no space for another file: none is made in advance.
     is_short: bool,
     /// The newest write that is in the file and may not be durable.
@@ -19,7 +19,7 @@ pub struct Log {
 }
 
 impl Log {
-    pub fn new(writer: LogWriter, shared: Arc<Shared>) -> Log {
+    pub fn new(writer: LogWriter, shared: Arc<Published>) -> Log {
         Log {
             writer,
             shared,
@@ -51,13 +51,13 @@ impl Log {
     pub fn sync(&mut self, ports: &mut impl Ports) -> Result<(), Fatal> {
         if let Some(ticket) = self.unsynced {
             self.make_durable(ticket, ports)?;
-            ports.to_member(MemberEvent::Durable { ticket });
+            ports.to_consensus(ConsensusEvent::Durable { ticket });
         }
         Ok(())
     }
 
     /// The short way for a write that no other write can join: a lone client waits for two threads
-    /// fewer. The write is durable when this returns. The caller is the member, so nobody else is
+    /// fewer. The write is durable when this returns. The caller is the consensus actor, so nobody else is
     /// told.
     pub(super) fn write_alone(
         &mut self,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use storage::vfs::{DiskSpace, Vfs};
 
-use super::{Note, Ports, Shared};
+use super::{Note, Ports, Published};
 use crate::event::{ApplyEvent, Look};
 use crate::state::space_alarm;
 
@@ -20,7 +20,7 @@ pub struct Disks {
     vfs: Arc<dyn Vfs>,
     store_dir: PathBuf,
     log_dir: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<Published>,
     /// It was reported that a look failed.
     failed: bool,
     /// Looks since the last one that the applier heard of.
@@ -33,7 +33,7 @@ impl Disks {
         vfs: Arc<dyn Vfs>,
         store_dir: PathBuf,
         log_dir: PathBuf,
-        shared: Arc<Shared>,
+        shared: Arc<Published>,
     ) -> Disks {
         let disks = Disks {
             vfs,

@@ -63,8 +63,8 @@ impl Admission {
     }
 
     /// Starts counting a message that is still being received.
-    pub fn receiving(&self) -> Held {
-        Held {
+    pub fn receiving(&self) -> CountedBytes {
+        CountedBytes {
             of: Arc::clone(&self.0),
             bytes: 0,
         }
@@ -80,9 +80,9 @@ impl Admission {
     }
 }
 
-/// Held until the request is answered, even if its client has left.
+/// CountedBytes until the request is answered, even if its client has left.
 #[derive(Debug)]
-pub struct Permit(Held);
+pub struct Permit(CountedBytes);
 
 impl Drop for Permit {
     fn drop(&mut self) {
@@ -92,12 +92,12 @@ impl Drop for Permit {
 
 /// Counted bytes; dropping this releases them.
 #[derive(Debug)]
-pub struct Held {
+pub struct CountedBytes {
     of: Arc<Inner>,
     bytes: usize,
 }
 
-impl Held {
+impl CountedBytes {
     /// Adds `bytes`, or fails and keeps the current count if they do not fit.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         self.grow_up_to(self.of.limits.bytes, bytes)
@@ -123,7 +123,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for CountedBytes {
     fn drop(&mut self) {
         self.give_back();
     }

@@ -10,13 +10,13 @@ use parking_lot::{Condvar, Mutex};
 
 /// The receiver is gone; the event was not delivered.
 #[derive(Debug)]
-pub struct Closed;
+pub(crate) struct Closed;
 
 #[derive(Debug)]
-pub struct Sender<T>(Arc<Shared<T>>);
+pub(crate) struct Sender<T>(Arc<Shared<T>>);
 
 #[derive(Debug)]
-pub struct Inbox<T>(Arc<Shared<T>>);
+pub(crate) struct Inbox<T>(Arc<Shared<T>>);
 
 #[derive(Debug)]
 struct Shared<T> {
@@ -32,7 +32,7 @@ struct Queue<T> {
     closed: bool,
 }
 
-pub fn inbox<T>() -> (Sender<T>, Inbox<T>) {
+pub(crate) fn inbox<T>() -> (Sender<T>, Inbox<T>) {
     let shared = Arc::new(Shared {
         queue: Mutex::new(Queue {
             events: Vec::new(),
@@ -48,15 +48,15 @@ pub fn inbox<T>() -> (Sender<T>, Inbox<T>) {
 /// so that the receiver finds them all at once.
 #[must_use]
 #[derive(Debug)]
-pub struct WakeUp<T>(Arc<Shared<T>>);
+pub(crate) struct WakeUp<T>(Arc<Shared<T>>);
 
 impl<T> Sender<T> {
-    pub fn send(&self, event: T) -> Result<(), Closed> {
+    pub(crate) fn send(&self, event: T) -> Result<(), Closed> {
         self.post(event).map(drop)
     }
 
     /// Sends an event that can wait: it does not wake the receiver.
-    pub fn send_quietly(&self, event: T) -> Result<(), Closed> {
+    pub(crate) fn send_quietly(&self, event: T) -> Result<(), Closed> {
         let mut queue = self.0.queue.lock();
         if queue.closed {
             return Err(Closed);
@@ -66,7 +66,7 @@ impl<T> Sender<T> {
     }
 
     /// Sends an event; returns the wake-up if the receiver sleeps and no other sender wakes it.
-    pub fn post(&self, event: T) -> Result<Option<WakeUp<T>>, Closed> {
+    pub(crate) fn post(&self, event: T) -> Result<Option<WakeUp<T>>, Closed> {
         let mut queue = self.0.queue.lock();
         if queue.closed {
             return Err(Closed);
@@ -92,7 +92,7 @@ impl<T> Clone for Sender<T> {
 impl<T> Inbox<T> {
     /// Waits up to `patience` for an event, then takes all queued events, so batching needs no
     /// timer. `events` must be empty; its buffer is reused by the senders.
-    pub fn receive(&self, patience: Option<Duration>, events: &mut Vec<T>) {
+    pub(crate) fn receive(&self, patience: Option<Duration>, events: &mut Vec<T>) {
         let mut queue = self.0.queue.lock();
         while queue.events.is_empty() {
             queue.asleep = true;

@@ -12,9 +12,9 @@ use crate::cluster::peer::{self, Dialer, Introduction};
 use crate::config::{self, Config, Url};
 use crate::data_dir::DataDir;
 use crate::error::Error;
-use crate::runtime::node::{Node, REQUEST_TIMEOUT};
+use crate::request::Request;
+use crate::runtime::etcd_server::{EtcdServer, REQUEST_TIMEOUT};
 use crate::state::hashes;
-use crate::state::request::Request;
 
 /// Compares this member's data with its peers' before it serves or votes. Skipped if the directory
 /// is empty.
@@ -58,47 +58,47 @@ pub(super) async fn check_initially(
 }
 
 /// Runs until the server stops.
-pub(super) async fn keep(node: Node, config: Arc<Config>) {
+pub(super) async fn keep(server: EtcdServer, config: Arc<Config>) {
     let patience = patience(&config);
-    let by_time = periodically(&node, config.corrupt_check_time, patience);
+    let by_time = periodically(&server, config.corrupt_check_time, patience);
     let every = config.compact_hash_check_time;
     let every = config.gate("CompactHashCheck").then_some(every);
-    let by_compaction = after_compactions(&node, every, patience);
+    let by_compaction = after_compactions(&server, every, patience);
     tokio::join!(by_time, by_compaction);
 }
 
-async fn periodically(node: &Node, every: Option<Duration>, patience: Duration) {
+async fn periodically(server: &EtcdServer, every: Option<Duration>, patience: Duration) {
     let Some(every) = every else {
         return;
     };
     tracing::info!(
-        "local-member-id" = format!("{:x}", node.identity().member_id),
+        "local-member-id" = format!("{:x}", server.identity().member_id),
         interval = config::duration(every),
         "enabled corruption checking"
     );
     loop {
         tokio::time::sleep(every).await;
-        if node.is_leader()
-            && let Err(error) = check_periodically(node, patience).await
+        if server.is_leader()
+            && let Err(error) = check_periodically(server, patience).await
         {
             tracing::warn!(%error, "failed to check hash KV");
         }
     }
 }
 
-async fn check_periodically(node: &Node, patience: Duration) -> Result<(), Error> {
-    let first = node.hash_kv(0).await?;
-    let peers = node.peer_hashes(first.hash_revision, patience).await?;
-    node.linearizable().await?;
-    let second = node.hash_kv(0).await?;
-    let own_id = node.identity().member_id;
+async fn check_periodically(server: &EtcdServer, patience: Duration) -> Result<(), Error> {
+    let first = server.hash_kv(0).await?;
+    let peers = server.peer_hashes(first.hash_revision, patience).await?;
+    server.linearizable().await?;
+    let second = server.hash_kv(0).await?;
+    let own_id = server.identity().member_id;
     match corruption::periodic(own_id, &first, &second, &peers) {
-        Some(corrupt) => raise(node, corrupt).await,
+        Some(corrupt) => raise(server, corrupt).await,
         None => Ok(()),
     }
 }
 
-async fn after_compactions(node: &Node, every: Option<Duration>, patience: Duration) {
+async fn after_compactions(server: &EtcdServer, every: Option<Duration>, patience: Duration) {
     let Some(every) = every else {
         return;
     };
@@ -106,10 +106,10 @@ async fn after_compactions(node: &Node, every: Option<Duration>, patience: Durat
     let mut checked = 0;
     loop {
         tokio::time::sleep(every).await;
-        if !node.is_leader() {
+        if !server.is_leader() {
             continue;
         }
-        match check_compactions(node, &mut checked, patience).await {
+        match check_compactions(server, &mut checked, patience).await {
             Ok(count) => tracing::info!(
                 "number-of-hashes-checked" = count,
                 "finished compaction hash check"
@@ -122,23 +122,23 @@ async fn after_compactions(node: &Node, every: Option<Duration>, patience: Durat
 /// Compares compactions, from the newest to the first that all members could compare. Returns how
 /// many were compared.
 async fn check_compactions(
-    node: &Node,
+    server: &EtcdServer,
     checked: &mut i64,
     patience: Duration,
 ) -> Result<usize, Error> {
-    let own_id = node.identity().member_id;
+    let own_id = server.identity().member_id;
     tracing::info!(
         "local-member-id" = format!("{own_id:x}"),
         timeout = config::duration(patience),
         "starting compact hash check"
     );
     let mut count = 0;
-    for hash in node.compaction_hashes() {
+    for hash in server.compaction_hashes() {
         if hash.hash_revision <= *checked {
             break;
         }
         count += 1;
-        let peers = node.peer_hashes(hash.hash_revision, patience).await?;
+        let peers = server.peer_hashes(hash.hash_revision, patience).await?;
         if peers.is_empty() {
             continue;
         }
@@ -150,7 +150,7 @@ async fn check_compactions(
             }
             Compared::Corrupt(members) => {
                 for member in members {
-                    raise(node, member).await?;
+                    raise(server, member).await?;
                 }
                 break;
             }
@@ -160,10 +160,10 @@ async fn check_compactions(
 }
 
 /// Raises the CORRUPT alarm, which stops all changes, unless it is raised already.
-async fn raise(node: &Node, member_id: u64) -> Result<(), Error> {
+async fn raise(server: &EtcdServer, member_id: u64) -> Result<(), Error> {
     let alarm = pb::AlarmType::Corrupt as i32;
     let raised = pb::AlarmMember { member_id, alarm };
-    if node.alarms()?.contains(&raised) {
+    if server.alarms()?.contains(&raised) {
         return Ok(());
     }
     let request = Request::Alarm(pb::AlarmRequest {
@@ -171,7 +171,7 @@ async fn raise(node: &Node, member_id: u64) -> Result<(), Error> {
         member_id,
         alarm,
     });
-    node.propose(request).await.map(drop)
+    server.propose(request).await.map(drop)
 }
 
 /// Timeout of one request to one member.

@@ -8,8 +8,8 @@ use etcd_api::membershippb;
 use crate::cluster::peer::join::{minor, versions};
 use crate::config::{CLUSTER_VERSION, MIN_CLUSTER_VERSION};
 use crate::error::Error;
-use crate::runtime::node::Node;
-use crate::state::request::Request;
+use crate::request::Request;
+use crate::runtime::etcd_server::EtcdServer;
 
 /// How often a leader asks the members, as in etcd.
 const INTERVAL: Duration = Duration::from_secs(4);
@@ -17,19 +17,19 @@ const INTERVAL: Duration = Duration::from_secs(4);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Runs until the server stops.
-pub(super) async fn keep(node: Node) {
+pub(super) async fn keep(server: EtcdServer) {
     let looks = (INTERVAL.as_millis() / LOOK.as_millis()) as u32;
     let mut passed = 0;
     loop {
         tokio::time::sleep(LOOK).await;
-        if !node.is_leader() {
+        if !server.is_leader() {
             passed = looks; // Asks at once after becoming the leader.
             continue;
         }
         passed += 1;
         if passed >= looks {
             passed = 0;
-            if let Err(error) = decide(&node).await {
+            if let Err(error) = decide(&server).await {
                 tracing::warn!(%error, "failed to update cluster version");
             }
         }
@@ -37,10 +37,10 @@ pub(super) async fn keep(node: Node) {
 }
 
 /// Sets the cluster version if it is known and has changed.
-pub(super) async fn decide(node: &Node) -> Result<(), Error> {
-    let decided = node.cluster_version()?;
-    let oldest = oldest(node).await?;
-    let downgrade = node.downgrade_info()?;
+pub(super) async fn decide(server: &EtcdServer) -> Result<(), Error> {
+    let decided = server.cluster_version()?;
+    let oldest = oldest(server).await?;
+    let downgrade = server.downgrade_info()?;
     let target = minor(&downgrade.target).filter(|_| downgrade.enabled);
     let chosen = match (decided.as_deref().and_then(minor), oldest) {
         (None, None) => minor(MIN_CLUSTER_VERSION),
@@ -59,18 +59,18 @@ pub(super) async fn decide(node: &Node) -> Result<(), Error> {
     let set = membershippb::ClusterVersionSetRequest {
         ver: format!("{major}.{minor}.0"),
     };
-    node.propose(Request::ClusterVersionSet(set)).await?;
+    server.propose(Request::ClusterVersionSet(set)).await?;
     Ok(())
 }
 
 /// The oldest version among the members; `None` if a member cannot be asked.
-async fn oldest(node: &Node) -> Result<Option<(u64, u64)>, Error> {
+async fn oldest(server: &EtcdServer) -> Result<Option<(u64, u64)>, Error> {
     let mut oldest = minor(CLUSTER_VERSION);
-    for member in node.members()? {
-        if member.id == node.identity().member_id {
+    for member in server.members()? {
+        if member.id == server.identity().member_id {
             continue;
         }
-        let told = versions(node.peers().dialer(), &member.peer_urls).await;
+        let told = versions(server.peers().dialer(), &member.peer_urls).await;
         let Some(theirs) = told.and_then(|told| minor(&told.etcdserver)) else {
             return Ok(None);
         };

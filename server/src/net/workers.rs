@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// The first worker is the thread that called [`Workers::start`]. Dropping this ends the others.
-pub struct Workers {
+pub(crate) struct Workers {
     /// By worker number.
     loops: Vec<Handle>,
     next: AtomicUsize,
@@ -28,18 +28,18 @@ pub struct Workers {
 
 impl Workers {
     /// Creates an event loop, for the first worker.
-    pub fn event_loop() -> io::Result<Runtime> {
+    pub(crate) fn event_loop() -> io::Result<Runtime> {
         runtime::Builder::new_current_thread().enable_all().build()
     }
 
     /// Half the cores. On a small machine a second connection thread takes more CPU from the actors
     /// than it gains.
-    pub fn suitable_count() -> usize {
+    pub(crate) fn suitable_count() -> usize {
         std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
     }
 
     /// Starts the other workers. Must be called inside the first event loop.
-    pub fn start(count: usize) -> io::Result<Workers> {
+    pub(crate) fn start(count: usize) -> io::Result<Workers> {
         let (mut loops, mut others) = (vec![Handle::current()], Vec::new());
         for number in 1..count {
             let (stop, stopped) = oneshot::channel::<()>();
@@ -61,22 +61,22 @@ impl Workers {
         })
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.loops.len()
     }
 
     /// The worker for the next connection, round robin.
-    pub fn next(&self) -> usize {
+    pub(crate) fn next(&self) -> usize {
         self.next.fetch_add(1, Ordering::Relaxed) % self.loops.len()
     }
 
-    pub fn spawn(&self, worker: usize, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, worker: usize, task: impl Future<Output = ()> + Send + 'static) {
         self.loops[worker].spawn(task);
     }
 }
 
 /// The number of the current worker; 0 on other threads.
-pub fn here() -> usize {
+pub(crate) fn here() -> usize {
     HERE.get()
 }
 

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::Now;
+use crate::clock::Now;
 use crate::config::AutoCompaction;
 
 /// Time between two looks of `revision` mode.
@@ -14,7 +14,7 @@ const PERIODIC_INTERVAL_MAX: Duration = Duration::from_secs(60 * 60);
 /// Number of times that `periodic` mode notes the revision between two compactions.
 const SAMPLES_PER_INTERVAL: u32 = 10;
 
-pub struct Compactor {
+pub(crate) struct Compactor {
     mode: AutoCompaction,
     next: Now,
     /// Noted revisions, oldest first. They span the period.
@@ -26,7 +26,7 @@ pub struct Compactor {
 
 impl Compactor {
     /// Returns `None` if automatic compaction is off.
-    pub fn new(mode: AutoCompaction, now: Now) -> Option<Compactor> {
+    pub(crate) fn new(mode: AutoCompaction, now: Now) -> Option<Compactor> {
         if mode == AutoCompaction::Off {
             return None;
         }
@@ -41,12 +41,12 @@ impl Compactor {
     }
 
     /// The time of the next turn.
-    pub fn next(&self) -> Now {
+    pub(crate) fn next(&self) -> Now {
         self.next
     }
 
     /// The revision to compact at, if a compaction is due. `current` is the store's revision.
-    pub fn turn(&mut self, now: Now, current: i64) -> Option<i64> {
+    pub(crate) fn turn(&mut self, now: Now, current: i64) -> Option<i64> {
         if now < self.next {
             return None;
         }

@@ -8,12 +8,11 @@ use storage::mvcc::{Reader, View};
 use super::deliveries::Deliveries;
 use super::notes::Notes;
 use super::threads;
-use crate::Now;
-use crate::clock::Clock;
+use crate::clock::{Clock, Now};
 use crate::cluster::peer::Peers;
 use crate::driver::{Job, Note, Ports, Replies};
 use crate::event::inbox::Sender;
-use crate::event::{ApplyEvent, LogEvent, MemberEvent};
+use crate::event::{ApplyEvent, ConsensusEvent, LogEvent};
 use crate::state::MemberInfo;
 use crate::state::hashes::{Compacted, HashJob, Hashes};
 use crate::telemetry::metrics::Metrics;
@@ -22,7 +21,7 @@ use crate::telemetry::metrics::Metrics;
 #[derive(Clone)]
 pub(super) struct Links {
     pub(super) clock: Clock,
-    pub(super) member: Sender<MemberEvent>,
+    pub(super) consensus: Sender<ConsensusEvent>,
     pub(super) log: Sender<LogEvent>,
     pub(super) apply: Sender<ApplyEvent>,
     pub(super) replies: Deliveries,
@@ -40,12 +39,12 @@ impl Ports for Links {
         self.clock.now()
     }
 
-    fn to_member(&mut self, event: MemberEvent) {
-        let _ = self.member.send(event);
+    fn to_consensus(&mut self, event: ConsensusEvent) {
+        let _ = self.consensus.send(event);
     }
 
-    fn to_member_quietly(&mut self, event: MemberEvent) {
-        let _ = self.member.send_quietly(event);
+    fn to_consensus_quietly(&mut self, event: ConsensusEvent) {
+        let _ = self.consensus.send_quietly(event);
     }
 
     fn to_log(&mut self, event: LogEvent) {

@@ -10,32 +10,36 @@ use storage::mvcc::Attempt;
 
 use super::Links;
 use super::rest::{CHECKPOINT_REST, LOG_REST, rests};
-use crate::Now;
+use crate::clock::Now;
 use crate::driver::apply::ApplyDriver;
+use crate::driver::consensus::ConsensusDriver;
 use crate::driver::log::Log;
-use crate::driver::member::MemberDriver;
 use crate::driver::space::Disks;
 use crate::driver::watch::Watch;
 use crate::driver::{Done, Fatal, Job, Ports};
 use crate::event::inbox::Inbox;
-use crate::event::{ApplyEvent, LogEvent, MemberEvent};
+use crate::event::{ApplyEvent, ConsensusEvent, LogEvent};
 use crate::telemetry::fatal;
 
 /// Ends the looks at the disk.
 pub(super) struct StopLooking;
 
-pub(super) fn run_member(mut member: MemberDriver, inbox: &Inbox<MemberEvent>, mut links: Links) {
+pub(super) fn run_consensus(
+    mut consensus: ConsensusDriver,
+    inbox: &Inbox<ConsensusEvent>,
+    mut links: Links,
+) {
     let mut events = Vec::new();
     loop {
         let now = links.now();
-        let stops = member
+        let stops = consensus
             .turn(now, &mut events, &mut links)
             .unwrap_or_else(|error| end(&error));
         if stops {
             return;
         }
         if events.is_empty() {
-            let at = member.member().wake_at();
+            let at = consensus.consensus().wake_at();
             let wait = at.map(|at| at.saturating_sub(links.now()));
             inbox.receive(wait, &mut events);
         }
@@ -142,7 +146,7 @@ fn checkpoint(job: Job, mut rest: impl FnMut() + Send + Sync + 'static, mut link
 fn deliver(done: Done, links: &mut Links) {
     match done {
         Done::Nothing => {}
-        Done::Member(event) => links.to_member(event),
+        Done::Consensus(event) => links.to_consensus(event),
         Done::Apply(event) => links.to_apply(event),
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
 use etcd_api::raw;
 
-use crate::state::Authenticated;
+use crate::auth::Authenticated;
 
 /// Answers without their headers, which the API adds.
 #[derive(Debug)]

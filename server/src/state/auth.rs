@@ -13,9 +13,9 @@ use etcd_api::etcdserverpb as pb;
 use prost::Message;
 use storage::mvcc::{Bucket, Root, Write};
 
-use crate::auth::{self, AuthInfo, Image, Kind, ROOT, Shared};
+use crate::auth::{self, Authenticated, CurrentAuth, Image, Kind, ROOT};
 use crate::error::Error;
-use crate::state::request::{self, AuthRequest, PutBy, Request};
+use crate::request::{self, AuthInfo, AuthRequest, PutBy, Request};
 
 const ENABLED: &[u8] = b"authEnabled";
 const REVISION: &[u8] = b"authRevision";
@@ -24,26 +24,16 @@ const FIRST_REVISION: u64 = 1;
 /// bcrypt cost for passwords in very old logs: etcd's default.
 const OLD_LOG_COST: u32 = 10;
 
-/// A token issued by an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Authenticated {
-    pub user: String,
-    /// The text of a simple token.
-    pub token: String,
-    /// The auth revision to put into a signed token.
-    pub auth_revision: u64,
-}
-
 /// The image in force, and the copy shared with other threads.
 pub struct Auth {
     image: Arc<Image>,
-    shared: Arc<Shared>,
+    shared: Arc<CurrentAuth>,
 }
 
 impl Auth {
     pub(super) fn load(root: &Root) -> Result<Auth, Error> {
         let image = Arc::new(load(root)?);
-        let shared = Arc::new(Shared::new(Arc::clone(&image)));
+        let shared = Arc::new(CurrentAuth::new(Arc::clone(&image)));
         Ok(Auth { image, shared })
     }
 
@@ -65,7 +55,7 @@ impl Auth {
         &self.image
     }
 
-    pub fn shared(&self) -> &Arc<Shared> {
+    pub fn shared(&self) -> &Arc<CurrentAuth> {
         &self.shared
     }
 

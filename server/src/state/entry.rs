@@ -6,10 +6,10 @@
 
 use raft::{Entry, EntryKind};
 
-use crate::api::grpc::check;
 use crate::error::Error;
+use crate::request::Request;
+use crate::request::check;
 use crate::state::ChangeContext;
-use crate::state::request::Request;
 
 /// Advice for operators when an entry cannot be applied.
 const WAY_OUT: &str = "if a newer version wrote it, run that version; if the other members have \

@@ -1,6 +1,7 @@
 //! Single operations on keys: range, put, delete range, compact. The same functions run a request
 //! and an operation inside a transaction.
 
+mod key_value;
 mod range;
 
 use std::ops::ControlFlow;
@@ -11,10 +12,10 @@ use storage::mvcc::{KeyRange, Root, Want, Write};
 use super::to_key_value;
 use crate::error::Error;
 
-pub use range::{Part, Reading, Step, part, range};
+pub(crate) use range::{Reading, Step, part, range};
 
 /// The revision at which a read runs, or the error if it is compacted or in the future.
-pub fn revision_to_read(root: &Root, requested: i64) -> Result<i64, Error> {
+pub(crate) fn revision_to_read(root: &Root, requested: i64) -> Result<i64, Error> {
     let at = if requested <= 0 {
         root.revision()
     } else {
@@ -29,7 +30,10 @@ pub fn revision_to_read(root: &Root, requested: i64) -> Result<i64, Error> {
     Ok(at)
 }
 
-pub fn put(write: &mut Write<'_>, request: &pb::PutRequest) -> Result<pb::PutResponse, Error> {
+pub(crate) fn put(
+    write: &mut Write<'_>,
+    request: &pb::PutRequest,
+) -> Result<pb::PutResponse, Error> {
     check_put(write, request)?;
     let needs_previous = request.prev_kv || request.ignore_value || request.ignore_lease;
     let previous = if needs_previous {
@@ -55,7 +59,7 @@ pub fn put(write: &mut Write<'_>, request: &pb::PutRequest) -> Result<pb::PutRes
 }
 
 /// The preconditions of a put, alone or in a transaction.
-pub fn check_put(root: &Root, request: &pb::PutRequest) -> Result<(), Error> {
+pub(crate) fn check_put(root: &Root, request: &pb::PutRequest) -> Result<(), Error> {
     if request.lease != 0 && !super::lease::exists(root, request.lease)? {
         return Err(Error::LeaseNotFound);
     }
@@ -67,7 +71,7 @@ pub fn check_put(root: &Root, request: &pb::PutRequest) -> Result<(), Error> {
     Ok(())
 }
 
-pub fn delete_range(
+pub(crate) fn delete_range(
     write: &mut Write<'_>,
     request: &pb::DeleteRangeRequest,
 ) -> Result<pb::DeleteRangeResponse, Error> {
@@ -88,7 +92,7 @@ pub fn delete_range(
     })
 }
 
-pub fn compact(write: &mut Write<'_>, request: &pb::CompactionRequest) -> Result<(), Error> {
+pub(crate) fn compact(write: &mut Write<'_>, request: &pb::CompactionRequest) -> Result<(), Error> {
     if request.revision <= write.compacted() {
         return Err(Error::Compacted);
     }

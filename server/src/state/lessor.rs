@@ -38,16 +38,16 @@ mod tests;
 
 /// A lease returned by [`Lessor::expired`] that still exists after this time is returned again: its
 /// revoke was lost.
-pub const EXPIRED_RETRY: Duration = Duration::from_secs(3);
+pub(crate) const EXPIRED_RETRY: Duration = Duration::from_secs(3);
 
 /// A checkpointed lease is written again after this fraction of its TTL.
 const CHECKPOINTS_PER_TTL: u32 = 8;
 
 /// Shorter steps would gain little: the store keeps whole seconds.
-pub const CHECKPOINT_STEP_MIN: Duration = Duration::from_secs(2);
+pub(crate) const CHECKPOINT_STEP_MIN: Duration = Duration::from_secs(2);
 
 /// A million leases of one hour that are never renewed need 2,200 rows a second.
-pub const CHECKPOINT_ROWS_PER_SECOND: u32 = 5_000;
+pub(crate) const CHECKPOINT_ROWS_PER_SECOND: u32 = 5_000;
 
 /// A lease that expires sooner than this is not checkpointed.
 const CHECKPOINT_REMAINING_MIN: Duration = Duration::from_secs(2);

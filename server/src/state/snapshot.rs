@@ -9,7 +9,7 @@
 //! description of the state, and a [`Receiver`] receives another member's state.
 
 mod describe;
-pub mod load;
+pub(crate) mod load;
 mod receive;
 pub mod rows;
 #[cfg(test)]

@@ -15,10 +15,10 @@ use storage::mvcc::{Item, KeyRange, Root, Want, Write};
 use super::Tally;
 use super::kv;
 use crate::error::Error;
-pub use reading::{Reading, is_read_only, is_serializable};
+pub(crate) use reading::{Reading, is_read_only, is_serializable};
 
 /// Runs a transaction that may write.
-pub fn write(
+pub(crate) fn write(
     write: &mut Write<'_>,
     txn: &pb::TxnRequest,
     total: &mut Tally,

@@ -3,19 +3,19 @@
 //!
 //! All events, past and live, come from one source: [`storage::mvcc::Root::changes`]. The [`Hub`]
 //! reads each new revision once after it was published, finds its watchers, and puts shared,
-//! encoded events into the mailboxes of their streams. A [`Stream`] is one client's call. It reads
+//! encoded events into the mailboxes of their streams. A [`WatchStream`] is one client's call. It reads
 //! history itself for watchers that are behind, and takes events from its mailbox for those that
 //! are not. When the mailbox is full, the hub detaches the whole stream; the stream then catches up
 //! through history and joins again. So no event is dropped or sent twice, and a client that stops
 //! reading costs one mailbox and does not slow down others.
 //!
 //! ```text
-//!  apply thread ── Advanced{R} ──► Hub ── events ──► Mailbox ──► Stream ──► responses
+//!  apply thread ── Advanced{R} ──► Hub ── events ──► Mailbox ──► WatchStream ──► responses
 //!                                   ▲                              │ ▲
 //!                                   └──── join, leave, progress ───┘ └── HistoryRead (a View)
 //! ```
 //!
-//! Everything here is plain: no tokio, no clock. `grpc/watch.rs` polls a `Stream`; the runtime runs
+//! Everything here is plain: no tokio, no clock. `grpc/watch.rs` polls a `WatchStream`; the runtime runs
 //! the hub's thread. This module does not know authorization, leases or the log.
 
 mod event;
@@ -35,7 +35,7 @@ pub use hub::Hub;
 pub use inbox::HubHandle;
 pub use mailbox::Mailbox;
 pub use response::{Head, Out};
-pub use stream::{Ended, Stream, StreamOptions};
+pub use stream::{Ended, StreamOptions, WatchStream};
 
 /// Limit for the bytes of events in one stream's mailbox, beyond which the hub detaches the stream.
 /// Most of these bytes are shared with other mailboxes.

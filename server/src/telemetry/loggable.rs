@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use etcd_api::etcdserverpb as pb;
 
-use crate::state::request::Request;
+use crate::request::Request;
 
 /// Operations shown of a transaction; further ones are omitted.
 const OPERATIONS_MAX: usize = 64;

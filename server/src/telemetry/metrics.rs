@@ -20,10 +20,10 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use calls::{CODES, Call, CallType, Calls, METHODS, Method, Service, find as find_method};
-pub use network::{Network, Traffic, Transfers};
-pub use operation::{Durations, Operation};
-pub use value::{Buckets, Counter, Gauge, Histogram, Unit};
+pub(crate) use calls::{Call, CallType, Calls, METHODS, Method, Service, find as find_method};
+pub(crate) use network::{Network, Traffic, Transfers};
+pub(crate) use operation::{Durations, Operation};
+pub(crate) use value::{Buckets, Counter, Gauge, Histogram, Unit};
 
 use crate::config::{ETCD_VERSION, Gate};
 use crate::state::Tally;
@@ -99,7 +99,7 @@ impl Render for Histogram {
 macro_rules! families {
     ($($field:ident: $type:ty = $make:expr, $name:literal, $help:literal;)*) => {
         #[derive(Debug)]
-        pub struct Metrics {
+        pub(crate) struct Metrics {
             $(#[doc = $help] pub $field: $type,)*
             /// gRPC calls by method.
             pub calls: Calls,
@@ -226,7 +226,7 @@ families! {
 }
 
 #[derive(Debug, Default)]
-pub struct BrokenStreams {
+pub(crate) struct BrokenStreams {
     pub watch: Counter,
     pub keep_alive: Counter,
 }
@@ -240,7 +240,7 @@ struct HealthCheck {
 
 /// The server's current values at the time of a scrape.
 #[derive(Clone, Debug, Default)]
-pub struct Scrape {
+pub(crate) struct Scrape {
     pub member_id: u64,
     pub leader: u64,
     pub leader_changes: u64,
@@ -273,7 +273,7 @@ pub struct Scrape {
 
 impl Metrics {
     /// Counts a call under its client's API version.
-    pub fn client_request(&self, streaming: bool, version: &str) {
+    pub(crate) fn client_request(&self, streaming: bool, version: &str) {
         if let Some(counters) = self.clients.read().get(version) {
             counters[usize::from(streaming)].inc();
             return;
@@ -288,7 +288,7 @@ impl Metrics {
     }
 
     /// Adds the operations on keys that requests have made.
-    pub fn tally(&self, tally: &Tally) {
+    pub(crate) fn tally(&self, tally: &Tally) {
         self.range_total.add(tally.ranges);
         self.put_total.add(tally.puts);
         self.delete_total.add(tally.deletes);
@@ -298,7 +298,7 @@ impl Metrics {
 
     /// Adds what the applier did in a turn that took `elapsed` and ended at `unix`. The turn's time
     /// is divided evenly among its entries: reading the clock for each would cost a tenth of a put.
-    pub fn applied(&self, counts: &mut Counts, elapsed: Duration, unix: Duration) {
+    pub(crate) fn applied(&self, counts: &mut Counts, elapsed: Duration, unix: Duration) {
         self.tally(&std::mem::take(&mut counts.tally));
         let each = elapsed / u32::try_from(counts.applied.len().max(1)).unwrap_or(u32::MAX);
         for same in counts.applied.chunk_by(|a, b| a == b) {
@@ -329,7 +329,7 @@ impl Metrics {
 
     /// A checkpoint corresponds to etcd's backend commits and snapshot files. It is slow on
     /// purpose, so only its `end`, the sync that makes it durable, shows whether the disk is slow.
-    pub fn checkpointed(&self, whole: Duration, end: Duration) {
+    pub(crate) fn checkpointed(&self, whole: Duration, end: Duration) {
         self.backend_commit.observe(end);
         self.backend_commit_write.observe(end);
         self.snapshot_fsync.observe(end);
@@ -337,7 +337,7 @@ impl Metrics {
     }
 
     /// Records the result of a check behind `/livez` or `/readyz`.
-    pub fn health_check(&self, probe: &'static str, check: &'static str, passing: bool) {
+    pub(crate) fn health_check(&self, probe: &'static str, check: &'static str, passing: bool) {
         let mut checks = self.health_checks.write();
         let entry = checks.entry((check, probe)).or_default();
         entry.passing = passing;
@@ -349,7 +349,7 @@ impl Metrics {
     }
 
     /// The reasons come from the table of errors, so their number is bounded.
-    pub fn promote_failed(&self, reason: String) {
+    pub(crate) fn promote_failed(&self, reason: String) {
         self.promote_failures
             .write()
             .entry(reason)
@@ -358,7 +358,7 @@ impl Metrics {
     }
 
     /// Renders everything in Prometheus' text format.
-    pub fn render(&self, scrape: &Scrape) -> String {
+    pub(crate) fn render(&self, scrape: &Scrape) -> String {
         let mut text = Text::default();
         self.write_plain(&mut text);
         self.write_labelled(&mut text);

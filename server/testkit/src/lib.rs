@@ -12,11 +12,13 @@ pub mod linearizability;
 pub mod mesh;
 mod ports;
 pub mod process;
+mod rng;
 mod server;
 mod tools;
 
 pub use kubernetes::Kubernetes;
 pub use ports::free as free_port;
 pub use process::Usage;
+pub use rng::Rng;
 pub use server::{Launch, READY_LINE, Server, StartError};
 pub use tools::{Missing, Tools, has_or_skip, in_ci, skip, target_dir, workspace_root};

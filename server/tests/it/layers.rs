@@ -81,9 +81,212 @@ const APISERVER: Layers = Layers {
     ],
 };
 
+const SERVER: Layers = Layers {
+    sources: "server/src",
+    modules: &[
+        // What any layer may use.
+        ("clock", &[]),
+        ("error", &[]),
+        ("config", &[]),
+        // What is replicated: the requests of the log, who may make them, what they change.
+        ("request", &["error"]),
+        ("auth", &["config", "error", "request"]),
+        ("state", &["auth", "config", "error", "request"]),
+        // What operators see, and what connections are made of.
+        ("telemetry", &["config", "request", "state"]),
+        ("net", &["clock", "config", "telemetry"]),
+        // The actors, the messages between them, and the data directory that they start from.
+        ("event", &["error", "net", "request", "state"]),
+        (
+            "applier",
+            &[
+                "auth",
+                "config",
+                "error",
+                "event",
+                "request",
+                "state",
+                "telemetry",
+            ],
+        ),
+        (
+            "data_dir",
+            &[
+                "applier",
+                "clock",
+                "config",
+                "error",
+                "request",
+                "state",
+                "telemetry",
+            ],
+        ),
+        (
+            "cluster",
+            &[
+                "clock",
+                "config",
+                "data_dir",
+                "error",
+                "event",
+                "net",
+                "request",
+                "state",
+                "telemetry",
+            ],
+        ),
+        (
+            "driver",
+            &[
+                "applier",
+                "auth",
+                "clock",
+                "cluster",
+                "config",
+                "data_dir",
+                "error",
+                "event",
+                "request",
+                "state",
+                "telemetry",
+            ],
+        ),
+        // Threads and queues, the requests of clients, a server from start to stop.
+        (
+            "runtime",
+            &[
+                "applier",
+                "auth",
+                "clock",
+                "cluster",
+                "config",
+                "data_dir",
+                "driver",
+                "error",
+                "event",
+                "net",
+                "request",
+                "state",
+                "telemetry",
+            ],
+        ),
+        (
+            "api",
+            &[
+                "auth",
+                "clock",
+                "cluster",
+                "config",
+                "error",
+                "event",
+                "net",
+                "request",
+                "runtime",
+                "state",
+                "telemetry",
+            ],
+        ),
+        (
+            "lifecycle",
+            &[
+                "api",
+                "clock",
+                "cluster",
+                "config",
+                "data_dir",
+                "error",
+                "event",
+                "net",
+                "request",
+                "runtime",
+                "state",
+                "telemetry",
+            ],
+        ),
+        (
+            "fuzzing",
+            &[
+                "api", "auth", "cluster", "config", "error", "net", "request", "state",
+            ],
+        ),
+    ],
+    // Only the edges know how requests and answers travel.
+    without: &[
+        ("request", &HTTP),
+        ("auth", &HTTP),
+        ("state", &HTTP),
+        ("event", &HTTP),
+        ("applier", &HTTP),
+        ("data_dir", &HTTP),
+        ("driver", &HTTP),
+        ("runtime", &HTTP),
+    ],
+};
+
+const RAFT: Layers = Layers {
+    sources: "raft/src",
+    modules: &[
+        ("message", &[]),
+        ("quorum", &[]),
+        ("rng", &[]),
+        ("io", &["message"]),
+        ("wire", &["message"]),
+        ("bootstrap", &["io", "message", "wire"]),
+        ("log", &["io", "message"]),
+        ("membership", &["message"]),
+        ("next", &["message"]),
+        ("progress", &["io", "message"]),
+        ("read", &["message"]),
+        ("state", &["io", "log", "membership", "message", "rng"]),
+        // The roles, and the member that has one of them.
+        ("candidate", &["io", "message", "next", "quorum", "state"]),
+        ("follower", &["io", "message", "next", "state"]),
+        (
+            "leader",
+            &[
+                "io", "log", "message", "next", "progress", "quorum", "read", "state",
+            ],
+        ),
+        (
+            "raft",
+            &[
+                "candidate",
+                "follower",
+                "io",
+                "leader",
+                "membership",
+                "message",
+                "next",
+                "read",
+                "state",
+            ],
+        ),
+        ("durable", &["io", "message"]),
+        ("fuzzing", &["io", "message", "raft", "wire"]),
+    ],
+    // Agreement knows nothing of storage; only its log writer does.
+    without: &[
+        ("io", &["storage"]),
+        ("log", &["storage"]),
+        ("state", &["storage"]),
+        ("leader", &["storage"]),
+        ("raft", &["storage"]),
+    ],
+};
+
 #[test]
 fn the_modules_of_the_apiserver_name_each_other_one_way_only() {
     check(&APISERVER);
+}
+
+#[test]
+fn the_modules_of_the_server_name_each_other_one_way_only() {
+    check(&SERVER);
+}
+
+#[test]
+fn the_modules_of_raft_name_each_other_one_way_only() {
+    check(&RAFT);
 }
 
 /// Fails with every edge that the table does not have.

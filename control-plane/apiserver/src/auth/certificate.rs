@@ -75,6 +75,8 @@ pub struct Kept {
     pub not_after: i64,
     /// Names and addresses of the server that presents it.
     pub names: Vec<String>,
+    /// The bits of its public key: for P-256 an uncompressed point.
+    pub public_key: Vec<u8>,
 }
 
 impl Kept {
@@ -97,6 +99,7 @@ impl Kept {
         Ok(Kept {
             not_after: certificate.validity().not_after.timestamp(),
             names: names.collect(),
+            public_key: certificate.public_key().subject_public_key.data.to_vec(),
         })
     }
 

@@ -312,15 +312,18 @@ impl<'a> Wanted<'a> {
         })
     }
 
-    /// True if an existing certificate meets these requirements.
-    fn is_met_by(&self, pem: &str, now: Timestamp) -> bool {
+    /// True if an existing certificate with its key meets these requirements. A crash may have
+    /// replaced only one of the two.
+    fn is_met_by(&self, pem: &str, key: &str, now: Timestamp) -> bool {
         let kept = CertificateDer::from_pem_slice(pem.as_bytes())
             .map_err(|error| error.to_string())
             .and_then(|der| Kept::of(&der));
-        kept.is_ok_and(|kept| {
-            kept.lasts(now, RENEW_SECONDS)
-                && self.names.iter().all(|name| kept.names.contains(name))
-        })
+        let (Ok(kept), Ok(pair)) = (kept, KeyPair::from_pem(key)) else {
+            return false;
+        };
+        kept.lasts(now, RENEW_SECONDS)
+            && self.names.iter().all(|name| kept.names.contains(name))
+            && kept.public_key == pair.public_key_raw()
     }
 }
 
@@ -336,8 +339,7 @@ fn kept(
     let key_path = directory.join(format!("{file}.key"));
     if let (false, Some(certificate), Some(key)) =
         (*fresh, read(&certificate_path)?, read(&key_path)?)
-        && wanted.is_met_by(&certificate, now)
-        && belongs(&certificate, &key)
+        && wanted.is_met_by(&certificate, &key, now)
     {
         return Ok(Identity { certificate, key });
     }
@@ -346,18 +348,6 @@ fn kept(
     write(&key_path, &identity.key, 0o600)?;
     write(&certificate_path, &identity.certificate, 0o644)?;
     Ok(identity)
-}
-
-/// True if the key belongs to the certificate: a crash may have replaced only one of the two.
-fn belongs(certificate: &str, key: &str) -> bool {
-    let Ok(der) = CertificateDer::from_pem_slice(certificate.as_bytes()) else {
-        return false;
-    };
-    let Ok(pair) = KeyPair::from_pem(key) else {
-        return false;
-    };
-    let point = pair.public_key_raw();
-    !point.is_empty() && der.windows(point.len()).any(|bytes| bytes == point)
 }
 
 fn token_key(directory: &Path) -> Result<String, Error> {

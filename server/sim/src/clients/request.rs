@@ -6,11 +6,11 @@ use etcd_api::raw;
 use pb::request_op::Request as Op;
 use prost::Message;
 use server::event::Outcome;
-use server::state::request::Request;
+use server::request::Request;
 use storage::mvcc::View;
 
 use crate::history::{self, Key, Operation, Step, Value};
-use crate::rng::Rng;
+use testkit::Rng;
 
 fn name(partition: usize, key: Key) -> Bytes {
     format!("k/{partition}/{key}").into()

@@ -3,8 +3,8 @@
 use etcd_api::etcdserverpb::alarm_request::AlarmAction;
 use raft::{Body, Message, RoleKind};
 use server::driver::Replies;
-use server::event::{ApplyEvent, MemberEvent};
-use server::state::request::Request;
+use server::event::{ApplyEvent, ConsensusEvent};
+use server::request::Request;
 use server::state::space_needed;
 
 use super::{Event, Failed, MICRO, MILLI, Named, World};
@@ -119,7 +119,10 @@ impl World {
                 }
                 return;
             }
-            process.ports.to_member.push(MemberEvent::Receive(message));
+            process
+                .ports
+                .to_consensus
+                .push(ConsensusEvent::Receive(message));
             self.schedule(host);
         }
     }
@@ -128,8 +131,8 @@ impl World {
         if let Some(process) = &mut self.hosts[host].process {
             process
                 .ports
-                .to_member
-                .push(MemberEvent::Disconnected { peer });
+                .to_consensus
+                .push(ConsensusEvent::Disconnected { peer });
             self.schedule(host);
         }
     }
@@ -194,7 +197,7 @@ impl World {
         }
         let local = this.clock.now(now);
         let mut turn = match actor {
-            Actor::Member => {
+            Actor::Consensus => {
                 let turn = process.turn_member(local);
                 return self.after_member(host, turn);
             }
@@ -400,8 +403,8 @@ impl World {
                 if let Some(process) = &mut self.hosts[host].process {
                     process
                         .ports
-                        .to_member
-                        .push(MemberEvent::Unreachable { peer });
+                        .to_consensus
+                        .push(ConsensusEvent::Unreachable { peer });
                 }
             }
             for at in arrivals {
@@ -418,14 +421,17 @@ impl World {
             return Ok(());
         };
         if self.canary == Some(Canary::EternalLeases) {
-            process.ports.to_member.retain(|event| !is_revoke(event));
+            process.ports.to_consensus.retain(|event| !is_revoke(event));
         }
         if self.canary == Some(Canary::StuckAlarm) {
-            process.ports.to_member.retain(|event| !clears_alarm(event));
+            process
+                .ports
+                .to_consensus
+                .retain(|event| !clears_alarm(event));
         }
         if self.canary == Some(Canary::DeafMember) && host == 1 {
-            for event in &mut process.ports.to_member {
-                if let MemberEvent::ConfChanged { change, .. } = event {
+            for event in &mut process.ports.to_consensus {
+                if let ConsensusEvent::ConfChanged { change, .. } = event {
                     *change = None;
                 }
             }
@@ -514,15 +520,15 @@ fn diverge(process: &mut Process) {
     }
 }
 
-fn is_revoke(event: &MemberEvent) -> bool {
-    let MemberEvent::Propose(proposal) = event else {
+fn is_revoke(event: &ConsensusEvent) -> bool {
+    let ConsensusEvent::Propose(proposal) = event else {
         return false;
     };
     proposal.reply.is_none() && matches!(proposal.request, Request::LeaseRevoke(_))
 }
 
-fn clears_alarm(event: &MemberEvent) -> bool {
-    let MemberEvent::Propose(proposal) = event else {
+fn clears_alarm(event: &ConsensusEvent) -> bool {
+    let ConsensusEvent::Propose(proposal) = event else {
         return false;
     };
     let Request::Alarm(alarm) = &proposal.request else {

@@ -127,8 +127,8 @@ impl World {
         self.watchers_have_seen_all()
     }
 
-    /// Every disk has room, and every member has looked: no alarm is left, but for those that count
-    /// as somebody else's.
+    /// Every disk has room, and every member has looked: no alarm is left, but for those of a
+    /// quota that is still used up.
     fn alarms_are_gone(&self, host: usize, view: &View) -> Result<(), Failed> {
         let alarms = state::alarms(view).map_err(|error| ("agreement", error.to_string()))?;
         for alarm in alarms {
@@ -137,7 +137,7 @@ impl World {
             };
             let whose = &self.hosts[of];
             let by_quota = whose.settings.config.quota_backend_bytes == Some(SMALL_QUOTA);
-            if self.belongs(of) && !whose.lost_alarm && !by_quota {
+            if self.belongs(of) && !by_quota {
                 let what = format!("h{host} still has an alarm of h{of}, whose disk has room");
                 return Err(("space", what));
             }

@@ -2,7 +2,7 @@
 //! message and the state in one stream, which may break off, and an answer, which may get lost.
 
 use raft::Message;
-use server::event::MemberEvent;
+use server::event::ConsensusEvent;
 use server::state::snapshot::{Form, Snapshot, rows};
 use storage::mvcc::View;
 
@@ -94,8 +94,8 @@ impl World {
         if let Some(process) = this.process.as_mut().filter(|_| this.life == life) {
             process
                 .ports
-                .to_member
-                .push(MemberEvent::SnapshotSent { to, ok });
+                .to_consensus
+                .push(ConsensusEvent::SnapshotSent { to, ok });
             self.schedule(host);
         }
     }

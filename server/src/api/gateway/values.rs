@@ -12,7 +12,7 @@ use tonic::Status;
 use super::decode::decode;
 use super::scan::Scanner;
 use crate::api::serve::BoxError;
-use crate::event::admission::Held;
+use crate::event::admission::CountedBytes;
 
 /// Limit on JSON bytes per byte of the largest message. Base64 takes four for three; this leaves
 /// three times as much again for names and blanks.
@@ -40,7 +40,7 @@ pub(super) struct Values<B> {
     value: Vec<u8>,
     max_message_bytes: usize,
     /// Admission's count of the bytes of `value`.
-    held: Held,
+    held: CountedBytes,
 }
 
 impl<B> Values<B>
@@ -48,7 +48,7 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
 {
-    pub(super) fn new(body: Option<B>, max_message_bytes: usize, held: Held) -> Values<B> {
+    pub(super) fn new(body: Option<B>, max_message_bytes: usize, held: CountedBytes) -> Values<B> {
         Values {
             body,
             rest: Bytes::new(),

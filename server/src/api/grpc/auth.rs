@@ -8,16 +8,16 @@ use tonic::{Request as Call, Response, Status};
 use super::caller_of;
 use crate::auth::ROOT;
 use crate::error::Error;
-use crate::runtime::node::Node;
-use crate::state::request::AuthRequest;
+use crate::request::AuthRequest;
+use crate::runtime::etcd_server::EtcdServer;
 
-pub struct AuthService {
-    node: Node,
+pub(crate) struct AuthService {
+    server: EtcdServer,
 }
 
 impl AuthService {
-    pub fn new(node: Node) -> AuthService {
-        AuthService { node }
+    pub(crate) fn new(server: EtcdServer) -> AuthService {
+        AuthService { server }
     }
 }
 
@@ -33,8 +33,8 @@ macro_rules! service {
                 ) -> Result<Response<pb::$response>, Status> {
                     let who = caller_of(&call);
                     let change = $change(call.into_inner());
-                    let applied = self.node.change_auth(&who, change).await?;
-                    let header = Some(self.node.header(applied.revision));
+                    let applied = self.server.change_auth(&who, change).await?;
+                    let header = Some(self.server.header(applied.revision));
                     Ok(Response::new(pb::$response { header }))
                 }
             )*
@@ -44,8 +44,8 @@ macro_rules! service {
                 call: Call<pb::AuthenticateRequest>,
             ) -> Result<Response<pb::AuthenticateResponse>, Status> {
                 let pb::AuthenticateRequest { name, password } = call.into_inner();
-                let (token, revision) = self.node.authenticate(name, password).await?;
-                let header = Some(self.node.header(revision));
+                let (token, revision) = self.server.authenticate(name, password).await?;
+                let header = Some(self.server.header(revision));
                 Ok(Response::new(pb::AuthenticateResponse { header, token }))
             }
 
@@ -53,9 +53,9 @@ macro_rules! service {
                 &self,
                 call: Call<pb::AuthStatusRequest>,
             ) -> Result<Response<pb::AuthStatusResponse>, Status> {
-                let (_, image) = self.node.auth_question(&caller_of(&call)).await?;
+                let (_, image) = self.server.auth_question(&caller_of(&call)).await?;
                 Ok(Response::new(pb::AuthStatusResponse {
-                    header: Some(self.node.header_now()),
+                    header: Some(self.server.header_now()),
                     enabled: image.enabled,
                     auth_revision: image.revision,
                 }))
@@ -66,7 +66,7 @@ macro_rules! service {
                 &self,
                 call: Call<pb::AuthUserGetRequest>,
             ) -> Result<Response<pb::AuthUserGetResponse>, Status> {
-                let (by, image) = self.node.auth_question(&caller_of(&call)).await?;
+                let (by, image) = self.server.auth_question(&caller_of(&call)).await?;
                 let name = call.into_inner().name;
                 match image.check_admin(Some(&by)) {
                     Err(denied) if name != by.user => return Err(denied.into()),
@@ -74,7 +74,7 @@ macro_rules! service {
                 }
                 let user = image.user(&name).ok_or(Error::UserNotFound)?;
                 Ok(Response::new(pb::AuthUserGetResponse {
-                    header: Some(self.node.header_now()),
+                    header: Some(self.server.header_now()),
                     roles: user.row.roles.clone(),
                 }))
             }
@@ -83,10 +83,10 @@ macro_rules! service {
                 &self,
                 call: Call<pb::AuthUserListRequest>,
             ) -> Result<Response<pb::AuthUserListResponse>, Status> {
-                let (by, image) = self.node.auth_question(&caller_of(&call)).await?;
+                let (by, image) = self.server.auth_question(&caller_of(&call)).await?;
                 image.check_admin(Some(&by))?;
                 Ok(Response::new(pb::AuthUserListResponse {
-                    header: Some(self.node.header_now()),
+                    header: Some(self.server.header_now()),
                     users: image.user_names(),
                 }))
             }
@@ -96,7 +96,7 @@ macro_rules! service {
                 &self,
                 call: Call<pb::AuthRoleGetRequest>,
             ) -> Result<Response<pb::AuthRoleGetResponse>, Status> {
-                let (by, image) = self.node.auth_question(&caller_of(&call)).await?;
+                let (by, image) = self.server.auth_question(&caller_of(&call)).await?;
                 let name = call.into_inner().role;
                 if let Err(denied) = image.check_admin(Some(&by)) {
                     let own = image.user(&by.user).is_some_and(|user| user.has_role(&name));
@@ -110,7 +110,7 @@ macro_rules! service {
                 } else {
                     role.key_permission.clone()
                 };
-                let header = Some(self.node.header_now());
+                let header = Some(self.server.header_now());
                 Ok(Response::new(pb::AuthRoleGetResponse { header, perm }))
             }
 
@@ -118,10 +118,10 @@ macro_rules! service {
                 &self,
                 call: Call<pb::AuthRoleListRequest>,
             ) -> Result<Response<pb::AuthRoleListResponse>, Status> {
-                let (by, image) = self.node.auth_question(&caller_of(&call)).await?;
+                let (by, image) = self.server.auth_question(&caller_of(&call)).await?;
                 image.check_admin(Some(&by))?;
                 Ok(Response::new(pb::AuthRoleListResponse {
-                    header: Some(self.node.header_now()),
+                    header: Some(self.server.header_now()),
                     roles: image.role_names(),
                 }))
             }

@@ -29,9 +29,9 @@ use tonic::{Code, Status};
 use crate::error::Error;
 
 /// For all large replies together. A list of all pods of a large Kubernetes cluster fits.
-pub const BUDGET_BYTES: usize = 256 << 20;
+pub(crate) const BUDGET_BYTES: usize = 256 << 20;
 /// A reply up to this size is not counted.
-pub const SMALL_BYTES: usize = 1 << 20;
+pub(crate) const SMALL_BYTES: usize = 1 << 20;
 
 /// Time a client gets to take one piece of its reply while another reply waits.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,26 +40,26 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct Budget(Arc<Inner>);
+pub(crate) struct Budget(Arc<Inner>);
 
 struct Inner {
     total: usize,
     patience: Duration,
     look: Duration,
-    held: Mutex<Held>,
+    held: Mutex<InUse>,
     /// Wakes the reply that waits for bytes.
     freed: Notify,
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
-struct Held {
+struct InUse {
     bytes: usize,
     sending: Vec<Weak<Mutex<Sending>>>,
 }
 
 impl Budget {
-    pub fn new(total: usize) -> Budget {
+    pub(crate) fn new(total: usize) -> Budget {
         Budget::with_patience(total, PATIENCE, LOOK)
     }
 
@@ -75,7 +75,7 @@ impl Budget {
     }
 
     /// Waits until a reply may start to grow.
-    pub async fn turn(&self) -> Growing {
+    pub(crate) async fn turn(&self) -> Growing {
         let turn = Arc::clone(&self.0.turn).lock_owned().await;
         Growing {
             share: Share {
@@ -88,14 +88,14 @@ impl Budget {
 }
 
 /// The reply whose turn it is to grow.
-pub struct Growing {
+pub(crate) struct Growing {
     share: Share,
     _turn: OwnedMutexGuard<()>,
 }
 
 impl Growing {
     /// Waits until the reply may hold `bytes` in total.
-    pub async fn to(&mut self, bytes: usize) {
+    pub(crate) async fn to(&mut self, bytes: usize) {
         let inner = Arc::clone(&self.share.inner);
         while !self.share.grow(bytes) {
             if timeout(inner.look, inner.freed.notified()).await.is_err() {
@@ -105,7 +105,7 @@ impl Growing {
     }
 
     /// Ends the turn. `pieces` are the whole message to send.
-    pub fn done(self, pieces: Vec<Bytes>) -> Result<LargeReply, Status> {
+    pub(crate) fn done(self, pieces: Vec<Bytes>) -> Result<LargeReply, Status> {
         LargeReply::new(pieces, self.share)
     }
 }
@@ -161,7 +161,7 @@ impl Inner {
 /// The body of a large reply: one gRPC message, in the pieces in which it was written. A handler
 /// attaches it to an empty response; [`LargeReply::into_body`] puts it in place before sending.
 #[derive(Clone)]
-pub struct LargeReply(Arc<Mutex<Sending>>);
+pub(crate) struct LargeReply(Arc<Mutex<Sending>>);
 
 struct Sending {
     /// The five-byte gRPC prefix; not counted.
@@ -181,7 +181,9 @@ enum State {
 
 impl LargeReply {
     /// Replaces the body of `response` by the large reply attached to it, if there is one.
-    pub fn into_body(mut response: Response<tonic::body::Body>) -> Response<tonic::body::Body> {
+    pub(crate) fn into_body(
+        mut response: Response<tonic::body::Body>,
+    ) -> Response<tonic::body::Body> {
         if let Some(large) = response.extensions_mut().remove::<LargeReply>() {
             *response.body_mut() = tonic::body::Body::new(large);
         }
@@ -217,7 +219,7 @@ fn prefix(bytes: usize) -> Result<Bytes, Status> {
 }
 
 /// Refuses a message too large for etcd to send.
-pub fn check_size(bytes: usize) -> Result<(), Error> {
+pub(crate) fn check_size(bytes: usize) -> Result<(), Error> {
     const MAX: usize = i32::MAX as usize;
     if bytes <= MAX {
         Ok(())

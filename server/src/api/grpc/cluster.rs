@@ -4,16 +4,16 @@ use etcd_api::etcdserverpb as pb;
 use tonic::{Request as Call, Response, Status};
 
 use super::caller_of;
-use crate::runtime::node::Node;
+use crate::runtime::etcd_server::EtcdServer;
 use crate::state::MemberInfo;
 
-pub struct ClusterService {
-    node: Node,
+pub(crate) struct ClusterService {
+    server: EtcdServer,
 }
 
 impl ClusterService {
-    pub fn new(node: Node) -> ClusterService {
-        ClusterService { node }
+    pub(crate) fn new(server: EtcdServer) -> ClusterService {
+        ClusterService { server }
     }
 }
 
@@ -25,13 +25,13 @@ impl pb::cluster_server::Cluster for ClusterService {
     ) -> Result<Response<pb::MemberListResponse>, Status> {
         let who = caller_of(&call);
         if call.into_inner().linearizable {
-            self.node.linearizable().await?;
+            self.server.linearizable().await?;
         }
-        self.node.require_user(&who).await?;
+        self.server.require_user(&who).await?;
         // Headers of this service have no revision.
         Ok(Response::new(pb::MemberListResponse {
-            header: Some(self.node.header(0)),
-            members: listed(self.node.members()?),
+            header: Some(self.server.header(0)),
+            members: listed(self.server.members()?),
         }))
     }
 
@@ -42,11 +42,11 @@ impl pb::cluster_server::Cluster for ClusterService {
         let who = caller_of(&call);
         let request = call.into_inner();
         let added = self
-            .node
+            .server
             .add_member(&request.peer_urls, request.is_learner, &who);
         let (member, members) = added.await?;
         Ok(Response::new(pb::MemberAddResponse {
-            header: Some(self.node.header(0)),
+            header: Some(self.server.header(0)),
             member: Some(told(member)),
             members: listed(members),
         }))
@@ -56,10 +56,10 @@ impl pb::cluster_server::Cluster for ClusterService {
         &self,
         call: Call<pb::MemberRemoveRequest>,
     ) -> Result<Response<pb::MemberRemoveResponse>, Status> {
-        self.node.require_admin(&caller_of(&call)).await?;
-        let members = self.node.remove_member(call.into_inner().id).await?;
+        self.server.require_admin(&caller_of(&call)).await?;
+        let members = self.server.remove_member(call.into_inner().id).await?;
         Ok(Response::new(pb::MemberRemoveResponse {
-            header: Some(self.node.header(0)),
+            header: Some(self.server.header(0)),
             members: listed(members),
         }))
     }
@@ -71,11 +71,11 @@ impl pb::cluster_server::Cluster for ClusterService {
         let who = caller_of(&call);
         let request = call.into_inner();
         let updated = self
-            .node
+            .server
             .update_member(request.id, &request.peer_urls, &who);
         let members = updated.await?;
         Ok(Response::new(pb::MemberUpdateResponse {
-            header: Some(self.node.header(0)),
+            header: Some(self.server.header(0)),
             members: listed(members),
         }))
     }
@@ -84,10 +84,10 @@ impl pb::cluster_server::Cluster for ClusterService {
         &self,
         call: Call<pb::MemberPromoteRequest>,
     ) -> Result<Response<pb::MemberPromoteResponse>, Status> {
-        self.node.require_admin(&caller_of(&call)).await?;
-        let members = self.node.promote_member(call.into_inner().id).await?;
+        self.server.require_admin(&caller_of(&call)).await?;
+        let members = self.server.promote_member(call.into_inner().id).await?;
         Ok(Response::new(pb::MemberPromoteResponse {
-            header: Some(self.node.header(0)),
+            header: Some(self.server.header(0)),
             members: listed(members),
         }))
     }

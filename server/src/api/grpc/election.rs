@@ -26,12 +26,12 @@ use super::recipe::{self, Gone, Interrupted, Session};
 /// Leaders queued for an observer that does not read.
 const OBSERVE_QUEUE: usize = 1;
 
-pub struct ElectionService {
+pub(crate) struct ElectionService {
     services: Arc<Services>,
 }
 
 impl ElectionService {
-    pub fn new(services: Arc<Services>) -> ElectionService {
+    pub(crate) fn new(services: Arc<Services>) -> ElectionService {
         ElectionService { services }
     }
 }

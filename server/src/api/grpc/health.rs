@@ -13,13 +13,13 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request as Call, Response, Status};
 
-pub struct HealthService {
+pub(crate) struct HealthService {
     status: Receiver<ServingStatus>,
 }
 
 /// Sets the status that the health service reports.
 #[derive(Debug)]
-pub struct HealthNotifier {
+pub(crate) struct HealthNotifier {
     status: Sender<ServingStatus>,
     stops_on_defragment: bool,
 }
@@ -28,14 +28,14 @@ pub struct HealthNotifier {
 pub(super) struct Defragmenting<'a>(&'a HealthNotifier);
 
 impl HealthNotifier {
-    pub fn new(stops_on_defragment: bool) -> HealthNotifier {
+    pub(crate) fn new(stops_on_defragment: bool) -> HealthNotifier {
         HealthNotifier {
             status: watch::channel(ServingStatus::Serving).0,
             stops_on_defragment,
         }
     }
 
-    pub fn service(&self) -> HealthService {
+    pub(crate) fn service(&self) -> HealthService {
         HealthService {
             status: self.status.subscribe(),
         }

@@ -12,17 +12,17 @@ use tonic::{Request as Call, Response, Status};
 
 use super::budget::{BUDGET_BYTES, Budget};
 use super::caller_of;
-use super::check;
 use super::large::{STEP, read_large};
 use super::patience::Patience;
 use super::slow::{self, SlowRead};
 use crate::api::serve::ReadonlyTxn;
-use crate::auth::{self, AuthInfo, Credentials, Image, Kind};
+use crate::auth::{self, Credentials, Image, Kind};
 use crate::error::Error;
 use crate::event::Outcome;
-use crate::runtime::node::{Node, run_blocking};
+use crate::request::check;
+use crate::request::{AuthInfo, Request};
+use crate::runtime::etcd_server::{EtcdServer, run_blocking};
 use crate::state::kv::Reading;
-use crate::state::request::Request;
 use crate::state::{kv, txn};
 use crate::telemetry::loggable;
 
@@ -38,21 +38,21 @@ const STREAM_PART_BYTES_MAX: usize = 2 << 20;
 /// Parts of a range stream queued for a slow client.
 const STREAM_QUEUE: usize = 1;
 
-pub struct KvService {
-    node: Node,
+pub(crate) struct KvService {
+    server: EtcdServer,
     budget: Budget,
 }
 
 impl KvService {
-    pub fn new(node: Node) -> KvService {
+    pub(crate) fn new(server: EtcdServer) -> KvService {
         KvService {
-            node,
+            server,
             budget: Budget::new(BUDGET_BYTES),
         }
     }
 
     async fn change(&self, request: Request, who: &Credentials) -> Result<Outcome, Status> {
-        Ok(self.node.propose_by(request, who).await?.outcome)
+        Ok(self.server.propose_by(request, who).await?.outcome)
     }
 
     async fn read_txn(
@@ -61,13 +61,13 @@ impl KvService {
         who: &Credentials,
     ) -> Result<Response<raw::TxnResponse>, Status> {
         if !txn::is_serializable(&request) {
-            self.node.linearizable().await?;
+            self.server.linearizable().await?;
         }
-        let view = self.node.view();
+        let view = self.server.view();
         let ask = |image: &Image, by: &AuthInfo| auth::check_txn(image, by, &request);
-        self.node.check_read(who, ask).await?;
+        self.server.check_read(who, ask).await?;
         let reading = txn::Reading::new(request);
-        read_large(&self.node, &self.budget, view, reading).await
+        read_large(&self.server, &self.budget, view, reading).await
     }
 }
 
@@ -78,27 +78,27 @@ impl raw::kv_server::Kv for KvService {
         call: Call<pb::RangeRequest>,
     ) -> Result<Response<raw::RangeResponse>, Status> {
         let who = caller_of(&call);
-        let began = self.node.now();
+        let began = self.server.now();
         let request = call.into_inner();
-        if !request.serializable && self.node.is_learner() {
+        if !request.serializable && self.server.is_learner() {
             return Err(Error::NotSupportedForLearner.into());
         }
         check::range(&request)?;
         if !request.serializable {
-            self.node.linearizable().await?;
+            self.server.linearizable().await?;
         }
-        let view = self.node.view();
-        self.node.check_read(&who, may_read(&request)).await?;
-        self.node.metrics().range_total.inc();
-        let slow = SlowRead::begin(&self.node, began);
+        let view = self.server.view();
+        self.server.check_read(&who, may_read(&request)).await?;
+        self.server.metrics().range_total.inc();
+        let slow = SlowRead::begin(&self.server, began);
         let is_large = is_large(&view, &request)?;
         let shown = request.clone();
         let mut reading = Reading::new(&view, request)?;
         let mut response = if is_large || !reading.step(&view, STEP)? {
-            read_large(&self.node, &self.budget, view, reading).await?
+            read_large(&self.server, &self.budget, view, reading).await?
         } else {
             let mut response = reading.finish(&view)?;
-            self.node.complete(&mut response.header);
+            self.server.complete(&mut response.header);
             Response::new(response)
         };
         let count = response.get_ref().count;
@@ -120,13 +120,13 @@ impl raw::kv_server::Kv for KvService {
         check::range(&request)?;
         check::range_stream(&request)?;
         if !request.serializable {
-            self.node.linearizable().await?;
+            self.server.linearizable().await?;
         }
-        let view = self.node.view();
-        let by = self.node.check_read(&who, may_read(&request)).await?;
+        let view = self.server.view();
+        let by = self.server.check_read(&who, may_read(&request)).await?;
         // One extra slot for the error that ends the stream.
         let (parts, stream) = mpsc::channel(STREAM_QUEUE + 1);
-        let streaming = Streaming::new(&self.node, view, request, by)?;
+        let streaming = Streaming::new(&self.server, view, request, by)?;
         tokio::spawn(streaming.run(parts));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
@@ -139,7 +139,7 @@ impl raw::kv_server::Kv for KvService {
         let Outcome::Put(mut response) = outcome else {
             unreachable!("a put is answered as a put");
         };
-        self.node.complete(&mut response.header);
+        self.server.complete(&mut response.header);
         Ok(Response::new(response))
     }
 
@@ -150,25 +150,25 @@ impl raw::kv_server::Kv for KvService {
         let who = caller_of(&call);
         let request = call.into_inner();
         check::delete_range(&request)?;
-        let began = self.node.now();
+        let began = self.server.now();
         let outcome = self.change(Request::DeleteRange(request), &who).await?;
         let Outcome::DeleteRange(mut response) = outcome else {
             unreachable!("a delete is answered as a delete");
         };
-        self.node.complete(&mut response.header);
+        self.server.complete(&mut response.header);
         let deleted = response.deleted;
         let mut response = Response::new(response);
-        slow::count(&self.node, began, &mut response, deleted);
+        slow::count(&self.server, began, &mut response, deleted);
         Ok(response)
     }
 
     async fn txn(&self, call: Call<pb::TxnRequest>) -> Result<Response<raw::TxnResponse>, Status> {
         let who = caller_of(&call);
         let request = call.into_inner();
-        check::txn(&request, self.node.limits().max_txn_ops)?;
+        check::txn(&request, self.server.limits().max_txn_ops)?;
         if txn::is_read_only(&request) {
             let shown = request.clone();
-            let slow = SlowRead::begin(&self.node, self.node.now());
+            let slow = SlowRead::begin(&self.server, self.server.now());
             let mut response = self.read_txn(request, &who).await?;
             slow.end(&mut response, 0, "read-only txn ", || loggable::txn(&shown));
             response.extensions_mut().insert(ReadonlyTxn);
@@ -178,7 +178,7 @@ impl raw::kv_server::Kv for KvService {
         let Outcome::Txn(mut response) = outcome else {
             unreachable!("a transaction is answered as a transaction");
         };
-        self.node.complete(&mut response.header);
+        self.server.complete(&mut response.header);
         Ok(Response::new(response))
     }
 
@@ -187,10 +187,10 @@ impl raw::kv_server::Kv for KvService {
         call: Call<pb::CompactionRequest>,
     ) -> Result<Response<pb::CompactionResponse>, Status> {
         let who = caller_of(&call);
-        self.node.require_admin(&who).await?;
+        self.server.require_admin(&who).await?;
         let compaction = Request::Compaction(call.into_inner());
-        let applied = self.node.propose_by(compaction, &who).await?;
-        let header = Some(self.node.header(applied.revision));
+        let applied = self.server.propose_by(compaction, &who).await?;
+        let header = Some(self.server.header(applied.revision));
         Ok(Response::new(pb::CompactionResponse { header }))
     }
 }
@@ -221,7 +221,7 @@ type StreamPart = Result<raw::RangeStreamResponse, Status>;
 /// A range sent in parts, all from one view. Parts start small so that the first one leaves at
 /// once, and then grow or shrink towards the size of the largest request.
 struct Streaming {
-    node: Node,
+    server: EtcdServer,
     view: View,
     by: AuthInfo,
     /// The request for the next part.
@@ -235,7 +235,7 @@ struct Streaming {
 
 impl Streaming {
     fn new(
-        node: &Node,
+        server: &EtcdServer,
         view: View,
         mut request: pb::RangeRequest,
         by: AuthInfo,
@@ -247,13 +247,13 @@ impl Streaming {
         };
         request.limit = STREAM_FIRST_ROWS.min(limit);
         Ok(Streaming {
-            node: node.clone(),
+            server: server.clone(),
             view,
             by,
             request,
             limit,
             sent: 0,
-            part_bytes: node.limits().max_request_bytes.min(STREAM_PART_BYTES_MAX),
+            part_bytes: server.limits().max_request_bytes.min(STREAM_PART_BYTES_MAX),
             patience: Patience::new(),
         })
     }
@@ -289,7 +289,7 @@ impl Streaming {
                     if is_last {
                         // As in etcd, the stream ends with an error if users or roles changed while
                         // it ran.
-                        if let Err(stale) = same.node.check_still(&same.by) {
+                        if let Err(stale) = same.server.check_still(&same.by) {
                             last_word.send(Err(stale.into()));
                         }
                         return;
@@ -316,7 +316,7 @@ impl Streaming {
         }
         let is_last = !part.more || self.sent == self.limit;
         if is_last {
-            response.header = Some(self.node.header(self.view.revision()));
+            response.header = Some(self.server.header(self.view.revision()));
             response.more = part.more;
             response.count = self.sent;
             if part.more || self.request.count_only {

@@ -9,7 +9,7 @@ use tonic::{Response, Status};
 
 use super::budget::{Budget, Growing, SMALL_BYTES, check_size};
 use crate::error::Error;
-use crate::runtime::node::{Node, run_blocking};
+use crate::runtime::etcd_server::{EtcdServer, run_blocking};
 use crate::state::kv::{self, Step};
 use crate::state::{Tally, txn};
 
@@ -37,7 +37,7 @@ pub(super) trait Reply: Default + Send + 'static {
 
 /// Reads the remaining steps of a reply.
 pub(super) async fn read_large<R: Reading>(
-    node: &Node,
+    server: &EtcdServer,
     budget: &Budget,
     mut view: View,
     mut reading: R,
@@ -54,8 +54,8 @@ pub(super) async fn read_large<R: Reading>(
         match stepped.await? {
             Stepped::Further(same, further) => (view, reading) = (same, further),
             Stepped::Done((mut response, tally)) => {
-                node.metrics().tally(&tally);
-                node.complete(response.header());
+                server.metrics().tally(&tally);
+                server.complete(response.header());
                 let Some(growing) = turn else {
                     return Ok(Response::new(response));
                 };

@@ -9,23 +9,23 @@ use tokio_stream::Stream;
 use tonic::{Request as Call, Response, Status, Streaming};
 
 use super::caller_of;
-use crate::auth::{self, AuthInfo, Credentials, Image, Kind};
+use crate::auth::{self, Credentials, Image, Kind};
 use crate::error::Error;
 use crate::event::{LeaseCall, Outcome};
-use crate::runtime::node::Node;
+use crate::request::{AuthInfo, Request};
+use crate::runtime::etcd_server::EtcdServer;
 use crate::state;
-use crate::state::request::Request;
 
 /// Ids tried for one grant. The first is free unless a client has chosen it explicitly.
 const GRANT_TRIES: usize = 8;
 
-pub struct LeaseService {
-    node: Node,
+pub(crate) struct LeaseService {
+    server: EtcdServer,
 }
 
 impl LeaseService {
-    pub fn new(node: Node) -> LeaseService {
-        LeaseService { node }
+    pub(crate) fn new(server: EtcdServer) -> LeaseService {
+        LeaseService { server }
     }
 
     async fn grant(
@@ -34,10 +34,10 @@ impl LeaseService {
         who: &Credentials,
     ) -> Result<pb::LeaseGrantResponse, Error> {
         let grant = Request::LeaseGrant(request);
-        let applied = self.node.propose_by(grant, who).await?;
+        let applied = self.server.propose_by(grant, who).await?;
         match applied.outcome {
             Outcome::LeaseGrant(mut response) => {
-                response.header = Some(self.node.header(applied.revision));
+                response.header = Some(self.server.header(applied.revision));
                 Ok(response)
             }
             other => unreachable!("a grant was answered with {other:?}"),
@@ -46,7 +46,7 @@ impl LeaseService {
 
     /// A positive lease id that this cluster has not generated before.
     fn free_id(&self) -> i64 {
-        (self.node.unique_id() & i64::MAX as u64) as i64
+        (self.server.unique_id() & i64::MAX as u64) as i64
     }
 }
 
@@ -57,7 +57,7 @@ impl pb::lease_server::Lease for LeaseService {
         call: Call<pb::LeaseGrantRequest>,
     ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
         let who = caller_of(&call);
-        self.node.require_user(&who).await?;
+        self.server.require_user(&who).await?;
         let mut request = call.into_inner();
         if request.id != 0 {
             return Ok(Response::new(self.grant(request, &who).await?));
@@ -78,10 +78,10 @@ impl pb::lease_server::Lease for LeaseService {
         call: Call<pb::LeaseRevokeRequest>,
     ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
         let who = caller_of(&call);
-        self.node.require_user(&who).await?;
+        self.server.require_user(&who).await?;
         let revoke = Request::LeaseRevoke(call.into_inner());
-        let applied = self.node.propose_by(revoke, &who).await?;
-        let header = Some(self.node.header(applied.revision));
+        let applied = self.server.propose_by(revoke, &who).await?;
+        let header = Some(self.server.header(applied.revision));
         Ok(Response::new(pb::LeaseRevokeResponse { header }))
     }
 
@@ -92,7 +92,7 @@ impl pb::lease_server::Lease for LeaseService {
         call: Call<Streaming<pb::LeaseKeepAliveRequest>>,
     ) -> Result<Response<KeepAlive>, Status> {
         Ok(Response::new(KeepAlive {
-            node: self.node.clone(),
+            server: self.server.clone(),
             who: caller_of(&call),
             requests: call.into_inner(),
             renewing: None,
@@ -105,13 +105,16 @@ impl pb::lease_server::Lease for LeaseService {
     ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
         let who = caller_of(&call);
         let pb::LeaseTimeToLiveRequest { id, keys } = call.into_inner();
-        self.node.require_user(&who).await?;
+        self.server.require_user(&who).await?;
         if keys {
-            check_keys(&self.node, &who, Kind::Read, id).await?;
+            check_keys(&self.server, &who, Kind::Read, id).await?;
         }
-        let (answer, revision) = self.node.lease(LeaseCall::TimeToLive { id, keys }).await?;
+        let (answer, revision) = self
+            .server
+            .lease(LeaseCall::TimeToLive { id, keys })
+            .await?;
         Ok(Response::new(pb::LeaseTimeToLiveResponse {
-            header: Some(self.node.header(revision)),
+            header: Some(self.server.header(revision)),
             id,
             ttl: answer.ttl,
             granted_ttl: answer.granted_ttl,
@@ -123,19 +126,19 @@ impl pb::lease_server::Lease for LeaseService {
         &self,
         call: Call<pb::LeaseLeasesRequest>,
     ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
-        let (answer, revision) = self.node.lease(LeaseCall::Leases).await?;
+        let (answer, revision) = self.server.lease(LeaseCall::Leases).await?;
         let who = caller_of(&call);
-        let view = self.node.view();
+        let view = self.server.view();
         let ask = |image: &Image, by: &AuthInfo| {
             answer.leases.iter().try_for_each(|id| {
                 let keys = state::lease_keys(&view, *id)?;
                 auth::check_lease_keys(image, by, Kind::Read, &keys)
             })
         };
-        self.node.check_leases(&who, ask).await?;
+        self.server.check_leases(&who, ask).await?;
         let leases = answer.leases.into_iter().map(|id| pb::LeaseStatus { id });
         Ok(Response::new(pb::LeaseLeasesResponse {
-            header: Some(self.node.header(revision)),
+            header: Some(self.server.header(revision)),
             leases: leases.collect(),
         }))
     }
@@ -144,8 +147,8 @@ impl pb::lease_server::Lease for LeaseService {
 type Renewing = Pin<Box<dyn Future<Output = Result<pb::LeaseKeepAliveResponse, Status>> + Send>>;
 
 /// One response per request, in order; ends when the client closes its side.
-pub struct KeepAlive {
-    node: Node,
+pub(crate) struct KeepAlive {
+    server: EtcdServer,
     who: Credentials,
     requests: Streaming<pb::LeaseKeepAliveRequest>,
     renewing: Option<Renewing>,
@@ -164,13 +167,13 @@ impl Stream for KeepAlive {
             match ready!(Pin::new(&mut self.requests).poll_next(cx)) {
                 Some(Ok(request)) => {
                     self.renewing = Some(Box::pin(renew(
-                        self.node.clone(),
+                        self.server.clone(),
                         self.who.clone(),
                         request.id,
                     )));
                 }
                 Some(Err(status)) => {
-                    self.node.metrics().broken_streams.keep_alive.inc();
+                    self.server.metrics().broken_streams.keep_alive.inc();
                     return Poll::Ready(Some(Err(status)));
                 }
                 None => return Poll::Ready(None),
@@ -180,23 +183,28 @@ impl Stream for KeepAlive {
 }
 
 /// Checks that the caller may do `kind` with every key attached to the lease.
-async fn check_keys(node: &Node, who: &Credentials, kind: Kind, lease: i64) -> Result<(), Error> {
+async fn check_keys(
+    server: &EtcdServer,
+    who: &Credentials,
+    kind: Kind,
+    lease: i64,
+) -> Result<(), Error> {
     let ask = |image: &Image, by: &AuthInfo| {
-        let keys = state::lease_keys(&node.view(), lease)?;
+        let keys = state::lease_keys(&server.view(), lease)?;
         auth::check_lease_keys(image, by, kind, &keys)
     };
-    node.check_leases(who, ask).await
+    server.check_leases(who, ask).await
 }
 
 async fn renew(
-    node: Node,
+    server: EtcdServer,
     who: Credentials,
     id: i64,
 ) -> Result<pb::LeaseKeepAliveResponse, Status> {
     // Taken before the renewal: a later header could show a revision after the lease's expiry.
-    let header = Some(node.header_now());
-    check_keys(&node, &who, Kind::Write, id).await?;
-    let (answer, _) = node.lease(LeaseCall::KeepAlive { id }).await?;
+    let header = Some(server.header_now());
+    check_keys(&server, &who, Kind::Write, id).await?;
+    let (answer, _) = server.lease(LeaseCall::KeepAlive { id }).await?;
     let ttl = answer.ttl;
     Ok(pb::LeaseKeepAliveResponse { header, id, ttl })
 }

@@ -12,12 +12,12 @@ use tonic::{Request as Call, Response, Status};
 use super::on_behalf::{OnBehalf, Services};
 use super::recipe::{self, Gone, Session};
 
-pub struct LockService {
+pub(crate) struct LockService {
     services: Arc<Services>,
 }
 
 impl LockService {
-    pub fn new(services: Arc<Services>) -> LockService {
+    pub(crate) fn new(services: Arc<Services>) -> LockService {
         LockService { services }
     }
 }

@@ -14,12 +14,12 @@ use crate::api::grpc::health::HealthNotifier;
 use crate::config::{CLUSTER_VERSION, ETCD_VERSION};
 use crate::error::Error;
 use crate::event::Outcome;
-use crate::runtime::node::Node;
-use crate::state::request::Request;
+use crate::request::Request;
+use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::Metrics;
 
-pub struct MaintenanceService {
-    node: Node,
+pub(crate) struct MaintenanceService {
+    server: EtcdServer,
     metrics: Arc<Metrics>,
     health: HealthNotifier,
     /// One permit per snapshot that is being sent.
@@ -27,9 +27,13 @@ pub struct MaintenanceService {
 }
 
 impl MaintenanceService {
-    pub fn new(node: Node, metrics: Arc<Metrics>, health: HealthNotifier) -> MaintenanceService {
+    pub(crate) fn new(
+        server: EtcdServer,
+        metrics: Arc<Metrics>,
+        health: HealthNotifier,
+    ) -> MaintenanceService {
         MaintenanceService {
-            node,
+            server,
             metrics,
             health,
             snapshots: Arc::new(Semaphore::new(snapshot::SENDING_MAX)),
@@ -46,9 +50,9 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         let who = caller_of(&call);
         let request = call.into_inner();
         if request.action == AlarmAction::Get as i32 {
-            self.node.require_user(&who).await?
+            self.server.require_user(&who).await?
         } else {
-            self.node.require_admin(&who).await?
+            self.server.require_admin(&who).await?
         }
         let none = pb::AlarmType::None as i32;
         // etcd itself crashes on an unknown action; its clients never send one.
@@ -56,20 +60,25 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
             .map_err(|_| Status::invalid_argument("etcdserver: unknown alarm action"))?;
         let (header, alarms) = match action {
             AlarmAction::Get => {
-                let alarms = self.node.alarms()?;
+                let alarms = self.server.alarms()?;
                 let asked = |alarm: &pb::AlarmMember| [none, alarm.alarm].contains(&request.alarm);
                 (
-                    self.node.header_now(),
+                    self.server.header_now(),
                     alarms.into_iter().filter(asked).collect(),
                 )
             }
-            AlarmAction::Activate if request.alarm == none => (self.node.header_now(), Vec::new()),
+            AlarmAction::Activate if request.alarm == none => {
+                (self.server.header_now(), Vec::new())
+            }
             AlarmAction::Activate | AlarmAction::Deactivate => {
-                let applied = self.node.propose_by(Request::Alarm(request), &who).await?;
+                let applied = self
+                    .server
+                    .propose_by(Request::Alarm(request), &who)
+                    .await?;
                 let Outcome::Alarm(alarms) = applied.outcome else {
                     unreachable!("an alarm was answered with {:?}", applied.outcome)
                 };
-                (self.node.header(applied.revision), alarms)
+                (self.server.header(applied.revision), alarms)
             }
         };
         Ok(Response::new(pb::AlarmResponse {
@@ -82,11 +91,14 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         &self,
         call: Call<pb::StatusRequest>,
     ) -> Result<Response<pb::StatusResponse>, Status> {
-        self.node.require_user(&caller_of(&call)).await?;
-        let status = self.node.status()?;
-        let (version, downgrade) = (self.node.cluster_version()?, self.node.downgrade_info()?);
+        self.server.require_user(&caller_of(&call)).await?;
+        let status = self.server.status()?;
+        let (version, downgrade) = (
+            self.server.cluster_version()?,
+            self.server.downgrade_info()?,
+        );
         Ok(Response::new(pb::StatusResponse {
-            header: Some(self.node.header_now()),
+            header: Some(self.server.header_now()),
             version: ETCD_VERSION.into(),
             db_size: status.db_size,
             leader: status.leader,
@@ -95,7 +107,7 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
             raft_applied_index: status.applied_index,
             errors: status.errors,
             db_size_in_use: status.db_size_in_use,
-            is_learner: self.node.is_learner(),
+            is_learner: self.server.is_learner(),
             storage_version: version.unwrap_or_else(|| CLUSTER_VERSION.into()),
             db_size_quota: status.quota,
             downgrade_info: Some(pb::DowngradeInfo {
@@ -109,11 +121,11 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         &self,
         call: Call<pb::DefragmentRequest>,
     ) -> Result<Response<pb::DefragmentResponse>, Status> {
-        self.node.require_admin(&caller_of(&call)).await?;
+        self.server.require_admin(&caller_of(&call)).await?;
         tracing::info!("starting defragment");
         let in_flight = self.metrics.defrag_inflight.hold();
         let stopped = self.health.defragment();
-        let done = self.node.defragment().await;
+        let done = self.server.defragment().await;
         drop(stopped);
         drop(in_flight);
         if let Err(error) = done {
@@ -130,9 +142,9 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         &self,
         call: Call<pb::HashRequest>,
     ) -> Result<Response<pb::HashResponse>, Status> {
-        self.node.require_admin(&caller_of(&call)).await?;
-        let hash = self.node.hash_kv(0).await?;
-        let header = Some(self.node.header(hash.current_revision));
+        self.server.require_admin(&caller_of(&call)).await?;
+        let hash = self.server.hash_kv(0).await?;
+        let header = Some(self.server.header(hash.current_revision));
         Ok(Response::new(pb::HashResponse {
             header,
             hash: hash.hash,
@@ -143,10 +155,10 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         &self,
         call: Call<pb::HashKvRequest>,
     ) -> Result<Response<pb::HashKvResponse>, Status> {
-        self.node.require_admin(&caller_of(&call)).await?;
-        let hash = self.node.hash_kv(call.into_inner().revision).await?;
+        self.server.require_admin(&caller_of(&call)).await?;
+        let hash = self.server.hash_kv(call.into_inner().revision).await?;
         Ok(Response::new(pb::HashKvResponse {
-            header: Some(self.node.header(hash.current_revision)),
+            header: Some(self.server.header(hash.current_revision)),
             hash: hash.hash,
             compact_revision: hash.compact_revision,
             hash_revision: hash.hash_revision,
@@ -160,10 +172,10 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         &self,
         call: Call<pb::SnapshotRequest>,
     ) -> Result<Response<Self::SnapshotStream>, Status> {
-        self.node.require_admin(&caller_of(&call)).await?;
+        self.server.require_admin(&caller_of(&call)).await?;
         let sending = Arc::clone(&self.snapshots).try_acquire_owned();
         let permit = sending.map_err(|_| Error::TooManyRequests)?;
-        let pieces = snapshot::send(&self.node, permit);
+        let pieces = snapshot::send(&self.server, permit);
         Ok(Response::new(ReceiverStream::new(pieces)))
     }
 
@@ -171,17 +183,17 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         &self,
         call: Call<pb::MoveLeaderRequest>,
     ) -> Result<Response<pb::MoveLeaderResponse>, Status> {
-        self.node.require_admin(&caller_of(&call)).await?;
-        if !self.node.is_leader() {
+        self.server.require_admin(&caller_of(&call)).await?;
+        if !self.server.is_leader() {
             return Err(Error::NotLeader.into());
         }
         let to = call.into_inner().target_id;
-        if to != self.node.identity().member_id {
-            let members = self.node.members()?;
+        if to != self.server.identity().member_id {
+            let members = self.server.members()?;
             if !members.iter().any(|m| m.id == to && !m.is_learner) {
                 return Err(Error::BadLeaderTransferee.into());
             }
-            self.node.transfer(to).await?;
+            self.server.transfer(to).await?;
         }
         Ok(Response::new(pb::MoveLeaderResponse { header: None }))
     }
@@ -190,12 +202,12 @@ impl pb::maintenance_server::Maintenance for MaintenanceService {
         &self,
         call: Call<pb::DowngradeRequest>,
     ) -> Result<Response<pb::DowngradeResponse>, Status> {
-        self.node.require_admin(&caller_of(&call)).await?;
+        self.server.require_admin(&caller_of(&call)).await?;
         let request = call.into_inner();
         let action = DowngradeAction::try_from(request.action).map_err(|_| Error::UnknownMethod)?;
-        let version = self.node.downgrade(action, &request.version).await?;
+        let version = self.server.downgrade(action, &request.version).await?;
         Ok(Response::new(pb::DowngradeResponse {
-            header: Some(self.node.header_now()),
+            header: Some(self.server.header_now()),
             version,
         }))
     }

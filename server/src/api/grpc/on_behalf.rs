@@ -29,7 +29,7 @@ use super::watch::WatchService;
 const CREDENTIALS: [&str; 2] = ["token", "authorization"];
 
 /// The services that locks and elections call.
-pub struct Services {
+pub(crate) struct Services {
     pub kv: KvServer<KvService>,
     pub lease: LeaseServer<LeaseService>,
     pub watch: WatchService,
@@ -37,7 +37,7 @@ pub struct Services {
 
 /// A transport for tonic's generated clients. Cheap to clone.
 #[derive(Clone)]
-pub struct OnBehalf {
+pub(crate) struct OnBehalf {
     services: Arc<Services>,
     credentials: HeaderMap,
     extensions: Extensions,
@@ -45,7 +45,7 @@ pub struct OnBehalf {
 
 impl OnBehalf {
     /// Calls made on behalf of the caller that sent `call`.
-    pub fn of<T>(services: &Arc<Services>, call: &tonic::Request<T>) -> OnBehalf {
+    pub(crate) fn of<T>(services: &Arc<Services>, call: &tonic::Request<T>) -> OnBehalf {
         let metadata = call.metadata().as_ref();
         let mut credentials = HeaderMap::new();
         for name in CREDENTIALS {
@@ -60,15 +60,15 @@ impl OnBehalf {
         }
     }
 
-    pub fn kv(&self) -> KvClient<OnBehalf> {
+    pub(crate) fn kv(&self) -> KvClient<OnBehalf> {
         KvClient::new(self.clone()).max_decoding_message_size(usize::MAX)
     }
 
-    pub fn lease(&self) -> LeaseClient<OnBehalf> {
+    pub(crate) fn lease(&self) -> LeaseClient<OnBehalf> {
         LeaseClient::new(self.clone())
     }
 
-    pub fn watch(&self) -> WatchClient<OnBehalf> {
+    pub(crate) fn watch(&self) -> WatchClient<OnBehalf> {
         WatchClient::new(self.clone()).max_decoding_message_size(usize::MAX)
     }
 }

@@ -7,11 +7,11 @@ use tonic::Response;
 
 use crate::api::serve::Counted;
 use crate::config;
-use crate::runtime::node::Node;
+use crate::runtime::etcd_server::EtcdServer;
 
 /// A read of the store that is being timed.
 pub(super) struct SlowRead<'a> {
-    node: &'a Node,
+    server: &'a EtcdServer,
     /// When the call arrived.
     called: Duration,
     began: Duration,
@@ -19,11 +19,11 @@ pub(super) struct SlowRead<'a> {
 
 impl SlowRead<'_> {
     /// Starts timing a read for a call that arrived at `called`.
-    pub(super) fn begin(node: &Node, called: Duration) -> SlowRead<'_> {
+    pub(super) fn begin(server: &EtcdServer, called: Duration) -> SlowRead<'_> {
         SlowRead {
-            node,
+            server,
             called,
-            began: node.now(),
+            began: server.now(),
         }
     }
 
@@ -34,13 +34,13 @@ impl SlowRead<'_> {
         prefix: &str,
         request: impl FnOnce() -> String,
     ) {
-        let took = self.node.now().saturating_sub(self.began);
-        let limit = self.node.limits().slow_apply;
-        count(self.node, self.called, response, keys);
+        let took = self.server.now().saturating_sub(self.began);
+        let limit = self.server.limits().slow_apply;
+        count(self.server, self.called, response, keys);
         if took <= limit {
             return;
         }
-        self.node.metrics().slow_apply.inc();
+        self.server.metrics().slow_apply.inc();
         tracing::warn!(
             took = config::duration(took),
             "expected-duration" = config::duration(limit),
@@ -53,11 +53,16 @@ impl SlowRead<'_> {
 }
 
 /// Records the number of keys of a call that arrived at `called`, if the call is slow.
-pub(super) fn count<M>(node: &Node, called: Duration, response: &mut Response<M>, keys: i64) {
+pub(super) fn count<M>(
+    server: &EtcdServer,
+    called: Duration,
+    response: &mut Response<M>,
+    keys: i64,
+) {
     // The decision to log comes later, when the call ends. Half the limit makes sure that every
     // logged call has its keys recorded.
-    let took = node.now().saturating_sub(called);
-    if took > node.limits().slow_call / 2 {
+    let took = server.now().saturating_sub(called);
+    if took > server.limits().slow_call / 2 {
         response.extensions_mut().insert(Counted(keys));
     }
 }

@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 
 use super::patience::Patience;
 use crate::error::Error;
-use crate::runtime::node::Node;
+use crate::runtime::etcd_server::EtcdServer;
 use crate::state::snapshot::{Snapshot, WriteError};
 
 /// Bytes of the file in one message, as in etcd.
@@ -28,17 +28,20 @@ pub(super) const SENDING_MAX: usize = 8;
 
 pub(super) type Piece = Result<SnapshotResponse, Status>;
 
-/// Sends the snapshot file of `node`'s current state into the returned channel. Must be called
+/// Sends the snapshot file of `server`'s current state into the returned channel. Must be called
 /// inside a runtime.
-pub(super) fn send(node: &Node, permit: OwnedSemaphorePermit) -> mpsc::Receiver<Piece> {
+pub(super) fn send(server: &EtcdServer, permit: OwnedSemaphorePermit) -> mpsc::Receiver<Piece> {
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let runtime = Handle::current();
-    let (node, view) = (node.clone(), node.view());
+    let (server, view) = (server.clone(), server.view());
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let began = node.now();
+        let began = server.now();
         match run(view, &sender, &runtime) {
-            Ok(()) => node.metrics().backend_snapshot.observe(node.now() - began),
+            Ok(()) => server
+                .metrics()
+                .backend_snapshot
+                .observe(server.now() - began),
             // If the client has left, the error cannot be delivered.
             Err(error) => drop(sender.try_send(Err(error))),
         }

@@ -6,18 +6,19 @@ use storage::mvcc::KeyRange;
 use tonic::{Request as Call, Response, Status};
 
 use super::caller_of;
-use crate::auth::{AuthInfo, Image, Kind};
+use crate::auth::{Image, Kind};
 use crate::error::Error;
-use crate::runtime::node::Node;
+use crate::request::AuthInfo;
+use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::prefix;
 
-pub struct UsageService {
-    node: Node,
+pub(crate) struct UsageService {
+    server: EtcdServer,
 }
 
 impl UsageService {
-    pub fn new(node: Node) -> UsageService {
-        UsageService { node }
+    pub(crate) fn new(server: EtcdServer) -> UsageService {
+        UsageService { server }
     }
 }
 
@@ -28,16 +29,16 @@ impl Usage for UsageService {
         let who = caller_of(&call);
         let request = call.into_inner();
         if !request.serializable {
-            self.node.linearizable().await?;
+            self.server.linearizable().await?;
         }
-        let view = self.node.view();
+        let view = self.server.view();
         let (key, end) = range_of(&request.prefix);
         let may_read = |image: &Image, by: &AuthInfo| image.check(by, Kind::Read, &key, &end);
-        self.node.check_read(&who, may_read).await?;
+        self.server.check_read(&who, may_read).await?;
         let usage = view.usage(KeyRange::from_wire(&key, &end));
         let usage = usage.map_err(Error::from)?;
         Ok(Response::new(PrefixResponse {
-            header: Some(self.node.header(view.revision())),
+            header: Some(self.server.header(view.revision())),
             keys: usage.keys as i64,
             bytes: usage.bytes as i64,
         }))

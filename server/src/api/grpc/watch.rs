@@ -1,4 +1,4 @@
-//! `etcdserverpb.Watch`: runs one [`Stream`] per call.
+//! `etcdserverpb.Watch`: runs one [`WatchStream`] per call.
 //!
 //! The response's body *is* the stream: the connection polls it when it has room for more bytes. So
 //! a client that does not read causes no work, and needs no task and no queue here. The stream
@@ -22,10 +22,11 @@ use tokio_stream::Stream as _;
 use tonic::codec::Codec;
 use tonic::{Status, Streaming};
 
-use crate::auth::{AuthInfo, Credentials, Image, Kind};
+use crate::auth::{Credentials, Image, Kind};
 use crate::error::Error;
-use crate::runtime::node::Node;
-use crate::state::watch::{Ended, Head, HistoryDone, Out, Stream, StreamOptions};
+use crate::request::AuthInfo;
+use crate::runtime::etcd_server::EtcdServer;
+use crate::state::watch::{Ended, Head, HistoryDone, Out, StreamOptions, WatchStream};
 
 /// See [`Timing`].
 const EVENTS_PER_TIMING: u64 = 16;
@@ -34,17 +35,21 @@ const EVENTS_PER_TIMING: u64 = 16;
 const REQUESTS_PER_POLL: usize = 16;
 
 #[derive(Clone)]
-pub struct WatchService {
-    node: Node,
+pub(crate) struct WatchService {
+    server: EtcdServer,
     options: StreamOptions,
     progress_interval: Duration,
 }
 
 impl WatchService {
     /// Responses larger than `max_message_bytes` are split into fragments.
-    pub fn new(node: Node, max_message_bytes: usize, progress_interval: Duration) -> WatchService {
+    pub(crate) fn new(
+        server: EtcdServer,
+        max_message_bytes: usize,
+        progress_interval: Duration,
+    ) -> WatchService {
         WatchService {
-            node,
+            server,
             options: StreamOptions {
                 fragment_bytes: max_message_bytes,
             },
@@ -53,7 +58,7 @@ impl WatchService {
     }
 
     /// Answers the call at once; all work happens in the response's body.
-    pub fn call<B>(&self, request: http::Request<B>) -> http::Response<tonic::body::Body>
+    pub(crate) fn call<B>(&self, request: http::Request<B>) -> http::Response<tonic::body::Body>
     where
         B: Body + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -62,10 +67,10 @@ impl WatchService {
         let who = who.cloned().unwrap_or_default();
         let decoder = ProtoCodec::<WatchResponse, WatchRequest>::default().decoder();
         let requests = Streaming::new_request(decoder, request.into_body(), None, None);
-        let reader = self.node.reader();
+        let reader = self.server.reader();
         let body = WatchBody {
-            stream: Stream::new(self.node.hub().clone(), reader, self.options),
-            node: self.node.clone(),
+            stream: WatchStream::new(self.server.hub().clone(), reader, self.options),
+            server: self.server.clone(),
             out: Out::default(),
             who,
             requests: Some(requests),
@@ -78,7 +83,7 @@ impl WatchService {
             told: (0, 0),
             timing: Timing::default(),
         };
-        self.node.metrics().watch_streams.add(1);
+        self.server.metrics().watch_streams.add(1);
         let mut response = http::Response::new(tonic::body::Body::new(body));
         let kind = HeaderValue::from_static("application/grpc");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -99,8 +104,8 @@ fn ticks(interval: Duration) -> Interval {
 type CatchingUp = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 struct WatchBody {
-    node: Node,
-    stream: Stream,
+    server: EtcdServer,
+    stream: WatchStream,
     out: Out,
     who: Credentials,
     /// A request by a user that this member may not know yet, and the read index it waits for.
@@ -139,13 +144,13 @@ impl Timing {
 impl Drop for WatchBody {
     fn drop(&mut self) {
         self.tell((0, 0));
-        self.node.metrics().watch_streams.add(-1);
+        self.server.metrics().watch_streams.add(-1);
     }
 }
 
 impl WatchBody {
     fn tell(&mut self, watches: (i64, i64)) {
-        let metrics = self.node.metrics();
+        let metrics = self.server.metrics();
         metrics.watchers.add(watches.0 - self.told.0);
         metrics.slow_watchers.add(watches.1 - self.told.1);
         self.told = watches;
@@ -153,8 +158,8 @@ impl WatchBody {
 
     /// Observes the histograms of the time spent writing responses.
     fn tell_time(&mut self, began: Option<Duration>, events: u64, ticked: bool, answered: bool) {
-        let metrics = self.node.metrics();
-        let took = began.map(|began| self.node.now().saturating_sub(began));
+        let metrics = self.server.metrics();
+        let took = began.map(|began| self.server.now().saturating_sub(began));
         if events > 0 {
             self.timing.untimed += 1;
             if let Some(took) = took {
@@ -190,7 +195,7 @@ impl WatchBody {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(request))) => self.take(request, false),
                 Poll::Ready(Some(Err(status))) => {
-                    self.node.metrics().broken_streams.watch.inc();
+                    self.server.metrics().broken_streams.watch.inc();
                     self.status = Some(status);
                 }
                 Poll::Ready(None) => self.requests = None,
@@ -215,10 +220,10 @@ impl WatchBody {
             };
             image.check(by, Kind::Read, key, &create.range_end)
         };
-        match self.node.check_watch_now(&self.who, ask) {
+        match self.server.check_watch_now(&self.who, ask) {
             None if !caught_up => {
-                let node = self.node.clone();
-                let waiting = Box::pin(async move { node.linearizable().await });
+                let server = self.server.clone();
+                let waiting = Box::pin(async move { server.linearizable().await });
                 self.catching_up = Some((request, waiting));
             }
             None => self.refuse(request, &Error::InvalidAuthToken),
@@ -295,7 +300,7 @@ impl WatchBody {
 
     /// The next bytes to send; `None` when the call has ended.
     fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let head = self.node.header(0);
+        let head = self.server.header(0);
         self.out.set_head(Head {
             cluster_id: head.cluster_id,
             member_id: head.member_id,
@@ -305,10 +310,10 @@ impl WatchBody {
             let ticked = std::mem::take(&mut self.has_ticked);
             // A stream that accepts no requests owes an answer to one.
             let timed = ticked || self.timing.is_due() || !self.stream.accepts();
-            let mut began = timed.then(|| self.node.now());
+            let mut began = timed.then(|| self.server.now());
             let mut is_busy = self.poll_requests(cx);
             if is_busy {
-                began = began.or_else(|| Some(self.node.now()));
+                began = began.or_else(|| Some(self.server.now()));
             }
             let did_accept = self.stream.accepts();
             let before = self.out.waiting_bytes();
@@ -316,7 +321,7 @@ impl WatchBody {
             let events = self.out.take_events();
             let has_answered = events == 0 && self.out.waiting_bytes() > before;
             self.tell_time(began, events, ticked, has_answered);
-            self.node.metrics().events_total.add(events);
+            self.server.metrics().events_total.add(events);
             let (watches, slow) = self.stream.watches();
             self.tell((watches as i64, slow as i64));
             // Requests that could not be accepted were not polled, so they would not wake this

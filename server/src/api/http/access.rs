@@ -9,7 +9,7 @@ use tonic::body;
 use super::{HTML, Page, page, text};
 use crate::api::serve::Caller;
 use crate::config::Config;
-use crate::runtime::node::Node;
+use crate::runtime::etcd_server::EtcdServer;
 
 /// Path prefix of the gateway.
 pub(super) const GATEWAY: &str = "/v3/";
@@ -37,7 +37,11 @@ const NAMED: &str = "CommonName of client sending a request against gateway will
      used as expected";
 
 /// The response to a request that is refused.
-pub(super) fn refused<B>(config: &Config, node: &Node, request: &Request<B>) -> Option<Page> {
+pub(super) fn refused<B>(
+    config: &Config,
+    server: &EtcdServer,
+    request: &Request<B>,
+) -> Option<Page> {
     let caller = request.extensions().get::<Caller>();
     let Some(caller) = caller.filter(|caller| caller.tls) else {
         return unknown_host(config, request);
@@ -48,7 +52,7 @@ pub(super) fn refused<B>(config: &Config, node: &Node, request: &Request<B>) -> 
     let misnamed = !name.is_empty()
         && config.enable_grpc_gateway
         && request.uri().path().starts_with(GATEWAY)
-        && node.is_auth_enabled();
+        && server.is_auth_enabled();
     misnamed.then(|| text(StatusCode::BAD_REQUEST, NAMED))
 }
 

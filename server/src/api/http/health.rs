@@ -7,7 +7,7 @@ use http::StatusCode;
 use storage::mvcc::KeyRange;
 
 use super::{Page, TEXT, page, text};
-use crate::runtime::node::Node;
+use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::Metrics;
 
 /// Checks of each probe, in the order in which they are reported.
@@ -32,10 +32,10 @@ pub(super) fn probe(path: &str) -> Option<(&'static str, &'static [&'static str]
     }
 }
 
-pub(super) async fn health(node: &Node, metrics: &Metrics, query: &str) -> Page {
+pub(super) async fn health(server: &EtcdServer, metrics: &Metrics, query: &str) -> Page {
     let excluded: Vec<&str> = values(query, "exclude").collect();
     let serializable = values(query, "serializable").any(|value| value == "true");
-    let reason = unhealthy(node, &excluded, serializable).await;
+    let reason = unhealthy(server, &excluded, serializable).await;
     let body = |healthy: bool, reason: &str| {
         let reason = serde_json::to_string(reason).unwrap_or_default();
         format!("{{\"health\":\"{healthy}\",\"reason\":{reason}}}")
@@ -55,8 +55,8 @@ pub(super) async fn health(node: &Node, metrics: &Metrics, query: &str) -> Page 
     }
 }
 
-async fn unhealthy(node: &Node, excluded: &[&str], serializable: bool) -> Option<String> {
-    let alarms = match node.alarms() {
+async fn unhealthy(server: &EtcdServer, excluded: &[&str], serializable: bool) -> Option<String> {
+    let alarms = match server.alarms() {
         Ok(alarms) => alarms,
         Err(error) => return Some(format!("RANGE ERROR:{error}")),
     };
@@ -68,11 +68,11 @@ async fn unhealthy(node: &Node, excluded: &[&str], serializable: bool) -> Option
             return Some(format!("ALARM {name}"));
         }
     }
-    if !serializable && !node.has_leader() {
+    if !serializable && !server.has_leader() {
         tracing::warn!("serving /health false; no leader");
         return Some("RAFT NO LEADER".into());
     }
-    let error = read(node, serializable).await.err()?;
+    let error = read(server, serializable).await.err()?;
     tracing::warn!(error, "serving /health false; Range fails");
     Some(format!("RANGE ERROR:{error}"))
 }
@@ -86,7 +86,12 @@ pub(super) fn log_refused(path: &str) {
     }
 }
 
-pub(super) async fn checks(node: &Node, metrics: &Metrics, path: &str, query: &str) -> Page {
+pub(super) async fn checks(
+    server: &EtcdServer,
+    metrics: &Metrics,
+    path: &str,
+    query: &str,
+) -> Page {
     let Some((probe, all, asked)) = probe(path) else {
         return super::not_found();
     };
@@ -116,7 +121,7 @@ pub(super) async fn checks(node: &Node, metrics: &Metrics, path: &str, query: &s
     }
     let (mut lines, mut failed) = (String::new(), false);
     for check in chosen {
-        let error = run(node, check).await.err();
+        let error = run(server, check).await.err();
         metrics.health_check(probe, check, error.is_none());
         failed |= error.is_some();
         let _ = match error {
@@ -150,32 +155,33 @@ pub(super) async fn checks(node: &Node, metrics: &Metrics, path: &str, query: &s
     response
 }
 
-async fn run(node: &Node, check: &str) -> Result<(), String> {
+async fn run(server: &EtcdServer, check: &str) -> Result<(), String> {
     match check {
-        "serializable_read" => read(node, true).await,
-        "linearizable_read" => read(node, false).await,
+        "serializable_read" => read(server, true).await,
+        "linearizable_read" => read(server, false).await,
         "data_corruption" => {
             let corrupt = AlarmType::Corrupt as i32;
-            let alarms = node.alarms().map_err(|error| error.to_string())?;
+            let alarms = server.alarms().map_err(|error| error.to_string())?;
             if alarms.iter().any(|alarm| alarm.alarm == corrupt) {
                 Err("alarm activated: CORRUPT".into())
             } else {
                 Ok(())
             }
         }
-        "non_learner" if node.is_learner() => Err("not supported for learner".into()),
+        "non_learner" if server.is_learner() => Err("not supported for learner".into()),
         _ => Ok(()),
     }
 }
 
 /// Reads one key, as etcd's own checks do.
-async fn read(node: &Node, serializable: bool) -> Result<(), String> {
+async fn read(server: &EtcdServer, serializable: bool) -> Result<(), String> {
     if !serializable {
-        node.linearizable()
+        server
+            .linearizable()
             .await
             .map_err(|error| error.to_string())?;
     }
-    let view = node.view();
+    let view = server.view();
     let range = KeyRange::from_wire(b"\0", b"");
     view.count(range, 0)
         .map(drop)

@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 use super::{Page, page, scrape};
 use crate::config::Config;
 use crate::event::RaftView;
-use crate::runtime::node::Node;
+use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::process;
 
 const JSON: &str = "application/json; charset=utf-8";
 
-pub(super) async fn vars(node: &Node, config: &Config) -> Page {
+pub(super) async fn vars(server: &EtcdServer, config: &Config) -> Page {
     // If the Raft status is not available, its value is null.
-    let raft = node.raft_view().await.ok();
+    let raft = server.raft_view().await.ok();
     let variables = [
         ("cmdline", json!(config.args)),
         ("file_descriptor_limit", json!(scrape::open_files_max())),

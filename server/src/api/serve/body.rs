@@ -16,7 +16,7 @@ use super::cost::Charge;
 use super::framing::Framing;
 use super::stats::Heard;
 use crate::error::Error;
-use crate::event::admission::Held;
+use crate::event::admission::CountedBytes;
 use crate::telemetry::metrics::Metrics;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -63,7 +63,7 @@ pub(super) struct RequestBody<B> {
     sent: Sent,
     max_message_bytes: usize,
     /// Bytes received of a message that is not complete yet.
-    held: Held,
+    held: CountedBytes,
 }
 
 /// What is known of a request before its body arrives.
@@ -80,7 +80,7 @@ impl<B> RequestBody<B> {
         metrics: Arc<Metrics>,
         sent: Sent,
         max_message_bytes: usize,
-        held: Held,
+        held: CountedBytes,
     ) -> Self {
         RequestBody {
             inner,

@@ -15,13 +15,13 @@ use super::pings::OpenCall;
 use super::stats::{self, Heard, Served};
 use crate::auth::Credentials;
 use crate::error::Error;
-use crate::runtime::node::Node;
+use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::{CallType, METHODS, Metrics, Operation};
 use crate::telemetry::spans;
 
 /// A handler attaches this to its response when a transaction only read.
 #[derive(Clone, Copy, Debug)]
-pub struct ReadonlyTxn;
+pub(crate) struct ReadonlyTxn;
 
 /// Status code of a call whose client went away.
 const CANCELED: usize = 1;
@@ -102,13 +102,13 @@ pub(super) fn credentials<B>(
 
 /// Refuses what a learner does not answer. Only serializable ranges are allowed; that is checked
 /// when the request is decoded.
-pub(super) fn check_learner(path: &str, node: &Node) -> Result<(), Error> {
+pub(super) fn check_learner(path: &str, server: &EtcdServer) -> Result<(), Error> {
     const ALLOWED: [&str; 3] = [
         "/etcdserverpb.KV/Range",
         "/etcdserverpb.Maintenance/Status",
         "/etcdserverpb.Maintenance/Snapshot",
     ];
-    if node.is_learner() && !ALLOWED.contains(&path) {
+    if server.is_learner() && !ALLOWED.contains(&path) {
         Err(Error::NotSupportedForLearner)
     } else {
         Ok(())
@@ -125,7 +125,7 @@ pub(super) fn wants_leader(headers: &HeaderMap) -> bool {
 pub(super) fn check_metadata(
     headers: &HeaderMap,
     streaming: bool,
-    node: &Node,
+    server: &EtcdServer,
     metrics: &Metrics,
 ) -> Result<(), Error> {
     let version = match headers.get("client-api-version") {
@@ -135,7 +135,7 @@ pub(super) fn check_metadata(
         }
     };
     metrics.client_request(streaming, version);
-    if wants_leader(headers) && !node.has_leader() {
+    if wants_leader(headers) && !server.has_leader() {
         Err(Error::NoLeader)
     } else {
         Ok(())

@@ -8,7 +8,7 @@ use super::cost::Payer;
 /// Attached to every request of a connection, in its extensions. A request without one was made
 /// inside the process.
 #[derive(Clone, Debug, Default)]
-pub struct Caller {
+pub(crate) struct Caller {
     /// `None`: a unix socket, or an in-memory connection.
     pub remote: Option<SocketAddr>,
     /// The local address of the connection; `None` as for `remote`.

@@ -19,10 +19,11 @@ use super::Door;
 use super::caller::Caller;
 use super::gather::Gather;
 use super::pings::{OpenCalls, Policed};
-use super::preface::{self, PREFACE_PATIENCE, Protocol, Rewound};
+use super::preface::{self, PREFACE_PATIENCE, Protocol};
 use super::router::Router;
 use crate::api::http::{Port, Site};
 use crate::config::Config;
+use crate::net::rewound::Rewound;
 use crate::net::socket::Socket;
 use crate::net::tls::{Acceptor, Secured};
 use crate::net::workers::{self, Workers};
@@ -55,7 +56,7 @@ const H2: &[u8] = b"h2";
 
 /// State shared by all connections of a listener.
 #[derive(Clone)]
-pub(super) struct Server {
+pub(super) struct Connections {
     pub(super) router: Router,
     pub(super) site: Arc<Site>,
     pub(super) config: Arc<Config>,
@@ -69,7 +70,7 @@ pub(super) struct Server {
 enum Arrival {
     Plain(Socket),
     /// Clear text on a listener that also accepts TLS.
-    Told(Rewound<Socket>),
+    ClearText(Rewound<Socket>),
     Secured(Box<Secured>),
 }
 
@@ -77,13 +78,13 @@ impl Arrival {
     fn socket(&mut self) -> &mut Socket {
         match self {
             Arrival::Plain(socket) => socket,
-            Arrival::Told(stream) => stream.get_mut(),
+            Arrival::ClearText(stream) => stream.get_mut(),
             Arrival::Secured(secured) => secured.stream.get_mut().0.get_mut(),
         }
     }
 }
 
-impl Server {
+impl Connections {
     pub(super) async fn accept(mut self, door: Door) {
         let Door {
             bound,
@@ -158,7 +159,7 @@ impl Server {
                 Some(if is_tls {
                     Arrival::Secured(Box::new(acceptor.accept(stream).await?))
                 } else {
-                    Arrival::Told(stream)
+                    Arrival::ClearText(stream)
                 })
             };
             let arrival = tokio::select! {
@@ -200,7 +201,7 @@ impl Server {
                 let caller = self.router.known(caller);
                 self.detect(socket, caller).await;
             }
-            Arrival::Told(stream) => {
+            Arrival::ClearText(stream) => {
                 let caller = self.router.known(caller);
                 self.detect(stream, caller).await;
             }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::Caller;
 use crate::auth::Credentials;
-use crate::runtime::node::Node;
+use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::cost::{CLIENT_BYTES_MAX, Cost, Costs, Deed, Row};
 use crate::telemetry::metrics::{Call, Metrics};
 use crate::telemetry::prefix;
@@ -42,7 +42,7 @@ pub(super) fn named(mut caller: Caller, metrics: &Metrics) -> Caller {
 pub(super) fn payer<B>(
     request: &http::Request<B>,
     who: Option<&Credentials>,
-    node: &Node,
+    server: &EtcdServer,
     metrics: &Metrics,
 ) -> Row {
     let Some(caller) = request.extensions().get::<Caller>() else {
@@ -50,7 +50,7 @@ pub(super) fn payer<B>(
     };
     let payer = &caller.payer;
     let token = who.and_then(|who| who.token.as_deref());
-    let Some(token) = token.filter(|_| node.is_auth_enabled()) else {
+    let Some(token) = token.filter(|_| server.is_auth_enabled()) else {
         return payer.row;
     };
     let mut last = payer.user.lock();
@@ -59,7 +59,7 @@ pub(super) fn payer<B>(
     {
         return *row;
     }
-    let Some(user) = node.user_of_token(token) else {
+    let Some(user) = server.user_of_token(token) else {
         return payer.row;
     };
     let row = row_of(&user, metrics);

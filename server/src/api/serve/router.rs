@@ -35,8 +35,8 @@ use crate::api::grpc::usage::UsageService;
 use crate::api::grpc::watch::WatchService;
 use crate::auth::Credentials;
 use crate::config::Config;
-use crate::event::admission::Held;
-use crate::runtime::node::Node;
+use crate::event::admission::CountedBytes;
+use crate::runtime::etcd_server::EtcdServer;
 use crate::telemetry::metrics::{self, CallType, METHODS, Metrics, Service};
 use crate::telemetry::spans::Tracer;
 
@@ -57,7 +57,7 @@ const OUT_OF_TIME: &str = "context deadline exceeded";
 /// Cheap to clone: every call gets a clone.
 #[derive(Clone)]
 pub(crate) struct Router {
-    node: Node,
+    server: EtcdServer,
     metrics: Arc<Metrics>,
     limits: CallLimits,
     max_message_bytes: usize,
@@ -69,24 +69,24 @@ pub(crate) struct Router {
 
 impl Router {
     /// Starts counting the bytes of a message that is being received.
-    pub(crate) fn receiving(&self) -> Held {
-        self.node.admission().receiving()
+    pub(crate) fn receiving(&self) -> CountedBytes {
+        self.server.admission().receiving()
     }
 
     pub(super) fn new(
-        node: Node,
+        server: EtcdServer,
         config: &Config,
         metrics: Arc<Metrics>,
         tracer: Option<Tracer>,
     ) -> Router {
         // `RequestBody` checks sizes, with etcd's texts.
         let services = Arc::new(Services {
-            kv: raw::kv_server::KvServer::new(KvService::new(node.clone()))
+            kv: raw::kv_server::KvServer::new(KvService::new(server.clone()))
                 .max_decoding_message_size(usize::MAX),
-            lease: pb::lease_server::LeaseServer::new(LeaseService::new(node.clone()))
+            lease: pb::lease_server::LeaseServer::new(LeaseService::new(server.clone()))
                 .max_decoding_message_size(usize::MAX),
             watch: WatchService::new(
-                node.clone(),
+                server.clone(),
                 config.max_message_bytes(),
                 config.watch_progress_notify_interval,
             ),
@@ -95,15 +95,15 @@ impl Router {
         let health_service = health.service();
         let servers = (
             Arc::clone(&services),
-            pb::cluster_server::ClusterServer::new(ClusterService::new(node.clone()))
+            pb::cluster_server::ClusterServer::new(ClusterService::new(server.clone()))
                 .max_decoding_message_size(usize::MAX),
             pb::maintenance_server::MaintenanceServer::new(MaintenanceService::new(
-                node.clone(),
+                server.clone(),
                 Arc::clone(&metrics),
                 health,
             ))
             .max_decoding_message_size(usize::MAX),
-            pb::auth_server::AuthServer::new(AuthService::new(node.clone()))
+            pb::auth_server::AuthServer::new(AuthService::new(server.clone()))
                 .max_decoding_message_size(usize::MAX),
             health::health_server::HealthServer::new(health_service)
                 .max_decoding_message_size(usize::MAX),
@@ -111,10 +111,11 @@ impl Router {
                 .max_decoding_message_size(usize::MAX),
             ElectionServer::new(ElectionService::new(services))
                 .max_decoding_message_size(usize::MAX),
-            UsageServer::new(UsageService::new(node.clone())).max_decoding_message_size(usize::MAX),
+            UsageServer::new(UsageService::new(server.clone()))
+                .max_decoding_message_size(usize::MAX),
         );
         Router {
-            node,
+            server,
             limits: CallLimits {
                 slow: config.warning_unary_request_duration,
                 extensive: config.extensive_metrics,
@@ -164,12 +165,12 @@ impl Router {
         let method = &METHODS[index];
         let (mut ended, sent, who) = self.begin(index, &request, open);
         let streaming = method.call_type != CallType::Unary;
-        let checked = call::check_learner(path, &self.node).and_then(|()| {
-            call::check_metadata(request.headers(), streaming, &self.node, &self.metrics)
+        let checked = call::check_learner(path, &self.server).and_then(|()| {
+            call::check_metadata(request.headers(), streaming, &self.server, &self.metrics)
         });
         // Only streams last long enough to lose the leader.
         let leader_lost =
-            (streaming && call::wants_leader(request.headers())).then(|| self.node.leader_lost());
+            (streaming && call::wants_leader(request.headers())).then(|| self.server.leader_lost());
         let patience = checked
             .map_err(Status::from)
             .and_then(|()| call::patience(request.headers()));
@@ -209,7 +210,7 @@ impl Router {
         let call = self.metrics.calls.of(index);
         call.started.inc();
         let who = call::credentials(request, self.client_cert_auth);
-        let payer = cost::payer(request, who.as_ref(), &self.node, &self.metrics);
+        let payer = cost::payer(request, who.as_ref(), &self.server, &self.metrics);
         let charge = Charge::begin(call, payer, &self.metrics);
         let heard = Heard::of(call.form, &METHODS[index], request);
         let sent = Sent {

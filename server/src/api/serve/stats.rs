@@ -27,7 +27,7 @@ const PREFIX_BYTES: usize = 5;
 
 /// A handler attaches this to a slow response: the number of keys that it found or deleted.
 #[derive(Clone, Copy, Debug)]
-pub struct Counted(pub i64);
+pub(crate) struct Counted(pub i64);
 
 /// A request as it arrived, and its sender.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use super::dialer::Dialer;
 use super::link::Link;
 use super::{Introduction, MAKE_HEADER, Peers};
 use crate::config::ETCD_VERSION;
-use crate::event::MemberEvent;
+use crate::event::ConsensusEvent;
 
 /// A stream without a byte for this long is dead; each side sends a heartbeat three times as often.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
@@ -51,8 +51,8 @@ impl Target {
     }
 
     /// Returns false if the member has stopped.
-    fn tell(&self, event: MemberEvent) -> bool {
-        self.peers.0.member.send(event).is_ok()
+    fn tell(&self, event: ConsensusEvent) -> bool {
+        self.peers.0.consensus.send(event).is_ok()
     }
 
     fn note_up(&self) {
@@ -106,7 +106,7 @@ pub(super) async fn follow(target: Target, kind: Kind) {
                     "lost TCP streaming connection with remote peer"
                 );
                 if gone {
-                    target.tell(MemberEvent::Disconnected { peer: target.id });
+                    target.tell(ConsensusEvent::Disconnected { peer: target.id });
                 }
             }
             Err(error) => {
@@ -221,7 +221,7 @@ pub(super) async fn pipeline(target: Target, mut messages: Receiver<Message>) {
         turn += 1;
         target.link.traffic.sent_failures.inc();
         target.note_down("post", "pipeline", &failed);
-        target.tell(MemberEvent::Unreachable { peer: target.id });
+        target.tell(ConsensusEvent::Unreachable { peer: target.id });
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::dial::ANSWER_BYTES_MAX;
-use super::{Answer, Introduction};
+use super::{Introduction, PeerAnswer};
 use crate::config::Url;
 use crate::net::socket::Socket;
 use crate::net::tls::{Dialing, Security};
@@ -41,9 +41,9 @@ struct Inner {
     idle: Mutex<HashMap<String, Vec<SendRequest<Full<Bytes>>>>>,
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection for S {}
 
 impl Dialer {
     pub(crate) fn new(security: &Security) -> Dialer {
@@ -76,7 +76,7 @@ impl Dialer {
         urls: &[String],
         path: &str,
         body: Bytes,
-    ) -> io::Result<Answer> {
+    ) -> io::Result<PeerAnswer> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for url in urls {
             match self.ask(me, url, path, body.clone()).await {
@@ -93,7 +93,7 @@ impl Dialer {
         url: &str,
         path: &str,
         patience: Duration,
-    ) -> io::Result<Answer> {
+    ) -> io::Result<PeerAnswer> {
         let request = Request::builder().uri(path).body(Full::default());
         let request = request.map_err(io::Error::other)?;
         timeout(patience, self.exchange(url, request)).await?
@@ -105,7 +105,7 @@ impl Dialer {
         url: &str,
         path: &str,
         body: Bytes,
-    ) -> io::Result<Answer> {
+    ) -> io::Result<PeerAnswer> {
         let request = super::dial::introduced(me, "POST", path)
             .header(http::header::CONTENT_TYPE, "application/protobuf")
             .body(Full::new(body))
@@ -118,7 +118,7 @@ impl Dialer {
         &self,
         url: &str,
         mut request: Request<Full<Bytes>>,
-    ) -> io::Result<Answer> {
+    ) -> io::Result<PeerAnswer> {
         let parsed = Url::parse(url).map_err(io::Error::other)?;
         name_host(&parsed, &mut request)?;
         loop {
@@ -181,7 +181,7 @@ impl Dialer {
         Ok(sender)
     }
 
-    async fn connect(&self, url: &Url) -> io::Result<Box<dyn Stream>> {
+    async fn connect(&self, url: &Url) -> io::Result<Box<dyn Connection>> {
         let socket = Socket::connect(url).await?;
         if !url.is_secure() {
             return Ok(Box::new(socket));
@@ -208,7 +208,7 @@ fn name_host<B>(url: &Url, request: &mut Request<B>) -> io::Result<()> {
     Ok(())
 }
 
-async fn collect(response: http::Response<Incoming>) -> io::Result<Answer> {
+async fn collect(response: http::Response<Incoming>) -> io::Result<PeerAnswer> {
     let status = response.status().as_u16();
     let cluster_id = response.headers().get("X-Etcd-Cluster-ID");
     let cluster_id = cluster_id.and_then(|id| id.to_str().ok());
@@ -216,7 +216,7 @@ async fn collect(response: http::Response<Incoming>) -> io::Result<Answer> {
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
     let body = body.collect().await;
     let body = body.map_err(io::Error::other)?.to_bytes();
-    Ok(Answer {
+    Ok(PeerAnswer {
         status,
         cluster_id,
         body,

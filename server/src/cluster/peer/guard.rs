@@ -12,7 +12,7 @@ use crate::state::entry;
 /// Longer than any context that a member sends; etcd's have 8 bytes.
 const CONTEXT_BYTES_MAX: usize = 1 << 10;
 /// Number of different refusals that are logged; more would add nothing.
-const TOLD_MAX: usize = 256;
+const LOGGED_MAX: usize = 256;
 
 /// What our log says about a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,13 +110,13 @@ fn context_bytes(body: &Body) -> usize {
 
 /// The refusals already logged: a sender that repeats a message must not flood the log.
 #[derive(Default)]
-pub(super) struct Told(Mutex<HashSet<(String, String)>>);
+pub(super) struct LogOnce(Mutex<HashSet<(String, String)>>);
 
-impl Told {
+impl LogOnce {
     /// True if this is the first time that `who` is refused for `why`.
     pub(super) fn first(&self, who: &str, why: &str) -> bool {
-        let mut told = self.0.lock();
-        told.len() < TOLD_MAX && told.insert((who.to_owned(), why.to_owned()))
+        let mut logged = self.0.lock();
+        logged.len() < LOGGED_MAX && logged.insert((who.to_owned(), why.to_owned()))
     }
 }
 

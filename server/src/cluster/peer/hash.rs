@@ -48,12 +48,12 @@ fn is_zero(number: &i64) -> bool {
 }
 
 /// The requested revision.
-pub(super) fn revision_of(body: &Bytes) -> Option<i64> {
+pub(crate) fn revision_of(body: &Bytes) -> Option<i64> {
     let request: Request = serde_json::from_slice(body).ok()?;
     Some(request.revision)
 }
 
-pub(super) fn answer(hash: &KvHash) -> String {
+pub(crate) fn answer(hash: &KvHash) -> String {
     let response = Response {
         header: Header {
             revision: hash.current_revision,
@@ -66,7 +66,7 @@ pub(super) fn answer(hash: &KvHash) -> String {
 }
 
 /// The texts that the requesting member compares with.
-pub(super) fn refusal(error: &Error) -> String {
+pub(crate) fn refusal(error: &Error) -> String {
     match error {
         Error::Compacted => COMPACTED.to_owned(),
         Error::FutureRevision => FUTURE.to_owned(),
@@ -155,12 +155,12 @@ async fn ask_at(
 /// A hash is a 32-bit number; Go writes it as an ordinary number.
 fn read(body: &Bytes) -> Result<KvHash, Refusal> {
     let failed = |error: &dyn std::fmt::Display| Refusal::Failed(error.to_string());
-    let told: Response = serde_json::from_slice(body).map_err(|error| failed(&error))?;
+    let logged: Response = serde_json::from_slice(body).map_err(|error| failed(&error))?;
     Ok(KvHash {
-        hash: u32::try_from(told.hash).map_err(|error| failed(&error))?,
-        compact_revision: told.compact_revision,
-        hash_revision: told.hash_revision,
-        current_revision: told.header.revision,
+        hash: u32::try_from(logged.hash).map_err(|error| failed(&error))?,
+        compact_revision: logged.compact_revision,
+        hash_revision: logged.hash_revision,
+        current_revision: logged.header.revision,
     })
 }
 

@@ -8,13 +8,13 @@ use crate::event::{LeaseAnswer, LeaseCall};
 
 /// A wrapper message with one field.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct TimeToLiveRequest {
+pub(crate) struct TimeToLiveRequest {
     #[prost(message, optional, tag = "1")]
     pub request: Option<pb::LeaseTimeToLiveRequest>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct TimeToLiveResponse {
+pub(crate) struct TimeToLiveResponse {
     #[prost(message, optional, tag = "1")]
     pub response: Option<pb::LeaseTimeToLiveResponse>,
 }

@@ -23,10 +23,10 @@ use storage::mvcc::{Applied, Bucket, Store};
 use storage::vfs::{Lock, Vfs};
 use utl::Import;
 
-use super::{Place, named, open, read_keys, refuse_used, text};
+use super::{NewDirectory, named, open, read_keys, refuse_used, text};
 use crate::data_dir;
 use crate::error::Error;
-use crate::state::request::Request;
+use crate::request::Request;
 use crate::state::snapshot::load::{FileSource, Plan, load};
 use crate::state::{self, Effects, MemberInfo, State};
 
@@ -44,7 +44,7 @@ pub(super) fn import(vfs: Arc<dyn Vfs>, plan: &Import) -> Result<String, String>
     refuse_used(&*vfs, &plan.data_dir)?;
     let keys = read_keys(plan.encryption_key_file.as_deref())?;
     let source = Source::open(&*vfs, plan)?;
-    let place = Place::create(Arc::clone(&vfs), (&plan.data_dir, None), keys.as_ref())?;
+    let place = NewDirectory::create(Arc::clone(&vfs), (&plan.data_dir, None), keys.as_ref())?;
     let loading = Plan {
         options: place.store_options(),
         ..Plan::default()
@@ -332,7 +332,12 @@ fn write_out(store: &mut Store, dirty_bytes: u64) -> Result<(), String> {
 }
 
 /// Writes a log that begins after the entry `applied`.
-fn write_log(vfs: Arc<dyn Vfs>, place: &Place, log: &Log, applied: Applied) -> Result<(), String> {
+fn write_log(
+    vfs: Arc<dyn Vfs>,
+    place: &NewDirectory,
+    log: &Log,
+    applied: Applied,
+) -> Result<(), String> {
     let position = Position {
         term: applied.term,
         index: applied.index,

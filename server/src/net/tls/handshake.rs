@@ -23,7 +23,7 @@ use tokio_rustls::server::TlsStream;
 use super::files::Watched;
 use super::server::Answering;
 use super::{End, Security, check, names, words};
-use crate::api::serve::Rewound;
+use crate::net::rewound::Rewound;
 use crate::net::socket::Socket;
 
 /// Limit from the first byte to the end of the handshake, as in etcd.
@@ -89,17 +89,17 @@ pub(crate) struct Secured {
 
 /// The most recently begun handshakes, oldest first, finished or not.
 #[derive(Default)]
-struct Places(Mutex<VecDeque<oneshot::Sender<Infallible>>>);
+struct Slots(Mutex<VecDeque<oneshot::Sender<Infallible>>>);
 
-impl Places {
+impl Slots {
     /// Registers a handshake. The receiver resolves when so many newer ones have begun that this
     /// one must end.
     fn take(&self) -> oneshot::Receiver<Infallible> {
-        let (place, displaced) = oneshot::channel();
-        let mut places = self.0.lock();
-        places.push_back(place);
-        if places.len() > AT_ONCE_MAX {
-            places.pop_front();
+        let (slot, displaced) = oneshot::channel();
+        let mut slots = self.0.lock();
+        slots.push_back(slot);
+        if slots.len() > AT_ONCE_MAX {
+            slots.pop_front();
         }
         displaced
     }
@@ -119,7 +119,7 @@ struct Inner {
     checks_host: bool,
     names_users: bool,
     patience: Duration,
-    places: Places,
+    slots: Slots,
     threads: Handle,
 }
 
@@ -142,7 +142,7 @@ impl Acceptor {
             checks_host,
             names_users: end == End::Client && files.client_cert_auth,
             patience: PATIENCE,
-            places: Places::default(),
+            slots: Slots::default(),
             threads: threads.map_err(|error| error.to_string())?,
         })))
     }
@@ -177,7 +177,7 @@ impl Acceptor {
     pub(crate) async fn accept(&self, stream: Rewound<Socket>) -> Option<Secured> {
         let remote = stream.get_ref().remote();
         let mut server_name = String::new();
-        let displaced = self.0.places.take();
+        let displaced = self.0.slots.take();
         let handshake = timeout(self.0.patience, self.handshake(stream, &mut server_name));
         let error = tokio::select! {
             accepted = handshake => match accepted {
@@ -342,11 +342,11 @@ mod tests {
         let (mut client, stream) = connect(&port).await;
         let acceptor = port.acceptor.clone();
         let oldest = tokio::spawn(async move { acceptor.accept(stream).await.is_none() });
-        let places = &port.acceptor.0.places;
-        while places.0.lock().is_empty() {
+        let slots = &port.acceptor.0.slots;
+        while slots.0.lock().is_empty() {
             tokio::task::yield_now().await;
         }
-        let mut later: Vec<_> = (0..AT_ONCE_MAX).map(|_| places.take()).collect();
+        let mut later: Vec<_> = (0..AT_ONCE_MAX).map(|_| slots.take()).collect();
         let soon = Duration::from_secs(60);
         assert!(timeout(soon, oldest).await.unwrap().unwrap());
         assert_eq!(later[0].try_recv(), Err(TryRecvError::Empty));

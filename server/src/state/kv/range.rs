@@ -13,8 +13,8 @@ use pb::range_request::{SortOrder, SortTarget};
 use raw::Rows;
 use storage::mvcc::{Item, KeyRange, Root, Want};
 
+use super::key_value::{encode_key_value, key_value_len};
 use super::{revision_header, revision_to_read};
-use crate::api::encode::{encode_key_value, key_value_len};
 use crate::error::Error;
 use crate::state::to_key_value;
 
@@ -22,7 +22,7 @@ use crate::state::to_key_value;
 const SORT_SLACK: usize = 1024;
 
 /// Answers a range from `root`; the header carries the root's revision.
-pub fn range(root: &Root, request: &pb::RangeRequest) -> Result<raw::RangeResponse, Error> {
+pub(crate) fn range(root: &Root, request: &pb::RangeRequest) -> Result<raw::RangeResponse, Error> {
     let mut reading = Reading::new(root, request.clone())?;
     reading.step(root, Step::WHOLE)?;
     reading.finish(root)
@@ -30,21 +30,21 @@ pub fn range(root: &Root, request: &pb::RangeRequest) -> Result<raw::RangeRespon
 
 /// Limits of one step; the step ends at the first one reached.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub(crate) struct Step {
     pub rows: usize,
     /// Additional bytes held; the row that exceeds this is still read.
     pub bytes: usize,
 }
 
 impl Step {
-    pub const WHOLE: Step = Step {
+    pub(crate) const WHOLE: Step = Step {
         rows: usize::MAX,
         bytes: usize::MAX,
     };
 }
 
 /// A range being read. All steps must use the same root.
-pub struct Reading {
+pub(crate) struct Reading {
     request: pb::RangeRequest,
     at: i64,
     /// Rows to visit before the answer is complete.
@@ -57,7 +57,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    pub fn new(root: &Root, request: pb::RangeRequest) -> Result<Reading, Error> {
+    pub(crate) fn new(root: &Root, request: pb::RangeRequest) -> Result<Reading, Error> {
         let found = Found {
             limit: limit(&request),
             ..Found::default()
@@ -80,7 +80,7 @@ impl Reading {
     }
 
     /// Reads on. Returns true when everything needed has been read.
-    pub fn step(&mut self, root: &Root, step: Step) -> Result<bool, Error> {
+    pub(crate) fn step(&mut self, root: &Root, step: Step) -> Result<bool, Error> {
         if self.is_done {
             return Ok(true);
         }
@@ -108,12 +108,12 @@ impl Reading {
     }
 
     /// Approximate memory of what has been read.
-    pub fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.found.bytes()
     }
 
     /// The answer; all steps must be done.
-    pub fn finish(self, root: &Root) -> Result<raw::RangeResponse, Error> {
+    pub(crate) fn finish(self, root: &Root) -> Result<raw::RangeResponse, Error> {
         assert!(self.is_done, "an answer needs all of its rows");
         let request = &self.request;
         // If reading stopped early, or has not begun, the count needs a separate query.
@@ -189,7 +189,7 @@ impl Found {
 }
 
 /// One part of a streamed range.
-pub struct Part {
+pub(crate) struct Part {
     pub rows: Rows,
     /// More parts follow.
     pub more: bool,
@@ -200,7 +200,11 @@ pub struct Part {
 /// Reads the next `request.limit` rows (all if not positive), or fewer if they reach `bytes_max`.
 /// As in etcd, a sort target other than the key sorts each part separately, and the next part
 /// begins after the last row in that order.
-pub fn part(root: &Root, request: &pb::RangeRequest, bytes_max: usize) -> Result<Part, Error> {
+pub(crate) fn part(
+    root: &Root,
+    request: &pb::RangeRequest,
+    bytes_max: usize,
+) -> Result<Part, Error> {
     let mut part = Part {
         rows: Rows::default(),
         more: false,

@@ -52,7 +52,7 @@ impl std::error::Error for LoadError {}
 
 /// A database in a file of the store's file system.
 #[derive(Debug)]
-pub struct FileSource(pub Arc<dyn File>);
+pub(crate) struct FileSource(pub Arc<dyn File>);
 
 impl Source for FileSource {
     fn len(&self) -> std::io::Result<u64> {
@@ -66,7 +66,7 @@ impl Source for FileSource {
 
 /// A received database in a scratch file.
 #[derive(Debug)]
-pub struct ScratchSource(pub Scratch);
+pub(crate) struct ScratchSource(pub Scratch);
 
 impl Source for ScratchSource {
     fn len(&self) -> std::io::Result<u64> {
@@ -80,7 +80,7 @@ impl Source for ScratchSource {
 
 /// Changes to make while loading.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Members that replace those in the file, including the removed ones.
     pub members: Option<Vec<MemberInfo>>,
     /// The log position to continue from, instead of the one in the file.
@@ -92,7 +92,7 @@ pub struct Plan {
 }
 
 /// Fills a new store in `dir`, beside an existing one.
-pub fn load<S: Source>(
+pub(crate) fn load<S: Source>(
     vfs: Arc<dyn Vfs>,
     dir: &Path,
     database: &Database<S>,

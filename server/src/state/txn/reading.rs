@@ -15,12 +15,12 @@ use crate::state::kv::{self, Step};
 
 /// True if both branches hold only ranges. A nested transaction counts as a write, whatever it
 /// does: etcd sends it through the log as well.
-pub fn is_read_only(txn: &pb::TxnRequest) -> bool {
+pub(crate) fn is_read_only(txn: &pb::TxnRequest) -> bool {
     ranges_of(txn).all(|range| range.is_some())
 }
 
 /// True if all ranges are serializable, so local data is enough.
-pub fn is_serializable(txn: &pb::TxnRequest) -> bool {
+pub(crate) fn is_serializable(txn: &pb::TxnRequest) -> bool {
     ranges_of(txn).all(|range| range.is_some_and(|range| range.serializable))
 }
 
@@ -34,7 +34,7 @@ fn ranges_of(txn: &pb::TxnRequest) -> impl Iterator<Item = Option<&pb::RangeRequ
 
 /// A read-only transaction being read. All steps must use the same root.
 #[derive(Default)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// The request, until the comparisons have been made.
     asked: Option<pb::TxnRequest>,
     succeeded: bool,
@@ -46,7 +46,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    pub fn new(txn: pb::TxnRequest) -> Reading {
+    pub(crate) fn new(txn: pb::TxnRequest) -> Reading {
         Reading {
             asked: Some(txn),
             ..Reading::default()
@@ -54,7 +54,7 @@ impl Reading {
     }
 
     /// Reads on. Returns true when everything needed has been read.
-    pub fn step(&mut self, root: &Root, step: Step) -> Result<bool, Error> {
+    pub(crate) fn step(&mut self, root: &Root, step: Step) -> Result<bool, Error> {
         if let Some(txn) = self.asked.take() {
             self.choose(root, &txn)?;
         }
@@ -81,12 +81,12 @@ impl Reading {
     }
 
     /// Approximate memory of what has been read.
-    pub fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.done_bytes + self.current.as_ref().map_or(0, kv::Reading::held_bytes)
     }
 
     /// The answer and its counts; all steps must be done.
-    pub fn finish(self, root: &Root) -> (raw::TxnResponse, Tally) {
+    pub(crate) fn finish(self, root: &Root) -> (raw::TxnResponse, Tally) {
         let response = raw::TxnResponse {
             header: Some(kv::revision_header(root.revision())),
             succeeded: self.succeeded,

@@ -1,8 +1,8 @@
 //! One client's Watch call as a state machine: requests in, responses out.
 //!
-//! The owner calls [`Stream::request`] for each message of the client while [`Stream::accepts`] is
-//! true, [`Stream::pump`] whenever there may be work, [`Stream::next_read`] for history to be read
-//! on any thread, and [`Stream::tick`] when the progress interval has passed.
+//! The owner calls [`WatchStream::request`] for each message of the client while [`WatchStream::accepts`] is
+//! true, [`WatchStream::pump`] whenever there may be work, [`WatchStream::next_read`] for history to be read
+//! on any thread, and [`WatchStream::tick`] when the progress interval has passed.
 //!
 //! **The phases of a watcher.** A watcher that starts now or later first joins the hub, and is
 //! announced when the hub has answered: from then on it misses nothing. A watcher that starts in
@@ -60,7 +60,7 @@ pub enum Ended {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Stream {
+pub struct WatchStream {
     id: StreamId,
     hub: HubHandle,
     reader: Reader,
@@ -135,11 +135,11 @@ enum Phase {
     Leaving,
 }
 
-impl Stream {
-    pub fn new(hub: HubHandle, reader: Reader, options: StreamOptions) -> Stream {
+impl WatchStream {
+    pub fn new(hub: HubHandle, reader: Reader, options: StreamOptions) -> WatchStream {
         let mailbox = Arc::new(hub.new_mailbox());
         let id = hub.open(mailbox.clone());
-        Stream {
+        WatchStream {
             id,
             hub,
             reader,
@@ -161,7 +161,7 @@ impl Stream {
         }
     }
 
-    /// The mailbox to wait on when [`Stream::pump`] has nothing to do.
+    /// The mailbox to wait on when [`WatchStream::pump`] has nothing to do.
     pub fn mailbox(&self) -> &Mailbox {
         &self.mailbox
     }
@@ -251,7 +251,7 @@ impl Stream {
     }
 
     /// The next read of history, if one is needed. At most one read is open, and its events are
-    /// sent before the next one. Pass the result to [`Stream::read_done`].
+    /// sent before the next one. Pass the result to [`WatchStream::read_done`].
     pub fn next_read(&mut self) -> Option<HistoryRead> {
         if self.reading || self.done.is_some() || self.ended.is_some() {
             return None;
@@ -302,7 +302,7 @@ impl Stream {
 }
 
 /// Requests.
-impl Stream {
+impl WatchStream {
     fn create(&mut self, request: &WatchCreateRequest, out: &mut Out) {
         let current = self.reader.view().revision();
         let refuse = |out: &mut Out, reason: &str| out.control(current, &refused(reason));
@@ -415,7 +415,7 @@ impl Stream {
 }
 
 /// The mailbox.
-impl Stream {
+impl WatchStream {
     fn take_item(&mut self, item: Item, out: &mut Out) {
         match item {
             Item::Events(delivery) => self.take_events(delivery),
@@ -562,7 +562,7 @@ impl Stream {
 }
 
 /// History.
-impl Stream {
+impl WatchStream {
     /// The longest waiting watcher, and those at nearly the same revision: one read serves all of
     /// them. They take turns, so that a watcher far behind does not delay the others.
     fn next_group(&mut self) -> Vec<u32> {
@@ -742,7 +742,7 @@ impl Watcher {
     }
 }
 
-impl Drop for Stream {
+impl Drop for WatchStream {
     fn drop(&mut self) {
         self.hub.send(HubEvent::Close { stream: self.id });
     }

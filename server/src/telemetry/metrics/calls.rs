@@ -6,14 +6,14 @@ use super::value::{Counter, Histogram, Unit};
 use crate::telemetry::prefix::Form;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallType {
+pub(crate) enum CallType {
     Unary,
     ServerStream,
     BidiStream,
 }
 
 impl CallType {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             CallType::Unary => "unary",
             CallType::ServerStream => "server_stream",
@@ -24,7 +24,7 @@ impl CallType {
 
 /// The services of the client port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Service {
+pub(crate) enum Service {
     Auth,
     Cluster,
     Kv,
@@ -38,7 +38,7 @@ pub enum Service {
 }
 
 impl Service {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Service::Auth => "etcdserverpb.Auth",
             Service::Cluster => "etcdserverpb.Cluster",
@@ -60,14 +60,14 @@ impl Service {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Method {
+pub(crate) struct Method {
     pub path: &'static str,
     pub service: Service,
     pub call_type: CallType,
 }
 
 impl Method {
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.path.rsplit_once('/').map_or("", |(_, name)| name)
     }
 
@@ -106,7 +106,7 @@ use Service::{Auth, Cluster, Election, Health, Kv, Lease, Lock, Maintenance, Usa
 
 /// All methods, sorted by path.
 #[rustfmt::skip]
-pub const METHODS: &[Method] = &[
+pub(crate) const METHODS: &[Method] = &[
     unary(Auth, "/etcdserverpb.Auth/AuthDisable"),
     unary(Auth, "/etcdserverpb.Auth/AuthEnable"),
     unary(Auth, "/etcdserverpb.Auth/AuthStatus"),
@@ -163,14 +163,14 @@ pub const METHODS: &[Method] = &[
 ];
 
 /// Position in [`METHODS`].
-pub fn find(path: &str) -> Option<usize> {
+pub(crate) fn find(path: &str) -> Option<usize> {
     METHODS
         .binary_search_by(|method| method.path.cmp(path))
         .ok()
 }
 
 /// gRPC's status codes by number, as Go spells them.
-pub const CODES: [&str; 17] = [
+pub(crate) const CODES: [&str; 17] = [
     "OK",
     "Canceled",
     "Unknown",
@@ -197,7 +197,7 @@ const HANDLING_BOUNDS: [f64; 11] = [
 
 /// The counters of one method.
 #[derive(Debug)]
-pub struct Call {
+pub(crate) struct Call {
     pub started: Counter,
     pub received: Counter,
     pub sent: Counter,
@@ -224,14 +224,14 @@ impl Call {
     }
 
     /// A call ended with this status code. Codes outside gRPC's count as Unknown.
-    pub fn handled(&self, code: usize) {
+    pub(crate) fn handled(&self, code: usize) {
         self.handled.get(code).unwrap_or(&self.handled[2]).inc();
     }
 }
 
 /// One [`Call`] per entry of [`METHODS`].
 #[derive(Debug)]
-pub struct Calls(Box<[Call]>);
+pub(crate) struct Calls(Box<[Call]>);
 
 impl Default for Calls {
     fn default() -> Self {
@@ -241,7 +241,7 @@ impl Default for Calls {
 
 impl Calls {
     /// `index` comes from [`find`].
-    pub fn of(&self, index: usize) -> &Call {
+    pub(crate) fn of(&self, index: usize) -> &Call {
         &self.0[index]
     }
 

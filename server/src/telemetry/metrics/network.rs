@@ -39,7 +39,7 @@ const RECEIVING: [&str; 4] = [
 
 /// Snapshots in one direction.
 #[derive(Debug)]
-pub struct Transfers {
+pub(crate) struct Transfers {
     pub success: Counter,
     pub failures: Counter,
     pub in_flight: Gauge,
@@ -59,7 +59,7 @@ impl Default for Transfers {
 
 /// The traffic with one other member.
 #[derive(Debug)]
-pub struct Traffic {
+pub(crate) struct Traffic {
     pub active: Gauge,
     pub activated: Counter,
     pub disconnected: Counter,
@@ -90,10 +90,10 @@ impl Default for Traffic {
 }
 
 #[derive(Debug, Default)]
-pub struct Network(RwLock<BTreeMap<u64, Arc<Traffic>>>);
+pub(crate) struct Network(RwLock<BTreeMap<u64, Arc<Traffic>>>);
 
 impl Network {
-    pub fn of(&self, member: u64) -> Arc<Traffic> {
+    pub(crate) fn of(&self, member: u64) -> Arc<Traffic> {
         if let Some(traffic) = self.0.read().get(&member) {
             return Arc::clone(traffic);
         }
@@ -107,7 +107,7 @@ impl Network {
     }
 
     /// Counts the bytes of a link heartbeat.
-    pub fn sign_of_life(&self, bytes: usize) {
+    pub(crate) fn sign_of_life(&self, bytes: usize) {
         self.of(NOBODY).received_bytes.add(bytes as u64);
     }
 

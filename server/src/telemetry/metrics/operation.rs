@@ -2,7 +2,7 @@
 
 use super::text::Family;
 use super::value::{Buckets, Histogram, Unit};
-use crate::state::request::{AuthRequest, Request};
+use crate::request::{AuthRequest, Request};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -114,7 +114,7 @@ impl Operation {
 
 /// A histogram per operation and outcome.
 #[derive(Debug)]
-pub struct Durations(Box<[[Histogram; 2]]>);
+pub(crate) struct Durations(Box<[[Histogram; 2]]>);
 
 impl Durations {
     pub(super) fn new(buckets: Buckets) -> Durations {
@@ -122,7 +122,7 @@ impl Durations {
         Durations(ALL.iter().map(|_| [histogram(), histogram()]).collect())
     }
 
-    pub fn of(&self, operation: Operation, success: bool) -> &Histogram {
+    pub(crate) fn of(&self, operation: Operation, success: bool) -> &Histogram {
         &self.0[operation as usize][usize::from(success)]
     }
 

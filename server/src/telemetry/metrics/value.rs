@@ -6,50 +6,50 @@ use std::time::Duration;
 
 /// A number that only grows.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    pub fn inc(&self) {
+    pub(crate) fn inc(&self) {
         self.add(1);
     }
 
-    pub fn add(&self, count: u64) {
+    pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Relaxed);
     }
 
-    pub fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
 #[derive(Debug, Default)]
-pub struct Gauge(AtomicI64);
+pub(crate) struct Gauge(AtomicI64);
 
 impl Gauge {
-    pub fn set(&self, value: i64) {
+    pub(crate) fn set(&self, value: i64) {
         self.0.store(value, Relaxed);
     }
 
-    pub fn add(&self, difference: i64) {
+    pub(crate) fn add(&self, difference: i64) {
         self.0.fetch_add(difference, Relaxed);
     }
 
     /// Adds one until the returned value is dropped.
-    pub fn hold(&self) -> Held<'_> {
+    pub(crate) fn hold(&self) -> InProgress<'_> {
         self.add(1);
-        Held(self)
+        InProgress(self)
     }
 
-    pub fn get(&self) -> i64 {
+    pub(crate) fn get(&self) -> i64 {
         self.0.load(Relaxed)
     }
 }
 
 /// See [`Gauge::hold`].
 #[derive(Debug)]
-pub struct Held<'a>(&'a Gauge);
+pub(crate) struct InProgress<'a>(&'a Gauge);
 
-impl Drop for Held<'_> {
+impl Drop for InProgress<'_> {
     fn drop(&mut self) {
         self.0.add(-1);
     }
@@ -57,14 +57,14 @@ impl Drop for Held<'_> {
 
 /// Bucket bounds that double: the first bound and the number of bounds, in the histogram's unit.
 #[derive(Clone, Copy, Debug)]
-pub struct Buckets {
+pub(crate) struct Buckets {
     pub first: f64,
     pub count: usize,
 }
 
 /// The unit of a histogram's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub(crate) enum Unit {
     Seconds,
     Milliseconds,
     One,
@@ -82,7 +82,7 @@ impl Unit {
 }
 
 #[derive(Debug)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     unit: Unit,
     /// Upper bounds, scaled, ascending. The last bucket has no bound.
     bounds: Box<[u64]>,
@@ -91,12 +91,12 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    pub fn new(unit: Unit, buckets: Buckets) -> Histogram {
+    pub(crate) fn new(unit: Unit, buckets: Buckets) -> Histogram {
         let bounds = (0..buckets.count).map(|i| buckets.first * (1u64 << i) as f64);
         Histogram::with_bounds(unit, bounds)
     }
 
-    pub fn with_bounds(unit: Unit, bounds: impl IntoIterator<Item = f64>) -> Histogram {
+    pub(crate) fn with_bounds(unit: Unit, bounds: impl IntoIterator<Item = f64>) -> Histogram {
         let bounds: Box<[u64]> = bounds
             .into_iter()
             .map(|bound| (bound * unit.scale()).round() as u64)
@@ -110,23 +110,23 @@ impl Histogram {
         }
     }
 
-    pub fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.buckets.iter().any(|bucket| bucket.load(Relaxed) > 0)
     }
 
-    pub fn observe(&self, duration: Duration) {
+    pub(crate) fn observe(&self, duration: Duration) {
         debug_assert_ne!(self.unit, Unit::One);
         self.record(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// Observes `count` events of the same duration.
-    pub fn observe_each(&self, duration: Duration, count: u64) {
+    pub(crate) fn observe_each(&self, duration: Duration, count: u64) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.record_each(nanos, count);
     }
 
     /// For histograms of plain counts.
-    pub fn observe_count(&self, count: u64) {
+    pub(crate) fn observe_count(&self, count: u64) {
         debug_assert_eq!(self.unit, Unit::One);
         self.record(count);
     }
@@ -142,7 +142,7 @@ impl Histogram {
     }
 
     /// Cumulative counts by upper bound (the last is infinite), and the sum.
-    pub fn read(&self) -> (Vec<(f64, u64)>, f64) {
+    pub(crate) fn read(&self) -> (Vec<(f64, u64)>, f64) {
         let scale = self.unit.scale();
         let bounds = self
             .bounds

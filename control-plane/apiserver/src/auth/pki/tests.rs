@@ -105,7 +105,9 @@ fn a_key_of_another_certificate_is_replaced_with_it() {
     )
     .unwrap();
     let again = open(directory.path(), &[], NOW);
-    assert!(belongs(&again.server.certificate, &again.server.key));
+    let shown = Kept::of(&der(&again.server.certificate)).unwrap();
+    let pair = KeyPair::from_pem(&again.server.key).unwrap();
+    assert_eq!(shown.public_key, pair.public_key_raw());
     assert!(first.server.certificate != again.server.certificate);
 }
 

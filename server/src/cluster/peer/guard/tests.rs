@@ -3,7 +3,7 @@ use etcd_api::etcdserverpb as pb;
 use raft::{Entry, EntryKind, Position};
 
 use super::*;
-use crate::state::request::Request;
+use crate::request::Request;
 
 const ME: u64 = 1;
 
@@ -164,10 +164,10 @@ fn twice(key: &'static str) -> pb::TxnRequest {
 
 #[test]
 fn a_refusal_is_told_once_and_not_for_ever_of_everybody() {
-    let told = Told::default();
-    assert!(told.first("a", "why"));
-    assert!(!told.first("a", "why"));
-    assert!(told.first("b", "why"));
-    let news = (0..2 * TOLD_MAX).filter(|n| told.first("c", &n.to_string()));
-    assert_eq!(news.count(), TOLD_MAX - 2);
+    let logged = LogOnce::default();
+    assert!(logged.first("a", "why"));
+    assert!(!logged.first("a", "why"));
+    assert!(logged.first("b", "why"));
+    let news = (0..2 * LOGGED_MAX).filter(|n| logged.first("c", &n.to_string()));
+    assert_eq!(news.count(), LOGGED_MAX - 2);
 }

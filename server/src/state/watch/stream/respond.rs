@@ -1,13 +1,13 @@
 //! Converts a batch of events to responses: decides their size and where to split them.
 
-use super::{Batch, Stream};
+use super::{Batch, WatchStream};
 use crate::state::watch::RESPONSE_BYTES;
 use crate::state::watch::response::{Fields, Out};
 
-impl Stream {
+impl WatchStream {
     /// Sends one watcher's events, as many as fit into one response. Returns true if none are left.
     pub(super) fn respond(&mut self, slot: u32, out: &mut Out) -> bool {
-        let Stream {
+        let WatchStream {
             slots,
             batch,
             options,

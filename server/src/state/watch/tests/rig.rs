@@ -13,7 +13,7 @@ use storage::mvcc::{Applied, KeyRange, Options, Reader, Store, Write};
 use storage::vfs::sim::SimVfs;
 
 use crate::state::snapshot::rows;
-use crate::state::watch::{HistoryRead, Hub, HubHandle, Out, Stream, StreamOptions};
+use crate::state::watch::{HistoryRead, Hub, HubHandle, Out, StreamOptions, WatchStream};
 
 pub(super) const FRAGMENT_BYTES: usize = 2 << 20;
 const DIR: &str = "/store";
@@ -115,7 +115,7 @@ impl Rig {
             fragment_bytes: FRAGMENT_BYTES,
         };
         Client {
-            stream: Stream::new(self.handle.clone(), self.reader.clone(), options),
+            stream: WatchStream::new(self.handle.clone(), self.reader.clone(), options),
             out: Out::default(),
             requests: Default::default(),
             read: None,
@@ -137,7 +137,7 @@ impl Rig {
 
 /// A stream, its connection, and the client behind it.
 pub(super) struct Client {
-    pub(super) stream: Stream,
+    pub(super) stream: WatchStream,
     out: Out,
     requests: std::collections::VecDeque<WatchRequest>,
     read: Option<HistoryRead>,

@@ -1,4 +1,4 @@
-//! Runs the member of the cluster and carries out its effects.
+//! Runs the consensus actor, and carries out its effects.
 
 use std::sync::Arc;
 
@@ -6,41 +6,41 @@ use parking_lot::Mutex;
 use raft::{NodeId, RoleKind, Ticket};
 
 use super::log::Log;
-use super::{Fatal, Job, Note, Ports, Shared};
-use crate::Now;
-use crate::cluster::member::{Member, MemberEffects};
-use crate::event::{ApplyEvent, LogEvent, MemberEvent};
+use super::{Fatal, Job, Note, Ports, Published};
+use crate::clock::Now;
+use crate::cluster::consensus::{Consensus, ConsensusEffects};
+use crate::event::{ApplyEvent, ConsensusEvent, LogEvent};
 
-pub struct MemberDriver {
-    member: Member,
+pub struct ConsensusDriver {
+    consensus: Consensus,
     member_id: NodeId,
     /// Held here for a lone write; otherwise the log actor holds it.
     log: Arc<Mutex<Log>>,
     /// The newest write that the log actor has not reported as durable.
     handed_over: Option<Ticket>,
-    shared: Arc<Shared>,
-    effects: MemberEffects,
+    shared: Arc<Published>,
+    effects: ConsensusEffects,
 }
 
-impl MemberDriver {
+impl ConsensusDriver {
     pub fn new(
-        member: Member,
+        consensus: Consensus,
         member_id: NodeId,
         log: Arc<Mutex<Log>>,
-        shared: Arc<Shared>,
-    ) -> MemberDriver {
-        MemberDriver {
-            member,
+        shared: Arc<Published>,
+    ) -> ConsensusDriver {
+        ConsensusDriver {
+            consensus,
             member_id,
             log,
             handed_over: None,
             shared,
-            effects: MemberEffects::default(),
+            effects: ConsensusEffects::default(),
         }
     }
 
-    pub fn member(&self) -> &Member {
-        &self.member
+    pub fn consensus(&self) -> &Consensus {
+        &self.consensus
     }
 
     /// Takes all of `events`, and leaves events for the next turn there. The member does not sleep
@@ -48,19 +48,19 @@ impl MemberDriver {
     pub fn turn(
         &mut self,
         now: Now,
-        events: &mut Vec<MemberEvent>,
+        events: &mut Vec<ConsensusEvent>,
         ports: &mut impl Ports,
     ) -> Result<bool, Fatal> {
         for event in &*events {
             match event {
-                MemberEvent::Durable { ticket } if Some(*ticket) >= self.handed_over => {
+                ConsensusEvent::Durable { ticket } if Some(*ticket) >= self.handed_over => {
                     self.handed_over = None;
                 }
-                MemberEvent::ConfChanged { .. } => ports.note(Note::ConfChanged),
+                ConsensusEvent::ConfChanged { .. } => ports.note(Note::ConfChanged),
                 _ => {}
             }
         }
-        self.member.turn(now, events, &mut self.effects);
+        self.consensus.turn(now, events, &mut self.effects);
         self.carry_out(events, ports)?;
         Ok(self.effects.stop)
     }
@@ -78,7 +78,7 @@ impl MemberDriver {
     /// 5. Answers, which depend on none of these steps, and the end.
     fn carry_out(
         &mut self,
-        events: &mut Vec<MemberEvent>,
+        events: &mut Vec<ConsensusEvent>,
         ports: &mut impl Ports,
     ) -> Result<(), Fatal> {
         self.write(events, ports)?;
@@ -100,17 +100,17 @@ impl MemberDriver {
     /// log actor has no write.
     fn write(
         &mut self,
-        events: &mut Vec<MemberEvent>,
+        events: &mut Vec<ConsensusEvent>,
         ports: &mut impl Ports,
     ) -> Result<(), Fatal> {
         for write in self.effects.writes.drain(..) {
             let ticket = write.ticket;
             ports.note(Note::Write(&write));
-            let is_alone = self.handed_over.is_none() && self.member.is_lone(&write);
+            let is_alone = self.handed_over.is_none() && self.consensus.is_lone(&write);
             // The log actor may be busy with work other than writes.
             if is_alone && let Some(mut log) = self.log.try_lock() {
                 log.write_alone(&write, ports)?;
-                events.push(MemberEvent::Durable { ticket });
+                events.push(ConsensusEvent::Durable { ticket });
             } else {
                 self.handed_over = Some(ticket);
                 ports.to_log(LogEvent::Write(write));
@@ -121,7 +121,7 @@ impl MemberDriver {
 
     fn publish(&mut self, ports: &mut impl Ports) {
         let leadership = &self.shared.leadership;
-        leadership.set_committed(self.member.status().commit);
+        leadership.set_committed(self.consensus.status().commit);
         let Some(change) = self.effects.role_change.take() else {
             return;
         };

@@ -1,16 +1,28 @@
 //! The requests that go through the log, and their encoding: etcd's `InternalRaftRequest`, so that
 //! a log entry of ours means the same to an etcd member.
 
+pub(crate) mod check;
+
 use bytes::{Bytes, BytesMut};
 use etcd_api::etcdserverpb as pb;
 use prost::Message;
 use prost::encoding::{self, WireType, message};
 
-use crate::auth::AuthInfo;
-
 /// Field numbers of `InternalRaftRequest`.
 const HEADER_FIELD: u32 = 100;
 const PUT_FIELD: u32 = 4;
+/// Stele's own field, a number: 1 if a member raised its space alarm by itself, without a client.
+/// etcd skips fields that it does not know, and uses none near this number.
+const OWN_ALARM_FIELD: u32 = 359_966;
+
+/// The user a request is made for, as in the header of its log entry: the user's name, and the auth
+/// revision at which the user was authenticated. The default is no user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuthInfo {
+    pub user: String,
+    /// 0 if there is no user: auth revisions begin at 1.
+    pub revision: u64,
+}
 
 /// One decoded request. On the proposing member the value is kept beside its bytes, so only replay
 /// and other members decode it.
@@ -134,6 +146,24 @@ impl Request {
     /// The entry payload under the proposer's request `id`, without a user.
     pub fn encode(&self, id: u64) -> Bytes {
         self.encode_by(id, &AuthInfo::default())
+    }
+
+    /// The entry payload for the space alarm that a member raises or clears by itself.
+    pub fn encode_own_alarm(alarm: &pb::AlarmRequest, id: u64) -> Bytes {
+        let mut data = BytesMut::from(&Request::Alarm(*alarm).encode(id)[..]);
+        encoding::uint32::encode(OWN_ALARM_FIELD, &1, &mut data);
+        data.freeze()
+    }
+
+    /// True for the payload of [`Request::encode_own_alarm`].
+    pub fn is_own_alarm(data: &[u8]) -> bool {
+        let mut rest = data;
+        while let Some((number, field)) = next_field(&mut rest) {
+            if number == OWN_ALARM_FIELD {
+                return matches!(field, Field::Number(1));
+            }
+        }
+        false
     }
 
     /// The entry payload for a request of the user `by`.
@@ -377,6 +407,22 @@ mod tests {
         }
         let deletion = Request::DeleteRange(pb::DeleteRangeRequest::default());
         assert_eq!(Request::lone_put(&deletion.encode(1)), None);
+    }
+
+    #[test]
+    fn an_alarm_says_whether_its_member_raised_it_and_means_the_same_to_etcd() {
+        let alarm = pb::AlarmRequest {
+            action: pb::alarm_request::AlarmAction::Activate as i32,
+            member_id: u64::MAX,
+            alarm: pb::AlarmType::Nospace as i32,
+        };
+        let request = Request::Alarm(alarm);
+        let (own, other) = (Request::encode_own_alarm(&alarm, 9), request.encode(9));
+        assert!(Request::is_own_alarm(&own) && !Request::is_own_alarm(&other));
+        assert!(!Request::is_own_alarm(b"") && !Request::is_own_alarm(&own[..own.len() - 1]));
+        assert_eq!(Request::decode(&own), Ok(request));
+        let etcd = |data: &[u8]| pb::InternalRaftRequest::decode(data).unwrap();
+        assert_eq!(etcd(&own), etcd(&other));
     }
 
     #[test]

@@ -13,7 +13,7 @@ const VALUE: u8 = 5 << 3 | 2;
 const LEASE: u8 = 6 << 3;
 
 /// Bytes that [`encode_key_value`] writes.
-pub fn key_value_len(item: &Item<'_>) -> usize {
+pub(super) fn key_value_len(item: &Item<'_>) -> usize {
     bytes_len(item.key)
         + int_len(item.create_revision)
         + int_len(item.mod_revision)
@@ -22,7 +22,7 @@ pub fn key_value_len(item: &Item<'_>) -> usize {
         + int_len(item.lease)
 }
 
-pub fn encode_key_value(item: &Item<'_>, out: &mut impl BufMut) {
+pub(super) fn encode_key_value(item: &Item<'_>, out: &mut impl BufMut) {
     put_bytes(KEY, item.key, out);
     put_int(CREATE_REVISION, item.create_revision, out);
     put_int(MOD_REVISION, item.mod_revision, out);
@@ -32,7 +32,7 @@ pub fn encode_key_value(item: &Item<'_>, out: &mut impl BufMut) {
 }
 
 /// A bytes field; omitted if empty.
-pub fn put_bytes(tag: u8, bytes: &[u8], out: &mut impl BufMut) {
+fn put_bytes(tag: u8, bytes: &[u8], out: &mut impl BufMut) {
     if !bytes.is_empty() {
         out.put_u8(tag);
         prost::encoding::encode_varint(bytes.len() as u64, out);
@@ -41,7 +41,7 @@ pub fn put_bytes(tag: u8, bytes: &[u8], out: &mut impl BufMut) {
 }
 
 /// An int64 field; omitted if zero.
-pub fn put_int(tag: u8, value: i64, out: &mut impl BufMut) {
+fn put_int(tag: u8, value: i64, out: &mut impl BufMut) {
     if value != 0 {
         out.put_u8(tag);
         prost::encoding::encode_varint(value as u64, out);

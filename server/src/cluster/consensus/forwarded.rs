@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use raft::{NOBODY, NodeId, Now};
 
-use super::{MemberEffects, PATIENCE};
+use super::{ConsensusEffects, PATIENCE};
 use crate::error::Error;
 use crate::event::ReplySlot;
-use crate::state::request::Request;
+use crate::request::Request;
 
 /// Time after a change of leader in which the new one commits what the old one had of a proposal.
 /// After that the outcome is unknown: the client gets the error of a timeout, without waiting for
@@ -59,7 +59,7 @@ impl Forwarded {
     }
 
     /// Fails the clients whose time is over.
-    pub(super) fn give_up(&mut self, now: Now, effects: &mut MemberEffects) {
+    pub(super) fn give_up(&mut self, now: Now, effects: &mut ConsensusEffects) {
         while let Some((until, id)) = self.until.front().copied() {
             // Answered proposals are dropped early, so that no turn is needed for them.
             if until > now && self.waiting.contains_key(&id) {
@@ -71,13 +71,13 @@ impl Forwarded {
     }
 
     /// Fails all clients: another member's state replaces the entries they wait for.
-    pub(super) fn lose_all(&mut self, effects: &mut MemberEffects) {
+    pub(super) fn lose_all(&mut self, effects: &mut ConsensusEffects) {
         self.until.clear();
         tell(self.waiting.drain().map(|(_, waiter)| waiter), effects);
     }
 }
 
-fn tell(waiters: impl IntoIterator<Item = Waiter>, effects: &mut MemberEffects) {
+fn tell(waiters: impl IntoIterator<Item = Waiter>, effects: &mut ConsensusEffects) {
     let slots = waiters.into_iter().filter_map(|(_, slot)| slot);
     let told = slots.map(|slot| (slot, Err(Error::Timeout)));
     effects.replies.extend(told);

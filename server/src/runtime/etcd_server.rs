@@ -16,19 +16,19 @@ use storage::mvcc::{Reader, View};
 use tokio::sync::Semaphore;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use crate::auth::{self, AuthInfo, Credentials, Tokens};
+use crate::auth::{self, Credentials, Tokens};
 use crate::clock::Clock;
 use crate::cluster::corruption::PeerHash;
 use crate::cluster::peer::{self, Peers};
-use crate::driver::{RequestIds, Shared};
+use crate::driver::{Published, RequestIds};
 use crate::error::Error;
 use crate::event::admission::{self, Admission};
 use crate::event::inbox::Sender;
 use crate::event::{
-    Applied, ApplyEvent, LeaseAnswer, LeaseCall, MemberEvent, Outcome, Proposal, ReplySlot,
+    Answer, ApplyEvent, ConsensusEvent, LeaseAnswer, LeaseCall, Outcome, Proposal, ReplySlot,
 };
+use crate::request::{AuthInfo, Request};
 use crate::state::hashes::{Hashes, KvHash};
-use crate::state::request::Request;
 use crate::state::watch::HubHandle;
 use crate::state::{self, MemberInfo};
 use crate::telemetry::metrics::{Metrics, Operation};
@@ -59,11 +59,11 @@ const LEADER_RETRY: Duration = Duration::from_millis(50);
 const TRANSFER_POLL: Duration = Duration::from_millis(2);
 
 #[derive(Clone)]
-pub struct Node(Arc<Inner>);
+pub(crate) struct EtcdServer(Arc<Inner>);
 
 /// This member's identity. Fixed for the life of a data directory, except the URLs.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub(crate) struct Identity {
     pub cluster_id: u64,
     pub member_id: u64,
     pub name: String,
@@ -72,7 +72,7 @@ pub struct Identity {
 
 /// Limits of requests, and the times above which they count as slow.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     pub max_request_bytes: usize,
     pub max_txn_ops: usize,
     /// Bytes; 0: no quota.
@@ -90,7 +90,7 @@ pub struct Limits {
 
 /// The answer to the Status call.
 #[derive(Clone, Debug)]
-pub struct NodeStatus {
+pub(crate) struct ServerStatus {
     /// 0: no leader is known.
     pub leader: u64,
     pub term: u64,
@@ -105,10 +105,10 @@ pub struct NodeStatus {
 
 pub(crate) struct Inner {
     pub reader: Reader,
-    pub member: Sender<MemberEvent>,
+    pub consensus: Sender<ConsensusEvent>,
     pub apply: Sender<ApplyEvent>,
     pub hub: HubHandle,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<Published>,
     pub hashes: Arc<Hashes>,
     /// Held while a digest for a client or a peer is computed.
     pub hash_turn: Arc<Semaphore>,
@@ -118,7 +118,7 @@ pub(crate) struct Inner {
     pub request_ids: Arc<RequestIds>,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
-    pub auth: Arc<auth::Shared>,
+    pub auth: Arc<auth::CurrentAuth>,
     pub tokens: Tokens,
     pub login: Login,
     pub peers: Peers,
@@ -126,12 +126,12 @@ pub(crate) struct Inner {
     pub leader_lost: tokio::sync::watch::Sender<()>,
 }
 
-impl Node {
-    pub(crate) fn new(inner: Inner) -> Node {
-        Node(Arc::new(inner))
+impl EtcdServer {
+    pub(crate) fn new(inner: Inner) -> EtcdServer {
+        EtcdServer(Arc::new(inner))
     }
 
-    pub fn new_admission() -> Admission {
+    pub(crate) fn new_admission() -> Admission {
         Admission::new(IN_FLIGHT)
     }
 
@@ -142,19 +142,23 @@ impl Node {
 
     /// Sends a change by the server itself through the log. Returns when it is applied and visible
     /// to readers. With auth enabled, it counts as made by no user.
-    pub async fn propose(&self, request: Request) -> Result<Applied, Error> {
+    pub(crate) async fn propose(&self, request: Request) -> Result<Answer, Error> {
         self.check_space(&request).await?;
         self.propose_unchecked(request, &AuthInfo::default()).await
     }
 
     /// Sends a client's change through the log. Its permission is checked when it is applied.
-    pub async fn propose_by(&self, request: Request, who: &Credentials) -> Result<Applied, Error> {
+    pub(crate) async fn propose_by(
+        &self,
+        request: Request,
+        who: &Credentials,
+    ) -> Result<Answer, Error> {
         self.check_space(&request).await?;
         let by = self.auth_info(who).await?.unwrap_or_default();
         self.propose_unchecked(request, &by).await
     }
 
-    async fn propose_unchecked(&self, request: Request, by: &AuthInfo) -> Result<Applied, Error> {
+    async fn propose_unchecked(&self, request: Request, by: &AuthInfo) -> Result<Answer, Error> {
         let metrics = &self.0.metrics;
         let (operation, began) = (Operation::of(&request), self.0.clock.now());
         let pending = metrics.proposals_pending.hold();
@@ -181,7 +185,7 @@ impl Node {
         result
     }
 
-    async fn send_and_wait(&self, request: Request, by: &AuthInfo) -> Result<Applied, Error> {
+    async fn send_and_wait(&self, request: Request, by: &AuthInfo) -> Result<Answer, Error> {
         let data = request.encode_by(self.0.request_ids.next(), by);
         if data.len() > self.0.limits.max_request_bytes {
             return Err(Error::RequestTooLarge);
@@ -200,7 +204,7 @@ impl Node {
             reply: Some(slot),
             term: None,
         };
-        post(&self.0.member, MemberEvent::Propose(proposal))?;
+        post(&self.0.consensus, ConsensusEvent::Propose(proposal))?;
         if physical {
             // Answered when the rows are deleted, as in etcd. The client sets its own deadline.
             return match tokio::time::timeout(PHYSICAL_COMPACTION_TIMEOUT, reply).await {
@@ -212,13 +216,13 @@ impl Node {
     }
 
     /// After this call, `view` shows every change that was acknowledged before the call.
-    pub async fn linearizable(&self) -> Result<(), Error> {
+    pub(crate) async fn linearizable(&self) -> Result<(), Error> {
         if self.0.shared.decides_alone() {
             return Ok(());
         }
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
         let began = self.0.clock.now();
-        post(&self.0.member, MemberEvent::Read(slot))?;
+        post(&self.0.consensus, ConsensusEvent::Read(slot))?;
         let read = self.wait_for_read(reply).await;
         if self.0.clock.now().saturating_sub(began) >= SLOW_READ {
             self.0.metrics.slow_read_indexes.inc();
@@ -230,10 +234,10 @@ impl Node {
     }
 
     /// Hands leadership to the voter `to`. Returns when `to` leads.
-    pub async fn transfer(&self, to: u64) -> Result<(), Error> {
+    pub(crate) async fn transfer(&self, to: u64) -> Result<(), Error> {
         self.0
-            .member
-            .send(MemberEvent::Transfer { to })
+            .consensus
+            .send(ConsensusEvent::Transfer { to })
             .map_err(|_| Error::Stopped)?;
         let patience = REQUEST_TIMEOUT + 2 * self.0.limits.election_timeout;
         let moved = async {
@@ -279,7 +283,11 @@ impl Node {
     }
 
     /// Returns `None` if the answer is useless: that member does not lead any more, or stops.
-    fn told_by_leader(&self, call: &LeaseCall, told: peer::Answer) -> Option<(LeaseAnswer, i64)> {
+    fn told_by_leader(
+        &self,
+        call: &LeaseCall,
+        told: peer::PeerAnswer,
+    ) -> Option<(LeaseAnswer, i64)> {
         let answer = match (told.status, call) {
             (200, call) => peer::lease_answer(call, told.body)?,
             (404, call) => LeaseAnswer {
@@ -309,33 +317,33 @@ impl Node {
         self.wait(reply).await.map(drop)
     }
 
-    /// Time on this member's clock.
-    pub fn now(&self) -> Duration {
+    /// Time on this server.
+    pub(crate) fn now(&self) -> Duration {
         self.0.clock.now()
     }
 
-    pub fn view(&self) -> View {
+    pub(crate) fn view(&self) -> View {
         self.0.reader.view()
     }
 
     /// For callers that take many views.
-    pub fn reader(&self) -> Reader {
+    pub(crate) fn reader(&self) -> Reader {
         self.0.reader.clone()
     }
 
     /// An id that no other request has, in etcd's layout.
-    pub fn unique_id(&self) -> u64 {
+    pub(crate) fn unique_id(&self) -> u64 {
         self.0.request_ids.next()
     }
 
     /// Reports a new encryption setting, so that existing data is sealed again with it.
-    pub fn keys_changed(&self) -> Result<(), Error> {
+    pub(crate) fn keys_changed(&self) -> Result<(), Error> {
         post(&self.0.apply, ApplyEvent::KeysChanged)
     }
 
     /// Answers a question about leases, with the store's revision. A follower asks the leader about
     /// renewals and remaining times.
-    pub async fn lease(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
+    pub(crate) async fn lease(&self, call: LeaseCall) -> Result<(LeaseAnswer, i64), Error> {
         let at_leader = matches!(
             call,
             LeaseCall::KeepAlive { .. } | LeaseCall::TimeToLive { .. }
@@ -361,7 +369,7 @@ impl Node {
     }
 
     /// A header with this revision, the ids of member and cluster, and the term.
-    pub fn header(&self, revision: i64) -> pb::ResponseHeader {
+    pub(crate) fn header(&self, revision: i64) -> pb::ResponseHeader {
         pb::ResponseHeader {
             cluster_id: self.0.identity.cluster_id,
             member_id: self.0.identity.member_id,
@@ -371,33 +379,33 @@ impl Node {
     }
 
     /// A header with the store's current revision.
-    pub fn header_now(&self) -> pb::ResponseHeader {
+    pub(crate) fn header_now(&self) -> pb::ResponseHeader {
         self.header(self.view().revision())
     }
 
     /// Completes a header that has only its revision.
-    pub fn complete(&self, header: &mut Option<pb::ResponseHeader>) {
+    pub(crate) fn complete(&self, header: &mut Option<pb::ResponseHeader>) {
         let revision = header.as_ref().map_or(0, |header| header.revision);
         *header = Some(self.header(revision));
     }
 
-    pub fn hub(&self) -> &HubHandle {
+    pub(crate) fn hub(&self) -> &HubHandle {
         &self.0.hub
     }
 
-    pub fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &Identity {
         &self.0.identity
     }
 
-    pub fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &Limits {
         &self.0.limits
     }
 
-    pub fn is_leader(&self) -> bool {
+    pub(crate) fn is_leader(&self) -> bool {
         self.0.shared.leads()
     }
 
-    pub fn has_leader(&self) -> bool {
+    pub(crate) fn has_leader(&self) -> bool {
         self.0.shared.leadership.has_leader()
     }
 
@@ -427,23 +435,23 @@ impl Node {
         &self.0.peers
     }
 
-    pub fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Published {
         &self.0.shared
     }
 
-    pub fn members(&self) -> Result<Vec<MemberInfo>, Error> {
+    pub(crate) fn members(&self) -> Result<Vec<MemberInfo>, Error> {
         state::members(&self.view())
     }
 
-    pub fn alarms(&self) -> Result<Vec<pb::AlarmMember>, Error> {
+    pub(crate) fn alarms(&self) -> Result<Vec<pb::AlarmMember>, Error> {
         state::alarms(&self.view())
     }
 
-    pub fn cluster_version(&self) -> Result<Option<String>, Error> {
+    pub(crate) fn cluster_version(&self) -> Result<Option<String>, Error> {
         state::cluster_version(&self.view())
     }
 
-    pub fn status(&self) -> Result<NodeStatus, Error> {
+    pub(crate) fn status(&self) -> Result<ServerStatus, Error> {
         let shared = &self.0.shared;
         let leader = shared.leadership.leader();
         let mut errors = Vec::new();
@@ -454,7 +462,7 @@ impl Node {
             let kind = pb::AlarmType::try_from(alarm.alarm).map_or("UNKNOWN", |k| k.as_str_name());
             errors.push(format!("memberID:{} alarm:{kind}", alarm.member_id));
         }
-        Ok(NodeStatus {
+        Ok(ServerStatus {
             leader,
             term: shared.leadership.term(),
             raft_index: shared.leadership.committed(),
@@ -467,7 +475,7 @@ impl Node {
     }
 
     /// The HashKV digest of history up to `revision` (0: the current revision).
-    pub async fn hash_kv(&self, revision: i64) -> Result<KvHash, Error> {
+    pub(crate) async fn hash_kv(&self, revision: i64) -> Result<KvHash, Error> {
         let began = self.0.clock.now();
         // One at a time, because each digest reads the whole store.
         let turn = Arc::clone(&self.0.hash_turn).acquire_owned().await;
@@ -492,7 +500,7 @@ impl Node {
     }
 
     /// The known digests of the last compactions, newest first.
-    pub fn compaction_hashes(&self) -> Vec<KvHash> {
+    pub(crate) fn compaction_hashes(&self) -> Vec<KvHash> {
         self.0.hashes.finished()
     }
 
@@ -511,7 +519,7 @@ impl Node {
     }
 
     /// Returns unused space to the file system; ends when that is done. Blocks no other call.
-    pub async fn defragment(&self) -> Result<(), Error> {
+    pub(crate) async fn defragment(&self) -> Result<(), Error> {
         tracing::info!("starting defragment");
         let began = self.0.clock.now();
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
@@ -523,7 +531,7 @@ impl Node {
         Ok(())
     }
 
-    pub fn metrics(&self) -> &Metrics {
+    pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 
@@ -586,7 +594,7 @@ impl Node {
     async fn wait(
         &self,
         reply: tokio::sync::oneshot::Receiver<crate::event::Reply>,
-    ) -> Result<Applied, Error> {
+    ) -> Result<Answer, Error> {
         let patience = REQUEST_TIMEOUT + 2 * self.0.limits.election_timeout;
         match tokio::time::timeout(patience, reply).await {
             Ok(Ok(reply)) => reply,
@@ -608,7 +616,7 @@ fn post<T: Send + 'static>(actor: &Sender<T>, event: T) -> Result<(), Error> {
 }
 
 /// Runs work that may take long or wait for the disk outside the runtime's threads.
-pub async fn run_blocking<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {

@@ -9,7 +9,7 @@ use raft::{NOBODY, NodeId, RoleChange, Term};
 use storage::mvcc::Stats;
 
 #[derive(Debug)]
-pub struct Shared {
+pub struct Published {
     member_id: NodeId,
     pub leadership: Leadership,
     pub progress: Progress,
@@ -21,7 +21,7 @@ pub struct Shared {
     log_limit_bytes: AtomicU64,
 }
 
-/// Who leads, as far as this member knows. Written by the member alone.
+/// Who leads, as far as this member knows. Written by the consensus actor alone.
 #[derive(Debug, Default)]
 pub struct Leadership {
     term: AtomicU64,
@@ -57,9 +57,9 @@ pub struct Space {
     is_low: AtomicBool,
 }
 
-impl Shared {
-    pub fn new(member_id: NodeId, sole_voter: bool, learner: bool) -> Shared {
-        let shared = Shared {
+impl Published {
+    pub fn new(member_id: NodeId, sole_voter: bool, learner: bool) -> Published {
+        let shared = Published {
             member_id,
             leadership: Leadership::default(),
             progress: Progress::default(),

@@ -4,15 +4,19 @@
 use etcd_api::etcdserverpb::downgrade_request::DowngradeAction;
 use etcd_api::membershippb;
 
-use super::Node;
+use super::EtcdServer;
 use crate::config::CLUSTER_VERSION;
 use crate::error::Error;
-use crate::state::request::Request;
+use crate::request::Request;
 use crate::state::{self, Downgrade};
 
-impl Node {
+impl EtcdServer {
     /// Returns the cluster version without its patch number.
-    pub async fn downgrade(&self, action: DowngradeAction, version: &str) -> Result<String, Error> {
+    pub(crate) async fn downgrade(
+        &self,
+        action: DowngradeAction,
+        version: &str,
+    ) -> Result<String, Error> {
         match action {
             DowngradeAction::Validate => {
                 self.check_target(version).await?;
@@ -37,7 +41,7 @@ impl Node {
             .to_owned())
     }
 
-    pub fn downgrade_info(&self) -> Result<Downgrade, Error> {
+    pub(crate) fn downgrade_info(&self) -> Result<Downgrade, Error> {
         state::downgrade(&self.view())
     }
 

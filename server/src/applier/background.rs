@@ -7,7 +7,7 @@ use storage::mvcc::Stats;
 
 use crate::config::Config;
 
-/// See [`Pace::dirty_bytes_to_checkpoint`].
+/// See [`BackgroundLimits::dirty_bytes_to_checkpoint`].
 pub(crate) const DIRTY_BYTES_TO_CHECKPOINT: u64 = 96 << 20;
 
 /// A checkpoint that no bound forces writes at most one byte for this many bytes that it gains.
@@ -25,7 +25,7 @@ const BYTES_TO_CHECKPOINT_WHEN_LOW: u64 = 1 << 20;
 
 /// Bounds for background work. The simulation makes all of them small.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct BackgroundLimits {
     /// Least gain, in bytes of log and of reusable pages, for which a cheap checkpoint starts.
     pub gain_bytes_to_checkpoint: u64,
     /// Bytes of changed pages in memory that start a checkpoint. Mostly pages of the key tree,
@@ -45,9 +45,9 @@ pub struct Pace {
     pub compact_pause: Duration,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace {
+impl Default for BackgroundLimits {
+    fn default() -> BackgroundLimits {
+        BackgroundLimits {
             gain_bytes_to_checkpoint: 16 << 20,
             dirty_bytes_to_checkpoint: DIRTY_BYTES_TO_CHECKPOINT,
             dirty_bytes_max: 160 << 20,
@@ -59,11 +59,11 @@ impl Default for Pace {
     }
 }
 
-impl Pace {
+impl BackgroundLimits {
     /// Reads `--snapshot-count`, `--compaction-batch-limit` and `--compaction-sleep-interval`.
-    pub fn of(config: &Config) -> Pace {
-        let usual = Pace::default();
-        Pace {
+    pub fn of(config: &Config) -> BackgroundLimits {
+        let usual = BackgroundLimits::default();
+        BackgroundLimits {
             entries_to_checkpoint: config.checkpoint_entries,
             compact_step_rows: config
                 .compaction_batch_limit
@@ -74,9 +74,9 @@ impl Pace {
     }
 
     /// The bounds while space on the disk is low.
-    pub(super) fn when_low(self) -> Pace {
+    pub(super) fn when_low(self) -> BackgroundLimits {
         let low = |usual: u64| usual.min(BYTES_TO_CHECKPOINT_WHEN_LOW);
-        Pace {
+        BackgroundLimits {
             dirty_bytes_to_checkpoint: low(self.dirty_bytes_to_checkpoint),
             log_bytes_to_checkpoint: low(self.log_bytes_to_checkpoint),
             ..self
@@ -84,9 +84,9 @@ impl Pace {
     }
 
     /// The bounds while compacted rows are removed.
-    pub(super) fn when_removing(self, stats: &Stats) -> Pace {
+    pub(super) fn when_removing(self, stats: &Stats) -> BackgroundLimits {
         let part = (stats.in_use_bytes / PARTS_WHEN_REMOVING).max(DIRTY_BYTES_WHEN_REMOVING);
-        Pace {
+        BackgroundLimits {
             dirty_bytes_to_checkpoint: part.min(self.dirty_bytes_to_checkpoint),
             ..self
         }
@@ -125,7 +125,7 @@ mod tests {
             oldest_view: 0,
             is_short: false,
         };
-        Pace::default().checkpoint_is_due(log * MIB, &stats)
+        BackgroundLimits::default().checkpoint_is_due(log * MIB, &stats)
     }
 
     #[test]

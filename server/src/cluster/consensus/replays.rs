@@ -7,7 +7,7 @@ use etcd_api::etcdserverpb as pb;
 use prost::Message;
 use raft::{Entry, EntryKind};
 
-use crate::state::request::Request;
+use crate::request::Request;
 
 /// Number of ids kept. A replay that comes after this many newer requests is not recognised.
 const REMEMBERED: usize = 1 << 14;

@@ -9,10 +9,10 @@ use crate::event::admission::{Admission, Limits};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Member 1 of three. The tests play the others.
+/// Consensus 1 of three. The tests play the others.
 struct Stage {
-    member: Member,
-    effects: MemberEffects,
+    consensus: Consensus,
+    effects: ConsensusEffects,
     now: Now,
     /// The newest write that the disk got; `synced` is how far it is.
     written: Ticket,
@@ -28,8 +28,8 @@ impl Stage {
         };
         let raft = Raft::new(config, Recovered::default(), Now::ZERO);
         Stage {
-            member: Member::new(raft, 1),
-            effects: MemberEffects::default(),
+            consensus: Consensus::new(raft, 1),
+            effects: ConsensusEffects::default(),
             now: Now::ZERO,
             written: 0,
             synced: 0,
@@ -62,12 +62,13 @@ impl Stage {
     }
 
     fn status(&self) -> raft::Status {
-        self.member.status()
+        self.consensus.status()
     }
 
-    fn turn(&mut self, event: Option<MemberEvent>) {
-        let mut events: Vec<MemberEvent> = event.into_iter().collect();
-        self.member.turn(self.now, &mut events, &mut self.effects);
+    fn turn(&mut self, event: Option<ConsensusEvent>) {
+        let mut events: Vec<ConsensusEvent> = event.into_iter().collect();
+        self.consensus
+            .turn(self.now, &mut events, &mut self.effects);
         let writes = self.effects.writes.drain(..);
         self.written = writes
             .map(|write| write.ticket)
@@ -78,7 +79,7 @@ impl Stage {
 
     /// Moves time to the next wake-up.
     fn wake(&mut self) {
-        self.now = self.member.wake_at().unwrap().max(self.now);
+        self.now = self.consensus.wake_at().unwrap().max(self.now);
         self.turn(None);
     }
 
@@ -90,7 +91,7 @@ impl Stage {
             term,
             body,
         };
-        self.turn(Some(MemberEvent::Receive(message)));
+        self.turn(Some(ConsensusEvent::Receive(message)));
     }
 
     fn lead(&mut self, from: u64, term: u64) {
@@ -119,7 +120,7 @@ impl Stage {
         while self.synced < self.written {
             self.synced = self.written;
             let ticket = self.written;
-            self.turn(Some(MemberEvent::Durable { ticket }));
+            self.turn(Some(ConsensusEvent::Durable { ticket }));
         }
     }
 
@@ -143,7 +144,7 @@ impl Stage {
             reply: Some(slot),
             term: None,
         };
-        self.turn(Some(MemberEvent::Propose(proposal)));
+        self.turn(Some(ConsensusEvent::Propose(proposal)));
         answer
     }
 
@@ -165,7 +166,7 @@ fn a_leader_whose_disk_stands_still_hands_over_within_half_a_second() {
         assert!(stage.now < began + 450 * MS, "{:?}", stage.now - began);
         stage.answer_heartbeats();
     }
-    // Member 2's disk has no more than this member's.
+    // Consensus 2's disk has no more than this member's.
     assert_eq!(stage.was_summoned(), Some(3));
 }
 
@@ -237,7 +238,7 @@ fn heartbeats_and_reads_do_not_wait_for_a_sync() {
     assert_eq!(stage.status().commit, 1);
     stage.sent.clear();
     let (slot, _answer) = Stage::slot();
-    stage.turn(Some(MemberEvent::Read(slot)));
+    stage.turn(Some(ConsensusEvent::Read(slot)));
     assert_eq!(stage.sent.len(), 2, "{:?}", stage.sent);
     stage.answer_heartbeats();
     let (index, slots) = stage.effects.reads.pop().unwrap();
@@ -300,7 +301,7 @@ fn what_was_sent_to_the_former_leader_may_still_be_committed_by_the_next() {
 fn what_was_asked_of_the_former_leader_is_asked_of_the_next_at_once() {
     let mut stage = Stage::following();
     let (slot, _answer) = Stage::slot();
-    stage.turn(Some(MemberEvent::Read(slot)));
+    stage.turn(Some(ConsensusEvent::Read(slot)));
     let asks = |to: u64| move |m: &Message| m.to == to && matches!(m.body, Body::ReadIndex { .. });
     assert!(stage.sent.iter().any(asks(2)));
     stage.lead(3, 2);
@@ -369,7 +370,7 @@ fn a_place_that_another_leader_took_keeps_nobody_from_an_answer() {
 fn a_proposal_is_taken_once_however_often_it_comes() {
     let mut stage = Stage::leading();
     // Otherwise raft would not accept a change of the members yet.
-    stage.turn(Some(MemberEvent::Applied { index: 1 }));
+    stage.turn(Some(ConsensusEvent::Applied { index: 1 }));
     for kind in [EntryKind::Normal, EntryKind::ConfChange] {
         let last = stage.status().last;
         for _ in 0..3 {
@@ -389,7 +390,7 @@ fn a_proposal_is_taken_once_however_often_it_comes() {
 fn a_change_that_waited_for_longer_than_its_client_is_forgotten() {
     for late in [false, true] {
         let mut stage = Stage::leading();
-        stage.turn(Some(MemberEvent::Applied { index: 1 }));
+        stage.turn(Some(ConsensusEvent::Applied { index: 1 }));
         stage.hear(2, 0, proposal(EntryKind::ConfChange, 5));
         stage.hear(3, 0, proposal(EntryKind::ConfChange, 6));
         assert_eq!(stage.status().last, 2, "one at a time");
@@ -401,7 +402,7 @@ fn a_change_that_waited_for_longer_than_its_client_is_forgotten() {
         stage.sync();
         stage.acknowledge(2, 2);
         let (index, change) = (2, None);
-        stage.turn(Some(MemberEvent::ConfChanged { index, change }));
+        stage.turn(Some(ConsensusEvent::ConfChanged { index, change }));
         stage.turn(None);
         assert_eq!(stage.status().last, if late { 2 } else { 3 });
     }

@@ -10,7 +10,7 @@ use tonic::Code;
 
 use crate::error::Error;
 
-pub fn range(request: &pb::RangeRequest) -> Result<(), Error> {
+pub(crate) fn range(request: &pb::RangeRequest) -> Result<(), Error> {
     if request.key.is_empty() {
         return Err(Error::EmptyKey);
     }
@@ -23,7 +23,7 @@ pub fn range(request: &pb::RangeRequest) -> Result<(), Error> {
 }
 
 /// A streamed range allows only key order and no filters.
-pub fn range_stream(request: &pb::RangeRequest) -> Result<(), Error> {
+pub(crate) fn range_stream(request: &pb::RangeRequest) -> Result<(), Error> {
     let unimplemented = |text: &str| Err(Error::Other(Code::Unimplemented, text.to_owned()));
     let by_key = request.sort_target == SortTarget::Key as i32;
     let ascending = request.sort_order == SortOrder::Ascend as i32;
@@ -40,7 +40,7 @@ pub fn range_stream(request: &pb::RangeRequest) -> Result<(), Error> {
     Ok(())
 }
 
-pub fn put(request: &pb::PutRequest) -> Result<(), Error> {
+pub(crate) fn put(request: &pb::PutRequest) -> Result<(), Error> {
     if request.key.is_empty() {
         return Err(Error::EmptyKey);
     }
@@ -53,7 +53,7 @@ pub fn put(request: &pb::PutRequest) -> Result<(), Error> {
     Ok(())
 }
 
-pub fn delete_range(request: &pb::DeleteRangeRequest) -> Result<(), Error> {
+pub(crate) fn delete_range(request: &pb::DeleteRangeRequest) -> Result<(), Error> {
     if request.key.is_empty() {
         return Err(Error::EmptyKey);
     }
@@ -61,7 +61,7 @@ pub fn delete_range(request: &pb::DeleteRangeRequest) -> Result<(), Error> {
 }
 
 /// `max_ops` limits each of the three lists, and the operations left for a nested transaction.
-pub fn txn(request: &pb::TxnRequest, max_ops: usize) -> Result<(), Error> {
+pub(crate) fn txn(request: &pb::TxnRequest, max_ops: usize) -> Result<(), Error> {
     shape(request, max_ops)?;
     Writes::of(&request.success)?;
     Writes::of(&request.failure)?;

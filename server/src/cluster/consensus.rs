@@ -1,4 +1,4 @@
-//! Actor 1: the member of the cluster. It owns [`Raft`] and knows which client waits for which
+//! Actor 1: consensus. It owns [`Raft`] and knows which client waits for which
 //! entry. Plain values in and out; the shell runs it on its own thread.
 
 mod changes;
@@ -17,9 +17,9 @@ use storage::mvcc::View;
 
 use crate::error::Error;
 use crate::event::{
-    Applied, Committed, MemberEvent, Outcome, Proposal, RaftView, Reply, ReplySlot,
+    Answer, Committed, ConsensusEvent, Outcome, Proposal, RaftView, Reply, ReplySlot,
 };
-use crate::state::request::Request;
+use crate::request::Request;
 use crate::state::snapshot::Received;
 use changes::Changes;
 use forwarded::Forwarded;
@@ -29,7 +29,7 @@ use stall::Stall;
 /// Writes of at most this many entries are not worth a hand-over to another thread.
 const LONE_ENTRIES: usize = 4;
 
-pub struct Member {
+pub struct Consensus {
     raft: Raft,
     /// Proposals that are in the log and not committed, by position.
     waiting: VecDeque<Waiting>,
@@ -93,7 +93,7 @@ enum Carried {
 
 /// The effects of a turn.
 #[derive(Default)]
-pub struct MemberEffects {
+pub struct ConsensusEffects {
     /// For the log, in this order.
     pub writes: Vec<raft::Write>,
     /// For the applier, in this order.
@@ -111,6 +111,10 @@ pub struct MemberEffects {
     /// For the applier, after `committed`. Expects `SnapshotInstalled`.
     pub install: Option<Box<Received>>,
     /// Received states that are not needed.
+    #[expect(
+        clippy::vec_box,
+        reason = "they come in boxes, and are passed on in them"
+    )]
     pub unwanted: Vec<Box<Received>>,
     /// Complaints that operators must hear.
     pub complaints: Vec<Complaint>,
@@ -123,10 +127,10 @@ struct Waiting {
     reply: Option<ReplySlot>,
 }
 
-impl Member {
+impl Consensus {
     /// `first_read` must differ in every run.
-    pub fn new(raft: Raft, first_read: u64) -> Member {
-        Member {
+    pub fn new(raft: Raft, first_read: u64) -> Consensus {
+        Consensus {
             raft,
             waiting: VecDeque::new(),
             forwarded: Forwarded::default(),
@@ -177,7 +181,12 @@ impl Member {
     }
 
     /// Handles all of `events`. Proposals that came together enter the log together.
-    pub fn turn(&mut self, now: Now, events: &mut Vec<MemberEvent>, effects: &mut MemberEffects) {
+    pub fn turn(
+        &mut self,
+        now: Now,
+        events: &mut Vec<ConsensusEvent>,
+        effects: &mut ConsensusEffects,
+    ) {
         let mut gathered = Gathered::default();
         for event in events.drain(..) {
             self.hear(now, event, &mut gathered, effects);
@@ -204,64 +213,64 @@ impl Member {
     fn hear(
         &mut self,
         now: Now,
-        event: MemberEvent,
+        event: ConsensusEvent,
         gathered: &mut Gathered,
-        effects: &mut MemberEffects,
+        effects: &mut ConsensusEffects,
     ) {
         match event {
-            MemberEvent::Propose(proposal) => gathered.proposals.push(proposal),
-            MemberEvent::Read(slot) => gathered.reads.push(slot),
-            MemberEvent::Configure { change, reply } => {
+            ConsensusEvent::Propose(proposal) => gathered.proposals.push(proposal),
+            ConsensusEvent::Read(slot) => gathered.reads.push(slot),
+            ConsensusEvent::Configure { change, reply } => {
                 if let Err(reply) = self.changes.push(now, change, reply) {
                     effects.replies.push((reply, Err(Error::TooManyRequests)));
                 }
             }
-            MemberEvent::Progress { id, reply } => {
+            ConsensusEvent::Progress { id, reply } => {
                 effects.replies.push((reply, self.progress(id)));
             }
-            MemberEvent::Describe(reply) => effects.replies.push((reply, Ok(self.describe()))),
-            MemberEvent::Stop => effects.stop = true,
-            MemberEvent::Receive(message) => self.receive(now, message, effects),
+            ConsensusEvent::Describe(reply) => effects.replies.push((reply, Ok(self.describe()))),
+            ConsensusEvent::Stop => effects.stop = true,
+            ConsensusEvent::Receive(message) => self.receive(now, message, effects),
             event => self.tell_raft(now, event, effects),
         }
     }
 
-    fn tell_raft(&mut self, now: Now, event: MemberEvent, effects: &mut MemberEffects) {
+    fn tell_raft(&mut self, now: Now, event: ConsensusEvent, effects: &mut ConsensusEffects) {
         let input = match event {
-            MemberEvent::Disconnected { peer } => {
+            ConsensusEvent::Disconnected { peer } => {
                 if peer == self.raft.status().leader {
                     self.suspect = peer;
                 }
                 Input::Disconnected { peer }
             }
-            MemberEvent::Unreachable { peer } => Input::Unreachable { peer },
-            MemberEvent::Transfer { to } => Input::Transfer { to },
-            MemberEvent::SnapshotReady { to, snapshot, view } => {
+            ConsensusEvent::Unreachable { peer } => Input::Unreachable { peer },
+            ConsensusEvent::Transfer { to } => Input::Transfer { to },
+            ConsensusEvent::SnapshotReady { to, snapshot, view } => {
                 let input = Input::SnapshotReady { to, snapshot };
                 return self.step_with(now, input, Carried::Out { to, view }, effects);
             }
-            MemberEvent::SnapshotReceived { message, received } => {
+            ConsensusEvent::SnapshotReceived { message, received } => {
                 let input = Input::Receive(message);
                 return self.step_with(now, input, Carried::In(received), effects);
             }
-            MemberEvent::SnapshotSent { to, ok } => Input::SnapshotSent { to, ok },
-            MemberEvent::SnapshotInstalled => {
+            ConsensusEvent::SnapshotSent { to, ok } => Input::SnapshotSent { to, ok },
+            ConsensusEvent::SnapshotInstalled => {
                 // The entry may be part of the snapshot, and then it is never seen here.
                 self.forwarded.lose_all(effects);
                 Input::SnapshotInstalled { ok: true }
             }
-            MemberEvent::Durable { ticket } => {
+            ConsensusEvent::Durable { ticket } => {
                 self.stall.durable(ticket);
                 Input::Durable { ticket }
             }
-            MemberEvent::Applied { index } => Input::Applied { index },
-            MemberEvent::ConfChanged { index, change } => Input::ConfChanged { index, change },
+            ConsensusEvent::Applied { index } => Input::Applied { index },
+            ConsensusEvent::ConfChanged { index, change } => Input::ConfChanged { index, change },
             other => unreachable!("{other:?} is not for raft"),
         };
         self.step(now, input, effects);
     }
 
-    fn receive(&mut self, now: Now, mut message: Message, effects: &mut MemberEffects) {
+    fn receive(&mut self, now: Now, mut message: Message, effects: &mut ConsensusEffects) {
         self.drop_replays(&mut message, effects);
         if message.from == self.suspect {
             self.suspect = NOBODY;
@@ -281,7 +290,7 @@ impl Member {
         &mut self,
         now: Now,
         mut proposals: Vec<Proposal>,
-        effects: &mut MemberEffects,
+        effects: &mut ConsensusEffects,
     ) {
         let leader = self.raft.status().leader;
         if leader != NOBODY && leader == self.suspect {
@@ -297,12 +306,12 @@ impl Member {
         }
     }
 
-    fn describe(&self) -> Applied {
+    fn describe(&self) -> Answer {
         let view = RaftView {
             status: self.raft.status(),
             peers: self.raft.peers(),
         };
-        Applied {
+        Answer {
             outcome: Outcome::Raft(Box::new(view)),
             revision: 0,
         }
@@ -313,7 +322,7 @@ impl Member {
     }
 
     /// A leader with a stalled disk hands over to a member whose disk has what its own has not.
-    fn watch_disk(&mut self, now: Now, effects: &mut MemberEffects) {
+    fn watch_disk(&mut self, now: Now, effects: &mut ConsensusEffects) {
         for write in &effects.writes {
             self.stall.wrote(now, write);
         }
@@ -342,7 +351,7 @@ impl Member {
     }
 
     /// Removes proposals that were seen before, because an entry must not be applied twice.
-    fn drop_replays(&mut self, message: &mut Message, effects: &mut MemberEffects) {
+    fn drop_replays(&mut self, message: &mut Message, effects: &mut ConsensusEffects) {
         let Body::Propose { entries } = &mut message.body else {
             return;
         };
@@ -354,7 +363,7 @@ impl Member {
         }
     }
 
-    fn let_go(&mut self, now: Now, effects: &mut MemberEffects) {
+    fn let_go(&mut self, now: Now, effects: &mut ConsensusEffects) {
         self.held_messages.retain(|(until, _)| *until > now);
         if self.held_messages.is_empty() || self.hands_over() {
             return;
@@ -372,7 +381,7 @@ impl Member {
     }
 
     /// Proposes changes of the members one at a time, as far as this member knows of them.
-    fn configure(&mut self, now: Now, effects: &mut MemberEffects) {
+    fn configure(&mut self, now: Now, effects: &mut ConsensusEffects) {
         self.changes.forget(now);
         while self.changes.is_waiting() {
             let leader = self.raft.status().leader;
@@ -401,7 +410,7 @@ impl Member {
             peer.ok_or(Error::MemberNotFound)?.matched
         };
         let leader = status.durable;
-        Ok(Applied {
+        Ok(Answer {
             outcome: Outcome::Progress { matched, leader },
             revision: 0,
         })
@@ -413,7 +422,7 @@ impl Member {
         now: Now,
         began_at: Now,
         slots: Vec<ReplySlot>,
-        effects: &mut MemberEffects,
+        effects: &mut ConsensusEffects,
     ) {
         let context = self.next_read;
         self.next_read += 1;
@@ -429,7 +438,7 @@ impl Member {
     }
 
     /// Repeats reads that got lost, and drops requests whose clients have given up.
-    fn give_up(&mut self, now: Now, effects: &mut MemberEffects) {
+    fn give_up(&mut self, now: Now, effects: &mut ConsensusEffects) {
         let has_new_leader = std::mem::take(&mut self.has_new_leader);
         if has_new_leader {
             self.forwarded.leader_is(self.raft.status().leader, now);
@@ -456,7 +465,7 @@ impl Member {
         }
     }
 
-    fn propose(&mut self, now: Now, mut proposals: Vec<Proposal>, effects: &mut MemberEffects) {
+    fn propose(&mut self, now: Now, mut proposals: Vec<Proposal>, effects: &mut ConsensusEffects) {
         // A paused former leader may see leases expire that the next leader has renewed.
         let status = self.raft.status();
         let leads = (status.role == RoleKind::Leader).then_some(status.term);
@@ -515,7 +524,7 @@ impl Member {
 
     /// Fails the clients whose positions are at or after `first`: another leader has removed those
     /// entries of earlier terms from the log.
-    fn forget_replaced(&mut self, first: Position, effects: &mut MemberEffects) {
+    fn forget_replaced(&mut self, first: Position, effects: &mut ConsensusEffects) {
         let is_replaced = |waiting: &mut Waiting| waiting.position.index >= first.index;
         while let Some(waiting) = self.waiting.pop_back_if(is_replaced) {
             let slot = waiting.reply.into_iter();
@@ -527,7 +536,7 @@ impl Member {
 
     /// Feeds raft. Inputs of one turn share their effects where that is possible: one write to the
     /// disk, one append for each follower, one acknowledgement.
-    fn step(&mut self, now: Now, input: Input, effects: &mut MemberEffects) {
+    fn step(&mut self, now: Now, input: Input, effects: &mut ConsensusEffects) {
         if self.raft.joins(&input) {
             self.raft.feed(now, input);
             self.is_fed = true;
@@ -537,20 +546,26 @@ impl Member {
     }
 
     /// Steps raft with one input alone: effects of earlier inputs must not take `carried`.
-    fn step_with(&mut self, now: Now, input: Input, carried: Carried, effects: &mut MemberEffects) {
+    fn step_with(
+        &mut self,
+        now: Now,
+        input: Input,
+        carried: Carried,
+        effects: &mut ConsensusEffects,
+    ) {
         self.finish(now, effects);
         self.raft.step(now, input, &mut self.output);
         self.collect(carried, effects);
     }
 
-    fn finish(&mut self, now: Now, effects: &mut MemberEffects) {
+    fn finish(&mut self, now: Now, effects: &mut ConsensusEffects) {
         if std::mem::take(&mut self.is_fed) {
             self.raft.finish(now, &mut self.output);
             self.collect(Carried::Nothing, effects);
         }
     }
 
-    fn collect(&mut self, carried: Carried, effects: &mut MemberEffects) {
+    fn collect(&mut self, carried: Carried, effects: &mut ConsensusEffects) {
         effects.writes.extend(self.output.write.take());
         if let Some(change) = self.output.role_change.take() {
             self.has_new_leader |= change.leader != NOBODY;
@@ -596,9 +611,9 @@ impl Member {
     }
 }
 
-impl Member {
+impl Consensus {
     /// Matches snapshots with their states. Drops unneeded views: they keep pages from reuse.
-    fn collect_snapshots(&mut self, carried: Carried, effects: &mut MemberEffects) {
+    fn collect_snapshots(&mut self, carried: Carried, effects: &mut ConsensusEffects) {
         effects
             .snapshots_wanted
             .append(&mut self.output.snapshots_wanted);
@@ -628,7 +643,7 @@ impl Member {
 fn take_waiting(
     waiting: &mut VecDeque<Waiting>,
     position: Position,
-    effects: &mut MemberEffects,
+    effects: &mut ConsensusEffects,
 ) -> Option<Waiting> {
     while waiting
         .front()

@@ -1,19 +1,24 @@
-//! The one source of chance (splitmix64): a seed gives one run, always.
+//! Random numbers from a seed, the same on every machine (SplitMix64). A failing test prints its
+//! seed.
 
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
+pub struct Rng(u64);
 
 impl Rng {
-    pub(crate) fn new(seed: u64) -> Rng {
+    pub fn new(seed: u64) -> Rng {
         Rng(seed)
     }
 
     /// A generator of its own for something that must not shift the choices made elsewhere.
-    pub(crate) fn fork(&mut self) -> Rng {
+    pub fn fork(&mut self) -> Rng {
         Rng(self.next() ^ 0x5851_f42d_4c95_7f2d)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it never ends, and is no iterator"
+    )]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,26 +27,26 @@ impl Rng {
     }
 
     /// Below `bound`, which is not 0.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
     /// At least `low`, less than `high`.
-    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low)
     }
 
     /// True so many times in a thousand.
-    pub(crate) fn chance(&mut self, permille: u64) -> bool {
+    pub fn chance(&mut self, permille: u64) -> bool {
         self.below(1000) < permille
     }
 
-    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }
 
     /// Around `mean`, now and then several times as much.
-    pub(crate) fn about(&mut self, mean: u64) -> u64 {
+    pub fn about(&mut self, mean: u64) -> u64 {
         let spread = self.between(1, 1000);
         mean / 4 + mean * (1000 - spread) / 1000 + if spread < 50 { 4 * mean } else { 0 }
     }

@@ -15,8 +15,8 @@ use storage::seal::{KeyFile, Seal};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
-use super::{Effects, State, lease_keys, leases};
-use crate::state::request::Request;
+use crate::request::Request;
+use crate::state::{Effects, State, lease_keys, leases};
 
 pub(super) const LOG: &str = "/member/log";
 pub(super) const STORE: &str = "/member/store";

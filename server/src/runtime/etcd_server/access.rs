@@ -7,24 +7,24 @@ use std::sync::Arc;
 use aws_lc_rs::digest;
 use etcd_api::etcdserverpb as pb;
 
-use super::Node;
-use crate::auth::{AuthInfo, Credentials, Image, Tokens};
+use super::EtcdServer;
+use crate::auth::Authenticated;
+use crate::auth::{Credentials, Image, Tokens};
 use crate::error::Error;
-use crate::event::{Applied, Outcome};
-use crate::state::Authenticated;
-use crate::state::request::{AuthRequest, Request};
+use crate::event::{Answer, Outcome};
+use crate::request::{AuthInfo, AuthRequest, Request};
 
 /// bcrypt's limit. It would silently cut off longer passwords.
 const PASSWORD_BYTES_MAX: usize = 72;
 
-impl Node {
+impl EtcdServer {
     /// True if auth is enabled.
-    pub fn is_auth_enabled(&self) -> bool {
+    pub(crate) fn is_auth_enabled(&self) -> bool {
         self.0.auth.is_enabled()
     }
 
     /// The user that makes a call; `None` if it names none. Tokens count only if auth is enabled.
-    pub async fn auth_info(&self, who: &Credentials) -> Result<Option<AuthInfo>, Error> {
+    pub(crate) async fn auth_info(&self, who: &Credentials) -> Result<Option<AuthInfo>, Error> {
         match self.auth_info_now(who) {
             Some(known) => known,
             None => {
@@ -37,7 +37,10 @@ impl Node {
     }
 
     /// Like [`Self::auth_info`] without waiting. `None`: unknown until this member has caught up.
-    pub fn auth_info_now(&self, who: &Credentials) -> Option<Result<Option<AuthInfo>, Error>> {
+    pub(crate) fn auth_info_now(
+        &self,
+        who: &Credentials,
+    ) -> Option<Result<Option<AuthInfo>, Error>> {
         let auth = &self.0.auth;
         if auth.is_enabled()
             && let Some(token) = &who.token
@@ -52,7 +55,7 @@ impl Node {
     }
 
     /// The user of a token, as far as this member knows.
-    pub fn user_of_token(&self, token: &str) -> Option<String> {
+    pub(crate) fn user_of_token(&self, token: &str) -> Option<String> {
         Some(self.look_up_token(token)??.user)
     }
 
@@ -89,7 +92,7 @@ impl Node {
 
     /// Judges a read by the users and roles in force, and returns its user. Take the read's view
     /// before this call.
-    pub async fn check_read(
+    pub(crate) async fn check_read(
         &self,
         who: &Credentials,
         ask: impl FnOnce(&Image, &AuthInfo) -> Result<(), Error>,
@@ -103,7 +106,7 @@ impl Node {
     }
 
     /// Fails if users or roles have changed since `by` was admitted. For reads that take long.
-    pub fn check_still(&self, by: &AuthInfo) -> Result<(), Error> {
+    pub(crate) fn check_still(&self, by: &AuthInfo) -> Result<(), Error> {
         if by.revision != 0 && by.revision != self.0.auth.image().revision {
             Err(Error::AuthOldRevision)
         } else {
@@ -111,8 +114,8 @@ impl Node {
         }
     }
 
-    /// Whether a watch may be created. `None`: ask again after [`Node::linearizable`].
-    pub fn check_watch_now(
+    /// Whether a watch may be created. `None`: ask again after [`EtcdServer::linearizable`].
+    pub(crate) fn check_watch_now(
         &self,
         who: &Credentials,
         ask: impl FnOnce(&Image, &AuthInfo) -> Result<(), Error>,
@@ -125,7 +128,7 @@ impl Node {
     }
 
     /// Fails if auth is enabled and the call names no user.
-    pub async fn require_user(&self, who: &Credentials) -> Result<(), Error> {
+    pub(crate) async fn require_user(&self, who: &Credentials) -> Result<(), Error> {
         if !self.0.auth.is_enabled() {
             return Ok(());
         }
@@ -134,7 +137,7 @@ impl Node {
     }
 
     /// Fails if auth is enabled and the user does not have the root role.
-    pub async fn require_admin(&self, who: &Credentials) -> Result<(), Error> {
+    pub(crate) async fn require_admin(&self, who: &Credentials) -> Result<(), Error> {
         if !self.0.auth.is_enabled() {
             return Ok(());
         }
@@ -143,7 +146,7 @@ impl Node {
     }
 
     /// Checks a question about leases, because its answer shows their keys.
-    pub async fn check_leases(
+    pub(crate) async fn check_leases(
         &self,
         who: &Credentials,
         ask: impl FnOnce(&Image, &AuthInfo) -> Result<(), Error>,
@@ -157,13 +160,16 @@ impl Node {
         ask(&image, &by.unwrap_or_default())
     }
 
-    pub fn auth_image(&self) -> Arc<Image> {
+    pub(crate) fn auth_image(&self) -> Arc<Image> {
         self.0.auth.image()
     }
 
     /// For questions about users and roles. Returns the user that asks, and the rules that include
     /// every change acknowledged before the call.
-    pub async fn auth_question(&self, who: &Credentials) -> Result<(AuthInfo, Arc<Image>), Error> {
+    pub(crate) async fn auth_question(
+        &self,
+        who: &Credentials,
+    ) -> Result<(AuthInfo, Arc<Image>), Error> {
         let by = self.auth_info(who).await?.unwrap_or_default();
         self.linearizable().await?;
         Ok((by, self.0.auth.image()))
@@ -171,11 +177,11 @@ impl Node {
 
     /// Changes users or roles. Callers without permission are refused before anything is hashed or
     /// written; the decisive check happens when the change is applied.
-    pub async fn change_auth(
+    pub(crate) async fn change_auth(
         &self,
         who: &Credentials,
         mut request: AuthRequest,
-    ) -> Result<Applied, Error> {
+    ) -> Result<Answer, Error> {
         let password = match &mut request {
             AuthRequest::UserAdd(r) if !r.options.unwrap_or_default().no_password => {
                 Some((&mut r.password, &mut r.hashed_password))
@@ -200,7 +206,7 @@ impl Node {
     }
 
     /// Checks a password and returns a token.
-    pub async fn authenticate(
+    pub(crate) async fn authenticate(
         &self,
         name: String,
         password: String,

@@ -6,12 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use raft::{ConfChange, ConfChangeKind};
 
-use super::{Node, REQUEST_TIMEOUT, post};
+use super::{EtcdServer, REQUEST_TIMEOUT, post};
 use crate::auth::Credentials;
 use crate::config::Url;
 use crate::data_dir;
 use crate::error::Error;
-use crate::event::{MemberEvent, Outcome, RaftView, ReplySlot};
+use crate::event::{ConsensusEvent, Outcome, RaftView, ReplySlot};
 use crate::state::{ChangeContext, MemberInfo};
 
 /// A member counts as connected after this long a connection. etcd's value.
@@ -21,9 +21,9 @@ const READY_PERCENT: u128 = 90;
 /// Time between two tries of a promotion to find and ask the leader.
 const LEADER_POLL: Duration = Duration::from_millis(100);
 
-impl Node {
+impl EtcdServer {
     /// Returns the new member and all members.
-    pub async fn add_member(
+    pub(crate) async fn add_member(
         &self,
         urls: &[String],
         is_learner: bool,
@@ -54,14 +54,14 @@ impl Node {
     }
 
     /// Returns the remaining members.
-    pub async fn remove_member(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
+    pub(crate) async fn remove_member(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
         self.check_removal(id)?;
         self.configure(ConfChangeKind::RemoveNode, id, Vec::new())
             .await
     }
 
     /// Replaces the peer URLs of a member. Returns all members.
-    pub async fn update_member(
+    pub(crate) async fn update_member(
         &self,
         id: u64,
         urls: &[String],
@@ -82,7 +82,7 @@ impl Node {
     }
 
     /// Only the leader knows whether a learner is ready, so other members ask it.
-    pub async fn promote_member(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
+    pub(crate) async fn promote_member(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
         match self.promote_here(id).await {
             Err(Error::NotLeader) => {}
             Ok(members) => {
@@ -108,9 +108,9 @@ impl Node {
     }
 
     /// The state of raft here and, on the leader, the progress of the others.
-    pub async fn raft_view(&self) -> Result<RaftView, Error> {
+    pub(crate) async fn raft_view(&self) -> Result<RaftView, Error> {
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
-        post(&self.0.member, MemberEvent::Describe(slot))?;
+        post(&self.0.consensus, ConsensusEvent::Describe(slot))?;
         match self.wait(reply).await?.outcome {
             Outcome::Raft(view) => Ok(*view),
             other => unreachable!("a question for raft was answered with {other:?}"),
@@ -119,7 +119,10 @@ impl Node {
 
     async fn promote_here(&self, id: u64) -> Result<Vec<MemberInfo>, Error> {
         let (slot, reply) = ReplySlot::new(self.0.admission.admit(0)?);
-        post(&self.0.member, MemberEvent::Progress { id, reply: slot })?;
+        post(
+            &self.0.consensus,
+            ConsensusEvent::Progress { id, reply: slot },
+        )?;
         let progress = self.wait(reply).await?.outcome;
         let Outcome::Progress { matched, leader } = progress else {
             unreachable!("a question for progress was answered with {progress:?}");
@@ -187,12 +190,12 @@ impl Node {
             node,
             context: context.into(),
         };
-        let event = MemberEvent::Configure {
+        let event = ConsensusEvent::Configure {
             change,
             reply: slot,
         };
         let began = self.0.clock.now();
-        post(&self.0.member, event)?;
+        post(&self.0.consensus, event)?;
         let applied = self.wait(reply).await;
         applied.map_err(|error| self.explain(error, began))?;
         tracing::info!(
@@ -281,7 +284,7 @@ impl Node {
             .map(|(_, id)| id)
     }
 
-    pub fn is_learner(&self) -> bool {
+    pub(crate) fn is_learner(&self) -> bool {
         self.0.shared.progress.is_learner()
     }
 }

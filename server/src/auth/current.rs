@@ -11,7 +11,7 @@ use super::{Image, SimpleTokens};
 /// The state updates this as it applies an entry, before the entry's writes can be read. So a
 /// caller that first takes a view and then checks here never uses permissions older than its view.
 #[derive(Debug)]
-pub struct Shared {
+pub struct CurrentAuth {
     /// The image's `enabled`, kept separately: it is read before each request, and most clusters do
     /// not use auth.
     enabled: AtomicBool,
@@ -19,9 +19,9 @@ pub struct Shared {
     pub tokens: Mutex<SimpleTokens>,
 }
 
-impl Shared {
-    pub fn new(image: Arc<Image>) -> Shared {
-        Shared {
+impl CurrentAuth {
+    pub fn new(image: Arc<Image>) -> CurrentAuth {
+        CurrentAuth {
             enabled: AtomicBool::new(image.enabled),
             image: RwLock::new(image),
             tokens: Mutex::new(SimpleTokens::new(DEFAULT_TIME_TO_LIVE)),
