@@ -5,8 +5,8 @@
 mod alarm;
 mod leases;
 mod pace;
+mod reencryptor;
 mod removal;
-mod resealer;
 mod slow;
 mod space;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use raft::Now;
-use storage::mvcc::{Attempt, CheckpointJob, Reader, Resealing, Retired, SyncJob};
+use storage::mvcc::{Attempt, CheckpointJob, Reader, Reencryption, Retired, SyncJob};
 
 use crate::auth::AuthInfo;
 use crate::error::Error;
@@ -36,8 +36,8 @@ pub use alarm::SpaceNews;
 use leases::WaitingRenewal;
 pub(crate) use pace::DIRTY_BYTES_TO_CHECKPOINT;
 pub use pace::Pace;
+use reencryptor::Reencryptor;
 use removal::Removal;
-use resealer::Resealer;
 pub use slow::{Slow, Stopwatch};
 use space::Space;
 use views::Views;
@@ -95,7 +95,7 @@ pub struct Applier {
     election_timeout: Now,
     space: Space,
     views: Views,
-    resealer: Resealer,
+    reencryptor: Reencryptor,
     stopping: bool,
 }
 
@@ -128,8 +128,8 @@ pub struct ApplyEffects {
     pub compacted: Option<Compacted>,
     /// Hashes of histories about to be compacted, to be computed on another thread.
     pub hash: Vec<HashJob>,
-    /// How far re-sealing has come, when that is worth telling.
-    pub resealing: Option<Resealing>,
+    /// How far re-encryption has come, when that is worth telling.
+    pub reencryption: Option<Reencryption>,
     pub cluster_changed: bool,
     /// For the log, in any term: this member's space alarm, raised or taken back.
     pub alarm: Option<Request>,
@@ -164,7 +164,7 @@ impl Applier {
         );
         Ok(Applier {
             reader: state.store.reader(),
-            resealer: Resealer::new(&state.store),
+            reencryptor: Reencryptor::new(&state.store),
             state,
             lessor,
             hub,
@@ -245,7 +245,7 @@ impl Applier {
         if step == Some(now) {
             return step;
         }
-        let reseal = self.resealer.wake_at(now, self.checkpoint_running);
+        let reencrypt = self.reencryptor.wake_at(now, self.checkpoint_running);
         let lessor = self
             .leading
             .and_then(|_| self.lessor.next_wake(REVOKES_UNDER_WAY));
@@ -255,7 +255,11 @@ impl Applier {
             false => self.space.wake_at(now),
         };
         let removal = self.removal.due_at();
-        let all = lessor.into_iter().chain(chores).chain(reseal).chain(step);
+        let all = lessor
+            .into_iter()
+            .chain(chores)
+            .chain(reencrypt)
+            .chain(step);
         all.chain(removal).min()
     }
 
@@ -282,8 +286,8 @@ impl Applier {
         self.compact(now, effects)?;
         if !self.stopping {
             let store = &mut self.state.store;
-            let resealing = self.resealer.turn(now, store, self.checkpoint_running)?;
-            effects.resealing = resealing.or(effects.resealing.take());
+            let reencryption = self.reencryptor.turn(now, store, self.checkpoint_running)?;
+            effects.reencryption = reencryption.or(effects.reencryption.take());
         }
         let sync = self.state.store.spill()?.or(self.sync.take());
         effects.sync = sync.or(effects.sync.take());
@@ -338,7 +342,7 @@ impl Applier {
             }
             ApplyEvent::Defragment(slot) => self.space.ask(slot),
             ApplyEvent::Install(received) => self.installing = Some(received),
-            ApplyEvent::KeysChanged => self.resealer.begin(),
+            ApplyEvent::KeysChanged => self.reencryptor.begin(),
             ApplyEvent::Stop => self.stopping = true,
         }
         Ok(())
@@ -668,7 +672,7 @@ impl Applier {
             return;
         }
         let due = self.stopping
-            || self.resealer.takes_checkpoint()
+            || self.reencryptor.takes_checkpoint()
             || wanted
             || self
                 .pace()

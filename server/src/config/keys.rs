@@ -1,5 +1,5 @@
 //! The source of the keys for encryption at rest: a file, or a command that prints such a file, for
-//! example from a key management service. The format is described in `storage::seal` and in
+//! example from a key management service. The format is described in `storage::encryption` and in
 //! `--help`.
 
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use storage::seal::{KeyFile, Seal};
+use storage::encryption::{DataKeys, KeyFile};
 
 /// Far above the size of a file with `KEYS_MAX` keys and a comment for each.
 const TEXT_BYTES_MAX: usize = 64 << 10;
@@ -36,15 +36,15 @@ pub enum Look {
 #[derive(Debug)]
 pub struct Follower {
     source: KeySource,
-    seal: Arc<Seal>,
+    data_keys: Arc<DataKeys>,
     last: Option<Result<KeyFile, String>>,
 }
 
 impl Follower {
-    pub fn new(source: KeySource, seal: Arc<Seal>) -> Follower {
+    pub fn new(source: KeySource, data_keys: Arc<DataKeys>) -> Follower {
         Follower {
             source,
-            seal,
+            data_keys,
             last: None,
         }
     }
@@ -65,7 +65,7 @@ impl Follower {
         }
         let look = match &found {
             Err(error) => Look::Refused(error.clone()),
-            Ok(keys) => match self.seal.change(keys) {
+            Ok(keys) => match self.data_keys.change(keys) {
                 Ok(true) => Look::Changed,
                 Ok(false) => Look::Same,
                 Err(error) => Look::Refused(error.to_string()),

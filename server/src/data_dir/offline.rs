@@ -13,8 +13,8 @@ use aws_lc_rs::digest;
 use etcd_files::bbolt::read::Database;
 use raft::Position;
 use raft::durable::LogWriter;
+use storage::encryption::{DataKeys, KeyFile};
 use storage::mvcc::Applied;
-use storage::seal::{KeyFile, Seal};
 use storage::vfs::os::OsVfs;
 use storage::vfs::{File, Open, Vfs};
 use utl::{Engine, Import, Restore};
@@ -212,7 +212,7 @@ struct Place {
     vfs: Arc<dyn Vfs>,
     data_dir: PathBuf,
     wal_dir: Option<PathBuf>,
-    seal: Option<Arc<Seal>>,
+    data_keys: Option<Arc<DataKeys>>,
 }
 
 impl Place {
@@ -227,7 +227,7 @@ impl Place {
             vfs,
             data_dir: dirs.0.to_owned(),
             wal_dir: dirs.1.map(Path::to_owned),
-            seal: None,
+            data_keys: None,
         };
         if place.vfs.exists(&place.unfinished()).map_err(text)? {
             return Err(format!(
@@ -239,7 +239,8 @@ impl Place {
             place.vfs.create_dir_all(&dir).map_err(text)?;
         }
         let ring = place.unfinished().join("keys");
-        place.seal = Seal::open(Arc::clone(&place.vfs), &ring, keys, true).map_err(text)?;
+        place.data_keys =
+            DataKeys::open(Arc::clone(&place.vfs), &ring, keys, true).map_err(text)?;
         Ok(place)
     }
 
@@ -263,13 +264,13 @@ impl Place {
     }
 
     fn store_options(&self) -> storage::mvcc::Options {
-        let seal = self.seal.clone();
-        storage::mvcc::Options { seal }
+        let data_keys = self.data_keys.clone();
+        storage::mvcc::Options { data_keys }
     }
 
     fn log_options(&self) -> raft::durable::Options {
         raft::durable::Options {
-            seal: self.seal.clone(),
+            data_keys: self.data_keys.clone(),
             ..Default::default()
         }
     }

@@ -10,8 +10,8 @@ use etcd_api::etcdserverpb as pb;
 use pb::request_op::Request as Op;
 use raft::durable::{LogWriter, Options};
 use raft::{Entry, HardState, Position, Write};
+use storage::encryption::{DataKeys, KeyFile};
 use storage::mvcc::{Applied, Attempt, Change, CheckpointJob, Item, KeyRange, Store, Want};
-use storage::seal::{KeyFile, Seal};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
@@ -159,9 +159,9 @@ pub(super) struct Machine {
 }
 
 /// Creates keys on the disk, so that it is encrypted from now on.
-pub(super) fn give_keys(vfs: &SimVfs) -> storage::Result<Option<Arc<Seal>>> {
+pub(super) fn give_keys(vfs: &SimVfs) -> storage::Result<Option<Arc<DataKeys>>> {
     let keys = KeyFile::parse("keys", &format!("1 {}", "5a".repeat(32))).expect("a good file");
-    Seal::open(Arc::new(vfs.clone()), Path::new(KEYS), Some(&keys), true)
+    DataKeys::open(Arc::new(vfs.clone()), Path::new(KEYS), Some(&keys), true)
 }
 
 pub(super) fn open(vfs: &SimVfs) -> storage::Result<Machine> {
@@ -170,16 +170,18 @@ pub(super) fn open(vfs: &SimVfs) -> storage::Result<Machine> {
         let made = vfs.create_dir_all(Path::new(dir));
         made.map_err(storage::Error::io("create", Path::new(dir)))?;
     }
-    let seal = match vfs.contents(Path::new(KEYS)) {
+    let data_keys = match vfs.contents(Path::new(KEYS)) {
         Some(_) => give_keys(vfs)?,
         None => None,
     };
-    let options = storage::mvcc::Options { seal: seal.clone() };
+    let options = storage::mvcc::Options {
+        data_keys: data_keys.clone(),
+    };
     let store = Store::open(Arc::clone(&shared), Path::new(STORE), options)?;
     let Applied { index, term } = store.root().applied();
     let options = Options {
         segment_bytes: 16 << 10,
-        seal,
+        data_keys,
         ..Options::default()
     };
     let (log, opened) = LogWriter::open(shared, Path::new(LOG), Position { term, index }, options)?;

@@ -17,7 +17,7 @@ use super::wipe::Wipe;
 use super::{
     Pages, Tree, TreeKind, USER_META_BYTES_MAX, Unfit, Writer, check, open, release, rewrite,
 };
-use crate::seal::Seal;
+use crate::encryption::DataKeys;
 use crate::vfs::{File, Vfs};
 use crate::{Error, Result};
 
@@ -94,7 +94,7 @@ pub(crate) struct Stats {
     /// Bytes of all nodes that the writer keeps in memory.
     pub memory_bytes: u64,
     /// Bytes of sealed pages kept in their decrypted form.
-    pub opened_bytes: u64,
+    pub decrypted_bytes: u64,
     /// The disk is too full to guarantee that all changed nodes can be written.
     pub is_short: bool,
 }
@@ -106,9 +106,9 @@ impl PageFile {
         vfs: Arc<dyn Vfs>,
         path: &Path,
         kinds: &[TreeKind],
-        seal: Option<Arc<Seal>>,
+        data_keys: Option<Arc<DataKeys>>,
     ) -> Result<(PageFile, Opened)> {
-        open::open(&*vfs, path, kinds, seal)
+        open::open(&*vfs, path, kinds, data_keys)
     }
 
     /// Locks the file in memory from now on, as far as checkpoints have written it.
@@ -199,8 +199,8 @@ impl PageFile {
         }
     }
 
-    pub(crate) fn seal(&self) -> Option<&Arc<Seal>> {
-        self.shared.sealing().map(|sealing| &sealing.seal)
+    pub(crate) fn data_keys(&self) -> Option<&Arc<DataKeys>> {
+        self.shared.sealing().map(|sealing| &sealing.data_keys)
     }
 
     pub(crate) fn checkpoint_running(&self) -> bool {
@@ -363,7 +363,7 @@ impl PageFile {
             vacant_bytes: vacant * UNIT as u64,
             dirty_bytes: dirty as u64,
             memory_bytes: (dirty + self.saved_bytes) as u64,
-            opened_bytes: self.shared.sealing().map_or(0, |s| s.opened.bytes()) as u64,
+            decrypted_bytes: self.shared.sealing().map_or(0, |s| s.decrypted.bytes()) as u64,
             is_short: self.room.is_short(),
         }
     }

@@ -29,7 +29,7 @@ use super::pages::{FIRST_UNIT, Pages, Shared};
 use super::room::Room;
 use super::space::Space;
 use super::tree::{Tree, TreeKind};
-use crate::seal::{CLEAR, Seal};
+use crate::encryption::{CLEAR, DataKeys};
 use crate::vfs::{File, Open, Vfs, whole};
 use crate::{Error, Result};
 
@@ -40,7 +40,7 @@ pub(super) fn open(
     vfs: &dyn Vfs,
     path: &Path,
     kinds: &[TreeKind],
-    seal: Option<Arc<Seal>>,
+    data_keys: Option<Arc<DataKeys>>,
 ) -> Result<(PageFile, Opened)> {
     if !vfs.exists(path).map_err(Error::io("look for", path))? {
         create(vfs, path, kinds)?;
@@ -63,7 +63,7 @@ pub(super) fn open(
     }
     metas.sort_by_key(|(meta, _)| std::cmp::Reverse(meta.generation));
     for (i, (meta, bytes)) in metas.iter().enumerate() {
-        match load(&file, path, len, kinds, meta, seal.clone()) {
+        match load(&file, path, len, kinds, meta, data_keys.clone()) {
             Ok(loaded) => {
                 let (older, _) = metas.get(i + 1).unwrap_or(&metas[i]);
                 let older = older.user.clone();
@@ -128,9 +128,9 @@ fn load(
     len: u64,
     kinds: &[TreeKind],
     meta: &Meta,
-    seal: Option<Arc<Seal>>,
+    data_keys: Option<Arc<DataKeys>>,
 ) -> Result<Loaded> {
-    if meta.key != CLEAR && seal.is_none() {
+    if meta.key != CLEAR && data_keys.is_none() {
         let what = format!("sealed under key {}, and no key at hand", meta.key);
         return Err(Error::corrupt(path, Meta::offset(meta.generation), what));
     }
@@ -141,7 +141,7 @@ fn load(
         );
         return Err(Error::corrupt(path, len, what));
     }
-    let shared = Arc::new(Shared::new(path, file.clone(), meta.units, seal)?);
+    let shared = Arc::new(Shared::new(path, file.clone(), meta.units, data_keys)?);
     let space = match meta.free_list {
         None => Space::new(),
         Some(list) => {

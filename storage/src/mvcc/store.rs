@@ -9,8 +9,8 @@ use super::compact::{Batch, Compaction};
 use super::key;
 use super::meta::Meta;
 use super::publish::{Publisher, Subscriber};
+use super::reencrypt::Walk;
 use super::relocate::Relocation;
-use super::reseal::Walk;
 use super::{Applied, CompactProgress, Options, Root, Stats, Write, load};
 use crate::btree::{self, KeyOrder, META_SLOTS, PageFile, Tree, TreeKind, Weight};
 use crate::inspect::TreeFound;
@@ -92,7 +92,11 @@ impl Store {
         // power cut may take back; from here on the log relies on that name.
         vfs.sync_dir(dir)
             .map_err(Error::io("sync directory", dir))?;
-        if options.seal.as_ref().is_some_and(|seal| seal.is_mixed()) {
+        if options
+            .data_keys
+            .as_ref()
+            .is_some_and(|data_keys| data_keys.is_mixed())
+        {
             // Left half-made, perhaps under no key or under one to be forgotten.
             let left = dir.join(load::FILE_NAME);
             if vfs.exists(&left).map_err(Error::io("look for", &left))? {
@@ -104,7 +108,7 @@ impl Store {
 
     pub(super) fn open_file(vfs: Arc<dyn Vfs>, path: &Path, options: Options) -> Result<Store> {
         let path: Arc<Path> = path.into();
-        let (file, opened) = PageFile::open(vfs, &path, &KINDS, options.seal)?;
+        let (file, opened) = PageFile::open(vfs, &path, &KINDS, options.data_keys)?;
         let meta = Meta::decode(&opened.user_meta)
             .ok_or_else(|| Error::corrupt(&path, 0, "the store's part of the meta page"))?;
         let Ok([keys, revisions, side]) = <[Tree; 3]>::try_from(opened.trees) else {
@@ -158,7 +162,7 @@ impl Store {
     /// The options this store was opened with; a store that replaces it must use the same.
     pub fn options(&self) -> Options {
         Options {
-            seal: self.file.seal().cloned(),
+            data_keys: self.file.data_keys().cloned(),
         }
     }
 

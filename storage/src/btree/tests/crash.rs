@@ -1,7 +1,7 @@
 //! Power cuts and damaged files.
 
 use super::*;
-use crate::seal::sample;
+use crate::encryption::sample;
 
 const BOTH_TORN: &str = "no meta page can be used \
     (slot 0: checksum does not match; slot 1: checksum does not match)";

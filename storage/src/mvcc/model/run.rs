@@ -12,7 +12,7 @@ use super::super::{
 };
 use super::{Model, Row, Version};
 use crate::Result;
-use crate::seal::sample;
+use crate::encryption::sample;
 use crate::vfs::sim::SimVfs;
 
 pub(crate) const DIR: &str = "/data/member/store";
@@ -458,8 +458,8 @@ impl Runner {
 }
 
 pub(crate) fn open(vfs: &SimVfs) -> Result<Store> {
-    let seal = sample::keys_of(vfs)?;
-    Store::open(Arc::new(vfs.clone()), Path::new(DIR), Options { seal })
+    let data_keys = sample::keys_of(vfs)?;
+    Store::open(Arc::new(vfs.clone()), Path::new(DIR), Options { data_keys })
 }
 
 /// Compares all answers of both about `at`.
