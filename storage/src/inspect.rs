@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::encryption::{DataKeys, KeyFile};
 use crate::mvcc::{Applied, Options, Store};
 use crate::vfs::Vfs;
-use crate::vfs::untouched::Untouched;
+use crate::vfs::dry_run::DryRun;
 use crate::wal::{self, LogFound};
 use crate::{Error, Result};
 
@@ -69,7 +69,7 @@ impl Inspection {
 /// Reads everything. An error says why nothing could be inspected: missing keys, or a failing disk.
 /// Damage is part of the result.
 pub fn inspect(vfs: Arc<dyn Vfs>, places: &Places, keys: Option<&KeyFile>) -> Result<Inspection> {
-    let vfs: Arc<dyn Vfs> = Arc::new(Untouched(vfs));
+    let vfs: Arc<dyn Vfs> = Arc::new(DryRun(vfs));
     let mut found = Inspection::default();
     let Some(data_keys) = found.take(DataKeys::open(vfs.clone(), &places.keys, keys, false))?
     else {

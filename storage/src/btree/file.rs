@@ -9,8 +9,8 @@ use super::meta::Meta;
 use super::output::{Output, SYNC_BYTES};
 use super::page::UNIT;
 use super::pages::Shared;
-use super::presence::Watch;
-use super::room::Room;
+use super::readers::GuardWatch;
+use super::reservation::Reservation;
 use super::space::Space;
 use super::spill::{self, SyncJob};
 use super::wipe::Wipe;
@@ -43,7 +43,7 @@ pub(crate) struct PageFile {
     /// User meta of the checkpoint before, while that one can still be opened.
     pub(super) older_user: Vec<u8>,
     /// All `Pages` that may still be held, with their generation, ascending.
-    pub(super) generations: Vec<(u64, Watch)>,
+    pub(super) generations: Vec<(u64, GuardWatch)>,
     /// Per tree: the key from which saved nodes must be released; `None` if there is nothing to
     /// release.
     pub(super) release_from: Vec<(u8, Option<Vec<u8>>)>,
@@ -58,7 +58,7 @@ pub(crate) struct PageFile {
     pub(super) saved_bytes: usize,
     /// Set while checkpoints wipe free space.
     pub(super) wipe: Option<Wipe>,
-    pub(super) room: Room,
+    pub(super) reservation: Reservation,
 }
 
 /// What [`PageFile::open`] found.
@@ -140,7 +140,7 @@ impl PageFile {
         );
         let space = self.space.take().expect("one checkpoint at a time");
         self.used_before = space.used_units();
-        self.room.note(&space);
+        self.reservation.note(&space);
         self.generations.retain(|(_, readers)| !readers.is_gone());
         let views = self.generations.iter().map(|(view, _)| *view).collect();
         let mut freed = std::mem::take(&mut self.writer.freed);
@@ -186,7 +186,7 @@ impl PageFile {
         }
         self.wipe = done.wipe;
         if done.was_cut {
-            self.room.forget();
+            self.reservation.forget();
         }
         self.shared.set_units(done.meta.units.max(self.meta.units));
         let older = std::mem::replace(&mut self.meta, done.meta);
@@ -233,13 +233,13 @@ impl PageFile {
     /// end. Does nothing while a checkpoint runs or the disk is full. After an error the file must
     /// be opened again. Run the returned job soon.
     pub(crate) fn spill(&mut self, tree: &mut Tree, budget: usize) -> Result<Option<SyncJob>> {
-        let Some(space) = self.space.as_mut().filter(|_| !self.room.is_short()) else {
+        let Some(space) = self.space.as_mut().filter(|_| !self.reservation.is_short()) else {
             return Ok(None);
         };
         let mut out = Output::unsynced(self.file.clone(), self.shared.clone());
         let (writer, from) = (&mut self.writer, &mut self.spilled_to);
         if !spill::spill(tree, writer, space, &mut out, from, budget)? {
-            self.room.ran_out();
+            self.reservation.ran_out();
             return Ok(None);
         }
         if out.written > 0 {
@@ -264,21 +264,23 @@ impl PageFile {
     pub(crate) fn reserve(&mut self, again: bool) -> Result<()> {
         let dirty = self.writer.dirty_bytes + self.saving_bytes;
         if let Some(space) = &self.space {
-            self.room.note(space);
+            self.reservation.note(space);
         }
         let path = self.shared.path();
-        self.room.reserve(&*self.file, path, dirty as u64, again)
+        self.reservation
+            .reserve(&*self.file, path, dirty as u64, again)
     }
 
     /// Reports that an attempt at a checkpoint found the disk full.
     pub(crate) fn ran_out(&mut self) {
-        self.room.ran_out();
+        self.reservation.ran_out();
     }
 
     /// True if a checkpoint begun now will find enough space; only while none runs.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_space(&self) -> bool {
         let space = self.space.as_ref().expect("no checkpoint under way");
-        self.room.holds(space, self.writer.dirty_bytes as u64)
+        self.reservation
+            .holds(space, self.writer.dirty_bytes as u64)
     }
 
     /// Units of the file at its shortest reasonable length; only while no checkpoint runs.
@@ -364,7 +366,7 @@ impl PageFile {
             dirty_bytes: dirty as u64,
             memory_bytes: (dirty + self.saved_bytes) as u64,
             decrypted_bytes: self.shared.sealing().map_or(0, |s| s.decrypted.bytes()) as u64,
-            is_short: self.room.is_short(),
+            is_short: self.reservation.is_short(),
         }
     }
 

@@ -26,11 +26,11 @@ use super::file::{Opened, PageFile};
 use super::meta::Meta;
 use super::page::UNIT;
 use super::pages::{FIRST_UNIT, Pages, Shared};
-use super::room::Room;
+use super::reservation::Reservation;
 use super::space::Space;
 use super::tree::{Tree, TreeKind};
 use crate::encryption::{CLEAR, DataKeys};
-use crate::vfs::{File, Open, Vfs, whole};
+use crate::vfs::{File, Open, Vfs, atomic_file};
 use crate::{Error, Result};
 
 pub(crate) const META_SLOTS: usize = 2;
@@ -97,7 +97,7 @@ fn create(vfs: &dyn Vfs, path: &Path, kinds: &[TreeKind]) -> Result<()> {
     };
     let mut bytes = meta.encode();
     bytes.resize(META_SLOTS * UNIT, 0);
-    whole::write(vfs, path, &bytes)
+    atomic_file::write(vfs, path, &bytes)
 }
 
 fn read_slot(file: &dyn File, path: &Path, slot: usize) -> Result<Vec<u8>> {
@@ -218,7 +218,7 @@ fn assemble(
         saving_bytes: 0,
         saved_bytes: 0,
         wipe: None,
-        room: Room::default(),
+        reservation: Reservation::default(),
     };
     (file, opened)
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::node::Node;
 use super::page::{Page, PageRef, UNIT, checksum, validate};
-use super::presence::{Present, Verified, Watch};
+use super::readers::{GuardWatch, ReaderGuard, VerifiedUnits};
 use super::sealed::{self, Sealing};
 use super::tree::TreeKind;
 use crate::encryption::DataKeys;
@@ -31,7 +31,7 @@ const WINDOWS: usize = 18;
 #[derive(Debug)]
 pub(crate) struct Pages {
     shared: Arc<Shared>,
-    present: Present,
+    readers: ReaderGuard,
 }
 
 /// State shared by all generations.
@@ -53,7 +53,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 struct Window {
     map: Arc<dyn Map>,
-    verified: Verified,
+    verified: VerifiedUnits,
 }
 
 /// The bytes of a node: in place, or a decrypted copy that may be shared.
@@ -151,7 +151,7 @@ impl Shared {
             let units = WINDOW_UNITS_MIN << n;
             let map = self.file.map(units * UNIT as u64);
             let map = map.map_err(Error::io("map", &self.path))?;
-            let verified = Verified::new(units);
+            let verified = VerifiedUnits::new(units);
             // Only the one running checkpoint job calls this after opening: never set twice.
             let _ = window.set(Window { map, verified });
         }
@@ -345,13 +345,13 @@ impl Pages {
     pub(super) fn new(shared: Arc<Shared>) -> Pages {
         Pages {
             shared,
-            present: Present::new(),
+            readers: ReaderGuard::new(),
         }
     }
 
     /// A watch that shows when the last reader of these pages is gone.
-    pub(super) fn watch(&self) -> Watch {
-        self.present.watch()
+    pub(super) fn watch(&self) -> GuardWatch {
+        self.readers.watch()
     }
 
     /// The id of the key that seals a node on disk; nothing is verified.

@@ -232,7 +232,7 @@ impl Store {
     /// or if the disk is too full. In the last case deletes and compactions continue, and may
     /// shrink the state.
     pub fn begin_checkpoint(&mut self) -> Option<CheckpointJob> {
-        if self.unsaved == 0 || self.file.checkpoint_running() || !self.file.has_room() {
+        if self.unsaved == 0 || self.file.checkpoint_running() || !self.file.has_space() {
             return None;
         }
         let meta = Meta {
