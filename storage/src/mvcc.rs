@@ -38,7 +38,7 @@ pub(crate) use model::run::{agree as agree_with_model, survive as survive_power_
 pub use reencrypt::{Next, Reencryption};
 pub use store::{Attempt, CheckpointDone, CheckpointJob, Reader, Retired, Store, SyncJob, View};
 pub use view::Root;
-pub use write::Write;
+pub use write::{ENTRY_BYTES_IN_MEMORY, Write};
 
 /// Position of a change in history: `main` counts transactions, `sub` the changes within one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,7 +12,7 @@ use super::pages::Shared;
 use super::readers::GuardWatch;
 use super::reservation::Reservation;
 use super::space::Space;
-use super::spill::{self, SyncJob};
+use super::spill::{self, Spilled, SyncJob};
 use super::wipe::Wipe;
 use super::{
     Pages, Tree, TreeKind, USER_META_BYTES_MAX, Unfit, Writer, check, open, release, rewrite,
@@ -25,6 +25,10 @@ use crate::{Error, Result};
 /// `SLACK_UNITS`, because checkpoints write beside what they replace.
 const SLACK_PART: u64 = 16;
 const SLACK_UNITS: u64 = (1 << 20) / UNIT as u64;
+
+/// Leaves that one step of [`PageFile::spill_changed`] takes out of memory: until it is written a
+/// step keeps them, so that a full disk can undo it.
+const SPILL_CHANGED_BYTES_PER_STEP: usize = 1 << 20;
 
 /// An open page file, owned by the one writer.
 #[derive(Debug)]
@@ -242,11 +246,10 @@ impl PageFile {
             self.reservation.ran_out();
             return Ok(None);
         }
-        if out.written > 0 {
-            self.shared.map_through(space.units())?;
-            self.shared
-                .set_units(self.shared.units().max(space.units()));
-            self.spilled_unsynced += out.written;
+        let written = out.written;
+        self.spilled_unsynced += written;
+        if written > 0 {
+            self.make_readable()?;
         }
         let due = self.spilled_unsynced >= SYNC_BYTES as u64;
         Ok(due.then(|| {
@@ -256,6 +259,48 @@ impl PageFile {
                 shared: self.shared.clone(),
             }
         }))
+    }
+
+    /// Writes all leaves of the tree that changed since the last checkpoint began, so that little
+    /// but branches stays in memory. Does nothing while a checkpoint runs or the disk is full. After
+    /// an error the file must be opened again.
+    pub(crate) fn spill_changed(&mut self, tree: &mut Tree) -> Result<()> {
+        let mut from = Vec::new();
+        loop {
+            let Some(space) = self.space.as_mut().filter(|_| !self.reservation.is_short()) else {
+                return Ok(());
+            };
+            let mut out = Output::unsynced(self.file.clone(), self.shared.clone());
+            let writer = &mut self.writer;
+            let budget = SPILL_CHANGED_BYTES_PER_STEP;
+            let spilled = spill::spill_changed(tree, writer, space, &mut out, &from, budget)?;
+            if out.written > 0 {
+                self.make_readable()?;
+            }
+            match spilled {
+                Spilled::All => return Ok(()),
+                Spilled::Through(rest) => from = rest,
+                Spilled::DiskFull => {
+                    self.reservation.ran_out();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Bytes of changed nodes in memory that a spill or the next checkpoint writes.
+    #[inline]
+    pub(crate) fn unsaved_bytes(&self) -> u64 {
+        self.writer.dirty_bytes as u64
+    }
+
+    /// References may point to everything allocated so far; only while no checkpoint runs.
+    fn make_readable(&mut self) -> Result<()> {
+        let space = self.space.as_ref().expect("no checkpoint under way");
+        self.shared.map_through(space.units())?;
+        let units = self.shared.units().max(space.units());
+        self.shared.set_units(units);
+        Ok(())
     }
 
     /// Reserves disk space for a checkpoint of all changed nodes, and some more, so that operations

@@ -11,6 +11,7 @@ use super::meta::Meta;
 use super::publish::{Publisher, Subscriber};
 use super::reencrypt::Walk;
 use super::relocate::Relocation;
+use super::write::ENTRY_BYTES_IN_MEMORY;
 use super::{Applied, CompactProgress, Options, Root, Stats, Write, load};
 use crate::btree::{self, KeyOrder, META_SLOTS, PageFile, Tree, TreeKind, Weight};
 use crate::inspect::TreeFound;
@@ -73,6 +74,7 @@ pub struct Store {
     /// From this key on, values may lack their size in the key tree; `None` if none does.
     pub(super) unsized_from: Option<Vec<u8>>,
     fallback: Option<String>,
+    pub(super) entry_bytes_in_memory: u64,
     /// Reused for every row that is encoded.
     pub(super) scratch: Vec<u8>,
     pub(super) walk: Walk,
@@ -143,6 +145,7 @@ impl Store {
             relocation: None,
             unsized_from: (!meta.sized).then(Vec::new),
             fallback: opened.fallback,
+            entry_bytes_in_memory: ENTRY_BYTES_IN_MEMORY,
             scratch: Vec::new(),
             walk: Walk::default(),
         })
@@ -175,6 +178,12 @@ impl Store {
     /// Why one of the two meta pages was unusable, perhaps the newer; `None` if both were readable.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
+    }
+
+    /// Bounds the memory of one entry: see [`Write`]. The default is
+    /// [`ENTRY_BYTES_IN_MEMORY`](super::ENTRY_BYTES_IN_MEMORY).
+    pub fn set_entry_bytes_in_memory(&mut self, bytes: u64) {
+        self.entry_bytes_in_memory = bytes;
     }
 
     /// A handle for readers; any thread may use it.
@@ -214,6 +223,22 @@ impl Store {
             .file
             .spill(&mut self.root.revisions, SPILL_BYTES_PER_STEP)?;
         Ok(job.map(|job| SyncJob { job }))
+    }
+
+    /// Writes all changed leaves of the trees, so that little more than branches stays in memory.
+    /// They need not be written again by the next checkpoint if they stay as they are. Does nothing
+    /// while a checkpoint runs or the disk is full. An error is final, like that of a checkpoint.
+    pub fn spill_all(&mut self) -> Result<()> {
+        let Root {
+            keys,
+            revisions,
+            side,
+            ..
+        } = &mut self.root;
+        for tree in [keys, revisions, side] {
+            self.file.spill_changed(tree)?;
+        }
+        Ok(())
     }
 
     /// Reserves disk space for the next checkpoint, and more. After a failure, which

@@ -1,4 +1,5 @@
 mod cuts;
+mod large_entry;
 mod older;
 
 use std::ops::ControlFlow;
