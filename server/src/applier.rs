@@ -3,6 +3,7 @@
 //! of its own.
 
 mod alarm;
+mod large;
 mod leases;
 mod pace;
 mod reencryptor;
@@ -70,6 +71,8 @@ pub struct Applier {
     pace: Pace,
     /// Committed entries that wait for memory; see [`Pace::dirty_bytes_max`].
     backlog: VecDeque<Committed>,
+    /// Bytes of pages that the first of them changes, approximately; 0 if that is not much.
+    next_bytes: u64,
     checkpoint_running: bool,
     /// The one that is under way waits for space on the disk.
     waiting_checkpoint: Option<CheckpointJob>,
@@ -175,6 +178,7 @@ impl Applier {
             installing: None,
             pace: Pace::default(),
             backlog: VecDeque::new(),
+            next_bytes: 0,
             checkpoint_running: false,
             waiting_checkpoint: None,
             alarm: SpaceAlarm::new(Guard::new(0, true), raft::NOBODY, false),
@@ -203,6 +207,8 @@ impl Applier {
     }
 
     pub fn set_pace(&mut self, pace: Pace) {
+        let store = &mut self.state.store;
+        store.set_entry_bytes_in_memory(pace.entry_bytes_in_memory);
         self.pace = pace;
     }
 
@@ -350,10 +356,7 @@ impl Applier {
 
     /// As much as there is memory for.
     fn apply_backlog(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
-        while !self.stalled() {
-            let Some(committed) = self.backlog.pop_front() else {
-                break;
-            };
+        while let Some(committed) = self.next_entry(effects)? {
             // Whatever an earlier leader wrote lies before the first entry of this one's term.
             let begins_to_lead =
                 self.leading.is_none() && self.elected == Some(committed.entry.term);
@@ -404,6 +407,7 @@ impl Applier {
             return Ok(());
         };
         self.abandon_renewals(effects);
+        self.next_bytes = 0;
         let gone = self.backlog.drain(..).filter_map(|entry| entry.reply);
         effects
             .replies
@@ -647,11 +651,20 @@ impl Applier {
 
     /// A checkpoint under way is not to take its time.
     pub fn hurries(&self) -> bool {
-        self.checkpoint_running && (self.stopping || self.is_short() || self.holds_too_much())
+        let hurries = self.stopping || self.is_short() || self.holds_too_much() || self.stalled();
+        self.checkpoint_running && hurries
     }
 
+    /// The next entry waits until the running checkpoint is done.
     fn stalled(&self) -> bool {
-        self.checkpoint_running && self.state.store.stats().dirty_bytes >= self.pace.dirty_bytes_max
+        // One that waits for space on the disk may need what the entry frees.
+        let next = if self.waiting_checkpoint.is_some() {
+            0
+        } else {
+            self.next_bytes
+        };
+        let dirty = self.state.store.stats().dirty_bytes;
+        self.checkpoint_running && dirty.saturating_add(next) >= self.pace.dirty_bytes_max
     }
 
     fn pace(&self) -> Pace {
