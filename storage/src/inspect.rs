@@ -143,7 +143,7 @@ fn inspect_store(
     let Some(store) = found.take(Store::open(vfs.clone(), dir, Options { data_keys }))? else {
         return Ok(None);
     };
-    if let Some(flaw) = store.fallback() {
+    if let Some(flaw) = store.unusable_meta() {
         found.damage.push(Error::corrupt(&path, 0, flaw));
     }
     let surveyed = found.take(store.survey())?;

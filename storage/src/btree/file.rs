@@ -72,8 +72,8 @@ pub(crate) struct Opened {
     pub trees: Vec<Tree>,
     /// Empty if the file was just created.
     pub user_meta: Vec<u8>,
-    /// Why one of the two metas was unusable, perhaps the newer; `None` if both were readable.
-    pub fallback: Option<String>,
+    /// Why one of the two metas cannot be used, the older or the newer; `None` if both can.
+    pub unusable_meta: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -191,7 +191,7 @@ fn assemble(
     let opened = Opened {
         trees: loaded.trees,
         user_meta: meta.user.clone(),
-        fallback: if fresh { None } else { reasons.next() },
+        unusable_meta: if fresh { None } else { reasons.next() },
     };
     let file = PageFile {
         file,

@@ -73,7 +73,7 @@ pub struct Store {
     pub(super) relocation: Option<Relocation>,
     /// From this key on, values may lack their size in the key tree; `None` if none does.
     pub(super) unsized_from: Option<Vec<u8>>,
-    fallback: Option<String>,
+    unusable_meta: Option<String>,
     pub(super) entry_bytes_in_memory: u64,
     /// Reused for every row that is encoded.
     pub(super) scratch: Vec<u8>,
@@ -144,7 +144,7 @@ impl Store {
             releasing: false,
             relocation: None,
             unsized_from: (!meta.sized).then(Vec::new),
-            fallback: opened.fallback,
+            unusable_meta: opened.unusable_meta,
             entry_bytes_in_memory: ENTRY_BYTES_IN_MEMORY,
             scratch: Vec::new(),
             walk: Walk::default(),
@@ -175,9 +175,11 @@ impl Store {
         self.file.lock_in_memory()
     }
 
-    /// Why one of the two meta pages was unusable, perhaps the newer; `None` if both were readable.
-    pub fn fallback(&self) -> Option<&str> {
-        self.fallback.as_deref()
+    /// Why one of the two meta pages cannot be used; `None` if both can. It may be the older one, which
+    /// nobody misses, or the newer one: then the store is as the older one says, and the log has the
+    /// rest.
+    pub fn unusable_meta(&self) -> Option<&str> {
+        self.unusable_meta.as_deref()
     }
 
     /// Bounds the memory of one entry: see [`Write`]. The default is
