@@ -23,6 +23,8 @@ pub(super) const STORE: &str = "/member/store";
 /// If this file exists, the disk is encrypted.
 pub(super) const KEYS: &str = "/member/keys";
 pub(super) const ENTRIES: u64 = 120;
+/// One page: entries that delete a few keys write pages before their end.
+const ENTRY_BYTES_IN_MEMORY: u64 = 4 << 10;
 /// Variants of which unsynced blocks survive, tried after each cut.
 pub(super) const SURVIVALS: u64 = 4;
 pub(super) const TERM: u64 = 2;
@@ -177,7 +179,8 @@ pub(super) fn open(vfs: &SimVfs) -> storage::Result<Machine> {
     let options = storage::mvcc::Options {
         data_keys: data_keys.clone(),
     };
-    let store = Store::open(Arc::clone(&shared), Path::new(STORE), options)?;
+    let mut store = Store::open(Arc::clone(&shared), Path::new(STORE), options)?;
+    store.set_entry_bytes_in_memory(ENTRY_BYTES_IN_MEMORY);
     let Applied { index, term } = store.root().applied();
     let options = Options {
         segment_bytes: 16 << 10,
