@@ -121,6 +121,9 @@ pub(crate) trait FileMut {
     /// time.
     fn reserve(&self, from: u64, to: u64) -> io::Result<()>;
     fn sync_data(&self) -> io::Result<()>;
+    /// Asks the system to begin to write to the disk what was written to the file, so that a later
+    /// sync finds little to do. A hint.
+    fn begin_write_out(&self);
     /// Asks the system to drop the file from the page cache, except what is not on the disk yet. A
     /// hint.
     fn forget(&self);

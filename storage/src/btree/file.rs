@@ -276,6 +276,8 @@ impl PageFile {
             let spilled = spill::spill_changed(tree, writer, space, &mut out, &from, budget)?;
             if out.written > 0 {
                 self.make_readable()?;
+                // The next sync would else write all of it at once, and delay every log on the disk.
+                self.file.begin_write_out();
             }
             match spilled {
                 Spilled::All => return Ok(()),

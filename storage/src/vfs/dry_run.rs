@@ -93,6 +93,8 @@ impl FileMut for DryRunFile {
         Ok(())
     }
 
+    fn begin_write_out(&self) {}
+
     fn forget(&self) {}
 
     fn map(&self, len: u64) -> io::Result<Arc<dyn Map>> {

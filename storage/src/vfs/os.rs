@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -217,6 +217,15 @@ impl FileMut for OsFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    fn begin_write_out(&self) {
+        let fd = self.file.as_raw_fd();
+        let to_the_end = 0;
+        // SAFETY: the call takes no memory, only a descriptor, which `self` keeps open. It waits
+        // for nothing and takes no note of a failed write: the next sync reports that. A file
+        // system without this call begins to write later.
+        let _ = unsafe { libc::sync_file_range(fd, 0, to_the_end, libc::SYNC_FILE_RANGE_WRITE) };
     }
 
     fn forget(&self) {
