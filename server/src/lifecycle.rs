@@ -223,7 +223,7 @@ fn log_start(config: &Config, data: &DataDir) {
         "is-new" = data.is_new,
         "applied-index" = applied,
         "replayed-entries" = data.replayed.entries,
-        "encryption-key" = data.state.store.options().data_keys.map_or(0, |data_keys| data_keys.active()),
+        "encryption-key" = data.state.store.options().data_keys.map_or(0, |keys| keys.active()),
         "quota-backend-bytes" = config.quota_backend_bytes.unwrap_or(0),
         "opened the data directory"
     );

@@ -146,8 +146,8 @@ impl Spilling<'_> {
         }
     }
 
-    /// `edge`: the last leaf, which is kept, is below. Returns the key to continue from if the budget
-    /// is used up.
+    /// `edge`: the last leaf, which is kept, is below. Returns the key to continue from if the
+    /// budget is used up.
     fn below(&mut self, link: &mut Arc<Node>, from: &[u8], edge: bool) -> Result<Option<Vec<u8>>> {
         let (level, count) = (link.page().level(), link.page().count());
         if level == 0 {

@@ -175,9 +175,9 @@ impl Store {
         self.file.lock_in_memory()
     }
 
-    /// Why one of the two meta pages cannot be used; `None` if both can. It may be the older one, which
-    /// nobody misses, or the newer one: then the store is as the older one says, and the log has the
-    /// rest.
+    /// Why one of the two meta pages cannot be used; `None` if both can. It may be the older one,
+    /// which nobody misses, or the newer one: then the store is as the older one says, and the log
+    /// has the rest.
     pub fn unusable_meta(&self) -> Option<&str> {
         self.unusable_meta.as_deref()
     }
