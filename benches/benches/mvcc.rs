@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use benches::workload::{Checksum, Keys, key, scaled, value};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use storage::encryption::{DataKeys, KeyFile};
 use storage::mvcc::{Applied, End, KeyRange, Options, Store, View, Want};
-use storage::seal::{KeyFile, Seal};
 use storage::vfs::os::OsVfs;
 use tempfile::TempDir;
 
@@ -37,9 +37,10 @@ impl Bench {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let keys = KeyFile::parse("keys", &format!("1 {}", "5c".repeat(32))).unwrap();
         let keys = sealed.then_some(&keys);
-        let seal = Seal::open(Arc::new(OsVfs), &dir.path().join("keys"), keys, true).unwrap();
+        let data_keys =
+            DataKeys::open(Arc::new(OsVfs), &dir.path().join("keys"), keys, true).unwrap();
         let path = dir.path().join("store");
-        let store = Store::open(Arc::new(OsVfs), &path, Options { seal });
+        let store = Store::open(Arc::new(OsVfs), &path, Options { data_keys });
         let mut bench = Bench {
             store: store.unwrap(),
             keys: Keys::new(7, scaled(KEYS)),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use benches::workload::value;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use storage::seal::{KeyFile, Seal};
+use storage::encryption::{DataKeys, KeyFile};
 use storage::vfs::os::OsVfs;
 use storage::wal::{Options, Wal};
 
@@ -28,7 +28,7 @@ impl Log {
         let keys = KeyFile::parse("keys", &format!("1 {}", "5c".repeat(32))).unwrap();
         let keys = sealed.then_some(&keys);
         let options = Options {
-            seal: Seal::open(vfs.clone(), &dir.join("keys"), keys, true).unwrap(),
+            data_keys: DataKeys::open(vfs.clone(), &dir.join("keys"), keys, true).unwrap(),
             ..Options::default()
         };
         let (wal, _) = Wal::open(vfs, &dir.join("log"), options, &mut |_| Ok(())).unwrap();

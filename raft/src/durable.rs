@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use storage::seal::Seal;
+use storage::encryption::DataKeys;
 use storage::vfs::Vfs;
 use storage::wal::{self, Record, Wal};
 use storage::{Error, Result};
@@ -49,7 +49,7 @@ pub struct Options {
     /// Salts the checksums of the wal.
     pub seed: u64,
     /// Keys of encryption at rest.
-    pub seal: Option<Arc<Seal>>,
+    pub data_keys: Option<Arc<DataKeys>>,
 }
 
 impl Default for Options {
@@ -59,7 +59,7 @@ impl Default for Options {
             kept_entries: 5000,
             kept_bytes: 32 << 20,
             seed: 0,
-            seal: None,
+            data_keys: None,
         }
     }
 }
@@ -121,7 +121,7 @@ impl LogWriter {
         let wal_options = wal::Options {
             segment_bytes: options.segment_bytes,
             seed: options.seed,
-            seal: options.seal,
+            data_keys: options.data_keys,
         };
         let (wal, recovery) = Wal::open(vfs, dir, wal_options, &mut |record| replay.take(&record))?;
         let metadata = replay.metadata.take();

@@ -4,9 +4,10 @@
 
 mod alarm;
 mod background;
+mod large;
 mod leases;
+mod reencryptor;
 mod removal;
-mod resealer;
 mod slow;
 mod space;
 #[cfg(test)]
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use etcd_api::etcdserverpb as pb;
 use raft::Now;
-use storage::mvcc::{Attempt, CheckpointJob, Reader, Resealing, Retired, SyncJob};
+use storage::mvcc::{Attempt, CheckpointJob, Reader, Reencryption, Retired, SyncJob};
 
 use crate::auth::Authenticated;
 use crate::error::Error;
@@ -37,8 +38,8 @@ pub use alarm::SpaceNews;
 pub use background::BackgroundLimits;
 pub(crate) use background::DIRTY_BYTES_TO_CHECKPOINT;
 use leases::WaitingRenewal;
+use reencryptor::Reencryptor;
 use removal::Removal;
-use resealer::Resealer;
 pub use slow::{Slow, Stopwatch};
 use space::Space;
 use views::Views;
@@ -71,6 +72,8 @@ pub struct Applier {
     pace: BackgroundLimits,
     /// Committed entries that wait for memory; see [`BackgroundLimits::dirty_bytes_max`].
     backlog: VecDeque<Committed>,
+    /// Bytes of pages that the first of them changes, approximately; 0 if that is not much.
+    next_bytes: u64,
     checkpoint_running: bool,
     /// The running checkpoint, if it waits for space on the disk.
     waiting_checkpoint: Option<CheckpointJob>,
@@ -96,7 +99,7 @@ pub struct Applier {
     election_timeout: Now,
     space: Space,
     views: Views,
-    resealer: Resealer,
+    reencryptor: Reencryptor,
     stopping: bool,
 }
 
@@ -129,8 +132,8 @@ pub struct ApplyEffects {
     pub compacted: Option<Compacted>,
     /// Digests to compute on another thread, of histories that will be compacted.
     pub hash: Vec<HashJob>,
-    /// Progress of re-sealing, if it should be reported.
-    pub resealing: Option<Resealing>,
+    /// Progress of re-encryption has come, if it should be reported.
+    pub reencryption: Option<Reencryption>,
     pub cluster_changed: bool,
     /// A proposal to raise or clear this member's space alarm, valid in any term.
     pub alarm: Option<pb::AlarmRequest>,
@@ -165,7 +168,7 @@ impl Applier {
         );
         Ok(Applier {
             reader: state.store.reader(),
-            resealer: Resealer::new(&state.store),
+            reencryptor: Reencryptor::new(&state.store),
             state,
             lessor,
             hub,
@@ -176,6 +179,7 @@ impl Applier {
             installing: None,
             pace: BackgroundLimits::default(),
             backlog: VecDeque::new(),
+            next_bytes: 0,
             checkpoint_running: false,
             waiting_checkpoint: None,
             alarm: SpaceAlarm::new(Guard::new(0, true), raft::NOBODY, false),
@@ -204,6 +208,8 @@ impl Applier {
     }
 
     pub fn set_pace(&mut self, pace: BackgroundLimits) {
+        let store = &mut self.state.store;
+        store.set_entry_bytes_in_memory(pace.entry_bytes_in_memory);
         self.pace = pace;
     }
 
@@ -246,7 +252,7 @@ impl Applier {
         if step == Some(now) {
             return step;
         }
-        let reseal = self.resealer.wake_at(now, self.checkpoint_running);
+        let reencrypt = self.reencryptor.wake_at(now, self.checkpoint_running);
         let lessor = self
             .leading
             .and_then(|_| self.lessor.next_wake(REVOKES_UNDER_WAY));
@@ -256,7 +262,11 @@ impl Applier {
             false => self.space.wake_at(now),
         };
         let removal = self.removal.due_at();
-        let all = lessor.into_iter().chain(chores).chain(reseal).chain(step);
+        let all = lessor
+            .into_iter()
+            .chain(chores)
+            .chain(reencrypt)
+            .chain(step);
         all.chain(removal).min()
     }
 
@@ -283,8 +293,8 @@ impl Applier {
         self.compact(now, effects)?;
         if !self.stopping {
             let store = &mut self.state.store;
-            let resealing = self.resealer.turn(now, store, self.checkpoint_running)?;
-            effects.resealing = resealing.or(effects.resealing.take());
+            let reencryption = self.reencryptor.turn(now, store, self.checkpoint_running)?;
+            effects.reencryption = reencryption.or(effects.reencryption.take());
         }
         let sync = self.state.store.spill()?.or(self.sync.take());
         effects.sync = sync.or(effects.sync.take());
@@ -339,7 +349,7 @@ impl Applier {
             }
             ApplyEvent::Defragment(slot) => self.space.ask(slot),
             ApplyEvent::Install(received) => self.installing = Some(received),
-            ApplyEvent::KeysChanged => self.resealer.begin(),
+            ApplyEvent::KeysChanged => self.reencryptor.begin(),
             ApplyEvent::Stop => self.stopping = true,
         }
         Ok(())
@@ -347,10 +357,7 @@ impl Applier {
 
     /// Applies entries until the limit of memory is reached.
     fn apply_backlog(&mut self, now: Now, effects: &mut ApplyEffects) -> Result<(), Error> {
-        while !self.stalled() {
-            let Some(committed) = self.backlog.pop_front() else {
-                break;
-            };
+        while let Some(committed) = self.next_entry(effects)? {
             // All entries of earlier leaders come before the first entry of this term.
             let begins_to_lead =
                 self.leading.is_none() && self.elected == Some(committed.entry.term);
@@ -401,6 +408,7 @@ impl Applier {
             return Ok(());
         };
         self.abandon_renewals(effects);
+        self.next_bytes = 0;
         let gone = self.backlog.drain(..).filter_map(|entry| entry.reply);
         effects
             .replies
@@ -657,11 +665,20 @@ impl Applier {
 
     /// True if the running checkpoint must skip its pauses.
     pub fn hurries(&self) -> bool {
-        self.checkpoint_running && (self.stopping || self.is_short() || self.holds_too_much())
+        let hurries = self.stopping || self.is_short() || self.holds_too_much() || self.stalled();
+        self.checkpoint_running && hurries
     }
 
+    /// The next entry waits until the running checkpoint is done.
     fn stalled(&self) -> bool {
-        self.checkpoint_running && self.state.store.stats().dirty_bytes >= self.pace.dirty_bytes_max
+        // One that waits for space on the disk may need what the entry frees.
+        let next = if self.waiting_checkpoint.is_some() {
+            0
+        } else {
+            self.next_bytes
+        };
+        let dirty = self.state.store.stats().dirty_bytes;
+        self.checkpoint_running && dirty.saturating_add(next) >= self.pace.dirty_bytes_max
     }
 
     fn pace(&self) -> BackgroundLimits {
@@ -682,7 +699,7 @@ impl Applier {
             return;
         }
         let due = self.stopping
-            || self.resealer.takes_checkpoint()
+            || self.reencryptor.takes_checkpoint()
             || wanted
             || self
                 .pace()

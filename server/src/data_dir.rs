@@ -20,8 +20,8 @@ use aws_lc_rs::digest;
 use bytes::Bytes;
 use raft::Recovered;
 use raft::durable::LogWriter;
+use storage::encryption::{DataKeys, KeyFile};
 use storage::mvcc::Store;
-use storage::seal::{KeyFile, Seal};
 use storage::vfs::{Lock, Vfs};
 
 use crate::config::keys::KeySource;
@@ -126,12 +126,12 @@ impl DataDir {
         })?;
 
         let unused = is_unused(&*vfs, &log_dir)? && is_unused(&*vfs, &store_dir)?;
-        let seal = Seal::open(Arc::clone(&vfs), &member_dir.join("keys"), keys, unused)?;
+        let data_keys = DataKeys::open(Arc::clone(&vfs), &member_dir.join("keys"), keys, unused)?;
         let options = raft::durable::Options {
-            seal: seal.clone(),
+            data_keys: data_keys.clone(),
             ..options
         };
-        let store_options = storage::mvcc::Options { seal };
+        let store_options = storage::mvcc::Options { data_keys };
         let mut store = Store::open(Arc::clone(&vfs), &store_dir, store_options)?;
         if config.memory_mlock {
             store.lock_in_memory()?;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_api::{etcdserverpb as pb, membershippb};
-use storage::seal::Seal;
+use storage::encryption::DataKeys;
 use storage::vfs::Vfs;
 use tokio::io::DuplexStream;
 use tokio::signal::unix::{SignalKind, signal};
@@ -118,8 +118,8 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
     }
     let consistent = corruption::check_initially(&config, &data, &dialer).await;
     consistent.map_err(StartError::Corrupt)?;
-    let seal = data.state.store.options().seal;
-    let metrics = Arc::new(metrics_under(seal.as_deref()));
+    let data_keys = data.state.store.options().data_keys;
+    let metrics = Arc::new(metrics_under(data_keys.as_deref()));
     let workers = Arc::new(Workers::start(Workers::suitable_count()).map_err(StartError::Runtime)?);
     let running = runtime::start(data, &config, Arc::clone(&metrics), &workers, dialer)
         .map_err(StartError::DataDir)?;
@@ -132,7 +132,7 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
         }
     }
     defragment_at_start(&running.server, &config).await;
-    let mut upkeep = upkeep(&running.server, &config, seal);
+    let mut upkeep = upkeep(&running.server, &config, data_keys);
 
     let (stop, stopping) = tokio::sync::watch::channel(false);
     let (server, for_serving) = (running.server.clone(), Arc::clone(&config));
@@ -160,21 +160,25 @@ async fn serve(config: Arc<Config>, vfs: Arc<dyn Vfs>, host: Host) -> Result<i32
 }
 
 /// Starts what a member does by itself while it serves.
-fn upkeep(server: &EtcdServer, config: &Arc<Config>, seal: Option<Arc<Seal>>) -> JoinSet<()> {
+fn upkeep(
+    server: &EtcdServer,
+    config: &Arc<Config>,
+    data_keys: Option<Arc<DataKeys>>,
+) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(server.clone().keep_watch_over_leader());
     tasks.spawn(versions::keep(server.clone()));
     tasks.spawn(corruption::keep(server.clone(), Arc::clone(config)));
     tasks.spawn(compact_by_itself(server.clone(), Arc::clone(config)));
-    let keys = config.encryption.clone().zip(seal);
-    let keys = keys.map(|(source, seal)| Follower::new(source, seal));
+    let keys = config.encryption.clone().zip(data_keys);
+    let keys = keys.map(|(source, data_keys)| Follower::new(source, data_keys));
     tasks.spawn(follow_keys(server.clone(), keys));
     tasks
 }
 
-fn metrics_under(seal: Option<&Seal>) -> Metrics {
+fn metrics_under(data_keys: Option<&DataKeys>) -> Metrics {
     let metrics = Metrics::default();
-    let active = seal.map_or(0, Seal::active);
+    let active = data_keys.map_or(0, DataKeys::active);
     metrics.encryption_key.set(active.into());
     metrics
 }
@@ -229,7 +233,7 @@ fn log_start(config: &Config, data: &DataDir) {
         "is-new" = data.is_new,
         "applied-index" = applied,
         "replayed-entries" = data.replayed.entries,
-        "encryption-key" = data.state.store.options().seal.map_or(0, |seal| seal.active()),
+        "encryption-key" = data.state.store.options().data_keys.map_or(0, |keys| keys.active()),
         "quota-backend-bytes" = config.quota_backend_bytes.unwrap_or(0),
         "opened the data directory"
     );

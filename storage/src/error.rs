@@ -22,7 +22,7 @@ pub enum Error {
         what: String,
     },
     /// Data is sealed, and the given keys do not open it. Nothing was changed.
-    Sealed { path: PathBuf, what: String },
+    Encryption { path: PathBuf, what: String },
 }
 
 impl Error {
@@ -69,7 +69,7 @@ impl fmt::Display for Error {
             Error::Corrupt { path, offset, what } => {
                 write!(f, "{} is damaged at byte {offset}: {what}", path.display())
             }
-            Error::Sealed { path, what } => write!(f, "{}: {what}", path.display()),
+            Error::Encryption { path, what } => write!(f, "{}: {what}", path.display()),
         }
     }
 }
@@ -78,7 +78,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Io { source, .. } => Some(source),
-            Error::Corrupt { .. } | Error::Sealed { .. } => None,
+            Error::Corrupt { .. } | Error::Encryption { .. } => None,
         }
     }
 }

@@ -7,10 +7,10 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::encryption::{DataKeys, KeyFile};
 use crate::mvcc::{Applied, Options, Store};
-use crate::seal::{KeyFile, Seal};
 use crate::vfs::Vfs;
-use crate::vfs::untouched::Untouched;
+use crate::vfs::dry_run::DryRun;
 use crate::wal::{self, LogFound};
 use crate::{Error, Result};
 
@@ -69,13 +69,16 @@ impl Inspection {
 /// Reads everything. An error says why nothing could be inspected: missing keys, or a failing disk.
 /// Damage is part of the result.
 pub fn inspect(vfs: Arc<dyn Vfs>, places: &Places, keys: Option<&KeyFile>) -> Result<Inspection> {
-    let vfs: Arc<dyn Vfs> = Arc::new(Untouched(vfs));
+    let vfs: Arc<dyn Vfs> = Arc::new(DryRun(vfs));
     let mut found = Inspection::default();
-    let Some(seal) = found.take(Seal::open(vfs.clone(), &places.keys, keys, false))? else {
+    let Some(data_keys) = found.take(DataKeys::open(vfs.clone(), &places.keys, keys, false))?
+    else {
         return Ok(found);
     };
-    found.keys = seal.as_ref().map(|seal| (seal.active(), seal.others()));
-    let store = inspect_store(&vfs, &places.store, seal.clone(), &mut found)?;
+    found.keys = data_keys
+        .as_ref()
+        .map(|data_keys| (data_keys.active(), data_keys.others()));
+    let store = inspect_store(&vfs, &places.store, data_keys.clone(), &mut found)?;
     found.store = store;
     if !vfs
         .exists(&places.log)
@@ -86,7 +89,7 @@ pub fn inspect(vfs: Arc<dyn Vfs>, places: &Places, keys: Option<&KeyFile>) -> Re
             .push(Error::corrupt(&places.log, 0, "there is no log"));
         return Ok(found);
     }
-    let log = wal::inspect(&*vfs, &places.log, seal);
+    let log = wal::inspect(&*vfs, &places.log, data_keys);
     found.log = found.take(log)?;
     found.others = others(&*vfs, places)?;
     Ok(found)
@@ -127,7 +130,7 @@ impl Inspection {
 fn inspect_store(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,
-    seal: Option<Arc<Seal>>,
+    data_keys: Option<Arc<DataKeys>>,
     found: &mut Inspection,
 ) -> Result<Option<StoreFound>> {
     let path = Store::path_in(dir);
@@ -137,10 +140,10 @@ fn inspect_store(
             .push(Error::corrupt(&path, 0, "there is no page file"));
         return Ok(None);
     }
-    let Some(store) = found.take(Store::open(vfs.clone(), dir, Options { seal }))? else {
+    let Some(store) = found.take(Store::open(vfs.clone(), dir, Options { data_keys }))? else {
         return Ok(None);
     };
-    if let Some(flaw) = store.fallback() {
+    if let Some(flaw) = store.unusable_meta() {
         found.damage.push(Error::corrupt(&path, 0, flaw));
     }
     let surveyed = found.take(store.survey())?;

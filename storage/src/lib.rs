@@ -5,12 +5,12 @@
 
 mod btree;
 pub mod codec;
+pub mod encryption;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod inspect;
 pub mod mvcc;
-pub mod seal;
 mod sync;
 pub mod vfs;
 pub mod wal;

@@ -18,8 +18,8 @@ mod meta;
 #[cfg(any(test, fuzzing))]
 mod model;
 mod publish;
+mod reencrypt;
 mod relocate;
-mod reseal;
 mod rewrite;
 mod sizes;
 mod store;
@@ -30,15 +30,15 @@ mod write;
 
 use std::sync::Arc;
 
-use crate::seal::Seal;
+use crate::encryption::DataKeys;
 pub use bulk::LonePut;
 pub use load::{Incoming, Loader, Position, clear_incoming};
 #[cfg(any(test, fuzzing))]
 pub(crate) use model::run::{agree as agree_with_model, survive as survive_power_cut};
-pub use reseal::{Next, Resealing};
+pub use reencrypt::{Next, Reencryption};
 pub use store::{Attempt, CheckpointDone, CheckpointJob, Reader, Retired, Store, SyncJob, View};
 pub use view::Root;
-pub use write::Write;
+pub use write::{ENTRY_BYTES_IN_MEMORY, Write};
 
 /// Position of a change in history: `main` counts transactions, `sub` the changes within one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -161,7 +161,7 @@ pub struct Applied {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Keys of encryption at rest.
-    pub seal: Option<Arc<Seal>>,
+    pub data_keys: Option<Arc<DataKeys>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

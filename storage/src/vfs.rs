@@ -1,5 +1,6 @@
 //! The interface to the file system: `storage` accesses a disk only through [`Vfs`] and [`File`],
-//! so that the same code runs on the real one (`os`) and on a simulated one (`sim`).
+//! so that the same code runs on the real one (`os`) and on a simulated one (`sim`, which only
+//! tests compile: feature `test-support`).
 //!
 //! The durability contract, which both keep and all callers rely on:
 //! 1. Bytes written are visible to later reads and maps at once, but durable only after
@@ -18,10 +19,11 @@
 //! 6. Bytes that were reserved, or written once, can be written even if the disk is full, on file
 //!    systems that write in place.
 
+pub(crate) mod atomic_file;
+pub(crate) mod dry_run;
 pub mod os;
+#[cfg(any(test, feature = "test-support"))]
 pub mod sim;
-pub mod untouched;
-pub(crate) mod whole;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -108,7 +110,7 @@ pub trait File: FileMut + fmt::Debug + Send + Sync {
 
 /// Operations on a file that only this crate may use. A map returns slices of the file's bytes, and
 /// a slice whose bytes change or vanish is undefined behaviour, in safe code. So mapping and
-/// writing must be coordinated. `btree/presence.rs` and `btree/space.rs` do that; code outside
+/// writing must be coordinated. `btree/readers.rs` and `btree/space.rs` do that; code outside
 /// cannot.
 pub(crate) trait FileMut {
     /// Writes all of `buf`; grows the file if necessary.
@@ -119,6 +121,9 @@ pub(crate) trait FileMut {
     /// time.
     fn reserve(&self, from: u64, to: u64) -> io::Result<()>;
     fn sync_data(&self) -> io::Result<()>;
+    /// Asks the system to begin to write to the disk what was written to the file, so that a later
+    /// sync finds little to do. A hint.
+    fn begin_write_out(&self);
     /// Asks the system to drop the file from the page cache, except what is not on the disk yet. A
     /// hint.
     fn forget(&self);

@@ -28,7 +28,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::seal::{CLEAR, Purpose, Scope, Seal, TAG_BYTES};
+use crate::encryption::{CLEAR, DataKeys, Purpose, Scope, TAG_BYTES};
 use crate::vfs::Vfs;
 use crate::{Error, Result};
 pub use found::{LogFound, SegmentFound};
@@ -64,7 +64,7 @@ pub struct Options {
     /// them.
     pub seed: u64,
     /// Keys of encryption at rest.
-    pub seal: Option<Arc<Seal>>,
+    pub data_keys: Option<Arc<DataKeys>>,
 }
 
 impl Default for Options {
@@ -72,7 +72,7 @@ impl Default for Options {
         Options {
             segment_bytes: 64 << 20,
             seed: 0,
-            seal: None,
+            data_keys: None,
         }
     }
 }
@@ -114,7 +114,7 @@ pub struct Wal {
     /// Size of a new segment; those on disk keep theirs.
     segment_bytes: u64,
     salt: u64,
-    seal: Option<Arc<Seal>>,
+    data_keys: Option<Arc<DataKeys>>,
     spares: Spares,
     /// Full and completely durable, oldest first.
     older: VecDeque<Segment>,
@@ -161,7 +161,7 @@ impl Wal {
             dir: dir.to_owned(),
             segment_bytes: options.segment_bytes,
             salt: options.seed,
-            seal: options.seal,
+            data_keys: options.data_keys,
             spares,
             older: found.older.into(),
             open,
@@ -259,7 +259,7 @@ impl Wal {
         assert!(len <= PAYLOAD_BYTES_MAX, "payload of {len} bytes");
         self.make_ready(self.stream_bytes(len));
         let last = self.open.back_mut().expect("made ready");
-        if self.seal.is_some() && last.sealer.is_none() {
+        if self.data_keys.is_some() && last.sealer.is_none() {
             last.segment.keys.insert(CLEAR);
         }
         last.append(flags, kind, index, payload);
@@ -269,14 +269,21 @@ impl Wal {
 
     /// Upper bound of the stream bytes that a record takes.
     fn stream_bytes(&self, payload: usize) -> u64 {
-        let tag = if self.seal.is_some() { TAG_BYTES } else { 0 };
+        let tag = if self.data_keys.is_some() {
+            TAG_BYTES
+        } else {
+            0
+        };
         record::stream_bytes(payload + tag) as u64
     }
 
     /// Makes sure that the last segment can take a record of that length, sealed as the active key
     /// requires. Returns true if it began a segment for that.
     fn make_ready(&mut self, needed: u64) -> bool {
-        let active = self.seal.as_ref().map_or(CLEAR, |seal| seal.active());
+        let active = self
+            .data_keys
+            .as_ref()
+            .map_or(CLEAR, |data_keys| data_keys.active());
         if let Some(last) = self.open.back_mut() {
             let key = last.sealer.as_ref().map_or(CLEAR, RecordSealer::key);
             if key == active && last.room() >= needed {
@@ -284,7 +291,7 @@ impl Wal {
             }
             let room = last.room() >= needed + sealed::KEY_RECORD_STREAM_BYTES;
             if last.resumed && active != CLEAR && room && last.is_of(active) {
-                last.begin_scope(scope(self.seal.as_deref()));
+                last.begin_scope(scope(self.data_keys.as_deref()));
                 return false;
             }
         }
@@ -297,7 +304,7 @@ impl Wal {
     fn begin_segment(&mut self, needed: u64) {
         let carried = self.carries.values();
         let carried: u64 = carried.map(|c| self.stream_bytes(c.payload.len())).sum();
-        let scope = scope(self.seal.as_deref());
+        let scope = scope(self.data_keys.as_deref());
         let key_record = scope
             .as_ref()
             .map_or(0, |_| sealed::KEY_RECORD_STREAM_BYTES);
@@ -363,7 +370,10 @@ impl Wal {
     }
 
     fn drop_segments(&mut self, index: u64) -> Result<()> {
-        let epoch = self.seal.as_ref().map_or(0, |seal| seal.epoch());
+        let epoch = self
+            .data_keys
+            .as_ref()
+            .map_or(0, |data_keys| data_keys.epoch());
         let mixed = self.is_mixed();
         if mixed {
             self.leave_other_keys()?;
@@ -387,8 +397,10 @@ impl Wal {
             }
             self.older.pop_front();
         }
-        match &self.seal {
-            Some(seal) if mixed && self.is_of(seal.active()) => seal.log_is_settled(epoch),
+        match &self.data_keys {
+            Some(data_keys) if mixed && self.is_of(data_keys.active()) => {
+                data_keys.log_is_settled(epoch)
+            }
             _ => {}
         }
         Ok(())
@@ -396,7 +408,9 @@ impl Wal {
 
     /// True if something here may be sealed differently from new records, or not at all.
     fn is_mixed(&self) -> bool {
-        self.seal.as_ref().is_some_and(|seal| seal.is_mixed())
+        self.data_keys
+            .as_ref()
+            .is_some_and(|data_keys| data_keys.is_mixed())
     }
 
     /// True if everything sealed here uses this key.
@@ -408,7 +422,10 @@ impl Wal {
     /// Prepares all segments under other keys than the active one to be dropped.
     fn leave_other_keys(&mut self) -> Result<()> {
         self.spares.discard_stale()?;
-        let active = self.seal.as_ref().map_or(CLEAR, |seal| seal.active());
+        let active = self
+            .data_keys
+            .as_ref()
+            .map_or(CLEAR, |data_keys| data_keys.active());
         if self.open.back().is_some_and(|last| !last.is_of(active)) {
             self.begin_segment(0);
             self.write_all()?;
@@ -431,8 +448,10 @@ impl Wal {
 }
 
 /// Without random bytes from the system nothing can continue: the process ends.
-fn scope(seal: Option<&Seal>) -> Option<Scope> {
-    let scope = seal.map(|seal| seal.scope(Purpose::Record)).transpose();
+fn scope(data_keys: Option<&DataKeys>) -> Option<Scope> {
+    let scope = data_keys
+        .map(|data_keys| data_keys.scope(Purpose::Record))
+        .transpose();
     scope.unwrap_or_else(|error| panic!("{error}")).flatten()
 }
 

@@ -26,8 +26,8 @@ use server::state::hashes::{Compacted, HashJob, Hashes, KvHash};
 use server::state::snapshot::{Form, Receiver};
 use server::state::watch::{StreamOptions, WatchStream};
 use server::state::{self, MemberInfo};
+use storage::encryption::{DataKeys, KeyFile};
 use storage::mvcc::{Applied, Next, Reader, View};
-use storage::seal::{KeyFile, Seal};
 use storage::vfs::Lock;
 use storage::vfs::sim::SimVfs;
 
@@ -140,7 +140,7 @@ pub(crate) struct Process {
     request_ids: Arc<RequestIds>,
     reader: Reader,
     receiver: Receiver,
-    seal: Option<Arc<Seal>>,
+    data_keys: Option<Arc<DataKeys>>,
     pub ports: SimPorts,
     /// The world's time of each actor's next turn, in the order of [`ACTORS`].
     pub turns: [Option<u64>; ACTORS.len()],
@@ -184,7 +184,7 @@ pub(crate) struct Turn {
     pub cluster_changed: bool,
     pub ran_checkpoint: bool,
     /// Only this key is needed from now on.
-    pub resealed: Option<u32>,
+    pub reencrypted: Option<u32>,
     pub space_news: Vec<SpaceNews>,
 }
 
@@ -258,8 +258,8 @@ impl Ports for SimPorts {
                 let is_loss = !matches!(complaint, Complaint::Refused { .. });
                 assert!(!is_loss, "no disk lost what was durable: {complaint:?}");
             }
-            Note::Resealing(progress) if progress.next == Next::Done => {
-                self.said.resealed = Some(progress.active);
+            Note::Reencryption(progress) if progress.next == Next::Done => {
+                self.said.reencrypted = Some(progress.active);
             }
             Note::Space(news) => self.said.space_news.push(news),
             _ => {}
@@ -342,7 +342,7 @@ impl Process {
             request_ids: actors.request_ids,
             reader: actors.reader,
             receiver: actors.receiver,
-            seal: actors.seal,
+            data_keys: actors.data_keys,
             ports: SimPorts {
                 now: Duration::ZERO,
                 to_consensus: Vec::new(),
@@ -424,8 +424,8 @@ impl Process {
 
     /// New writes are encrypted with the first of these keys, and the rest is to follow.
     pub(crate) fn change_keys(&mut self, keys: &KeyFile) -> storage::Result<()> {
-        if let Some(seal) = &self.seal
-            && seal.change(keys)?
+        if let Some(data_keys) = &self.data_keys
+            && data_keys.change(keys)?
         {
             self.ports.to_apply.push(ApplyEvent::KeysChanged);
         }

@@ -156,7 +156,7 @@ pub struct Figures {
     pub refused: usize,
     pub defragmented: usize,
     /// Changes of keys that were carried through.
-    pub resealed: usize,
+    pub reencrypted: usize,
     pub watch_events: u64,
     pub leases_expired: u64,
     pub checkpoints: usize,
@@ -187,7 +187,7 @@ impl std::ops::AddAssign for Figures {
         self.tight += other.tight;
         self.refused += other.refused;
         self.defragmented += other.defragmented;
-        self.resealed += other.resealed;
+        self.reencrypted += other.reencrypted;
         self.watch_events += other.watch_events;
         self.leases_expired += other.leases_expired;
         self.checkpoints += other.checkpoints;
@@ -222,7 +222,7 @@ impl std::fmt::Display for Figures {
             self.tight,
             self.refused,
             self.defragmented,
-            self.resealed,
+            self.reencrypted,
             self.checkpoints,
             self.compactions,
             self.snapshots,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use storage::mvcc::Stats;
+use storage::mvcc::{ENTRY_BYTES_IN_MEMORY, Stats};
 
 use crate::config::Config;
 
@@ -35,6 +35,8 @@ pub struct BackgroundLimits {
     pub dirty_bytes_to_checkpoint: u64,
     /// Bytes of changed pages at which entries wait for the running checkpoint.
     pub dirty_bytes_max: u64,
+    /// Bytes of changed pages that one entry keeps in memory: it writes them when there are more.
+    pub entry_bytes_in_memory: u64,
     /// Bytes of log since the last checkpoint that start another. Bounds the replay at a start.
     pub log_bytes_to_checkpoint: u64,
     /// Entries since the last checkpoint that start another. `None`: only bytes decide.
@@ -51,6 +53,7 @@ impl Default for BackgroundLimits {
             gain_bytes_to_checkpoint: 16 << 20,
             dirty_bytes_to_checkpoint: DIRTY_BYTES_TO_CHECKPOINT,
             dirty_bytes_max: 160 << 20,
+            entry_bytes_in_memory: ENTRY_BYTES_IN_MEMORY,
             log_bytes_to_checkpoint: 128 << 20,
             entries_to_checkpoint: None,
             compact_step_rows: 256,

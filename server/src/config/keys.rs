@@ -1,5 +1,5 @@
 //! The source of the keys for encryption at rest: a file, or a command that prints such a file, for
-//! example from a key management service. The format is described in `storage::seal` and in
+//! example from a key management service. The format is described in `storage::encryption` and in
 //! `--help`.
 
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use storage::seal::{KeyFile, Seal};
+use storage::encryption::{DataKeys, KeyFile};
 
 /// Far above the size of a file with `KEYS_MAX` keys and a comment for each.
 const TEXT_BYTES_MAX: usize = 64 << 10;
@@ -39,7 +39,7 @@ pub(crate) enum KeyChange {
 #[derive(Debug)]
 pub(crate) struct Follower {
     source: KeySource,
-    seal: Arc<Seal>,
+    data_keys: Arc<DataKeys>,
     last: Option<Result<KeyFile, String>>,
     /// Why `last` was refused.
     refusal: Option<String>,
@@ -48,10 +48,10 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    pub(crate) fn new(source: KeySource, seal: Arc<Seal>) -> Follower {
+    pub(crate) fn new(source: KeySource, data_keys: Arc<DataKeys>) -> Follower {
         Follower {
             source,
-            seal,
+            data_keys,
             last: None,
             refusal: None,
             checks: 0,
@@ -73,8 +73,11 @@ impl Follower {
             return KeyChange::Same;
         }
         let changed = found.as_ref().map_err(Clone::clone);
-        let changed =
-            changed.and_then(|keys| self.seal.change(keys).map_err(|error| error.to_string()));
+        let changed = changed.and_then(|keys| {
+            self.data_keys
+                .change(keys)
+                .map_err(|error| error.to_string())
+        });
         self.last = Some(found);
         self.checks = 0;
         match changed {
@@ -171,19 +174,19 @@ mod tests {
         let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
         let line = |id: u32| format!("{id} {}\n", format!("{id:02x}").repeat(32));
         let first = KeyFile::parse("keys", &line(1)).unwrap();
-        let seal = Seal::open(vfs, Path::new("/keys"), Some(&first), true);
-        let seal = seal.unwrap().unwrap();
+        let data_keys = DataKeys::open(vfs, Path::new("/keys"), Some(&first), true);
+        let data_keys = data_keys.unwrap().unwrap();
         let both = format!("printf '{}{}'", line(2), line(1));
-        let mut follower = Follower::new(KeySource::Command(both), Arc::clone(&seal));
+        let mut follower = Follower::new(KeySource::Command(both), Arc::clone(&data_keys));
 
         sim.set_capacity(0);
         assert!(matches!(follower.look(), KeyChange::Refused(_)));
         for _ in 0..3 {
             assert_eq!(follower.look(), KeyChange::Same, "it is told once");
         }
-        assert_eq!(seal.active(), 1);
+        assert_eq!(data_keys.active(), 1);
         sim.set_capacity(u64::MAX);
         assert_eq!(follower.look(), KeyChange::Changed);
-        assert_eq!(seal.active(), 2);
+        assert_eq!(data_keys.active(), 2);
     }
 }

@@ -12,8 +12,8 @@ use aws_lc_rs::digest;
 use etcd_files::bbolt::read::Database;
 use raft::Position;
 use raft::durable::LogWriter;
+use storage::encryption::{DataKeys, KeyFile};
 use storage::mvcc::Applied;
-use storage::seal::{KeyFile, Seal};
 use storage::vfs::os::OsVfs;
 use storage::vfs::{File, Open, Vfs};
 use utl::{Engine, Import, Restore};
@@ -211,7 +211,7 @@ struct NewDirectory {
     vfs: Arc<dyn Vfs>,
     data_dir: PathBuf,
     wal_dir: Option<PathBuf>,
-    seal: Option<Arc<Seal>>,
+    data_keys: Option<Arc<DataKeys>>,
 }
 
 impl NewDirectory {
@@ -226,7 +226,7 @@ impl NewDirectory {
             vfs,
             data_dir: dirs.0.to_owned(),
             wal_dir: dirs.1.map(Path::to_owned),
-            seal: None,
+            data_keys: None,
         };
         if place.vfs.exists(&place.unfinished()).map_err(text)? {
             return Err(format!(
@@ -238,7 +238,8 @@ impl NewDirectory {
             place.vfs.create_dir_all(&dir).map_err(text)?;
         }
         let ring = place.unfinished().join("keys");
-        place.seal = Seal::open(Arc::clone(&place.vfs), &ring, keys, true).map_err(text)?;
+        place.data_keys =
+            DataKeys::open(Arc::clone(&place.vfs), &ring, keys, true).map_err(text)?;
         Ok(place)
     }
 
@@ -262,13 +263,13 @@ impl NewDirectory {
     }
 
     fn store_options(&self) -> storage::mvcc::Options {
-        let seal = self.seal.clone();
-        storage::mvcc::Options { seal }
+        let data_keys = self.data_keys.clone();
+        storage::mvcc::Options { data_keys }
     }
 
     fn log_options(&self) -> raft::durable::Options {
         raft::durable::Options {
-            seal: self.seal.clone(),
+            data_keys: self.data_keys.clone(),
             ..Default::default()
         }
     }

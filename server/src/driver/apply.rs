@@ -224,8 +224,8 @@ impl ApplyDriver {
         if let Some(needed_from) = self.effects.drop_log_before {
             ports.note(Note::Checkpointed { needed_from });
         }
-        if let Some(progress) = self.effects.resealing.take() {
-            ports.note(Note::Resealing(&progress));
+        if let Some(progress) = self.effects.reencryption.take() {
+            ports.note(Note::Reencryption(&progress));
         }
         if let Some(look) = self.effects.look.take() {
             ports.note(Note::Look(&look));

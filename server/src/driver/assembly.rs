@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use raft::Raft;
+use storage::encryption::DataKeys;
 use storage::mvcc::Reader;
-use storage::seal::Seal;
 use storage::vfs::Lock;
 
 use super::apply::ApplyDriver;
@@ -54,7 +54,7 @@ pub struct Actors {
     pub receiver: Receiver,
     pub auth: Arc<auth::CurrentAuth>,
     /// `None`: nothing is encrypted.
-    pub seal: Option<Arc<Seal>>,
+    pub data_keys: Option<Arc<DataKeys>>,
     /// Held for as long as the member runs.
     pub lock: Box<dyn Lock>,
 }
@@ -119,7 +119,7 @@ impl Actors {
             shared,
             request_ids,
             reader,
-            seal: options.seal.clone(),
+            data_keys: options.data_keys.clone(),
             receiver: Receiver::new(data.vfs, data.store_dir, options)?,
             auth,
             lock: data.lock,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use raft::{Complaint, ConfChange, NodeId, RoleChange, Ticket};
-use storage::mvcc::{Resealing, Stats};
+use storage::mvcc::{Reencryption, Stats};
 
 use crate::applier::{Slow, SpaceNews};
 use crate::event::Look;
@@ -49,7 +49,7 @@ pub enum Note<'a> {
         stats: &'a Stats,
         oldest_view: Duration,
     },
-    Resealing(&'a Resealing),
+    Reencryption(&'a Reencryption),
     ClusterVersion {
         before: Option<&'a str>,
         now: Option<&'a str>,

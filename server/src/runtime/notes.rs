@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use raft::{ConfChange, ConfChangeKind, Message, NodeId, Now, RoleChange, RoleKind};
-use storage::mvcc::{Next, Resealing, Stats};
+use storage::mvcc::{Next, Reencryption, Stats};
 
 use super::complaints::Complaints;
 use super::lateness::Lateness;
@@ -65,7 +65,7 @@ impl Notes {
                 self.note_views(stats);
                 metrics.views_oldest.set(oldest_view.as_secs() as i64);
             }
-            Note::Resealing(progress) => self.tell_resealing(progress),
+            Note::Reencryption(progress) => self.tell_reencryption(progress),
             Note::ClusterVersion { before, now } => tell_version(before, now),
             Note::Learns(learns) => metrics.is_learner.set(i64::from(learns)),
             Note::MemberChange(change) => tell_change(self.member_id, change),
@@ -105,12 +105,12 @@ impl Notes {
     }
 
     /// Reports the progress of re-sealing. The last line tells operators that old keys may go.
-    fn tell_resealing(&self, progress: &Resealing) {
+    fn tell_reencryption(&self, progress: &Reencryption) {
         let gauges = &self.metrics;
         let done = progress.next == Next::Done;
         let left = progress.total_bytes - progress.walked_bytes;
         gauges.encryption_key.set(progress.active.into());
-        gauges.encryption_resealing.set(i64::from(!done));
+        gauges.reencryption_in_progress.set(i64::from(!done));
         let left = if done { 0 } else { left as i64 };
         gauges.encryption_left_bytes.set(left);
         let (key, others) = (progress.active, format!("{:?}", progress.others));

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use etcd_api::etcdserverpb as pb;
-use storage::mvcc::{Bucket, KeyRange, Root, Write};
+use storage::mvcc::{Bucket, Root, Write};
 
 use crate::error::Error;
 
@@ -82,12 +82,9 @@ pub(super) fn revoke(write: &mut Write<'_>, id: i64) -> Result<u64, Error> {
     if !exists(write, id)? {
         return Err(Error::LeaseNotFound);
     }
-    let keys = lease_keys(write, id)?;
-    for key in &keys {
-        write.delete_range(KeyRange::from_wire(key, b""))?;
-    }
+    let deleted = write.delete_attached(id)?;
     write.remove(Bucket::Lease, &id.to_be_bytes())?;
-    Ok(keys.len() as u64)
+    Ok(deleted)
 }
 
 /// Stores the remaining TTLs, so that a restart does not renew leases in full.

@@ -169,7 +169,7 @@ families! {
     disk_available: Gauge = Gauge::default(), "stele_disk_available_bytes", "Space on the disk of the store that this process may use.";
     encryption_key: Gauge = Gauge::default(), "stele_encryption_key_id", "Id of the key that new data is sealed under; 0: it is not.";
     encryption_left_bytes: Gauge = Gauge::default(), "stele_encryption_reseal_left_bytes", "Bytes of pages that re-sealing has not looked at.";
-    encryption_resealing: Gauge = Gauge::default(), "stele_encryption_reseal_in_progress", "1 while data may be left that is sealed otherwise than new data is.";
+    reencryption_in_progress: Gauge = Gauge::default(), "stele_encryption_reseal_in_progress", "1 while data may be left that is sealed otherwise than new data is.";
     events_total: Counter = Counter::default(), "etcd_debugging_mvcc_events_total", "Events sent to watches.";
     hash: Histogram = seconds(HASH), "etcd_mvcc_hash_duration_seconds", "Time to hash the whole store.";
     hash_revision: Histogram = seconds(HASH), "etcd_mvcc_hash_rev_duration_seconds", "Time to hash the store up to a revision.";

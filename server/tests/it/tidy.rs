@@ -57,6 +57,12 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("control-plane", "testkit", "dev"),
 ];
 
+/// The feature of a crate that compiles what only tests use, such as the simulated disk.
+const TEST_SUPPORT: &str = "test-support";
+
+/// Crates that no product contains: they may have the others' test support.
+const ONLY_FOR_TESTS: [&str; 2] = ["sim", "testkit"];
+
 /// Crates that know no threads, sockets or clocks, and so no tokio.
 const WITHOUT_TOKIO: [&str; 6] = [
     "storage",
@@ -143,6 +149,10 @@ fn crates_say_what_they_are_and_depend_on_each_other_one_way_only() {
                 .any(|(user, used, kind)| (*user, *used) == (from, to) && (kind.is_empty() || dev));
             if ours.contains(to) && !allowed {
                 wrong.push(format!("{from} must not depend on {to}"));
+            }
+            let has_test_support = dependency.features.iter().any(|name| name == TEST_SUPPORT);
+            if has_test_support && !dev && !ONLY_FOR_TESTS.contains(&from) {
+                wrong.push(format!("{from} compiles the test support of {to}"));
             }
             if WITHOUT_TOKIO.contains(&from) && ["tokio", "tonic", "hyper"].contains(&to) {
                 wrong.push(format!("{from} does no I/O and must not depend on {to}"));

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use storage::encryption::KeyFile;
 use storage::inspect::{Inspection, Places, StoreFound, inspect};
-use storage::seal::KeyFile;
 use storage::vfs::Vfs;
 use storage::vfs::os::OsVfs;
 use storage::wal::LogFound;
@@ -160,7 +160,7 @@ fn tell_log(log: &LogFound, text: &mut String) {
 
 fn key_name(id: u32) -> String {
     match id {
-        storage::seal::CLEAR => "no key".to_owned(),
+        storage::encryption::CLEAR => "no key".to_owned(),
         id => format!("key {id}"),
     }
 }

@@ -21,7 +21,7 @@ use super::pages::Shared;
 use super::space::Space;
 use super::tree::Tree;
 use super::wipe::Wipe;
-use crate::seal::CLEAR;
+use crate::encryption::CLEAR;
 use crate::vfs::{self, File, is_full};
 use crate::{Error, Result};
 
@@ -135,7 +135,10 @@ impl CheckpointJob {
             generation: self.generation,
             units: space.units(),
             free_list: Some(list),
-            key: self.shared.sealing().map_or(CLEAR, |s| s.seal.active()),
+            key: self
+                .shared
+                .sealing()
+                .map_or(CLEAR, |s| s.data_keys.active()),
             roots,
             user: self.user.clone(),
         };

@@ -9,15 +9,15 @@ use super::meta::Meta;
 use super::output::{Output, SYNC_BYTES};
 use super::page::UNIT;
 use super::pages::Shared;
-use super::presence::Watch;
-use super::room::Room;
+use super::readers::GuardWatch;
+use super::reservation::Reservation;
 use super::space::Space;
-use super::spill::{self, SyncJob};
+use super::spill::{self, Spilled, SyncJob};
 use super::wipe::Wipe;
 use super::{
     Pages, Tree, TreeKind, USER_META_BYTES_MAX, Unfit, Writer, check, open, release, rewrite,
 };
-use crate::seal::Seal;
+use crate::encryption::DataKeys;
 use crate::vfs::{File, Vfs};
 use crate::{Error, Result};
 
@@ -25,6 +25,10 @@ use crate::{Error, Result};
 /// `SLACK_UNITS`, because checkpoints write beside what they replace.
 const SLACK_PART: u64 = 16;
 const SLACK_UNITS: u64 = (1 << 20) / UNIT as u64;
+
+/// Leaves that one step of [`PageFile::spill_changed`] takes out of memory: until it is written a
+/// step keeps them, so that a full disk can undo it.
+const SPILL_CHANGED_BYTES_PER_STEP: usize = 1 << 20;
 
 /// An open page file, owned by the one writer.
 #[derive(Debug)]
@@ -43,7 +47,7 @@ pub(crate) struct PageFile {
     /// User meta of the checkpoint before, while that one can still be opened.
     pub(super) older_user: Vec<u8>,
     /// All `Pages` that may still be held, with their generation, ascending.
-    pub(super) generations: Vec<(u64, Watch)>,
+    pub(super) generations: Vec<(u64, GuardWatch)>,
     /// Per tree: the key from which saved nodes must be released; `None` if there is nothing to
     /// release.
     pub(super) release_from: Vec<(u8, Option<Vec<u8>>)>,
@@ -58,7 +62,7 @@ pub(crate) struct PageFile {
     pub(super) saved_bytes: usize,
     /// Set while checkpoints wipe free space.
     pub(super) wipe: Option<Wipe>,
-    pub(super) room: Room,
+    pub(super) reservation: Reservation,
 }
 
 /// What [`PageFile::open`] found.
@@ -68,8 +72,8 @@ pub(crate) struct Opened {
     pub trees: Vec<Tree>,
     /// Empty if the file was just created.
     pub user_meta: Vec<u8>,
-    /// Why one of the two metas was unusable, perhaps the newer; `None` if both were readable.
-    pub fallback: Option<String>,
+    /// Why one of the two metas cannot be used, the older or the newer; `None` if both can.
+    pub unusable_meta: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +98,7 @@ pub(crate) struct Stats {
     /// Bytes of all nodes that the writer keeps in memory.
     pub memory_bytes: u64,
     /// Bytes of sealed pages kept in their decrypted form.
-    pub opened_bytes: u64,
+    pub decrypted_bytes: u64,
     /// The disk is too full to guarantee that all changed nodes can be written.
     pub is_short: bool,
 }
@@ -106,9 +110,9 @@ impl PageFile {
         vfs: Arc<dyn Vfs>,
         path: &Path,
         kinds: &[TreeKind],
-        seal: Option<Arc<Seal>>,
+        data_keys: Option<Arc<DataKeys>>,
     ) -> Result<(PageFile, Opened)> {
-        open::open(&*vfs, path, kinds, seal)
+        open::open(&*vfs, path, kinds, data_keys)
     }
 
     /// Locks the file in memory from now on, as far as checkpoints have written it.
@@ -140,7 +144,7 @@ impl PageFile {
         );
         let space = self.space.take().expect("one checkpoint at a time");
         self.used_before = space.used_units();
-        self.room.note(&space);
+        self.reservation.note(&space);
         self.generations.retain(|(_, readers)| !readers.is_gone());
         let views = self.generations.iter().map(|(view, _)| *view).collect();
         let mut freed = std::mem::take(&mut self.writer.freed);
@@ -186,7 +190,7 @@ impl PageFile {
         }
         self.wipe = done.wipe;
         if done.was_cut {
-            self.room.forget();
+            self.reservation.forget();
         }
         self.shared.set_units(done.meta.units.max(self.meta.units));
         let older = std::mem::replace(&mut self.meta, done.meta);
@@ -199,8 +203,8 @@ impl PageFile {
         }
     }
 
-    pub(crate) fn seal(&self) -> Option<&Arc<Seal>> {
-        self.shared.sealing().map(|sealing| &sealing.seal)
+    pub(crate) fn data_keys(&self) -> Option<&Arc<DataKeys>> {
+        self.shared.sealing().map(|sealing| &sealing.data_keys)
     }
 
     pub(crate) fn checkpoint_running(&self) -> bool {
@@ -233,20 +237,19 @@ impl PageFile {
     /// end. Does nothing while a checkpoint runs or the disk is full. After an error the file must
     /// be opened again. Run the returned job soon.
     pub(crate) fn spill(&mut self, tree: &mut Tree, budget: usize) -> Result<Option<SyncJob>> {
-        let Some(space) = self.space.as_mut().filter(|_| !self.room.is_short()) else {
+        let Some(space) = self.space.as_mut().filter(|_| !self.reservation.is_short()) else {
             return Ok(None);
         };
         let mut out = Output::unsynced(self.file.clone(), self.shared.clone());
         let (writer, from) = (&mut self.writer, &mut self.spilled_to);
         if !spill::spill(tree, writer, space, &mut out, from, budget)? {
-            self.room.ran_out();
+            self.reservation.ran_out();
             return Ok(None);
         }
-        if out.written > 0 {
-            self.shared.map_through(space.units())?;
-            self.shared
-                .set_units(self.shared.units().max(space.units()));
-            self.spilled_unsynced += out.written;
+        let written = out.written;
+        self.spilled_unsynced += written;
+        if written > 0 {
+            self.make_readable()?;
         }
         let due = self.spilled_unsynced >= SYNC_BYTES as u64;
         Ok(due.then(|| {
@@ -258,27 +261,73 @@ impl PageFile {
         }))
     }
 
+    /// Writes all leaves of the tree that changed since the last checkpoint began, so that little
+    /// but branches stays in memory. Does nothing while a checkpoint runs or the disk is full. After
+    /// an error the file must be opened again.
+    pub(crate) fn spill_changed(&mut self, tree: &mut Tree) -> Result<()> {
+        let mut from = Vec::new();
+        loop {
+            let Some(space) = self.space.as_mut().filter(|_| !self.reservation.is_short()) else {
+                return Ok(());
+            };
+            let mut out = Output::unsynced(self.file.clone(), self.shared.clone());
+            let writer = &mut self.writer;
+            let budget = SPILL_CHANGED_BYTES_PER_STEP;
+            let spilled = spill::spill_changed(tree, writer, space, &mut out, &from, budget)?;
+            if out.written > 0 {
+                self.make_readable()?;
+                // The next sync would else write all of it at once, and delay every log on the disk.
+                self.file.begin_write_out();
+            }
+            match spilled {
+                Spilled::All => return Ok(()),
+                Spilled::Through(rest) => from = rest,
+                Spilled::DiskFull => {
+                    self.reservation.ran_out();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Bytes of changed nodes in memory that a spill or the next checkpoint writes.
+    #[inline]
+    pub(crate) fn unsaved_bytes(&self) -> u64 {
+        self.writer.dirty_bytes as u64
+    }
+
+    /// References may point to everything allocated so far; only while no checkpoint runs.
+    fn make_readable(&mut self) -> Result<()> {
+        let space = self.space.as_ref().expect("no checkpoint under way");
+        self.shared.map_through(space.units())?;
+        let units = self.shared.units().max(space.units());
+        self.shared.set_units(units);
+        Ok(())
+    }
+
     /// Reserves disk space for a checkpoint of all changed nodes, and some more, so that operations
     /// that free space can be written when the disk is full. After one failure it tries again only
     /// if `again` is true.
     pub(crate) fn reserve(&mut self, again: bool) -> Result<()> {
         let dirty = self.writer.dirty_bytes + self.saving_bytes;
         if let Some(space) = &self.space {
-            self.room.note(space);
+            self.reservation.note(space);
         }
         let path = self.shared.path();
-        self.room.reserve(&*self.file, path, dirty as u64, again)
+        self.reservation
+            .reserve(&*self.file, path, dirty as u64, again)
     }
 
     /// Reports that an attempt at a checkpoint found the disk full.
     pub(crate) fn ran_out(&mut self) {
-        self.room.ran_out();
+        self.reservation.ran_out();
     }
 
     /// True if a checkpoint begun now will find enough space; only while none runs.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_space(&self) -> bool {
         let space = self.space.as_ref().expect("no checkpoint under way");
-        self.room.holds(space, self.writer.dirty_bytes as u64)
+        self.reservation
+            .holds(space, self.writer.dirty_bytes as u64)
     }
 
     /// Units of the file at its shortest reasonable length; only while no checkpoint runs.
@@ -363,8 +412,8 @@ impl PageFile {
             vacant_bytes: vacant * UNIT as u64,
             dirty_bytes: dirty as u64,
             memory_bytes: (dirty + self.saved_bytes) as u64,
-            opened_bytes: self.shared.sealing().map_or(0, |s| s.opened.bytes()) as u64,
-            is_short: self.room.is_short(),
+            decrypted_bytes: self.shared.sealing().map_or(0, |s| s.decrypted.bytes()) as u64,
+            is_short: self.reservation.is_short(),
         }
     }
 

@@ -26,11 +26,11 @@ use super::file::{Opened, PageFile};
 use super::meta::Meta;
 use super::page::UNIT;
 use super::pages::{FIRST_UNIT, Pages, Shared};
-use super::room::Room;
+use super::reservation::Reservation;
 use super::space::Space;
 use super::tree::{Tree, TreeKind};
-use crate::seal::{CLEAR, Seal};
-use crate::vfs::{File, Open, Vfs, whole};
+use crate::encryption::{CLEAR, DataKeys};
+use crate::vfs::{File, Open, Vfs, atomic_file};
 use crate::{Error, Result};
 
 pub(crate) const META_SLOTS: usize = 2;
@@ -40,7 +40,7 @@ pub(super) fn open(
     vfs: &dyn Vfs,
     path: &Path,
     kinds: &[TreeKind],
-    seal: Option<Arc<Seal>>,
+    data_keys: Option<Arc<DataKeys>>,
 ) -> Result<(PageFile, Opened)> {
     if !vfs.exists(path).map_err(Error::io("look for", path))? {
         create(vfs, path, kinds)?;
@@ -63,7 +63,7 @@ pub(super) fn open(
     }
     metas.sort_by_key(|(meta, _)| std::cmp::Reverse(meta.generation));
     for (i, (meta, bytes)) in metas.iter().enumerate() {
-        match load(&file, path, len, kinds, meta, seal.clone()) {
+        match load(&file, path, len, kinds, meta, data_keys.clone()) {
             Ok(loaded) => {
                 let (older, _) = metas.get(i + 1).unwrap_or(&metas[i]);
                 let older = older.user.clone();
@@ -97,7 +97,7 @@ fn create(vfs: &dyn Vfs, path: &Path, kinds: &[TreeKind]) -> Result<()> {
     };
     let mut bytes = meta.encode();
     bytes.resize(META_SLOTS * UNIT, 0);
-    whole::write(vfs, path, &bytes)
+    atomic_file::write(vfs, path, &bytes)
 }
 
 fn read_slot(file: &dyn File, path: &Path, slot: usize) -> Result<Vec<u8>> {
@@ -128,9 +128,9 @@ fn load(
     len: u64,
     kinds: &[TreeKind],
     meta: &Meta,
-    seal: Option<Arc<Seal>>,
+    data_keys: Option<Arc<DataKeys>>,
 ) -> Result<Loaded> {
-    if meta.key != CLEAR && seal.is_none() {
+    if meta.key != CLEAR && data_keys.is_none() {
         let what = format!("sealed under key {}, and no key at hand", meta.key);
         return Err(Error::corrupt(path, Meta::offset(meta.generation), what));
     }
@@ -141,7 +141,7 @@ fn load(
         );
         return Err(Error::corrupt(path, len, what));
     }
-    let shared = Arc::new(Shared::new(path, file.clone(), meta.units, seal)?);
+    let shared = Arc::new(Shared::new(path, file.clone(), meta.units, data_keys)?);
     let space = match meta.free_list {
         None => Space::new(),
         Some(list) => {
@@ -191,7 +191,7 @@ fn assemble(
     let opened = Opened {
         trees: loaded.trees,
         user_meta: meta.user.clone(),
-        fallback: if fresh { None } else { reasons.next() },
+        unusable_meta: if fresh { None } else { reasons.next() },
     };
     let file = PageFile {
         file,
@@ -218,7 +218,7 @@ fn assemble(
         saving_bytes: 0,
         saved_bytes: 0,
         wipe: None,
-        room: Room::default(),
+        reservation: Reservation::default(),
     };
     (file, opened)
 }

@@ -24,7 +24,7 @@ pub(super) const SYNC_BYTES: usize = 128 << 10;
 pub(super) struct Output {
     file: Arc<dyn File>,
     shared: Arc<Shared>,
-    /// Its own scope, begun with the first node; see `seal`.
+    /// Its own scope, begun with the first node; see `encryption`.
     sealer: Option<PageSealer>,
     sealed: Vec<u8>,
     buffer: Vec<u8>,

@@ -10,10 +10,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::node::Node;
 use super::page::{Page, PageRef, UNIT, checksum, validate};
-use super::presence::{Present, Verified, Watch};
+use super::readers::{GuardWatch, ReaderGuard, VerifiedUnits};
 use super::sealed::{self, Sealing};
 use super::tree::TreeKind;
-use crate::seal::Seal;
+use crate::encryption::DataKeys;
 use crate::vfs::{File, Map};
 use crate::{Error, Result};
 
@@ -31,7 +31,7 @@ const WINDOWS: usize = 18;
 #[derive(Debug)]
 pub(crate) struct Pages {
     shared: Arc<Shared>,
-    present: Present,
+    readers: ReaderGuard,
 }
 
 /// State shared by all generations.
@@ -53,14 +53,14 @@ pub(super) struct Shared {
 #[derive(Debug)]
 struct Window {
     map: Arc<dyn Map>,
-    verified: Verified,
+    verified: VerifiedUnits,
 }
 
 /// The bytes of a node: in place, or a decrypted copy that may be shared.
 #[derive(Clone, Debug)]
 pub(super) enum Bytes<'a> {
     InPlace(&'a [u8]),
-    Opened(Arc<[u8]>),
+    Decrypted(Arc<[u8]>),
 }
 
 impl Deref for Bytes<'_> {
@@ -70,7 +70,7 @@ impl Deref for Bytes<'_> {
     fn deref(&self) -> &[u8] {
         match self {
             Bytes::InPlace(bytes) => bytes,
-            Bytes::Opened(bytes) => bytes,
+            Bytes::Decrypted(bytes) => bytes,
         }
     }
 }
@@ -119,7 +119,7 @@ impl Shared {
         path: &Path,
         file: Arc<dyn File>,
         units: u64,
-        seal: Option<Arc<Seal>>,
+        data_keys: Option<Arc<DataKeys>>,
     ) -> Result<Shared> {
         let shared = Shared {
             path: path.to_owned(),
@@ -127,7 +127,7 @@ impl Shared {
             units: AtomicU64::new(0),
             windows: [const { OnceLock::new() }; WINDOWS],
             locked: AtomicU64::new(0),
-            sealing: seal.map(Sealing::new),
+            sealing: data_keys.map(Sealing::new),
         };
         shared.map_through(units)?;
         shared.set_units(units);
@@ -151,7 +151,7 @@ impl Shared {
             let units = WINDOW_UNITS_MIN << n;
             let map = self.file.map(units * UNIT as u64);
             let map = map.map_err(Error::io("map", &self.path))?;
-            let verified = Verified::new(units);
+            let verified = VerifiedUnits::new(units);
             // Only the one running checkpoint job calls this after opening: never set twice.
             let _ = window.set(Window { map, verified });
         }
@@ -213,7 +213,7 @@ impl Shared {
     /// Forgets that these units were verified; call before they are written.
     pub(super) fn forget(&self, start: u64, units: u64) {
         if let Some(sealing) = &self.sealing {
-            (start..start + units).for_each(|unit| sealing.opened.forget(unit));
+            (start..start + units).for_each(|unit| sealing.decrypted.forget(unit));
         }
         for window in self.windows.iter().filter_map(OnceLock::get) {
             window.verified.remove(start..start + units);
@@ -265,9 +265,9 @@ impl Shared {
     #[inline]
     fn read(&self, page: PageRef, kind: &TreeKind, level: u8) -> Result<Bytes<'_>> {
         if let Some(sealing) = &self.sealing
-            && let Some(opened) = sealing.opened.get(page.id)
+            && let Some(opened) = sealing.decrypted.get(page.id)
         {
-            return self.of_kind(Bytes::Opened(opened), page, kind, level);
+            return self.of_kind(Bytes::Decrypted(opened), page, kind, level);
         }
         let (bytes, window) = self.run(page)?;
         let verified = window.verified.contains(page.id);
@@ -328,8 +328,8 @@ impl Shared {
     fn open(&self, sealing: &Sealing, page: PageRef, sealed: &[u8]) -> Result<Bytes<'static>> {
         let opened = sealing.open(page.id, sealed);
         let opened = opened.map_err(|what| self.corrupt(page, 0, &what))?;
-        sealing.opened.put(page.id, &opened);
-        Ok(Bytes::Opened(opened))
+        sealing.decrypted.put(page.id, &opened);
+        Ok(Bytes::Decrypted(opened))
     }
 }
 
@@ -337,7 +337,7 @@ fn in_place(bytes: Cow<'_, [u8]>) -> Bytes<'_> {
     match bytes {
         Cow::Borrowed(bytes) => Bytes::InPlace(bytes),
         // Only the simulated disk returns copies.
-        Cow::Owned(bytes) => Bytes::Opened(bytes.into()),
+        Cow::Owned(bytes) => Bytes::Decrypted(bytes.into()),
     }
 }
 
@@ -345,13 +345,13 @@ impl Pages {
     pub(super) fn new(shared: Arc<Shared>) -> Pages {
         Pages {
             shared,
-            present: Present::new(),
+            readers: ReaderGuard::new(),
         }
     }
 
     /// A watch that shows when the last reader of these pages is gone.
-    pub(super) fn watch(&self) -> Watch {
-        self.present.watch()
+    pub(super) fn watch(&self) -> GuardWatch {
+        self.readers.watch()
     }
 
     /// The id of the key that seals a node on disk; nothing is verified.

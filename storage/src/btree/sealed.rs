@@ -1,5 +1,5 @@
 //! Tree pages under encryption at rest: which part of a page is sealed, and where the seal is
-//! stored. The module `seal` shows why no nonce repeats.
+//! stored. The module `encryption` shows why no nonce repeats.
 //!
 //! Everything behind the header is sealed. The header stays clear and is authenticated, except the
 //! tag itself. So is the page's place, as the position in its scope: a page moved elsewhere does
@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::page::{HEADER, at, u32_at};
 use crate::Result;
-use crate::seal::opened::{OPENED_BYTES_MAX, OpenedPages};
-use crate::seal::{CLEAR, Purpose, SALT_BYTES, Salt, Scope, Seal, TAG_BYTES};
+use crate::encryption::decrypted::{DECRYPTED_BYTES_MAX, DecryptedPages};
+use crate::encryption::{CLEAR, DataKeys, Purpose, SALT_BYTES, Salt, Scope, TAG_BYTES};
 
 const SALT_HEAD: usize = at::TAG - at::NONCE;
 const _: () = assert!(SALT_HEAD + (HEADER - at::SPARE) == SALT_BYTES);
@@ -20,22 +20,22 @@ const _: () = assert!(at::TAG + TAG_BYTES == at::SKIP);
 /// What a page file with keys needs for reading.
 #[derive(Debug)]
 pub(super) struct Sealing {
-    pub(super) seal: Arc<Seal>,
-    pub(super) opened: OpenedPages,
+    pub(super) data_keys: Arc<DataKeys>,
+    pub(super) decrypted: DecryptedPages,
 }
 
 impl Sealing {
-    pub(super) fn new(seal: Arc<Seal>) -> Sealing {
+    pub(super) fn new(data_keys: Arc<DataKeys>) -> Sealing {
         Sealing {
-            seal,
-            opened: OpenedPages::new(OPENED_BYTES_MAX),
+            data_keys,
+            decrypted: DecryptedPages::new(DECRYPTED_BYTES_MAX),
         }
     }
 
     /// Decrypts a sealed page; the error says why it cannot be opened.
     pub(super) fn open(&self, unit: u64, sealed: &[u8]) -> std::result::Result<Arc<[u8]>, String> {
         let key = key_id(sealed);
-        let Some(subkey) = self.seal.page_subkey(key, &salt(sealed)) else {
+        let Some(subkey) = self.data_keys.page_subkey(key, &salt(sealed)) else {
             return Err(format!("sealed under key {key}, which is not at hand"));
         };
         let beside = beside(sealed);
@@ -59,7 +59,9 @@ pub(super) struct PageSealer(Scope);
 impl PageSealer {
     /// `None` if pages stay clear.
     pub(super) fn new(sealing: Option<&Sealing>) -> Result<Option<PageSealer>> {
-        let scope = sealing.map(|s| s.seal.scope(Purpose::Page)).transpose()?;
+        let scope = sealing
+            .map(|s| s.data_keys.scope(Purpose::Page))
+            .transpose()?;
         Ok(scope.flatten().map(PageSealer))
     }
 

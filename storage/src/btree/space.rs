@@ -428,8 +428,10 @@ impl Space {
             space.free_units += extent.units as u64;
             offset += FREE_BYTES;
         }
+        let mut taken = Vec::with_capacity(pending as usize);
         for _ in 0..pending {
             let extent = extent(offset)?;
+            taken.push((extent, offset));
             let generation = u64_at(bytes, offset + FREE_BYTES);
             space.free_units += extent.units as u64;
             space.pending_units += extent.units as u64;
@@ -446,7 +448,26 @@ impl Space {
             }
             offset += PENDING_BYTES;
         }
-        Ok(space)
+        match space.overlapping(taken) {
+            Some(offset) => Err((offset, "pending extents overlap")),
+            None => Ok(space),
+        }
+    }
+
+    /// The offset of an extent that overlaps with a free one or with another of these.
+    fn overlapping(&self, mut extents: Vec<(Extent, usize)>) -> Option<usize> {
+        extents.sort_unstable();
+        let mut end = 0;
+        for (extent, offset) in extents {
+            let end_here = extent.start + u64::from(extent.units);
+            let free = self.free.range(..end_here).next_back();
+            let is_free = free.is_some_and(|(start, units)| start + units > extent.start);
+            if extent.start < end || is_free {
+                return Some(offset);
+            }
+            end = end_here;
+        }
+        None
     }
 }
 
@@ -475,3 +496,6 @@ fn join_adjacent(sorted: &mut Vec<(Extent, u64)>) {
         false
     });
 }
+
+#[cfg(test)]
+mod tests;

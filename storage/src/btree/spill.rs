@@ -1,6 +1,10 @@
-//! Writes full leaves of a tree that grows at its end before a checkpoint needs them. They will
-//! hardly change again. Kept until then they would only take memory, and force a checkpoint that
-//! must write the other trees, too.
+//! Writes changed leaves before a checkpoint needs them, so that they need not stay in memory:
+//!
+//! - Full leaves of a tree that grows at its end ([`spill`]). They will hardly change again. Kept
+//!   until the checkpoint they would only take memory, and force a checkpoint that must write the
+//!   other trees, too.
+//! - All changed leaves of any tree ([`spill_changed`]), in the middle of a change that is too
+//!   large for memory. One that changes again is read back, and its page is given up.
 //!
 //! Nothing durable refers to a spilled page, and its units are free in both metas on disk, so a
 //! power cut forgets it. The next checkpoint refers to it, and syncs the file before its meta.
@@ -64,17 +68,48 @@ pub(super) fn spill(
         budget,
         spilled: Vec::new(),
     };
-    let rest = spilling.below(root, from, true);
-    let rest = rest.and_then(|rest| spilling.out.flush().map(|()| rest));
-    match rest {
-        Ok(rest) => *from = rest.unwrap_or(end),
-        Err(error) if error.is_full() => {
-            spilling.take_back(root);
-            return Ok(false);
-        }
-        Err(error) => return Err(error),
+    match spilling.run(root, from, true)? {
+        Spilled::All => *from = end,
+        Spilled::Through(rest) => *from = rest,
+        Spilled::DiskFull => return Ok(false),
     }
     Ok(true)
+}
+
+/// Like [`spill`], but of all leaves changed since the last checkpoint began, the last leaf of the
+/// tree included. Returns where to continue.
+pub(super) fn spill_changed(
+    tree: &mut Tree,
+    w: &mut Writer,
+    space: &mut Space,
+    out: &mut Output,
+    from: &[u8],
+    budget: usize,
+) -> Result<Spilled> {
+    let Some(Link::Memory(root)) = &mut tree.root else {
+        return Ok(Spilled::All);
+    };
+    if root.born != w.counter {
+        return Ok(Spilled::All);
+    }
+    let mut spilling = Spilling {
+        order: tree.kind.order,
+        w,
+        space,
+        out,
+        budget,
+        spilled: Vec::new(),
+    };
+    spilling.run(root, from, false)
+}
+
+/// How far a call came.
+pub(super) enum Spilled {
+    All,
+    /// The budget is used up: continue from the leaf with this key.
+    Through(Vec<u8>),
+    /// Nothing has changed.
+    DiskFull,
 }
 
 /// The last leaf, if it is in memory and has entries.
@@ -97,7 +132,22 @@ struct Spilling<'a> {
 }
 
 impl Spilling<'_> {
-    /// `edge`: the last leaf is below. Returns the key to continue from if the budget is used up.
+    /// `keep_last`: not the last leaf of the tree.
+    fn run(&mut self, root: &mut Arc<Node>, from: &[u8], keep_last: bool) -> Result<Spilled> {
+        let rest = self.below(root, from, keep_last);
+        match rest.and_then(|rest| self.out.flush().map(|()| rest)) {
+            Ok(None) => Ok(Spilled::All),
+            Ok(Some(rest)) => Ok(Spilled::Through(rest)),
+            Err(error) if error.is_full() => {
+                self.take_back(root);
+                Ok(Spilled::DiskFull)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `edge`: the last leaf, which is kept, is below. Returns the key to continue from if the
+    /// budget is used up.
     fn below(&mut self, link: &mut Arc<Node>, from: &[u8], edge: bool) -> Result<Option<Vec<u8>>> {
         let (level, count) = (link.page().level(), link.page().count());
         if level == 0 {

@@ -8,7 +8,7 @@ use arbitrary::Unstructured;
 
 use super::file::Opened;
 use super::*;
-use crate::seal::{Seal, sample};
+use crate::encryption::{DataKeys, sample};
 use crate::vfs::Vfs;
 use crate::vfs::sim::SimVfs;
 use crate::{Error, Result};
@@ -73,9 +73,12 @@ impl Bench {
         Bench::open_with(vfs, sample::keys_of(vfs)?)
     }
 
-    pub(super) fn open_with(vfs: &SimVfs, seal: Option<Arc<Seal>>) -> Result<(Bench, Opened)> {
+    pub(super) fn open_with(
+        vfs: &SimVfs,
+        data_keys: Option<Arc<DataKeys>>,
+    ) -> Result<(Bench, Opened)> {
         let vfs = Arc::new(vfs.clone());
-        let (file, mut opened) = PageFile::open(vfs, Path::new(PATH), &KINDS, seal)?;
+        let (file, mut opened) = PageFile::open(vfs, Path::new(PATH), &KINDS, data_keys)?;
         let trees = std::mem::take(&mut opened.trees);
         Ok((Bench { file, trees }, opened))
     }

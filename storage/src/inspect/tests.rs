@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use super::*;
+use crate::encryption::sample;
 use crate::mvcc::{Change, Item, KeyRange, Revision, Want};
-use crate::seal::sample;
 use crate::vfs::sim::SimVfs;
 use crate::wal::Wal;
 
@@ -90,14 +90,16 @@ fn seen(vfs: &SimVfs) -> Result<Seen> {
 }
 
 fn open(vfs: &SimVfs) -> Result<(Store, Wal)> {
-    let seal = sample::keys_of(vfs)?;
+    let data_keys = sample::keys_of(vfs)?;
     let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let options = Options { seal: seal.clone() };
+    let options = Options {
+        data_keys: data_keys.clone(),
+    };
     let mut store = Store::open(shared.clone(), &places().store, options)?;
     let options = wal::Options {
         segment_bytes: 8 << 10,
         seed: 5,
-        seal,
+        data_keys,
     };
     let (log, _) = Wal::open(shared, &places().log, options, &mut |record| {
         if record.kind == ENTRY && record.index > store.root().applied().index {

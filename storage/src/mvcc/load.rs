@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::compact::Compaction;
 use super::key::{HEAD, Stamp, TOMBSTONE};
-use super::reseal::Walk;
+use super::reencrypt::Walk;
 use super::{Applied, Bucket, Change, Item, Options, Revision, Root, Store};
 use crate::btree::META_SLOTS;
 use crate::vfs::Vfs;
@@ -223,7 +223,7 @@ impl Store {
         self.unsaved = store.unsaved;
         self.unsized_from = store.unsized_from;
         self.releasing = store.releasing;
-        // If its pages are sealed under another key, re-sealing begins again.
+        // If its pages are sealed under another key, re-encryption begins again.
         self.walk = Walk::default();
         self.relocation = None;
         self.publish();

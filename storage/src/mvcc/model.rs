@@ -160,6 +160,14 @@ impl Model {
             .collect()
     }
 
+    /// The keys attached to a lease, in key order.
+    pub(crate) fn attached(&self, lease: i64) -> Vec<Vec<u8>> {
+        let live = self.range(KeyRange::ALL, i64::MAX).into_iter();
+        live.filter(|version| version.lease == lease)
+            .map(|version| version.key)
+            .collect()
+    }
+
     pub(crate) fn changes(&self, from: i64, through: i64) -> Vec<Row> {
         self.rows
             .iter()

@@ -9,8 +9,9 @@ use super::compact::{Batch, Compaction};
 use super::key;
 use super::meta::Meta;
 use super::publish::{Publisher, Subscriber};
+use super::reencrypt::Walk;
 use super::relocate::Relocation;
-use super::reseal::Walk;
+use super::write::ENTRY_BYTES_IN_MEMORY;
 use super::{Applied, CompactProgress, Options, Root, Stats, Write, load};
 use crate::btree::{self, KeyOrder, META_SLOTS, PageFile, Tree, TreeKind, Weight};
 use crate::inspect::TreeFound;
@@ -72,7 +73,8 @@ pub struct Store {
     pub(super) relocation: Option<Relocation>,
     /// From this key on, values may lack their size in the key tree; `None` if none does.
     pub(super) unsized_from: Option<Vec<u8>>,
-    fallback: Option<String>,
+    unusable_meta: Option<String>,
+    pub(super) entry_bytes_in_memory: u64,
     /// Reused for every row that is encoded.
     pub(super) scratch: Vec<u8>,
     pub(super) walk: Walk,
@@ -92,7 +94,11 @@ impl Store {
         // power cut may take back; from here on the log relies on that name.
         vfs.sync_dir(dir)
             .map_err(Error::io("sync directory", dir))?;
-        if options.seal.as_ref().is_some_and(|seal| seal.is_mixed()) {
+        if options
+            .data_keys
+            .as_ref()
+            .is_some_and(|data_keys| data_keys.is_mixed())
+        {
             // Left half-made, perhaps under no key or under one to be forgotten.
             let left = dir.join(load::FILE_NAME);
             if vfs.exists(&left).map_err(Error::io("look for", &left))? {
@@ -104,7 +110,7 @@ impl Store {
 
     pub(super) fn open_file(vfs: Arc<dyn Vfs>, path: &Path, options: Options) -> Result<Store> {
         let path: Arc<Path> = path.into();
-        let (file, opened) = PageFile::open(vfs, &path, &KINDS, options.seal)?;
+        let (file, opened) = PageFile::open(vfs, &path, &KINDS, options.data_keys)?;
         let meta = Meta::decode(&opened.user_meta)
             .ok_or_else(|| Error::corrupt(&path, 0, "the store's part of the meta page"))?;
         let Ok([keys, revisions, side]) = <[Tree; 3]>::try_from(opened.trees) else {
@@ -138,7 +144,8 @@ impl Store {
             releasing: false,
             relocation: None,
             unsized_from: (!meta.sized).then(Vec::new),
-            fallback: opened.fallback,
+            unusable_meta: opened.unusable_meta,
+            entry_bytes_in_memory: ENTRY_BYTES_IN_MEMORY,
             scratch: Vec::new(),
             walk: Walk::default(),
         })
@@ -158,7 +165,7 @@ impl Store {
     /// The options this store was opened with; a store that replaces it must use the same.
     pub fn options(&self) -> Options {
         Options {
-            seal: self.file.seal().cloned(),
+            data_keys: self.file.data_keys().cloned(),
         }
     }
 
@@ -168,9 +175,17 @@ impl Store {
         self.file.lock_in_memory()
     }
 
-    /// Why one of the two meta pages was unusable, perhaps the newer; `None` if both were readable.
-    pub fn fallback(&self) -> Option<&str> {
-        self.fallback.as_deref()
+    /// Why one of the two meta pages cannot be used; `None` if both can. It may be the older one,
+    /// which nobody misses, or the newer one: then the store is as the older one says, and the log
+    /// has the rest.
+    pub fn unusable_meta(&self) -> Option<&str> {
+        self.unusable_meta.as_deref()
+    }
+
+    /// Bounds the memory of one entry: see [`Write`]. The default is
+    /// [`ENTRY_BYTES_IN_MEMORY`](super::ENTRY_BYTES_IN_MEMORY).
+    pub fn set_entry_bytes_in_memory(&mut self, bytes: u64) {
+        self.entry_bytes_in_memory = bytes;
     }
 
     /// A handle for readers; any thread may use it.
@@ -212,6 +227,22 @@ impl Store {
         Ok(job.map(|job| SyncJob { job }))
     }
 
+    /// Writes all changed leaves of the trees, so that little more than branches stays in memory.
+    /// They need not be written again by the next checkpoint if they stay as they are. Does nothing
+    /// while a checkpoint runs or the disk is full. An error is final, like that of a checkpoint.
+    pub fn spill_all(&mut self) -> Result<()> {
+        let Root {
+            keys,
+            revisions,
+            side,
+            ..
+        } = &mut self.root;
+        for tree in [keys, revisions, side] {
+            self.file.spill_changed(tree)?;
+        }
+        Ok(())
+    }
+
     /// Reserves disk space for the next checkpoint, and more. After a failure, which
     /// [`Stats::is_short`] shows, it tries again only if `again` is true.
     pub fn reserve(&mut self, again: bool) -> Result<()> {
@@ -228,7 +259,7 @@ impl Store {
     /// or if the disk is too full. In the last case deletes and compactions continue, and may
     /// shrink the state.
     pub fn begin_checkpoint(&mut self) -> Option<CheckpointJob> {
-        if self.unsaved == 0 || self.file.checkpoint_running() || !self.file.has_room() {
+        if self.unsaved == 0 || self.file.checkpoint_running() || !self.file.has_space() {
             return None;
         }
         let meta = Meta {

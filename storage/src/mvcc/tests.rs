@@ -1,4 +1,5 @@
 mod cuts;
+mod large_entry;
 mod older;
 
 use std::ops::ControlFlow;
@@ -372,7 +373,7 @@ fn checkpoint_brings_everything_back_and_names_the_older_index() {
         root.side_get(Bucket::Auth, b"enabled").unwrap().unwrap(),
         b"1"
     );
-    assert_eq!(fixture.store.fallback(), None);
+    assert_eq!(fixture.store.unusable_meta(), None);
 }
 
 #[test]

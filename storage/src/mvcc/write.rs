@@ -1,4 +1,22 @@
 //! The effects of one log entry on the store. Knows nothing of the request behind it.
+//!
+//! # An entry that is larger than memory
+//!
+//! One entry may delete every key of the store, and each deletion changes a leaf. So whenever an
+//! entry has added [`ENTRY_BYTES_IN_MEMORY`] of changed nodes, it writes all changed leaves to free
+//! units of the page file and drops them from memory (`btree/spill.rs`). Only branches stay, some
+//! hundredths of the whole.
+//!
+//! This leaves the entry atomic:
+//! - Readers see the last published root until the entry is over: `Store::publish` needs the store,
+//!   and a [`Write`] borrows it.
+//! - For the same reason no checkpoint begins within an entry. So both meta pages hold states from
+//!   before it, and neither refers to a page that it wrote. A crash within the entry, or before the
+//!   next checkpoint is done, leaves one of these states, and the log has the entry. The replay
+//!   begins it anew, in the same bounded memory, and writes the same free units again.
+//!
+//! A checkpoint that is running owns the free space, so an entry writes nothing meanwhile, and
+//! keeps its changes in memory. The caller does not begin a large one then.
 
 use std::ops::{ControlFlow, Deref};
 
@@ -10,6 +28,9 @@ use crate::{Error, Result};
 /// written at once, and memory stays bounded.
 const DELETE_CHUNK_KEYS: usize = 512;
 
+/// Bytes of changed nodes that one entry adds to memory before their leaves are written.
+pub const ENTRY_BYTES_IN_MEMORY: u64 = 32 << 20;
+
 /// The effects of one log entry. All its changes share one main revision, which the first change
 /// begins. Reads through it see its writes. Dropping it ends the entry: the applied index and the
 /// data have moved together.
@@ -19,6 +40,8 @@ pub struct Write<'a> {
     applied: Applied,
     /// The revision of the next change.
     next: Revision,
+    /// Bytes of changed nodes in memory at which leaves are written.
+    spill_at: u64,
 }
 
 impl<'a> Write<'a> {
@@ -27,10 +50,12 @@ impl<'a> Write<'a> {
             main: store.root.revision + 1,
             sub: 0,
         };
+        let spill_at = store.file.unsaved_bytes() + store.entry_bytes_in_memory;
         Write {
             store,
             applied,
             next,
+            spill_at,
         }
     }
 
@@ -51,14 +76,7 @@ impl<'a> Write<'a> {
             let start = resume.as_deref().unwrap_or(range.start);
             let chunk = self.live_keys(KeyRange { start, ..range })?;
             for (key, lease) in chunk.iter() {
-                let revision = self.begin_change();
-                let stamp = Stamp {
-                    flags: HEAD | TOMBSTONE,
-                    ..Stamp::default()
-                };
-                self.store.push_version(key, revision, |_| stamp)?;
-                self.store.push_row(key, b"", revision, stamp)?;
-                self.store.move_lease(key, lease, 0)?;
+                self.delete(key, lease)?;
             }
             deleted += chunk.rows.len() as u64;
             if chunk.rows.len() < DELETE_CHUNK_KEYS {
@@ -71,6 +89,22 @@ impl<'a> Write<'a> {
                 .map_or(Vec::new(), |(key, _)| key.to_vec());
             next.push(0);
             resume = Some(next);
+        }
+    }
+
+    /// Deletes every key attached to the lease, in key order; returns how many.
+    pub fn delete_attached(&mut self, lease: i64) -> Result<u64> {
+        let mut deleted = 0;
+        loop {
+            let chunk = self.attached_keys(lease)?;
+            for (key, lease) in chunk.iter() {
+                self.delete(key, lease)?;
+            }
+            // A deleted key is not attached any more: the next chunk begins behind this one.
+            deleted += chunk.rows.len() as u64;
+            if chunk.rows.len() < DELETE_CHUNK_KEYS {
+                return Ok(deleted);
+            }
         }
     }
 
@@ -119,6 +153,45 @@ impl<'a> Write<'a> {
         self.store.root.revision = revision.main;
         self.next.sub += 1;
         revision
+    }
+
+    /// Deletes a live key, which is attached to `lease`.
+    fn delete(&mut self, key: &[u8], lease: i64) -> Result<()> {
+        let revision = self.begin_change();
+        let stamp = Stamp {
+            flags: HEAD | TOMBSTONE,
+            ..Stamp::default()
+        };
+        self.store.push_version(key, revision, |_| stamp)?;
+        self.store.push_row(key, b"", revision, stamp)?;
+        self.store.move_lease(key, lease, 0)?;
+        self.bound_memory()
+    }
+
+    fn bound_memory(&mut self) -> Result<()> {
+        if self.store.file.unsaved_bytes() < self.spill_at {
+            return Ok(());
+        }
+        self.store.spill_all()?;
+        self.store.reserve(false)?;
+        self.spill_at = self.store.file.unsaved_bytes() + self.store.entry_bytes_in_memory;
+        Ok(())
+    }
+
+    fn attached_keys(&self, lease: i64) -> Result<Chunk> {
+        let mut chunk = Chunk::default();
+        let prefix = lease.to_be_bytes();
+        let bucket = Bucket::LeaseKeys;
+        self.store.root.side_scan(bucket, &prefix, &mut |row, _| {
+            chunk.bytes.extend_from_slice(&row[prefix.len()..]);
+            chunk.rows.push((chunk.bytes.len(), lease));
+            if chunk.rows.len() < DELETE_CHUNK_KEYS {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        Ok(chunk)
     }
 
     fn live_keys(&self, range: KeyRange<'_>) -> Result<Chunk> {

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,17 +71,7 @@ impl Vfs for OsVfs {
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        if dir.as_os_str().is_empty() || dir.is_dir() {
-            return Ok(());
-        }
-        let parent = parent_of(dir);
-        self.create_dir_all(&parent)?;
-        match fs::DirBuilder::new().mode(DIR_MODE).create(dir) {
-            Ok(()) => self.sync_dir(&parent),
-            // Another process was faster.
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-            Err(e) => Err(e),
-        }
+        create_dir_all(dir, &mut |dir| self.sync_dir(dir))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -114,6 +104,39 @@ impl Vfs for OsVfs {
             available: found.f_bavail.saturating_mul(found.f_frsize),
         })
     }
+}
+
+/// Creates `dir` and its missing parents; `sync` makes the names in a directory durable.
+fn create_dir_all(dir: &Path, sync: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    if dir.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let parent = parent_of(dir);
+    if !dir.is_dir() {
+        create_dir_all(&parent, sync)?;
+        match fs::DirBuilder::new().mode(DIR_MODE).create(dir) {
+            Ok(()) => return sync(&parent),
+            // Another process was faster.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+            Err(e) => return Err(e),
+        }
+    }
+    // Whoever created it may have been killed before the sync. Its parents need no sync: they were
+    // durable before it was created.
+    match sync(&parent) {
+        // No process with the rights of this one has created a name there.
+        Err(e) if is_closed_to_us(&e) => Ok(()),
+        synced => synced,
+    }
+}
+
+/// True if the directory may not be read, is on a read-only file system, or on one without syncs.
+fn is_closed_to_us(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
+    matches!(
+        error.kind(),
+        InvalidInput | PermissionDenied | ReadOnlyFilesystem
+    )
 }
 
 fn parent_of(path: &Path) -> PathBuf {
@@ -194,6 +217,15 @@ impl FileMut for OsFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    fn begin_write_out(&self) {
+        let fd = self.file.as_raw_fd();
+        let to_the_end = 0;
+        // SAFETY: the call takes no memory, only a descriptor, which `self` keeps open. It waits
+        // for nothing and takes no note of a failed write: the next sync reports that. A file
+        // system without this call begins to write later.
+        let _ = unsafe { libc::sync_file_range(fd, 0, to_the_end, libc::SYNC_FILE_RANGE_WRITE) };
     }
 
     fn forget(&self) {

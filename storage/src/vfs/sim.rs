@@ -221,6 +221,8 @@ impl FileMut for SimFile {
         self.vfs.disk.lock().sync_data(self.id)
     }
 
+    fn begin_write_out(&self) {}
+
     fn forget(&self) {}
 
     fn map(&self, len: u64) -> io::Result<Arc<dyn Map>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::segment::Name;
 use super::{Options, recover};
 use crate::Result;
-use crate::seal::Seal;
+use crate::encryption::DataKeys;
 use crate::vfs::Vfs;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +39,13 @@ pub(crate) fn is_of_log(path: &Path) -> bool {
 
 /// Reads and verifies a whole log. It tidies up as opening does, so pass a file system that refuses
 /// changes.
-pub(crate) fn inspect(vfs: &dyn Vfs, dir: &Path, seal: Option<Arc<Seal>>) -> Result<LogFound> {
+pub(crate) fn inspect(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    data_keys: Option<Arc<DataKeys>>,
+) -> Result<LogFound> {
     let options = Options {
-        seal,
+        data_keys,
         ..Options::default()
     };
     let found = recover::recover(vfs, dir, &options, &mut |_| Ok(()))?;

@@ -14,7 +14,7 @@ const DIR: &str = "log";
 const OPTIONS: Options = Options {
     segment_bytes: 4096,
     seed: 0,
-    seal: None,
+    data_keys: None,
 };
 /// Records of the log that gets damaged: three segments' worth.
 const RECORDS: u64 = 9;
@@ -86,7 +86,7 @@ fn install_raw(vfs: &SimVfs, data: &[u8], sealed: bool) {
     bytes.resize(data.len().next_multiple_of(4096).max(4096), 0);
     if sealed {
         let sectors = bytes.chunks_exact_mut(sector::SECTOR_BYTES);
-        sectors.for_each(sector::reseal);
+        sectors.for_each(sector::set_checksum);
     }
     let name = Name::Segment {
         sequence: 1,
@@ -113,7 +113,7 @@ fn damage(vfs: &SimVfs, edit: &[u8]) -> bool {
         2 => bytes.truncate(at),
         3 if whole => {
             bytes[at] ^= edit[4];
-            sector::reseal(&mut bytes[start..start + sector::SECTOR_BYTES]);
+            sector::set_checksum(&mut bytes[start..start + sector::SECTOR_BYTES]);
             forged = true;
         }
         4 if whole => {

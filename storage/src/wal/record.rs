@@ -19,7 +19,7 @@
 
 use super::PAYLOAD_BYTES_MAX;
 use crate::codec::{Malformed, Reader};
-use crate::seal::TAG_BYTES;
+use crate::encryption::TAG_BYTES;
 
 pub(super) const HEAD_BYTES: usize = 32;
 pub(super) const ALIGN: usize = 8;
@@ -53,7 +53,11 @@ pub(super) struct Head {
 impl Head {
     /// Encodes the head and sets its checksum.
     #[cfg(test)]
-    pub(super) fn seal(&mut self, seed: u32, payload: &[&[u8]]) -> [u8; HEAD_BYTES] {
+    pub(super) fn encode_with_checksum(
+        &mut self,
+        seed: u32,
+        payload: &[&[u8]],
+    ) -> [u8; HEAD_BYTES] {
         let mut bytes = self.encode();
         self.checksum(seed, &mut bytes, payload);
         bytes
@@ -170,7 +174,7 @@ mod tests {
             index: 1 << 40,
             durable: 4096,
         };
-        let bytes = head.seal(9, &[b"he", b"llo"]);
+        let bytes = head.encode_with_checksum(9, &[b"he", b"llo"]);
         (head, [&bytes[..], b"hello\0\0\0"].concat())
     }
 

@@ -46,7 +46,7 @@ use super::sealed::RecordOpener;
 use super::sector::{self, DATA_BYTES, SECTOR_BYTES, Sector};
 use super::segment::{self, Header, Name, SPARES_MAX, Spare};
 use super::{Carry, Options, Record, Recovery};
-use crate::seal::{CLEAR, Seal};
+use crate::encryption::{CLEAR, DataKeys};
 use crate::vfs::{File, Open, Vfs};
 use crate::{Error, Result};
 
@@ -151,7 +151,7 @@ pub(super) fn recover(
     let headers: Vec<Header> = begun.iter().map(|(_, header)| *header).collect();
     for (i, (segment, header)) in begun.into_iter().enumerate() {
         let file = open(vfs, &segment.path)?;
-        let walk = Walk::begin(segment, file, header, options.seal.clone());
+        let walk = Walk::begin(segment, file, header, options.data_keys.clone());
         match headers.get(i + 1) {
             Some(next) => walk.middle(next, &mut found, visit)?,
             None => walk.last(&mut found, visit)?,
@@ -171,7 +171,10 @@ struct Listing {
 /// The directory's segments, with worthless files removed and sequence and sizes checked.
 fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
     // Spares may hold data that was never sealed, or is under a key to be forgotten.
-    let mixed = options.seal.as_ref().is_some_and(|seal| seal.is_mixed());
+    let mixed = options
+        .data_keys
+        .as_ref()
+        .is_some_and(|data_keys| data_keys.is_mixed());
     let mut listing = Listing {
         segments: Vec::new(),
         spares: Vec::new(),
@@ -278,7 +281,7 @@ struct Walk {
     /// Stream offset of the next record.
     at: u64,
     stream: Stream,
-    seal: Option<Arc<Seal>>,
+    data_keys: Option<Arc<DataKeys>>,
     /// Opens the sealed records after the last key record.
     opener: Option<RecordOpener>,
 }
@@ -288,7 +291,7 @@ impl Walk {
         segment: Segment,
         file: Arc<dyn File>,
         header: Header,
-        seal: Option<Arc<Seal>>,
+        data_keys: Option<Arc<DataKeys>>,
     ) -> Walk {
         let seed = header.seed();
         Walk {
@@ -299,7 +302,7 @@ impl Walk {
             seed,
             prev: seed,
             at: 0,
-            seal,
+            data_keys,
             opener: None,
         }
     }
@@ -380,7 +383,7 @@ impl Walk {
         let path = &self.segment.path;
         let record = self.stream.bytes(start, HEAD_BYTES + head.len);
         if head.flags & record::KEY != 0 {
-            let opener = RecordOpener::new(self.seal.as_deref(), &record[HEAD_BYTES..]);
+            let opener = RecordOpener::new(self.data_keys.as_deref(), &record[HEAD_BYTES..]);
             let opener = opener.map_err(|what| refuse_at(start, path, what))?;
             self.segment.keys.insert(opener.key());
             self.opener = Some(opener);

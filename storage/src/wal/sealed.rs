@@ -1,4 +1,4 @@
-//! Log records under encryption at rest. The module `seal` shows why no nonce repeats.
+//! Log records under encryption at rest. The module `encryption` shows why no nonce repeats.
 //!
 //! A *key record* begins a scope: all sealed records after it in the segment, up to the next key
 //! record, are sealed under the subkey of its key and salt. The log writes it for itself and never
@@ -15,7 +15,7 @@
 //! with it. The checksum covers the sealed bytes.
 
 use super::record::{self, HEAD_BYTES};
-use crate::seal::{Purpose, SALT_BYTES, Salt, Scope, Seal, Subkey, TAG_BYTES};
+use crate::encryption::{DataKeys, Purpose, SALT_BYTES, Salt, Scope, Subkey, TAG_BYTES};
 
 const KEY_RECORD_BYTES: usize = 4 + SALT_BYTES;
 /// Stream bytes that a key record takes.
@@ -76,9 +76,12 @@ pub(super) struct RecordOpener {
 
 impl RecordOpener {
     /// Builds it from a key record's payload; the error says what is wrong with that.
-    pub(super) fn new(seal: Option<&Seal>, payload: &[u8]) -> Result<RecordOpener, String> {
+    pub(super) fn new(
+        data_keys: Option<&DataKeys>,
+        payload: &[u8],
+    ) -> Result<RecordOpener, String> {
         let (key, salt) = parse(payload).ok_or("impossible record of a key")?;
-        let subkey = seal.and_then(|seal| seal.subkey(key, Purpose::Record, &salt));
+        let subkey = data_keys.and_then(|data_keys| data_keys.subkey(key, Purpose::Record, &salt));
         Ok(RecordOpener {
             key,
             subkey: subkey.ok_or(format!("sealed under key {key}, which is not at hand"))?,

@@ -113,7 +113,7 @@ impl Framer {
     pub(super) fn begin(sequence: u64, header: &[u8; DATA_BYTES]) -> Framer {
         let mut sectors = vec![0; SECTOR_BYTES];
         sectors[..DATA_BYTES].copy_from_slice(header);
-        seal(&mut sectors, sequence, NO_RECORD);
+        finish(&mut sectors, sequence, NO_RECORD);
         Framer {
             sequence,
             sectors,
@@ -172,7 +172,7 @@ impl Framer {
             self.len += now.len() as u64;
             bytes = later;
             if self.fill == DATA_BYTES {
-                seal(&mut self.sectors[open..], self.sequence, self.first);
+                finish(&mut self.sectors[open..], self.sequence, self.first);
                 self.fill = 0;
                 self.first = NO_RECORD;
             }
@@ -183,7 +183,7 @@ impl Framer {
     pub(super) fn sectors(&mut self) -> (&[u8], u64) {
         if self.fill > 0 {
             let open = self.sectors.len() - SECTOR_BYTES;
-            seal(&mut self.sectors[open..], self.sequence, self.first);
+            finish(&mut self.sectors[open..], self.sequence, self.first);
         }
         (&self.sectors, self.offset)
     }
@@ -202,14 +202,14 @@ impl Framer {
     }
 }
 
-fn seal(sector: &mut [u8], sequence: u64, first: u8) {
+fn finish(sector: &mut [u8], sequence: u64, first: u8) {
     sector[DATA_BYTES] = first;
     sector[DATA_BYTES + 1..CRC_AT].copy_from_slice(&sequence.to_le_bytes()[..3]);
-    reseal(sector);
+    set_checksum(sector);
 }
 
 /// Recomputes the checksum of a sector.
-pub(super) fn reseal(sector: &mut [u8]) {
+pub(super) fn set_checksum(sector: &mut [u8]) {
     let crc = crc32fast::hash(&sector[..CRC_AT]);
     sector[CRC_AT..SECTOR_BYTES].copy_from_slice(&crc.to_le_bytes());
 }

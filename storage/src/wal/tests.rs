@@ -1,12 +1,12 @@
 use super::*;
-use crate::seal::sample;
+use crate::encryption::sample;
 use crate::vfs::sim::SimVfs;
 
 const DIR: &str = "data/log";
 const SMALL: Options = Options {
     segment_bytes: 4096,
     seed: 42,
-    seal: None,
+    data_keys: None,
 };
 
 /// A record as appended: kind, index, payload.
@@ -27,7 +27,7 @@ struct Seen {
 fn open(vfs: &SimVfs, options: Options) -> Result<(Wal, Seen)> {
     let mut seen = Seen::default();
     let options = Options {
-        seal: sample::keys_of(vfs)?,
+        data_keys: sample::keys_of(vfs)?,
         ..options
     };
     let (wal, recovery) = Wal::open(
@@ -497,7 +497,7 @@ fn the_real_file_system_serves_as_well() {
     let options = Options {
         segment_bytes: 1 << 20,
         seed: 1,
-        seal: None,
+        data_keys: None,
     };
     for round in 0..3u64 {
         let mut count = 0;

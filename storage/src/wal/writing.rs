@@ -9,7 +9,7 @@ use super::sealed::RecordSealer;
 use super::sector::{self, Framer};
 use super::segment::{Header, Name, Spare, Spares};
 use super::{Carry, PAGE_BYTES, SEGMENT_BYTES_MIN, SEGMENT_BYTES_STEP};
-use crate::seal::{Scope, TAG_BYTES};
+use crate::encryption::{Scope, TAG_BYTES};
 use crate::vfs::{File, is_full};
 use crate::{Error, Result};
 

@@ -443,8 +443,8 @@ impl World {
             let judged = self.checks.agreement.shows(host, &view, false);
             judged.of("agreement")?;
         }
-        if let Some(key) = turn.resealed {
-            self.figures.resealed += 1;
+        if let Some(key) = turn.reencrypted {
+            self.figures.reencrypted += 1;
             // The operator removes the others, unless there is a newer one by now.
             let keys = &mut self.hosts[host].settings.keys;
             if keys.first() == Some(&key) {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use etcd_files::bbolt::read::{self, Database, Source};
 use etcd_files::schema::{self, Alarm, Lease, RevisionKey, Row};
+use storage::encryption::Scratch;
 use storage::mvcc::{Applied, Bucket, Change, Incoming, Item, Loader, Position, Revision};
-use storage::seal::Scratch;
 use storage::vfs::{File, Vfs};
 
 use super::side_bucket;

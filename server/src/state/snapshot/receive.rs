@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use etcd_files::bbolt::read::Database;
 use etcd_files::schema;
 use raft::{Body, Message, Position};
+use storage::encryption::ScratchWriter;
 use storage::mvcc::{Applied, Incoming, Options, clear_incoming};
-use storage::seal::ScratchWriter;
 use storage::vfs::Vfs;
 
 use super::load::{self, Plan, ScratchSource};

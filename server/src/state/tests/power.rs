@@ -10,8 +10,8 @@ use etcd_api::etcdserverpb as pb;
 use pb::request_op::Request as Op;
 use raft::durable::{LogWriter, Options};
 use raft::{Entry, HardState, Position, Write};
+use storage::encryption::{DataKeys, KeyFile};
 use storage::mvcc::{Applied, Attempt, Change, CheckpointJob, Item, KeyRange, Store, Want};
-use storage::seal::{KeyFile, Seal};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
@@ -23,6 +23,8 @@ pub(super) const STORE: &str = "/member/store";
 /// If this file exists, the disk is encrypted.
 pub(super) const KEYS: &str = "/member/keys";
 pub(super) const ENTRIES: u64 = 120;
+/// One page: entries that delete a few keys write pages before their end.
+const ENTRY_BYTES_IN_MEMORY: u64 = 4 << 10;
 /// Variants of which unsynced blocks survive, tried after each cut.
 pub(super) const SURVIVALS: u64 = 4;
 pub(super) const TERM: u64 = 2;
@@ -159,9 +161,9 @@ pub(super) struct Machine {
 }
 
 /// Creates keys on the disk, so that it is encrypted from now on.
-pub(super) fn give_keys(vfs: &SimVfs) -> storage::Result<Option<Arc<Seal>>> {
+pub(super) fn give_keys(vfs: &SimVfs) -> storage::Result<Option<Arc<DataKeys>>> {
     let keys = KeyFile::parse("keys", &format!("1 {}", "5a".repeat(32))).expect("a good file");
-    Seal::open(Arc::new(vfs.clone()), Path::new(KEYS), Some(&keys), true)
+    DataKeys::open(Arc::new(vfs.clone()), Path::new(KEYS), Some(&keys), true)
 }
 
 pub(super) fn open(vfs: &SimVfs) -> storage::Result<Machine> {
@@ -170,16 +172,19 @@ pub(super) fn open(vfs: &SimVfs) -> storage::Result<Machine> {
         let made = vfs.create_dir_all(Path::new(dir));
         made.map_err(storage::Error::io("create", Path::new(dir)))?;
     }
-    let seal = match vfs.contents(Path::new(KEYS)) {
+    let data_keys = match vfs.contents(Path::new(KEYS)) {
         Some(_) => give_keys(vfs)?,
         None => None,
     };
-    let options = storage::mvcc::Options { seal: seal.clone() };
-    let store = Store::open(Arc::clone(&shared), Path::new(STORE), options)?;
+    let options = storage::mvcc::Options {
+        data_keys: data_keys.clone(),
+    };
+    let mut store = Store::open(Arc::clone(&shared), Path::new(STORE), options)?;
+    store.set_entry_bytes_in_memory(ENTRY_BYTES_IN_MEMORY);
     let Applied { index, term } = store.root().applied();
     let options = Options {
         segment_bytes: 16 << 10,
-        seal,
+        data_keys,
         ..Options::default()
     };
     let (log, opened) = LogWriter::open(shared, Path::new(LOG), Position { term, index }, options)?;

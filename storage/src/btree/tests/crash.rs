@@ -1,7 +1,7 @@
 //! Power cuts and damaged files.
 
 use super::*;
-use crate::seal::sample;
+use crate::encryption::sample;
 
 const BOTH_TORN: &str = "no meta page can be used \
     (slot 0: checksum does not match; slot 1: checksum does not match)";
@@ -270,7 +270,7 @@ fn torn_newest_meta_falls_back_and_says_so() {
     assert_eq!(found(&torn, &work.held).unwrap(), 1);
     let (bench, opened) = Bench::open(&torn).unwrap();
     assert_eq!(
-        opened.fallback.as_deref(),
+        opened.unusable_meta.as_deref(),
         Some("meta page 0: checksum does not match")
     );
     assert_eq!(bench.file.older_user_meta(), [1]);

@@ -12,7 +12,7 @@ use super::super::{
 };
 use super::{Model, Row, Version};
 use crate::Result;
-use crate::seal::sample;
+use crate::encryption::sample;
 use crate::vfs::sim::SimVfs;
 
 pub(crate) const DIR: &str = "/data/member/store";
@@ -21,6 +21,9 @@ const OPENED: &str = "opened before the first step";
 
 /// Range of the call that `survive` chooses; programs of a few kilobytes make this many calls.
 const CALLS_MAX: u64 = 200;
+
+/// So little that entries of a few changes write leaves before their end.
+const ENTRY_BYTES_IN_MEMORY: u64 = 8 << 10;
 
 /// Most old views held, each with the model of its time.
 const VIEWS_MAX: usize = 3;
@@ -320,7 +323,7 @@ impl Runner {
         let before = write.revision();
         let mut deleted: Vec<Vec<u8>> = Vec::new();
         for _ in 0..1 + input.below(5) {
-            match input.below(10) {
+            match input.below(11) {
                 0 => {
                     let (key, end) = input.range();
                     let range = KeyRange::from_wire(&key, &end);
@@ -347,6 +350,15 @@ impl Runner {
                     let key = input.key();
                     write.remove(Bucket::Lease, &key)?;
                     model.remove(Bucket::Lease, &key);
+                }
+                4 => {
+                    let lease = 1 + input.below(3) as i64;
+                    let attached = model.attached(lease);
+                    assert_eq!(write.delete_attached(lease)?, attached.len() as u64);
+                    for key in attached {
+                        model.delete_range(KeyRange::from_wire(&key, b""));
+                        deleted.push(key);
+                    }
                 }
                 _ => {
                     let (key, value) = (input.key(), input.value());
@@ -458,8 +470,10 @@ impl Runner {
 }
 
 pub(crate) fn open(vfs: &SimVfs) -> Result<Store> {
-    let seal = sample::keys_of(vfs)?;
-    Store::open(Arc::new(vfs.clone()), Path::new(DIR), Options { seal })
+    let data_keys = sample::keys_of(vfs)?;
+    let mut store = Store::open(Arc::new(vfs.clone()), Path::new(DIR), Options { data_keys })?;
+    store.set_entry_bytes_in_memory(ENTRY_BYTES_IN_MEMORY);
+    Ok(store)
 }
 
 /// Compares all answers of both about `at`.

@@ -1,6 +1,6 @@
 //! Cuts power at every call of the work that runs beside the writes: a checkpoint, a compaction,
-//! the return of space. (`seal::tests` does the same for re-sealing.) Each must be hit. The state
-//! found afterwards is one of the last two checkpoints, and can be used further.
+//! the return of space. (`encryption::tests` does the same for re-encryption.) Each must be hit.
+//! The state found afterwards is one of the last two checkpoints, and can be used further.
 
 use std::collections::BTreeMap;
 

@@ -55,6 +55,29 @@ fn what_is_reserved_does_not_count_as_length_and_is_never_cut_off() {
 }
 
 #[test]
+fn a_directory_is_durable_even_if_a_killed_process_created_it() {
+    let dir = dir();
+    let (outer, inner) = (dir.path().join("x"), dir.path().join("x/y"));
+    let mut synced = Vec::new();
+    let mut sync = |dir: &Path| {
+        synced.push(dir.to_owned());
+        Ok(())
+    };
+    create_dir_all(&inner, &mut sync).unwrap();
+    // Killed before it could sync, the process is started again.
+    create_dir_all(&inner, &mut sync).unwrap();
+    let above = dir.path().parent().unwrap();
+    assert_eq!(synced, [above, dir.path(), &outer, &outer]);
+
+    let mut fail = |_: &Path| Err(io::Error::from_raw_os_error(libc::EIO));
+    assert!(create_dir_all(&inner, &mut fail).is_err());
+    // A mount point in a directory that another user owns.
+    let mut refuse = |_: &Path| Err(io::ErrorKind::PermissionDenied.into());
+    create_dir_all(&inner, &mut refuse).unwrap();
+    assert!(create_dir_all(&inner.join("z"), &mut refuse).is_err());
+}
+
+#[test]
 fn files_and_directories_are_the_owners_alone() {
     let dir = dir();
     let inner = dir.path().join("x/y");

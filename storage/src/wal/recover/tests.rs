@@ -9,7 +9,7 @@ const SECTOR: usize = SECTOR_BYTES;
 const OPTIONS: Options = Options {
     segment_bytes: 4096,
     seed: 3,
-    seal: None,
+    data_keys: None,
 };
 
 /// The indexes returned, and the letters; or the refusal.
@@ -88,7 +88,7 @@ fn forge(vfs: &SimVfs, path: &Path, sector: usize, f: impl FnOnce(&mut [u8])) {
     edit(vfs, path, |bytes| {
         let bytes = &mut bytes[sector * SECTOR..(sector + 1) * SECTOR];
         f(bytes);
-        sector::reseal(bytes);
+        sector::set_checksum(bytes);
     });
 }
 

@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use raft::{Body, Message};
+use storage::encryption::{DataKeys, KeyFile};
 use storage::mvcc::{Options, Store};
-use storage::seal::{KeyFile, Seal};
 use storage::vfs::Vfs;
 use storage::vfs::sim::SimVfs;
 
@@ -76,8 +76,9 @@ fn what_comes_from_another_member_is_never_clear_on_the_disk_of_one_with_keys() 
         shared.create_dir_all(Path::new(DIR)).unwrap();
         let keys = KeyFile::parse("keys", &format!("1 {}", "5a".repeat(32))).unwrap();
         let ring = Path::new("/data/member/keys");
-        let seal = Seal::open(Arc::clone(&shared), ring, Some(&keys), true).unwrap();
-        let receiver = Receiver::new(Arc::clone(&shared), DIR.into(), Options { seal }).unwrap();
+        let data_keys = DataKeys::open(Arc::clone(&shared), ring, Some(&keys), true).unwrap();
+        let receiver =
+            Receiver::new(Arc::clone(&shared), DIR.into(), Options { data_keys }).unwrap();
         let bytes = merged(&store, form);
         let mut stream = Stream {
             bytes: &bytes,

@@ -1,4 +1,4 @@
-//! Re-sealing: after the active key has changed, everything written before is written again, in
+//! Re-encryption: after the active key has changed, everything written before is written again, in
 //! steps between other work, until nothing needs the old keys. Then they are forgotten.
 //!
 //! | phase | what happens | ends when |
@@ -14,11 +14,11 @@ use super::Store;
 use super::rewrite::Place;
 use crate::Result;
 use crate::btree::Unfit;
-use crate::seal::Seal;
+use crate::encryption::DataKeys;
 
-/// Progress of re-sealing.
+/// Progress of re-encryption.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resealing {
+pub struct Reencryption {
     /// What must happen next for it to continue.
     pub next: Next,
     /// Bytes of pages looked at in this walk; `total_bytes` is approximate.
@@ -51,18 +51,25 @@ pub(super) struct Walk {
 
 impl Store {
     /// True if data may be sealed differently from new writes.
-    pub fn needs_resealing(&self) -> bool {
-        self.file.seal().is_some_and(|seal| seal.is_mixed())
+    pub fn needs_reencryption(&self) -> bool {
+        self.file
+            .data_keys()
+            .is_some_and(|data_keys| data_keys.is_mixed())
     }
 
-    /// Continues re-sealing; looks at about `budget` bytes of pages.
-    pub fn reseal_step(&mut self, budget: u64) -> Result<Resealing> {
-        let Some(seal) = self.file.seal().filter(|seal| seal.is_mixed()).cloned() else {
-            return Ok(self.resealing(Next::Done, None));
+    /// Continues re-encryption; looks at about `budget` bytes of pages.
+    pub fn reencrypt_step(&mut self, budget: u64) -> Result<Reencryption> {
+        let Some(data_keys) = self
+            .file
+            .data_keys()
+            .filter(|data_keys| data_keys.is_mixed())
+            .cloned()
+        else {
+            return Ok(self.reencryption(Next::Done, None));
         };
-        let epoch = seal.epoch();
+        let epoch = data_keys.epoch();
         if self.file.checkpoint_running() {
-            return Ok(self.resealing(Next::Checkpoint, Some(&seal)));
+            return Ok(self.reencryption(Next::Checkpoint, Some(&data_keys)));
         }
         if self.walk.epoch != epoch {
             self.file.end_wipe();
@@ -72,17 +79,17 @@ impl Store {
             };
         }
         if !self.walk.over {
-            self.walk_on(seal.active(), budget)?;
-            return Ok(self.resealing(Next::Step, Some(&seal)));
+            self.walk_on(data_keys.active(), budget)?;
+            return Ok(self.reencryption(Next::Step, Some(&data_keys)));
         }
         let wiped = self.file.wipe().is_some_and(|wipe| wipe.is_done());
-        if wiped && seal.retire(epoch)? {
+        if wiped && data_keys.retire(epoch)? {
             self.walk = Walk::default();
             self.file.end_wipe();
-            return Ok(self.resealing(Next::Done, Some(&seal)));
+            return Ok(self.reencryption(Next::Done, Some(&data_keys)));
         }
         self.settle_space();
-        Ok(self.resealing(Next::Checkpoint, Some(&seal)))
+        Ok(self.reencryption(Next::Checkpoint, Some(&data_keys)))
     }
 
     fn walk_on(&mut self, key: u32, budget: u64) -> Result<()> {
@@ -98,14 +105,14 @@ impl Store {
         Ok(())
     }
 
-    fn resealing(&self, next: Next, seal: Option<&Seal>) -> Resealing {
+    fn reencryption(&self, next: Next, data_keys: Option<&DataKeys>) -> Reencryption {
         let stats = self.stats();
-        Resealing {
+        Reencryption {
             next,
             walked_bytes: self.walk.walked,
             total_bytes: stats.in_use_bytes.max(self.walk.walked),
-            active: seal.map_or(0, Seal::active),
-            others: seal.map_or(Vec::new(), Seal::others),
+            active: data_keys.map_or(0, DataKeys::active),
+            others: data_keys.map_or(Vec::new(), DataKeys::others),
         }
     }
 }

@@ -20,7 +20,7 @@ const RESERVE_UNITS: u64 = (4 << 20) / UNIT as u64;
 const STEP_UNITS: u64 = (4 << 20) / UNIT as u64;
 
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct Reservation {
     /// The disk holds space for this many units of the file.
     reserved: u64,
     /// The last reservation failed.
@@ -31,7 +31,7 @@ pub(super) struct Room {
     free: u64,
 }
 
-impl Room {
+impl Reservation {
     pub(super) fn is_short(&self) -> bool {
         self.short
     }

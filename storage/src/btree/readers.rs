@@ -1,10 +1,10 @@
 //! Which units may be rewritten, and which need no second verification: how readers without locks
 //! and the one writer agree about pages. Knows neither pages nor files.
 //!
-//! A generation of readers holds one [`Present`], the writer its [`Watch`]. Once the watch says
-//! *gone*, everything those readers did happened before: they read nothing any more, and every unit
-//! they marked as verified is visible to the writer, which can forget it. A reference count, as
-//! `Weak` reports it, is not enough: it is read without any ordering.
+//! A generation of readers holds one [`ReaderGuard`], the writer its [`GuardWatch`]. Once the watch
+//! says *gone*, everything those readers did happened before: they read nothing any more, and every
+//! unit they marked as verified is visible to the writer, which can forget it. A reference count,
+//! as `Weak` reports it, is not enough: it is read without any ordering.
 
 #[cfg(all(test, loom))]
 mod loom;
@@ -17,23 +17,23 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// Lives as long as anyone may read.
 #[derive(Debug)]
-pub(super) struct Present(Arc<AtomicBool>);
+pub(super) struct ReaderGuard(Arc<AtomicBool>);
 
-/// The writer's side of a [`Present`].
+/// The writer's side of a [`ReaderGuard`].
 #[derive(Debug)]
-pub(super) struct Watch(Arc<AtomicBool>);
+pub(super) struct GuardWatch(Arc<AtomicBool>);
 
-impl Present {
-    pub(super) fn new() -> Present {
-        Present(Arc::new(AtomicBool::new(true)))
+impl ReaderGuard {
+    pub(super) fn new() -> ReaderGuard {
+        ReaderGuard(Arc::new(AtomicBool::new(true)))
     }
 
-    pub(super) fn watch(&self) -> Watch {
-        Watch(self.0.clone())
+    pub(super) fn watch(&self) -> GuardWatch {
+        GuardWatch(self.0.clone())
     }
 }
 
-impl Drop for Present {
+impl Drop for ReaderGuard {
     fn drop(&mut self) {
         // The thread that drops the last reference to the holder has seen what all others did. This
         // store hands that on to whoever sees it.
@@ -41,18 +41,18 @@ impl Drop for Present {
     }
 }
 
-impl Watch {
+impl GuardWatch {
     pub(super) fn is_gone(&self) -> bool {
         !self.0.load(Ordering::Acquire)
     }
 }
 
 /// One bit per unit: the run that begins there was verified since it was written.
-pub(super) struct Verified(Box<[AtomicU64]>);
+pub(super) struct VerifiedUnits(Box<[AtomicU64]>);
 
-impl Verified {
-    pub(super) fn new(units: u64) -> Verified {
-        Verified((0..units.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+impl VerifiedUnits {
+    pub(super) fn new(units: u64) -> VerifiedUnits {
+        VerifiedUnits((0..units.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
     }
 
     #[inline]
@@ -85,8 +85,8 @@ impl Verified {
     }
 }
 
-impl fmt::Debug for Verified {
+impl fmt::Debug for VerifiedUnits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Verified(of {} units)", self.0.len() * 64)
+        write!(f, "VerifiedUnits(of {} units)", self.0.len() * 64)
     }
 }

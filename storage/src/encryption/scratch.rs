@@ -4,7 +4,7 @@
 //! its blocks after it is removed. Knows nothing of the content.
 //!
 //! Blocks of 4096 bytes, the last one shorter, each behind the tag of its seal. The file is a scope
-//! (see `seal`), the number of a block its position: blocks are sealed in order, each once.
+//! (see `encryption`), the number of a block its position: blocks are sealed in order, each once.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -18,7 +18,7 @@ const VALUE_TEXT: &str = "secret-content";
 fn refusal(vfs: &SimVfs, ids: &[u32]) -> String {
     let before = files(vfs);
     let error = open(vfs, ids, false).unwrap_err();
-    assert!(matches!(error, Error::Sealed { .. }), "{error}");
+    assert!(matches!(error, Error::Encryption { .. }), "{error}");
     assert!(files(vfs) == before, "a refusal touches nothing");
     error.to_string()
 }
@@ -51,7 +51,7 @@ fn plaintext(vfs: &SimVfs) -> Vec<(PathBuf, usize)> {
 
 /// A log and a store, used as the server uses them.
 struct Member {
-    seal: Arc<Seal>,
+    data_keys: Arc<DataKeys>,
     store: Store,
     log: Wal,
     last: u64,
@@ -59,23 +59,25 @@ struct Member {
 
 impl Member {
     fn open(vfs: &SimVfs, ids: &[u32], is_new: bool) -> Result<Member> {
-        let seal = open(vfs, ids, is_new)?.expect("keys are given");
-        Member::with(vfs, Some(seal.clone())).map(|(store, log, last)| Member {
-            seal,
+        let data_keys = open(vfs, ids, is_new)?.expect("keys are given");
+        Member::with(vfs, Some(data_keys.clone())).map(|(store, log, last)| Member {
+            data_keys,
             store,
             log,
             last,
         })
     }
 
-    fn with(vfs: &SimVfs, seal: Option<Arc<Seal>>) -> Result<(Store, Wal, u64)> {
+    fn with(vfs: &SimVfs, data_keys: Option<Arc<DataKeys>>) -> Result<(Store, Wal, u64)> {
         let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
-        let options = mvcc::Options { seal: seal.clone() };
+        let options = mvcc::Options {
+            data_keys: data_keys.clone(),
+        };
         let mut store = Store::open(shared.clone(), Path::new(STORE), options)?;
         let options = wal::Options {
             segment_bytes: 16 << 10,
             seed: 1,
-            seal,
+            data_keys,
         };
         let mut last = store.root().applied().index;
         let (log, _) = Wal::open(shared, Path::new(LOG), options, &mut |record| {
@@ -124,10 +126,10 @@ impl Member {
         Ok(())
     }
 
-    /// Re-seals, with writes in between, until nothing needs other keys.
-    fn reseal(&mut self) -> Result<()> {
+    /// Re-encrypts, with writes in between, until nothing needs other keys.
+    fn reencrypt(&mut self) -> Result<()> {
         for round in 0..ROUNDS_MAX {
-            let progress = self.store.reseal_step(16 << 10)?;
+            let progress = self.store.reencrypt_step(16 << 10)?;
             match progress.next {
                 Next::Step => assert!(progress.walked_bytes <= progress.total_bytes),
                 Next::Checkpoint => self.checkpoint()?,
@@ -157,7 +159,7 @@ impl Member {
 
 const KEYS: u64 = 70;
 
-/// Most steps that a re-sealing may take here.
+/// Most steps that a re-encryption may take here.
 const ROUNDS_MAX: u64 = 300;
 
 fn value(index: u64) -> Vec<u8> {
@@ -213,7 +215,7 @@ fn no_key_and_no_value_is_in_any_file() {
         again.check();
         assert_eq!(plaintext(&vfs), []);
     }
-    assert!(!member.seal.is_mixed());
+    assert!(!member.data_keys.is_mixed());
     // The search does find plaintext.
     let clear = SimVfs::new(1);
     let (mut store, mut log, _) = Member::with(&clear, None).unwrap();
@@ -241,12 +243,12 @@ fn wrong_and_missing_keys_are_refused_by_name_before_anything_is_touched() {
     let other = KeyFile::parse("other.txt", &format!("2 {}", "ab".repeat(32))).unwrap();
     let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let path = Path::new("/member/keys");
-    let error = Seal::open(shared.clone(), path, Some(&other), false).unwrap_err();
+    let error = DataKeys::open(shared.clone(), path, Some(&other), false).unwrap_err();
     assert_eq!(
         error.to_string(),
         "/member/keys: data is sealed under another key 2 than that of other.txt"
     );
-    let error = Seal::open(shared, path, None, false).unwrap_err();
+    let error = DataKeys::open(shared, path, None, false).unwrap_err();
     assert_eq!(
         error.to_string(),
         "/member/keys: the data is sealed under key 2, and no keys are given"
@@ -269,9 +271,9 @@ fn wrong_and_missing_keys_are_refused_by_name_before_anything_is_touched() {
 #[test]
 fn no_two_scopes_share_a_salt_and_equal_bytes_differ_when_sealed() {
     let vfs = SimVfs::new(1);
-    let seal = open(&vfs, &[1], true).unwrap().unwrap();
+    let data_keys = open(&vfs, &[1], true).unwrap().unwrap();
     let salts: std::collections::BTreeSet<Salt> = (0..1000)
-        .map(|_| seal.scope(Purpose::Page).unwrap().unwrap().salt)
+        .map(|_| data_keys.scope(Purpose::Page).unwrap().unwrap().salt)
         .collect();
     assert_eq!(salts.len(), 1000);
     // Two servers started from an old copy of the directory write the same entries.
@@ -304,12 +306,12 @@ fn no_two_scopes_share_a_salt_and_equal_bytes_differ_when_sealed() {
 #[test]
 fn a_key_file_that_lacks_a_key_in_use_changes_nothing_online() {
     let vfs = SimVfs::new(1);
-    let seal = open(&vfs, &[1], true).unwrap().unwrap();
-    assert!(!seal.change(&key_file(&[1, 7])).unwrap());
-    assert!(seal.change(&key_file(&[2])).is_err());
-    assert_eq!(seal.active(), 1);
-    assert!(seal.change(&key_file(&[2, 1])).unwrap());
-    assert_eq!((seal.active(), seal.others()), (2, vec![1]));
+    let data_keys = open(&vfs, &[1], true).unwrap().unwrap();
+    assert!(!data_keys.change(&key_file(&[1, 7])).unwrap());
+    assert!(data_keys.change(&key_file(&[2])).is_err());
+    assert_eq!(data_keys.active(), 1);
+    assert!(data_keys.change(&key_file(&[2, 1])).unwrap());
+    assert_eq!((data_keys.active(), data_keys.others()), (2, vec![1]));
     // Old data may still be under key 1.
     let error = open(&vfs, &[2], false).unwrap_err();
     assert!(error.to_string().contains("key 1"), "{error}");
@@ -349,11 +351,14 @@ fn turned_on_for_an_existing_store_it_leaves_no_plaintext() {
     let vfs = SimVfs::new(1);
     let last = clear_member(&vfs);
     let mut member = Member::open(&vfs, &[1], false).unwrap();
-    assert_eq!((member.last, member.seal.others()), (last, vec![CLEAR]));
-    assert!(member.store.needs_resealing());
+    assert_eq!(
+        (member.last, member.data_keys.others()),
+        (last, vec![CLEAR])
+    );
+    assert!(member.store.needs_reencryption());
     member.write(5).unwrap();
-    member.reseal().unwrap();
-    assert!(!member.store.needs_resealing());
+    member.reencrypt().unwrap();
+    assert!(!member.store.needs_reencryption());
     assert_eq!(plaintext(&vfs), []);
     member.check();
     for seed in 0..4 {
@@ -371,7 +376,7 @@ fn rotation_makes_the_old_key_superfluous() {
         member.write(40).unwrap();
         member.checkpoint().unwrap();
     }
-    assert!(member.seal.change(&key_file(&[2, 1])).unwrap());
+    assert!(member.data_keys.change(&key_file(&[2, 1])).unwrap());
     member.write(10).unwrap();
     // Until it ends, a restart needs both.
     let halfway = vfs.process_killed();
@@ -379,7 +384,7 @@ fn rotation_makes_the_old_key_superfluous() {
     let mut restarted = Member::open(&halfway, &[2, 1], false).unwrap();
     restarted.check();
     for (member, vfs) in [(&mut member, &vfs), (&mut restarted, &halfway)] {
-        member.reseal().unwrap();
+        member.reencrypt().unwrap();
         member.check();
         assert_eq!(plaintext(vfs), []);
         let again = Member::open(&vfs.process_killed(), &[2], false).unwrap();
@@ -395,9 +400,9 @@ fn turned_off_again_no_key_is_needed() {
     let mut member = Member::open(&vfs, &[1], true).unwrap();
     member.write(100).unwrap();
     member.checkpoint().unwrap();
-    member.seal.change(&key_file(&[0, 1])).unwrap();
+    member.data_keys.change(&key_file(&[0, 1])).unwrap();
     member.write(10).unwrap();
-    member.reseal().unwrap();
+    member.reencrypt().unwrap();
     member.check();
     let last = member.last;
     drop(member);
@@ -408,8 +413,8 @@ fn turned_off_again_no_key_is_needed() {
     assert!(!vfs.exists(Path::new("/member/keys")).unwrap());
     // Encryption is turned on again: data written since then is clear and must go.
     let mut member = Member::open(&vfs, &[3], false).unwrap();
-    assert_eq!(member.seal.others(), [CLEAR]);
-    member.reseal().unwrap();
+    assert_eq!(member.data_keys.others(), [CLEAR]);
+    member.reencrypt().unwrap();
     member.check();
     assert_eq!(plaintext(&vfs), []);
 }
@@ -420,13 +425,13 @@ fn a_second_change_in_the_middle_of_the_first_is_carried_to_its_end() {
     let mut member = Member::open(&vfs, &[1], true).unwrap();
     member.write(100).unwrap();
     member.checkpoint().unwrap();
-    member.seal.change(&key_file(&[2, 1])).unwrap();
+    member.data_keys.change(&key_file(&[2, 1])).unwrap();
     for _ in 0..3 {
-        member.store.reseal_step(4096).unwrap();
+        member.store.reencrypt_step(4096).unwrap();
     }
     member.checkpoint().unwrap();
-    member.seal.change(&key_file(&[1, 2])).unwrap();
-    member.reseal().unwrap();
+    member.data_keys.change(&key_file(&[1, 2])).unwrap();
+    member.reencrypt().unwrap();
     member.check();
     Member::open(&vfs, &[1], false).unwrap().check();
 }
@@ -449,9 +454,9 @@ fn a_view_that_is_held_keeps_old_pages_and_the_key_to_them() {
         rows
     };
     assert_eq!(rows(&view), KEYS);
-    member.seal.change(&key_file(&[2, 1])).unwrap();
+    member.data_keys.change(&key_file(&[2, 1])).unwrap();
     for _ in 0..60 {
-        match member.store.reseal_step(16 << 10).unwrap().next {
+        match member.store.reencrypt_step(16 << 10).unwrap().next {
             Next::Step => {}
             Next::Checkpoint => member.checkpoint().unwrap(),
             Next::Done => panic!("a view still reads what key 1 is for"),
@@ -459,7 +464,7 @@ fn a_view_that_is_held_keeps_old_pages_and_the_key_to_them() {
     }
     assert_eq!(rows(&view), KEYS);
     drop(view);
-    member.reseal().unwrap();
+    member.reencrypt().unwrap();
     member.check();
 }
 
@@ -470,7 +475,7 @@ fn power_cut_at_any_call_of_re_sealing_loses_nothing_and_re_sealing_goes_on() {
     let start = whole.process_killed();
     let run = |vfs: &SimVfs| -> Result<u64> {
         let mut member = Member::open(vfs, &[1], false)?;
-        member.reseal()?;
+        member.reencrypt()?;
         Ok(member.last)
     };
     let mut cuts = 0;
@@ -486,7 +491,7 @@ fn power_cut_at_any_call_of_re_sealing_loses_nothing_and_re_sealing_goes_on() {
             member.check();
             cuts += 1;
             if !finished && (call + survival).is_multiple_of(7) {
-                member.reseal().unwrap();
+                member.reencrypt().unwrap();
                 member.check();
                 assert_eq!(plaintext(&cut), [], "call {call}");
             }

@@ -1,5 +1,5 @@
 //! AES-256-GCM under derived keys. Knows neither pages nor records nor where keys come from. The
-//! module `seal` shows why no nonce repeats.
+//! module `encryption` shows why no nonce repeats.
 
 use std::fmt;
 use std::io;

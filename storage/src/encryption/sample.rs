@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{KeyFile, Seal};
+use super::{DataKeys, KeyFile};
 use crate::vfs::Vfs;
 use crate::vfs::sim::SimVfs;
 use crate::{Error, Result};
@@ -20,13 +20,13 @@ pub(crate) fn key_file(ids: &[u32]) -> KeyFile {
     KeyFile::parse("keys.txt", &lines.join("\n")).expect("a good file")
 }
 
-pub(crate) fn open(vfs: &SimVfs, ids: &[u32], is_new: bool) -> Result<Option<Arc<Seal>>> {
+pub(crate) fn open(vfs: &SimVfs, ids: &[u32], is_new: bool) -> Result<Option<Arc<DataKeys>>> {
     if vfs.contents(Path::new(PATH)).is_none() {
         let dir = Path::new("/member");
         vfs.create_dir_all(dir).map_err(Error::io("create", dir))?;
     }
     let shared = Arc::new(vfs.clone());
-    Seal::open(shared, Path::new(PATH), Some(&key_file(ids)), is_new)
+    DataKeys::open(shared, Path::new(PATH), Some(&key_file(ids)), is_new)
 }
 
 /// From now on the tests' data on this disk is sealed.
@@ -35,7 +35,7 @@ pub(crate) fn give_key(vfs: &SimVfs) {
 }
 
 /// The keys of this disk, if it has any.
-pub(crate) fn keys_of(vfs: &SimVfs) -> Result<Option<Arc<Seal>>> {
+pub(crate) fn keys_of(vfs: &SimVfs) -> Result<Option<Arc<DataKeys>>> {
     match vfs.contents(Path::new(PATH)) {
         None => Ok(None),
         Some(_) => open(vfs, &[1], true),

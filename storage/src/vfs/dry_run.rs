@@ -1,5 +1,5 @@
-//! A read-only view of a file system: it accepts changes and forgets them, so that an inspector can
-//! use code that tidies up as it opens. Knows nothing of the stored content.
+//! A file system on which nothing is written: changes are accepted and discarded, so that an
+//! inspector can use code that tidies up as it opens. Knows nothing of the stored content.
 
 use std::io;
 use std::path::Path;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use super::{DiskSpace, File, FileMut, Lock, Map, Open, Vfs};
 
-/// Another file system, which stays unchanged.
+/// Reads from another file system and leaves it unchanged.
 #[derive(Clone, Debug)]
-pub struct Untouched(pub Arc<dyn Vfs>);
+pub(crate) struct DryRun(pub(crate) Arc<dyn Vfs>);
 
-impl Vfs for Untouched {
+impl Vfs for DryRun {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         match how {
             Open::Existing => {
                 let file = self.0.open(path, how)?;
-                Ok(Arc::new(UntouchedFile(Some(file))))
+                Ok(Arc::new(DryRunFile(Some(file))))
             }
-            Open::New => Ok(Arc::new(UntouchedFile(None))),
+            Open::New => Ok(Arc::new(DryRunFile(None))),
         }
     }
 
@@ -57,16 +57,16 @@ impl Vfs for Untouched {
 
 /// `None` for a new file, which nobody will ever see.
 #[derive(Debug)]
-struct UntouchedFile(Option<Arc<dyn File>>);
+struct DryRunFile(Option<Arc<dyn File>>);
 
-impl UntouchedFile {
+impl DryRunFile {
     fn file(&self) -> io::Result<&dyn File> {
         let file = self.0.as_deref();
         file.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
     }
 }
 
-impl File for UntouchedFile {
+impl File for DryRunFile {
     fn len(&self) -> io::Result<u64> {
         self.file().map_or(Ok(0), File::len)
     }
@@ -76,7 +76,7 @@ impl File for UntouchedFile {
     }
 }
 
-impl FileMut for UntouchedFile {
+impl FileMut for DryRunFile {
     fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<()> {
         Ok(())
     }
@@ -92,6 +92,8 @@ impl FileMut for UntouchedFile {
     fn sync_data(&self) -> io::Result<()> {
         Ok(())
     }
+
+    fn begin_write_out(&self) {}
 
     fn forget(&self) {}
 

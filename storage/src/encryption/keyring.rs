@@ -20,7 +20,7 @@ use std::path::Path;
 use super::cipher::{KEY_BYTES, Key, Purpose, SALT_BYTES, Salt, Subkey, TAG_BYTES, random};
 use super::{CLEAR, KEYS_MAX};
 use crate::codec::Reader;
-use crate::vfs::{Open, Vfs, whole};
+use crate::vfs::{Open, Vfs, atomic_file};
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"SteleKey";
@@ -125,7 +125,7 @@ impl Keyring {
     pub(super) fn read(vfs: &dyn Vfs, path: &Path) -> Result<Option<Keyring>> {
         let dir = path.parent().unwrap_or(Path::new("."));
         if vfs.exists(dir).map_err(Error::io("look for", dir))? {
-            whole::sync_name(vfs, path)?;
+            atomic_file::sync_name(vfs, path)?;
         }
         if !vfs.exists(path).map_err(Error::io("look for", path))? {
             return Ok(None);
@@ -144,12 +144,12 @@ impl Keyring {
 
     /// Durable on return. A crash leaves the old file or the new one.
     pub(super) fn write(&self, vfs: &dyn Vfs, path: &Path) -> Result<()> {
-        whole::write(vfs, path, &self.encode())
+        atomic_file::write(vfs, path, &self.encode())
     }
 
     pub(super) fn remove(vfs: &dyn Vfs, path: &Path) -> Result<()> {
         vfs.remove(path).map_err(Error::io("remove", path))?;
-        whole::sync_name(vfs, path)
+        atomic_file::sync_name(vfs, path)
     }
 }
 

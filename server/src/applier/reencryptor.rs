@@ -1,12 +1,12 @@
-//! Paces re-sealing after a change of keys: its steps run between other work, and the checkpoints
+//! Paces re-encryption after a change of keys: its steps run between other work, and the checkpoints
 //! that it needs keep a distance. The store does the work of a step.
 
 use raft::Now;
-use storage::mvcc::{Next, Resealing, Store};
+use storage::mvcc::{Next, Reencryption, Store};
 
 /// Bytes of pages looked at in one step. Takes well below a millisecond if they are cached.
 const STEP_BYTES: u64 = 256 << 10;
-/// Bytes of changed pages at which re-sealing asks for a checkpoint.
+/// Bytes of changed pages at which re-encryption asks for a checkpoint.
 const DIRTY_BYTES_MAX: u64 = 48 << 20;
 /// Pause between two of its checkpoints. About five finish re-sealing; views held long add more.
 const CHECKPOINT_PAUSE: Now = Now::from_millis(100);
@@ -14,7 +14,7 @@ const CHECKPOINT_PAUSE: Now = Now::from_millis(100);
 const TOLD_PARTS: u64 = 10;
 
 #[derive(Debug)]
-pub(super) struct Resealer {
+pub(super) struct Reencryptor {
     at_work: bool,
     not_before: Now,
     wants_checkpoint: bool,
@@ -22,10 +22,10 @@ pub(super) struct Resealer {
     told: Option<(u64, Next)>,
 }
 
-impl Resealer {
-    pub(super) fn new(store: &Store) -> Resealer {
-        Resealer {
-            at_work: store.needs_resealing(),
+impl Reencryptor {
+    pub(super) fn new(store: &Store) -> Reencryptor {
+        Reencryptor {
+            at_work: store.needs_reencryption(),
             not_before: Now::ZERO,
             wants_checkpoint: false,
             told: None,
@@ -54,7 +54,7 @@ impl Resealer {
         now: Now,
         store: &mut Store,
         checkpoint_running: bool,
-    ) -> storage::Result<Option<Resealing>> {
+    ) -> storage::Result<Option<Reencryption>> {
         if !self.at_work || checkpoint_running || now < self.not_before {
             return Ok(None);
         }
@@ -62,7 +62,7 @@ impl Resealer {
             self.wants_checkpoint = true;
             return Ok(None);
         }
-        let progress = store.reseal_step(STEP_BYTES)?;
+        let progress = store.reencrypt_step(STEP_BYTES)?;
         match progress.next {
             Next::Step => {}
             Next::Checkpoint => {
@@ -84,8 +84,8 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
+    use storage::encryption::{DataKeys, KeyFile};
     use storage::mvcc::{Applied, Options};
-    use storage::seal::{KeyFile, Seal};
     use storage::vfs::Vfs;
     use storage::vfs::sim::SimVfs;
 
@@ -103,15 +103,15 @@ mod tests {
         let lines = ["1 ", "2 "].map(|id| format!("{id}{}\n", "ab".repeat(32)));
         let keys = |text: &str| KeyFile::parse("keys", text).unwrap();
         let path = Path::new("/member/keys");
-        let seal = Seal::open(Arc::clone(&vfs), path, Some(&keys(&lines[0])), true);
-        let seal = seal.unwrap().unwrap();
+        let data_keys = DataKeys::open(Arc::clone(&vfs), path, Some(&keys(&lines[0])), true);
+        let data_keys = data_keys.unwrap().unwrap();
         let options = Options {
-            seal: Some(Arc::clone(&seal)),
+            data_keys: Some(Arc::clone(&data_keys)),
         };
         let mut store = Store::open(Arc::clone(&vfs), Path::new("/member/store"), options).unwrap();
         let wal_options = storage::wal::Options {
             segment_bytes: 64 << 10,
-            seal: Some(Arc::clone(&seal)),
+            data_keys: Some(Arc::clone(&data_keys)),
             ..Default::default()
         };
         let (mut log, _) =
@@ -125,19 +125,20 @@ mod tests {
         }
         log.write().unwrap();
         log.sync().unwrap();
-        let mut resealer = Resealer::new(&store);
-        assert_eq!(resealer.wake_at(Now::ZERO, false), None);
+        let mut reencryptor = Reencryptor::new(&store);
+        assert_eq!(reencryptor.wake_at(Now::ZERO, false), None);
         checkpoint(&mut store);
         assert!(
-            seal.change(&keys(&[&lines[1][..], &lines[0]].concat()))
+            data_keys
+                .change(&keys(&[&lines[1][..], &lines[0]].concat()))
                 .unwrap()
         );
-        resealer.begin();
+        reencryptor.begin();
         let (mut now, mut checkpoints, mut told) = (Now::ZERO, 0, Vec::new());
-        while let Some(at) = resealer.wake_at(now, false) {
+        while let Some(at) = reencryptor.wake_at(now, false) {
             now = at;
-            told.extend(resealer.turn(now, &mut store, false).unwrap());
-            if resealer.takes_checkpoint() {
+            told.extend(reencryptor.turn(now, &mut store, false).unwrap());
+            if reencryptor.takes_checkpoint() {
                 checkpoints += 1;
                 let needed_from = checkpoint(&mut store);
                 log.drop_before(needed_from + 1).unwrap();
@@ -147,6 +148,6 @@ mod tests {
         }
         assert!(told.len() < 20, "{told:?}");
         assert_eq!(told.last().unwrap().next, Next::Done);
-        assert!(seal.others().is_empty());
+        assert!(data_keys.others().is_empty());
     }
 }

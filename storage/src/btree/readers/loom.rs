@@ -6,7 +6,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
-use super::{Present, Verified, Watch};
+use super::{GuardWatch, ReaderGuard, VerifiedUnits};
 
 const UNIT: u64 = 70;
 const OLD: u32 = 1;
@@ -15,7 +15,7 @@ const NEW: u32 = 2;
 /// A file of one unit; loom reports a read during a write.
 struct Disk {
     unit: UnsafeCell<u32>,
-    verified: Verified,
+    verified: VerifiedUnits,
     rewritten: AtomicBool,
 }
 
@@ -29,7 +29,7 @@ unsafe impl Send for Disk {}
 
 struct Pages {
     disk: Arc<Disk>,
-    present: Present,
+    readers: ReaderGuard,
 }
 
 impl Pages {
@@ -46,12 +46,12 @@ impl Pages {
     }
 }
 
-fn pages(disk: &Arc<Disk>) -> (Arc<Pages>, Watch) {
+fn pages(disk: &Arc<Disk>) -> (Arc<Pages>, GuardWatch) {
     let pages = Pages {
         disk: Arc::clone(disk),
-        present: Present::new(),
+        readers: ReaderGuard::new(),
     };
-    let watch = pages.present.watch();
+    let watch = pages.readers.watch();
     (Arc::new(pages), watch)
 }
 
@@ -62,7 +62,7 @@ fn loom_a_unit_is_rewritten_only_after_its_last_reader_and_is_not_verified_then(
     builder.check(|| {
         let disk = Arc::new(Disk {
             unit: UnsafeCell::new(OLD),
-            verified: Verified::new(100),
+            verified: VerifiedUnits::new(100),
             rewritten: AtomicBool::new(false),
         });
         let (old, watch) = pages(&disk);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 /// Memory for decrypted pages of one page file.
-pub(crate) const OPENED_BYTES_MAX: usize = 32 << 20;
+pub(crate) const DECRYPTED_BYTES_MAX: usize = 32 << 20;
 
 /// Many shards, so that readers of different pages seldom meet.
 const SHARDS: usize = 16;
@@ -19,7 +19,7 @@ const SHARDS: usize = 16;
 const SHARE_OF_SHARD: usize = 4;
 
 #[derive(Debug)]
-pub(crate) struct OpenedPages {
+pub(crate) struct DecryptedPages {
     shards: [Mutex<Shard>; SHARDS],
     shard_bytes_max: usize,
 }
@@ -40,9 +40,9 @@ struct Slot {
     read: bool,
 }
 
-impl OpenedPages {
-    pub(crate) fn new(bytes_max: usize) -> OpenedPages {
-        OpenedPages {
+impl DecryptedPages {
+    pub(crate) fn new(bytes_max: usize) -> DecryptedPages {
+        DecryptedPages {
             shards: Default::default(),
             shard_bytes_max: bytes_max / SHARDS,
         }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_what_is_read_stays() {
-        let pages = OpenedPages::new(SHARDS * 8 * 4096);
+        let pages = DecryptedPages::new(SHARDS * 8 * 4096);
         let hot = 5;
         pages.put(hot, &Arc::from(vec![1; 4096]));
         for place in 100..2000 {

@@ -59,9 +59,9 @@
 //! id 0 means no key: encryption is turned on and off by the same steps.
 
 mod cipher;
+pub(crate) mod decrypted;
 mod key_file;
 mod keyring;
-pub(crate) mod opened;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod sample;
 mod scratch;
@@ -94,7 +94,7 @@ const SUBKEYS_MAX: usize = 256;
 
 /// The keys of one data directory, shared by its log and its page file.
 #[derive(Debug)]
-pub struct Seal {
+pub struct DataKeys {
     vfs: Arc<dyn Vfs>,
     path: PathBuf,
     state: RwLock<State>,
@@ -123,7 +123,7 @@ pub(crate) struct Scope {
     pub(crate) subkey: Subkey,
 }
 
-impl Seal {
+impl DataKeys {
     /// Opens the keys stored at `path` with those of the key file, and switches to its first one.
     /// `None` if nothing is sealed here and no key is given. `is_new`: the directory holds no data.
     /// Refuses before anything is written if a key in use is missing or differs.
@@ -132,7 +132,7 @@ impl Seal {
         path: &Path,
         keys: Option<&KeyFile>,
         is_new: bool,
-    ) -> Result<Option<Arc<Seal>>> {
+    ) -> Result<Option<Arc<DataKeys>>> {
         let found = Keyring::read(&*vfs, path)?;
         let Some(keys) = keys else {
             return match found {
@@ -150,7 +150,7 @@ impl Seal {
             clear_left: !is_new,
             ..Keyring::default()
         });
-        let seal = Seal {
+        let data_keys = DataKeys {
             vfs,
             path: path.to_owned(),
             state: RwLock::default(),
@@ -159,10 +159,10 @@ impl Seal {
             log_settled: AtomicU64::new(0),
             subkeys: Mutex::default(),
         };
-        let state = seal.with_keys(ring, keys)?;
-        seal.active.store(state.ring.active, Ordering::Release);
-        *seal.state.write() = state;
-        Ok(Some(Arc::new(seal)))
+        let state = data_keys.with_keys(ring, keys)?;
+        data_keys.active.store(state.ring.active, Ordering::Release);
+        *data_keys.state.write() = state;
+        Ok(Some(Arc::new(data_keys)))
     }
 
     /// Takes a changed key file. Returns true if new writes are now sealed differently.
@@ -314,7 +314,7 @@ impl Seal {
 }
 
 fn refuse(path: &Path, what: String) -> Error {
-    Error::Sealed {
+    Error::Encryption {
         path: path.to_owned(),
         what,
     }

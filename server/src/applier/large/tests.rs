@@ -1,0 +1,167 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use storage::mvcc::{Applied, Options, Store};
+use storage::vfs::sim::SimVfs;
+
+use super::super::BackgroundLimits;
+use super::*;
+use crate::event::ApplyEvent;
+use crate::state::State;
+use crate::state::lessor::Lessor;
+use crate::state::watch::Hub;
+use raft::Now;
+
+const KEYS: u64 = 1000;
+const LEASE: i64 = 7;
+
+/// All keys, half of them attached to the lease.
+fn filled(store: &mut Store) {
+    let lease = LEASE.to_be_bytes();
+    let mut write = store.write(Applied { index: 1, term: 1 });
+    write.set(Bucket::Lease, &lease, &[0; 16]).unwrap();
+    for i in 0..KEYS {
+        let key = format!("key/{i:04}");
+        let lease = if i % 2 == 0 { LEASE } else { 0 };
+        write.put(key.as_bytes(), b"value", lease).unwrap();
+    }
+}
+
+fn applier(pace: BackgroundLimits) -> Applier {
+    let vfs = Arc::new(SimVfs::new(1));
+    let mut store = Store::open(vfs, Path::new("/store"), Options::default()).unwrap();
+    filled(&mut store);
+    store.publish();
+    let (_, hub) = Hub::new(store.reader());
+    let state = State::new(store, 1).unwrap();
+    let second = Now::from_secs(1);
+    let lessor = Lessor::new(second);
+    let mut applier = Applier::new(state, lessor, hub, 0, second, Now::ZERO).unwrap();
+    applier.set_pace(pace);
+    applier
+}
+
+fn entry(index: u64, request: &Request) -> Committed {
+    let data = request.encode(index);
+    Committed {
+        entry: raft::Entry {
+            term: 1,
+            index,
+            data,
+            ..Default::default()
+        },
+        // As on a member that did not propose it.
+        request: None,
+        reply: None,
+    }
+}
+
+fn turn(applier: &mut Applier, event: Option<ApplyEvent>) -> ApplyEffects {
+    let mut effects = ApplyEffects::default();
+    let mut events = event.into_iter().collect();
+    applier.turn(Now::ZERO, &mut events, &mut effects).unwrap();
+    effects
+}
+
+fn put() -> Request {
+    Request::Put(pb::PutRequest {
+        key: b"other"[..].into(),
+        ..Default::default()
+    })
+}
+
+fn delete(key: &[u8], end: &[u8]) -> pb::DeleteRangeRequest {
+    pb::DeleteRangeRequest {
+        key: key.to_vec().into(),
+        range_end: end.to_vec().into(),
+        ..Default::default()
+    }
+}
+
+fn revoke() -> Request {
+    Request::LeaseRevoke(pb::LeaseRevokeRequest { id: LEASE })
+}
+
+#[test]
+fn what_an_entry_changes_is_known_before_it_is_applied() {
+    let applier = applier(BackgroundLimits::default());
+    let root = applier.state.store.root();
+    let bytes = |request: &Request| bytes_changed_by(root, &mut entry(2, request), u64::MAX);
+    let all = delete(b"key/", b"key0");
+    let op = |delete: &pb::DeleteRangeRequest| pb::RequestOp {
+        request: Some(Op::RequestDeleteRange(delete.clone())),
+    };
+    let nested = pb::TxnRequest {
+        failure: vec![op(&all)],
+        ..Default::default()
+    };
+    let nested = pb::RequestOp {
+        request: Some(Op::RequestTxn(nested)),
+    };
+    let txn = Request::Txn(pb::TxnRequest {
+        success: vec![op(&delete(b"key/0000", b""))],
+        failure: vec![nested, op(&delete(b"key/05", b"key/06"))],
+        ..Default::default()
+    });
+    let whole = KEYS * BYTES_PER_KEY_IN_RANGE;
+    assert_eq!(bytes(&put()).unwrap(), 0);
+    assert_eq!(bytes(&Request::DeleteRange(all)).unwrap(), whole);
+    assert_eq!(bytes(&txn).unwrap(), whole + whole / 10);
+    let attached = KEYS / 2 * BYTES_PER_ATTACHED_KEY;
+    assert_eq!(bytes(&revoke()).unwrap(), attached);
+    let some = bytes_changed_by(root, &mut entry(2, &revoke()), 10_000).unwrap();
+    assert!((10_000..20_000).contains(&some), "counted on: {some}");
+}
+
+#[test]
+fn a_large_entry_waits_for_the_checkpoint_and_nothing_before_it_waits_for_it() {
+    let pace = BackgroundLimits {
+        dirty_bytes_max: 300 << 10,
+        entry_bytes_in_memory: 100 << 10,
+        log_bytes_to_checkpoint: 1,
+        ..BackgroundLimits::default()
+    };
+    let all = Request::DeleteRange(delete(b"key/", b"key0"));
+    for large in [all, revoke()] {
+        let mut applier = applier(pace);
+        // The checkpoint that begins here runs until it is told to have run.
+        let first = entry(2, &put());
+        let effects = turn(&mut applier, Some(ApplyEvent::Committed(vec![first])));
+        let job = effects.checkpoint.expect("due");
+        let entries = vec![entry(3, &put()), entry(4, &large), entry(5, &put())];
+        let effects = turn(&mut applier, Some(ApplyEvent::Committed(entries)));
+        assert_eq!(effects.applied, Some(3));
+        assert!(applier.hurries(), "an entry waits for the checkpoint");
+        assert_eq!(applier.wake_at(Now::ZERO), None);
+        assert_eq!(turn(&mut applier, None).applied, None);
+
+        let ran = ApplyEvent::CheckpointRan(Box::new(job.attempt()));
+        let effects = turn(&mut applier, Some(ran));
+        assert_eq!(effects.applied, Some(5));
+        let keys = KeyRange::from_wire(b"key/", b"key0");
+        let left = applier.state.store.root().count(keys, 0).unwrap();
+        assert!(left <= KEYS / 2, "{left}");
+        assert!(!applier.hurries());
+    }
+}
+
+#[test]
+fn what_was_applied_before_a_large_entry_is_answered_before_it_begins() {
+    let pace = BackgroundLimits {
+        entry_bytes_in_memory: 100 << 10,
+        ..BackgroundLimits::default()
+    };
+    let mut applier = applier(pace);
+    let reader = applier.state.store.reader();
+    let entries = vec![entry(2, &put()), entry(3, &revoke()), entry(4, &put())];
+    let effects = turn(&mut applier, Some(ApplyEvent::Committed(entries)));
+    assert_eq!(effects.applied, Some(2));
+    assert_eq!(reader.view().applied().index, 2);
+    assert_eq!(applier.wake_at(Now::ZERO), Some(Now::ZERO));
+    assert_eq!(turn(&mut applier, None).applied, Some(4));
+    let stats = applier.stats();
+    assert!(
+        stats.dirty_bytes < 2 * pace.entry_bytes_in_memory,
+        "{stats:?}"
+    );
+}
