@@ -54,6 +54,8 @@ pub(crate) struct Progress {
     pub(crate) commit_sent: Index,
     /// Send an append even if there is nothing new: only a refusal shows a lost tail.
     pub(crate) poke: bool,
+    /// The first entry that is being read from the disk for it.
+    pub(crate) fetching: Option<Index>,
     /// The newest read round it confirmed.
     pub(crate) round: u64,
     /// How often in a row it refused what follows `matched`.
@@ -72,6 +74,7 @@ impl Progress {
             was_active: false,
             commit_sent: 0,
             poke: false,
+            fetching: None,
             round: 0,
             doubts: 0,
         }
@@ -148,9 +151,9 @@ impl Progress {
         self.inflight.clear();
     }
 
-    /// Entries after the returned index are kept for the follower: a snapshot is useless if the log
-    /// behind it is gone when it arrives. `None` if the follower is silent and gets no snapshot, or
-    /// needs entries that are already gone. `base` is where our log begins.
+    /// Entries after the returned index are kept in memory for the follower, as far as there is room:
+    /// that is cheaper than reading them from the disk. `None` if the follower is silent and gets no
+    /// snapshot, or needs entries that are already gone. `base` is where our log begins.
     pub(crate) fn needs_after(&self, base: Index) -> Option<Index> {
         let after = match self.flow {
             Flow::Snapshot { holds, .. } => holds,
@@ -159,6 +162,28 @@ impl Progress {
             _ => self.next - 1,
         };
         (after >= base).then_some(after)
+    }
+
+    /// How many bytes of entries may be read from the disk for it now; `None`: it can take none.
+    pub(crate) fn may_fetch(&self, limits: &Limits) -> Option<usize> {
+        let is_silent = !self.active && !self.was_active;
+        match self.flow {
+            _ if is_silent || self.fetching.is_some() => None,
+            Flow::Snapshot { .. } | Flow::Probe { paused: true } => None,
+            // It may be refused: more than one append would be read in vain.
+            Flow::Probe { paused: false } => Some(limits.append_bytes),
+            // A poke needs only the position before `next`.
+            Flow::Replicate if self.is_full(limits) => self.poke.then_some(0),
+            Flow::Replicate => {
+                let room = limits.inflight_bytes - self.inflight.bytes;
+                Some(room.min(limits.fetch_bytes))
+            }
+        }
+    }
+
+    /// True if nothing more may be sent before an answer comes.
+    pub(crate) fn is_full(&self, limits: &Limits) -> bool {
+        self.flow == Flow::Replicate && self.inflight.is_full(limits)
     }
 
     /// An append with `bytes` of entries up to `last` was sent; both are 0 for an empty one.
@@ -183,7 +208,7 @@ pub(crate) struct Inflight {
 }
 
 impl Inflight {
-    pub(crate) fn is_full(&self, limits: &Limits) -> bool {
+    fn is_full(&self, limits: &Limits) -> bool {
         self.queue.len() >= limits.inflight_messages || self.bytes >= limits.inflight_bytes
     }
 

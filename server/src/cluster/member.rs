@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use raft::{
-    Body, Complaint, EntryKind, Input, Message, NOBODY, Now, Output, Position, Proposed, Raft,
-    Refused, RoleChange, RoleKind,
+    Body, Complaint, EntryKind, Fetch, Input, Message, NOBODY, Now, Output, Position, Proposed,
+    Raft, Refused, RoleChange, RoleKind,
 };
 use storage::mvcc::View;
 
@@ -54,6 +54,8 @@ pub struct Member {
     has_new_leader: bool,
     /// Members to whom raft sent a snapshot that is not there any more.
     not_sent: Vec<u64>,
+    /// What raft wants to be read from the log on disk.
+    fetches: Vec<Fetch>,
     output: Output,
     /// Raft was fed what it has not yet said the consequences of.
     is_fed: bool,
@@ -141,6 +143,7 @@ impl Member {
             next_read: first_read,
             has_new_leader: false,
             not_sent: Vec::new(),
+            fetches: Vec::new(),
             output: Output::default(),
             is_fed: false,
         }
@@ -194,6 +197,9 @@ impl Member {
         }
         for to in std::mem::take(&mut self.not_sent) {
             self.step(now, Input::SnapshotSent { to, ok: false }, effects);
+        }
+        for fetch in std::mem::take(&mut self.fetches) {
+            self.step(now, Input::Fetched { fetch, found: None }, effects);
         }
         self.watch_disk(now, effects);
         self.give_up(now, effects);
@@ -557,6 +563,7 @@ impl Member {
             effects.role_change = Some(change);
         }
         self.collect_snapshots(carried, effects);
+        self.fetches.append(&mut self.output.fetches);
         effects.complaints.append(&mut self.output.complaints);
         effects.messages.append(&mut self.output.messages);
         for read in self.output.reads.drain(..) {
