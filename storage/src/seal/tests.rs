@@ -76,6 +76,7 @@ impl Member {
             segment_bytes: 16 << 10,
             seed: 1,
             seal,
+            from: 0,
         };
         let mut last = store.root().applied().index;
         let (log, _) = Wal::open(shared, Path::new(LOG), options, &mut |record| {
