@@ -60,6 +60,9 @@ pub(crate) struct Progress {
     pub(crate) round: u64,
     /// How often in a row it refused what follows `matched`.
     doubts: u8,
+    /// A probe was sent that no refusal has answered. Appends that overtake each other are refused by
+    /// many answers, which may come late: each probe makes one of them count.
+    asked: bool,
 }
 
 impl Progress {
@@ -77,6 +80,7 @@ impl Progress {
             fetching: None,
             round: 0,
             doubts: 0,
+            asked: false,
         }
     }
 
@@ -112,6 +116,9 @@ impl Progress {
             Flow::Probe { .. } if prev + 1 != self.next => Refusal::Old,
             // `matched` is 0 while the leader does not know the follower's log.
             Flow::Probe { .. } if prev <= self.matched && self.matched > 0 => {
+                if !std::mem::take(&mut self.asked) {
+                    return Refusal::Old;
+                }
                 self.flow = Flow::Probe { paused: true };
                 self.doubts = self.doubts.saturating_add(1);
                 match self.doubts.cmp(&REFUSALS_OF_LOST_LOG) {
@@ -139,6 +146,7 @@ impl Progress {
             _ => self.matched + 1,
         };
         self.flow = Flow::Probe { paused: false };
+        self.asked = false;
         self.inflight.clear();
     }
 
@@ -189,7 +197,10 @@ impl Progress {
     /// An append with `bytes` of entries up to `last` was sent; both are 0 for an empty one.
     pub(crate) fn sent(&mut self, last: Index, bytes: usize) {
         match &mut self.flow {
-            Flow::Probe { paused } => *paused = true,
+            Flow::Probe { paused } => {
+                *paused = true;
+                self.asked = true;
+            }
             Flow::Replicate if last > 0 => {
                 self.next = last + 1;
                 self.inflight.add(last, bytes);
