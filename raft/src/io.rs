@@ -78,7 +78,7 @@ pub struct Limits {
     pub kept_bytes: usize,
     /// Entry bytes in one [`Fetch`]; a larger entry is fetched alone.
     pub fetch_bytes: usize,
-    /// Fetches at one time, each for another follower.
+    /// Fetches at one time, each for another follower. With 0, followers get a snapshot instead.
     pub fetches: usize,
     /// Reads that are not confirmed yet; beyond it new reads get `Busy`.
     pub pending_reads: usize,

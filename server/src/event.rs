@@ -79,6 +79,11 @@ pub enum MemberEvent {
     Durable {
         ticket: raft::Ticket,
     },
+    /// What the log on disk holds of what raft asked for.
+    Fetched {
+        fetch: raft::Fetch,
+        found: Option<raft::LogPart>,
+    },
     /// Everything through this index is in the store.
     Applied {
         index: u64,
@@ -143,9 +148,14 @@ pub enum MemberEvent {
 #[derive(Debug)]
 pub enum LogEvent {
     Write(raft::Write),
+    /// Entries for a member that was away. Always answered with `MemberEvent::Fetched`.
+    Fetch(raft::Fetch),
+    /// No start needs the entries before this one. Some are kept for members that were away.
     DropBefore {
         index: u64,
     },
+    /// There is too little space for all that is kept.
+    Shrink,
     /// True if there is no space for files made in advance.
     Short(bool),
     Stop,

@@ -276,10 +276,7 @@ fn identity(actors: &Actors, config: &Config) -> Identity {
 
 fn settings(config: &Config, clock: Clock) -> Settings {
     Settings {
-        limits: raft::Limits {
-            kept_entries: config.kept_entries(),
-            ..raft::Limits::default()
-        },
+        limits: config.raft_limits(),
         pace: Pace::of(config),
         stopwatch: Some(stopwatch(config.warning_apply_duration)),
         time_of_day: unix_time(),

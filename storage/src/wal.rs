@@ -2,7 +2,8 @@
 //! at open. Knows nothing of raft: a record is a kind, an index and bytes.
 //!
 //! The modules that encode a format document it: sectors in `sector`, records in `record`, files
-//! and headers in `segment`. The table in `recover` decides what happens to a damaged log.
+//! and headers in `segment`. The table in `recover` decides what happens to a damaged log. Old
+//! records are read beside the log's owner by `reading`.
 //!
 //! Recovery relies on this order of writes. To roll over to a new segment:
 //! 1. The old segment's last bytes are written and synced.

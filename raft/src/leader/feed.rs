@@ -22,12 +22,16 @@ impl Leader {
         let Some(peer) = self.peers.get_mut(&to) else {
             return;
         };
-        let Some(bytes) = peer.may_fetch(limits).filter(|_| !is_busy) else {
+        let Some(bytes) = peer.may_fetch(limits) else {
             return;
         };
-        // It refuses whatever follows its own acknowledgement. A snapshot gives it a log again.
-        if peer.has_lost_log() {
+        // With an empty log the state is the shorter way, however much of the log is there. A
+        // follower that lost its log refuses whatever follows its own acknowledgement.
+        if limits.fetches == 0 || peer.next == 1 || peer.has_lost_log() {
             return want_snapshot(state, to, peer);
+        }
+        if is_busy {
+            return;
         }
         peer.fetching = Some(peer.next);
         state.out.fetches.push(Fetch {

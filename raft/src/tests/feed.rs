@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cluster::Cluster;
-use crate::message::{Body, Index, NodeId};
+use crate::message::{Body, ConfChange, ConfChangeKind, Index, NodeId};
 use crate::{Complaint, Fetch, Input, Limits, LogPart};
 
 const HEARTBEAT: Duration = Duration::from_millis(100);
@@ -242,5 +242,46 @@ fn what_cannot_have_been_written_is_not_sent_but_reported() {
         catch_up(&mut cluster);
         assert_eq!(applied(&cluster, 3), applied(&cluster, 1));
         assert_eq!(cluster.installs, 1);
+    }
+}
+
+#[test]
+fn a_follower_without_a_log_gets_the_state_however_much_is_on_disk() {
+    let mut cluster = cluster(&[1, 2, 3]);
+    return_of(&mut cluster, &[3]);
+    let node = cluster.node(3);
+    assert!(!node.disk.entries.is_empty());
+    let mut config = node.config.clone();
+    config.id = 4;
+    cluster.nodes.remove(&3);
+    cluster.propose_change(1, &add(4));
+    cluster.settle();
+    config.voters.clear();
+    cluster.add(config);
+    catch_up(&mut cluster);
+    assert_eq!(applied(&cluster, 4), applied(&cluster, 1));
+    assert_eq!((cluster.installs, cluster.fetched), (1, 0));
+}
+
+#[test]
+fn nothing_is_fetched_where_no_fetch_is_allowed() {
+    let mut cluster = cluster(&[1, 2, 3]);
+    for id in [1, 2, 3] {
+        cluster.node(id).config.limits.fetches = 0;
+        cluster.crash(id);
+        cluster.start(id);
+    }
+    cluster.elect(1);
+    return_of(&mut cluster, &[3]);
+    catch_up(&mut cluster);
+    assert_eq!(applied(&cluster, 3), applied(&cluster, 1));
+    assert_eq!((cluster.installs, cluster.fetched), (1, 0));
+}
+
+fn add(node: NodeId) -> ConfChange {
+    ConfChange {
+        kind: ConfChangeKind::AddLearnerNode,
+        node,
+        ..ConfChange::default()
     }
 }

@@ -54,8 +54,6 @@ pub struct Member {
     has_new_leader: bool,
     /// Members to whom raft sent a snapshot that is not there any more.
     not_sent: Vec<u64>,
-    /// What raft wants to be read from the log on disk.
-    fetches: Vec<Fetch>,
     output: Output,
     /// Raft was fed what it has not yet said the consequences of.
     is_fed: bool,
@@ -109,6 +107,8 @@ pub struct MemberEffects {
     pub reads: Vec<(u64, Vec<ReplySlot>)>,
     /// Members that need the state: answered with `SnapshotReady` or `SnapshotSent`.
     pub snapshots_wanted: Vec<u64>,
+    /// For the log, in any order with `writes`; answered with `Fetched`.
+    pub fetches: Vec<Fetch>,
     /// Messages that travel with a state; answered with `SnapshotSent`.
     pub transfers: Vec<(Message, View)>,
     /// For the apply actor, behind `committed`; answered with `SnapshotInstalled`.
@@ -143,7 +143,6 @@ impl Member {
             next_read: first_read,
             has_new_leader: false,
             not_sent: Vec::new(),
-            fetches: Vec::new(),
             output: Output::default(),
             is_fed: false,
         }
@@ -197,9 +196,6 @@ impl Member {
         }
         for to in std::mem::take(&mut self.not_sent) {
             self.step(now, Input::SnapshotSent { to, ok: false }, effects);
-        }
-        for fetch in std::mem::take(&mut self.fetches) {
-            self.step(now, Input::Fetched { fetch, found: None }, effects);
         }
         self.watch_disk(now, effects);
         self.give_up(now, effects);
@@ -256,6 +252,7 @@ impl Member {
                 self.forwarded.lose_all(effects);
                 Input::SnapshotInstalled { ok: true }
             }
+            MemberEvent::Fetched { fetch, found } => Input::Fetched { fetch, found },
             MemberEvent::Durable { ticket } => {
                 self.stall.durable(ticket);
                 Input::Durable { ticket }
@@ -563,7 +560,7 @@ impl Member {
             effects.role_change = Some(change);
         }
         self.collect_snapshots(carried, effects);
-        self.fetches.append(&mut self.output.fetches);
+        effects.fetches.append(&mut self.output.fetches);
         effects.complaints.append(&mut self.output.complaints);
         effects.messages.append(&mut self.output.messages);
         for read in self.output.reads.drain(..) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use raft::durable::FetchJob;
 use storage::mvcc::{CheckpointJob, Reader, Retired, SyncJob};
 use storage::wal::{DropJob, PrepareJob};
 
@@ -21,6 +22,8 @@ pub enum Job {
     PrepareLog(PrepareJob),
     /// Removes files that the log no longer needs.
     ClearLog(DropJob),
+    /// Reads old entries of the log for a member that was away.
+    Fetch(Box<FetchJob>),
     /// Takes a view for the member `to`, and reads its description.
     DescribeSnapshot { to: u64 },
     /// Frees the space of a received state that is not needed.
@@ -56,6 +59,7 @@ impl Job {
             Job::SyncStore(_) => "sync",
             Job::Retire(_) => "retire",
             Job::PrepareLog(_) | Job::ClearLog(_) => "log-segment",
+            Job::Fetch(_) => "log-reader",
             Job::DescribeSnapshot { .. } | Job::DiscardSnapshot(_) => "snapshot",
         }
     }
@@ -86,6 +90,7 @@ impl Job {
             Job::ClearLog(job) => job
                 .run(rest)
                 .map_err(|error| Fatal::new("failed to clear up behind the log", error))?,
+            Job::Fetch(job) => return Ok(Done::Member(fetch(*job))),
             Job::DescribeSnapshot { to } => return Ok(Done::Member(describe(to, reader))),
             Job::DiscardSnapshot(received) => {
                 if let Err(error) = received.discard() {
@@ -95,6 +100,16 @@ impl Job {
         }
         Ok(Done::Nothing)
     }
+}
+
+/// A member that cannot be fed from a damaged log gets a snapshot instead.
+fn fetch(job: FetchJob) -> MemberEvent {
+    let fetch = job.fetch();
+    let found = job.run().unwrap_or_else(|error| {
+        tracing::error!(%error, "failed to read old entries of the log");
+        None
+    });
+    MemberEvent::Fetched { fetch, found }
 }
 
 fn describe(to: u64, reader: &Reader) -> MemberEvent {
