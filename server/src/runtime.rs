@@ -27,7 +27,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use storage::mvcc::Reader;
 use storage::vfs::Lock;
 
 use crate::applier::{Pace, Stopwatch};
@@ -87,7 +86,6 @@ pub(crate) fn start(
         clock,
         metrics: Arc::clone(&metrics),
         dialer,
-        reader: actors.reader.clone(),
         receiver: actors.receiver.clone(),
         me: introduction(&actors, config),
     }
@@ -230,7 +228,6 @@ struct Connecting {
     clock: Clock,
     metrics: Arc<Metrics>,
     dialer: Dialer,
-    reader: Reader,
     receiver: Receiver,
     me: Introduction,
 }
@@ -245,7 +242,6 @@ impl Connecting {
             self.me,
             inboxes,
             self.clock,
-            self.reader,
             self.receiver,
             self.metrics,
             self.dialer,
