@@ -20,6 +20,8 @@
 //! | D: begins later | entries are missing: refused |
 //! | E: has a gap, or ends before the commit index it recorded | records are missing: refused |
 
+mod reading;
+
 use std::collections::VecDeque;
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -33,6 +35,8 @@ use storage::{Error, Result};
 
 use crate::io::{Recovered, Write};
 use crate::message::{Entry, EntryKind, HardState, Index, NOBODY, Position};
+pub use reading::FetchJob;
+use reading::Places;
 
 const METADATA: u8 = 1;
 const ENTRY: u8 = 2;
@@ -81,9 +85,14 @@ pub struct Opened {
 /// Owns the files; runs on its own thread.
 #[derive(Debug)]
 pub struct LogWriter {
+    dir: PathBuf,
     wal: Wal,
     last: Index,
     written_bytes: u64,
+    /// Entries before it are in a checkpoint.
+    needed_from: Index,
+    /// Where earlier fetches ended.
+    places: Places,
 }
 
 impl LogWriter {
@@ -122,6 +131,8 @@ impl LogWriter {
             segment_bytes: options.segment_bytes,
             seed: options.seed,
             data_keys: options.data_keys,
+            // What is kept for followers is in the store already.
+            from: applied.index,
         };
         let (wal, recovery) = Wal::open(vfs, dir, wal_options, &mut |record| replay.take(&record))?;
         let metadata = replay.metadata.take();
@@ -130,9 +141,12 @@ impl LogWriter {
         let (recovered, voided) = replay.settle()?;
         let last = recovered.base.index + recovered.entries.len() as Index;
         let mut writer = LogWriter {
+            dir: dir.to_owned(),
             wal,
             last,
             written_bytes: 0,
+            needed_from: 0,
+            places: Places::default(),
         };
         if voided {
             writer.reset(applied);
@@ -212,9 +226,27 @@ impl LogWriter {
         self.wal.sync()
     }
 
-    /// Entries before `index` are no longer needed; [`Self::finish_drop`] removes whole segments.
+    /// Entries before `index` are no longer needed for a start; [`Self::finish_drop`] removes whole
+    /// segments of them.
     pub fn drop_before(&mut self, index: Index) -> Result<()> {
-        self.wal.drop_before(index)
+        self.drop_but(index, 0)
+    }
+
+    /// Like `drop_before`, but keeps the newest of those entries for followers that lag, as many
+    /// files as fit into `keep_bytes`.
+    pub fn drop_but(&mut self, index: Index, keep_bytes: u64) -> Result<()> {
+        self.needed_from = self.needed_from.max(index);
+        self.wal.drop_but(self.needed_from, keep_bytes)
+    }
+
+    /// Drops entries that only followers may need, until those left fit into `keep_bytes`.
+    pub fn shrink_to(&mut self, keep_bytes: u64) -> Result<()> {
+        self.wal.drop_but(self.needed_from, keep_bytes)
+    }
+
+    /// Bytes of the files that only followers may need, as far as that is known since the start.
+    pub fn kept_bytes(&self) -> u64 {
+        self.wal.droppable_bytes(self.needed_from)
     }
 
     /// Removal of dropped segments, for a helper thread, so that the next write need not do it.

@@ -69,6 +69,9 @@ pub fn raft_receive(data: &[u8]) {
             if out.install.is_some() {
                 inputs.push(Input::SnapshotInstalled { ok: true });
             }
+            for fetch in out.fetches.drain(..) {
+                inputs.push(Input::Fetched { fetch, found: None });
+            }
             if let Some(last) = out.committed.last() {
                 inputs.push(Input::Applied { index: last.index });
             }

@@ -73,11 +73,13 @@ pub struct Limits {
     pub unapplied_bytes: usize,
     /// Number of applied entries kept in memory for followers that may come back.
     pub kept_entries: usize,
-    /// Bytes of applied entries kept for the same reason.
+    /// Bytes of applied entries kept for the same reason. For a follower that needs them now, because
+    /// it is slow or a snapshot is in flight to it, this is the only limit.
     pub kept_bytes: usize,
-    /// Bytes of applied entries kept for followers that need them now, because they are slow or a
-    /// snapshot is in flight to them.
-    pub held_bytes: usize,
+    /// Entry bytes in one [`Fetch`]; a larger entry is fetched alone.
+    pub fetch_bytes: usize,
+    /// Fetches at one time, each for another follower. With 0, followers get a snapshot instead.
+    pub fetches: usize,
     /// Reads that are not confirmed yet; beyond it new reads get `Busy`.
     pub pending_reads: usize,
 }
@@ -92,7 +94,8 @@ impl Default for Limits {
             unapplied_bytes: 256 << 20,
             kept_entries: 5000,
             kept_bytes: 32 << 20,
-            held_bytes: 256 << 20,
+            fetch_bytes: 4 << 20,
+            fetches: 4,
             pending_reads: 1 << 16,
         }
     }
@@ -175,6 +178,12 @@ pub enum Input {
         to: NodeId,
         ok: bool,
     },
+    /// Answers `Output::fetches`. `None`: the log on disk does not hold all of it. The caller answers
+    /// every fetch, or the follower gets nothing more in this term.
+    Fetched {
+        fetch: Fetch,
+        found: Option<LogPart>,
+    },
     /// Answers `Output::install`. `ok`: the state machine durably holds the snapshot; otherwise it
     /// is unchanged.
     SnapshotInstalled {
@@ -192,6 +201,28 @@ pub struct Write {
     /// Consecutive. The first one replaces the log's entry at its index and all after it.
     pub entries: Vec<Entry>,
     pub hard_state: Option<HardState>,
+}
+
+/// A request for entries that are no longer in memory, for a follower that needs them. They are
+/// committed and applied here, so nothing can replace them on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    pub peer: NodeId,
+    /// The leader's.
+    pub term: Term,
+    /// The first entry wanted, and the last one that is not in memory.
+    pub from: Index,
+    pub through: Index,
+    /// Most entry bytes wanted; the first entry is wanted whatever its size.
+    pub bytes: usize,
+}
+
+/// Consecutive entries of the log on disk; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPart {
+    /// The position before the first entry.
+    pub prev: Position,
+    pub entries: Vec<Entry>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,6 +280,8 @@ pub enum Complaint {
     /// This member acknowledged everything up to `acknowledged` but holds the log only up to
     /// `holds`. It gives no vote until it holds again what it promised to keep.
     OwnLogLost { acknowledged: Index, holds: Index },
+    /// Entries read back from this member's disk cannot be what it wrote there. They were not sent.
+    Misread { from: Index, why: &'static str },
 }
 
 /// All `messages` may be sent at once: everything that had to be durable first already is.
@@ -264,6 +297,8 @@ pub struct Output {
     pub role_change: Option<RoleChange>,
     /// These peers need the state: answer with `SnapshotReady` or `SnapshotSent { ok: false }`.
     pub snapshots_wanted: Vec<NodeId>,
+    /// To be read from the log on disk, at most one for each peer; each is answered with `Fetched`.
+    pub fetches: Vec<Fetch>,
     /// Install this as the state machine, then answer with `SnapshotInstalled`.
     pub install: Option<Snapshot>,
     /// The members after the conf change or snapshot that this step applied.
@@ -281,6 +316,7 @@ impl Output {
         self.proposed = None;
         self.role_change = None;
         self.snapshots_wanted.clear();
+        self.fetches.clear();
         self.install = None;
         self.conf = None;
         self.complaints.clear();

@@ -1,12 +1,15 @@
 //! The leader of a term: appends, replicates, tracks what is durable on each member, commits,
 //! confirms reads, hands over leadership. All appends leave through `flush`, once per step.
 
+mod feed;
+
 use std::collections::BTreeMap;
 
 use crate::io::{Complaint, Now, PeerStatus, Proposal, Proposed, Read, Refused};
 use crate::log;
 use crate::message::{
-    Body, ConfChange, ConfChangeKind, EntryKind, Index, Message, NOBODY, NodeId, Position, Snapshot,
+    Body, ConfChange, ConfChangeKind, Entry, EntryKind, Index, Message, NOBODY, NodeId, Position,
+    Snapshot,
 };
 use crate::next::Next;
 use crate::progress::{Flow, Progress, Refusal};
@@ -397,38 +400,21 @@ impl Leader {
             ) {
                 return;
             }
-            let prev_index = peer.next - 1;
-            let Some(prev_term) = state.log.term_at(prev_index) else {
-                if peer.active {
-                    peer.await_snapshot(state.log.applied());
-                    state.out.snapshots_wanted.push(to);
-                }
-                return;
+            let index = peer.next - 1;
+            let Some(term) = state.log.term_at(index) else {
+                return self.fetch(state, to);
             };
-            let probing = peer.flow != Flow::Replicate;
-            let full = !probing && peer.inflight.is_full(&limits);
-            let entries = if full || peer.has_lost_log() {
+            let entries = if peer.is_full(&limits) || peer.has_lost_log() {
                 Vec::new()
             } else {
                 state.log.slice(peer.next, limits.append_bytes)
             };
             let news = peer.commit_sent < state.log.commit();
+            let probing = peer.flow != Flow::Replicate;
             if entries.is_empty() && !probing && !peer.poke && !news {
                 return;
             }
-            let last = entries.last().map_or(0, |entry| entry.index);
-            peer.sent(last, entries.iter().map(log::size_of).sum());
-            peer.poke = false;
-            peer.commit_sent = state.log.commit();
-            let body = Body::Append {
-                prev: Position {
-                    term: prev_term,
-                    index: prev_index,
-                },
-                entries,
-                commit: state.log.commit(),
-            };
-            state.send(to, body);
+            append(state, to, peer, Position { term, index }, entries);
         }
     }
 
@@ -476,4 +462,23 @@ impl Leader {
         };
         self.peers.iter().map(status).collect()
     }
+}
+
+fn want_snapshot(state: &mut State, to: NodeId, peer: &mut Progress) {
+    peer.await_snapshot(state.log.applied());
+    state.out.snapshots_wanted.push(to);
+}
+
+fn append(state: &mut State, to: NodeId, peer: &mut Progress, prev: Position, entries: Vec<Entry>) {
+    let last = entries.last().map_or(0, |entry| entry.index);
+    peer.sent(last, entries.iter().map(log::size_of).sum());
+    peer.poke = false;
+    let commit = state.log.commit();
+    peer.commit_sent = commit;
+    let body = Body::Append {
+        prev,
+        entries,
+        commit,
+    };
+    state.send(to, body);
 }

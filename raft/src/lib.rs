@@ -12,7 +12,7 @@
 //! 3. Of each [`Output`]: give `write` to the log writer, in order, and report what is durable as
 //!    [`Input::Durable`]; send `messages` (they may get lost); apply `committed`, reporting conf
 //!    changes as [`Input::ConfChanged`] and then progress as [`Input::Applied`].
-//! 4. On `snapshots_wanted` and `install`: see [`Input`].
+//! 4. On `fetches`, `snapshots_wanted` and `install`: see [`Input`].
 //!
 //! # What is promised
 //!
@@ -50,8 +50,8 @@ pub mod wire;
 
 pub use bootstrap::bootstrap;
 pub use io::{
-    Complaint, Config, Input, Limits, Now, Output, PeerStatus, Proposal, Proposed, Read, Recovered,
-    Refused, RoleChange, RoleKind, Status, Ticket, Write,
+    Complaint, Config, Fetch, Input, Limits, LogPart, Now, Output, PeerStatus, Proposal, Proposed,
+    Read, Recovered, Refused, RoleChange, RoleKind, Status, Ticket, Write,
 };
 pub use message::{
     Body, ConfChange, ConfChangeKind, ConfChangeV2, ConfState, Entry, EntryKind, HardState, Index,

@@ -20,6 +20,20 @@ pub(crate) fn size_of(entry: &Entry) -> usize {
     entry.data.len() + ENTRY_OVERHEAD_BYTES
 }
 
+/// How many of `entries` take together at most `bytes`; at least one if there is one.
+pub(crate) fn count_within<'a>(
+    entries: impl IntoIterator<Item = &'a Entry>,
+    bytes: usize,
+) -> usize {
+    let mut taken = 0;
+    let fits = |entry: &&Entry| {
+        let is_first = taken == 0;
+        taken += size_of(entry);
+        is_first || taken <= bytes
+    };
+    entries.into_iter().take_while(fits).count()
+}
+
 #[derive(Debug)]
 pub(crate) struct Log {
     /// The position before the first entry. Its term is kept to match appends that begin there.
@@ -124,20 +138,9 @@ impl Log {
     /// Entries from `from` on, together at most `bytes`; at least one if there is one.
     pub(crate) fn slice(&self, from: Index, bytes: usize) -> Vec<Entry> {
         assert!(from > self.base.index, "entries before {from} are gone");
-        let mut room = bytes;
-        let mut found = Vec::new();
-        for entry in self
-            .entries
-            .range(self.offset(from).min(self.entries.len())..)
-        {
-            let size = size_of(entry);
-            if size > room && !found.is_empty() {
-                break;
-            }
-            room = room.saturating_sub(size);
-            found.push(entry.clone());
-        }
-        found
+        let from = self.offset(from).min(self.entries.len());
+        let count = count_within(self.entries.range(from..), bytes);
+        self.entries.range(from..from + count).cloned().collect()
     }
 
     /// The newest own position at or before `index` whose term is at most `term`. Between it and
@@ -284,7 +287,7 @@ impl Log {
     }
 
     /// The state machine holds everything up to `index`. Old entries are dropped, except those
-    /// after `needed_after`, which a follower still needs; `limits` bounds both.
+    /// after `needed_after`, which a follower still needs, as far as `limits` allow.
     pub(crate) fn applied_to(
         &mut self,
         index: Index,
@@ -305,12 +308,7 @@ impl Log {
         let surplus = |log: &Log| {
             let needed = needed_after.is_some_and(|index| index <= log.base.index);
             let too_many = (log.applied - log.base.index) as usize > limits.kept_entries;
-            let kept_bytes = if needed {
-                limits.held_bytes
-            } else {
-                limits.kept_bytes
-            };
-            (too_many && !needed) || log.kept_bytes > kept_bytes
+            (too_many && !needed) || log.kept_bytes > limits.kept_bytes
         };
         while surplus(self) {
             let Some(gone) = self.entries.pop_front() else {

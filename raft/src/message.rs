@@ -145,7 +145,11 @@ impl Message {
 /// a second, and counting on from it never overflows.
 const INDEX_MAX: Index = Index::MAX / 2;
 
-fn flaw_of_append(term: Term, prev: Position, entries: &[Entry]) -> Option<&'static str> {
+pub(crate) fn flaw_of_append(
+    term: Term,
+    prev: Position,
+    entries: &[Entry],
+) -> Option<&'static str> {
     let mut at = prev;
     for entry in entries {
         if Some(entry.index) != at.index.checked_add(1) {

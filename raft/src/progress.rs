@@ -54,10 +54,15 @@ pub(crate) struct Progress {
     pub(crate) commit_sent: Index,
     /// Send an append even if there is nothing new: only a refusal shows a lost tail.
     pub(crate) poke: bool,
+    /// The first entry that is being read from the disk for it.
+    pub(crate) fetching: Option<Index>,
     /// The newest read round it confirmed.
     pub(crate) round: u64,
     /// How often in a row it refused what follows `matched`.
     doubts: u8,
+    /// A probe was sent that no refusal has answered. Appends that overtake each other are refused by
+    /// many answers, which may come late: each probe makes one of them count.
+    asked: bool,
 }
 
 impl Progress {
@@ -72,8 +77,10 @@ impl Progress {
             was_active: false,
             commit_sent: 0,
             poke: false,
+            fetching: None,
             round: 0,
             doubts: 0,
+            asked: false,
         }
     }
 
@@ -109,6 +116,9 @@ impl Progress {
             Flow::Probe { .. } if prev + 1 != self.next => Refusal::Old,
             // `matched` is 0 while the leader does not know the follower's log.
             Flow::Probe { .. } if prev <= self.matched && self.matched > 0 => {
+                if !std::mem::take(&mut self.asked) {
+                    return Refusal::Old;
+                }
                 self.flow = Flow::Probe { paused: true };
                 self.doubts = self.doubts.saturating_add(1);
                 match self.doubts.cmp(&REFUSALS_OF_LOST_LOG) {
@@ -136,6 +146,7 @@ impl Progress {
             _ => self.matched + 1,
         };
         self.flow = Flow::Probe { paused: false };
+        self.asked = false;
         self.inflight.clear();
     }
 
@@ -148,9 +159,9 @@ impl Progress {
         self.inflight.clear();
     }
 
-    /// Entries after the returned index are kept for the follower: a snapshot is useless if the log
-    /// behind it is gone when it arrives. `None` if the follower is silent and gets no snapshot, or
-    /// needs entries that are already gone. `base` is where our log begins.
+    /// Entries after the returned index are kept in memory for the follower, as far as there is room:
+    /// that is cheaper than reading them from the disk. `None` if the follower is silent and gets no
+    /// snapshot, or needs entries that are already gone. `base` is where our log begins.
     pub(crate) fn needs_after(&self, base: Index) -> Option<Index> {
         let after = match self.flow {
             Flow::Snapshot { holds, .. } => holds,
@@ -161,10 +172,35 @@ impl Progress {
         (after >= base).then_some(after)
     }
 
+    /// How many bytes of entries may be read from the disk for it now; `None`: it can take none.
+    pub(crate) fn may_fetch(&self, limits: &Limits) -> Option<usize> {
+        let is_silent = !self.active && !self.was_active;
+        match self.flow {
+            _ if is_silent || self.fetching.is_some() => None,
+            Flow::Snapshot { .. } | Flow::Probe { paused: true } => None,
+            // It may be refused: more than one append would be read in vain.
+            Flow::Probe { paused: false } => Some(limits.append_bytes),
+            // A poke needs only the position before `next`.
+            Flow::Replicate if self.is_full(limits) => self.poke.then_some(0),
+            Flow::Replicate => {
+                let room = limits.inflight_bytes - self.inflight.bytes;
+                Some(room.min(limits.fetch_bytes))
+            }
+        }
+    }
+
+    /// True if nothing more may be sent before an answer comes.
+    pub(crate) fn is_full(&self, limits: &Limits) -> bool {
+        self.flow == Flow::Replicate && self.inflight.is_full(limits)
+    }
+
     /// An append with `bytes` of entries up to `last` was sent; both are 0 for an empty one.
     pub(crate) fn sent(&mut self, last: Index, bytes: usize) {
         match &mut self.flow {
-            Flow::Probe { paused } => *paused = true,
+            Flow::Probe { paused } => {
+                *paused = true;
+                self.asked = true;
+            }
             Flow::Replicate if last > 0 => {
                 self.next = last + 1;
                 self.inflight.add(last, bytes);
@@ -183,7 +219,7 @@ pub(crate) struct Inflight {
 }
 
 impl Inflight {
-    pub(crate) fn is_full(&self, limits: &Limits) -> bool {
+    fn is_full(&self, limits: &Limits) -> bool {
         self.queue.len() >= limits.inflight_messages || self.bytes >= limits.inflight_bytes
     }
 

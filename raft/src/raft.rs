@@ -80,7 +80,8 @@ impl Raft {
             Input::Durable { .. }
             | Input::Propose(_)
             | Input::ReadIndex { .. }
-            | Input::Applied { .. } => true,
+            | Input::Applied { .. }
+            | Input::Fetched { .. } => true,
             Input::Receive(message) => {
                 let usual = matches!(
                     message.body,
@@ -211,6 +212,11 @@ impl Raft {
                 state.saved_through(ticket);
                 if let Role::Candidate(candidate) = &mut self.role {
                     return candidate.count_own_vote(state);
+                }
+            }
+            Input::Fetched { fetch, found } => {
+                if let Role::Leader(leader) = &mut self.role {
+                    leader.fetched(state, &fetch, found);
                 }
             }
             Input::Propose(proposals) => {

@@ -76,6 +76,8 @@ pub struct Config {
     /// Upper bound of the entries between two checkpoints. `None`: only their bytes count.
     pub checkpoint_entries: Option<u64>,
     pub snapshot_catchup_entries: u64,
+    /// Limit of the log kept on disk for members that were away. 0: they get a snapshot.
+    pub wal_keep_bytes: u64,
     /// `None`: no limit.
     pub quota_backend_bytes: Option<u64>,
     /// The space alarm is cleared automatically when there is space again.
@@ -388,6 +390,19 @@ impl Config {
     pub fn gate(&self, name: &str) -> bool {
         let mut gates = self.feature_gates.iter();
         gates.any(|gate| gate.name == name && gate.enabled)
+    }
+
+    pub fn raft_limits(&self) -> raft::Limits {
+        let usual = raft::Limits::default();
+        raft::Limits {
+            kept_entries: self.kept_entries(),
+            fetches: if self.wal_keep_bytes == 0 {
+                0
+            } else {
+                usual.fetches
+            },
+            ..usual
+        }
     }
 
     /// Number of applied entries kept in memory for members that were away.

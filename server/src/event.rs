@@ -80,6 +80,11 @@ pub enum ConsensusEvent {
     Durable {
         ticket: raft::Ticket,
     },
+    /// What the log on disk holds of what raft asked for.
+    Fetched {
+        fetch: raft::Fetch,
+        found: Option<raft::LogPart>,
+    },
     /// Everything up to this index is in the store.
     Applied {
         index: u64,
@@ -143,9 +148,14 @@ pub enum ConsensusEvent {
 #[derive(Debug)]
 pub enum LogEvent {
     Write(raft::Write),
+    /// Entries for a member that was away. Always answered with `ConsensusEvent::Fetched`.
+    Fetch(raft::Fetch),
+    /// No start needs the entries before this one. Some are kept for members that were away.
     DropBefore {
         index: u64,
     },
+    /// There is too little space for all that is kept.
+    Shrink,
     /// True if there is no space for files made in advance.
     Short(bool),
     Stop,

@@ -27,7 +27,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use storage::mvcc::Reader;
 use storage::vfs::Lock;
 
 use crate::applier::{BackgroundLimits, Stopwatch};
@@ -87,7 +86,6 @@ pub(crate) fn start(
         clock,
         metrics: Arc::clone(&metrics),
         dialer,
-        reader: actors.reader.clone(),
         receiver: actors.receiver.clone(),
         me: introduction(&actors, config),
     }
@@ -235,7 +233,6 @@ struct Connecting {
     clock: Clock,
     metrics: Arc<Metrics>,
     dialer: Dialer,
-    reader: Reader,
     receiver: Receiver,
     me: Introduction,
 }
@@ -250,7 +247,6 @@ impl Connecting {
             self.me,
             inboxes,
             self.clock,
-            self.reader,
             self.receiver,
             self.metrics,
             self.dialer,
@@ -281,10 +277,7 @@ fn identity(actors: &Actors, config: &Config) -> Identity {
 
 fn settings(config: &Config, clock: Clock) -> Settings {
     Settings {
-        limits: raft::Limits {
-            kept_entries: config.kept_entries(),
-            ..raft::Limits::default()
-        },
+        limits: config.raft_limits(),
         pace: BackgroundLimits::of(config),
         stopwatch: Some(stopwatch(config.warning_apply_duration)),
         time_of_day: unix_time(),

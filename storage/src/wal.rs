@@ -2,7 +2,8 @@
 //! at open. Knows nothing of raft: a record is a kind, an index and bytes.
 //!
 //! The modules that encode a format document it: sectors in `sector`, records in `record`, files
-//! and headers in `segment`. The table in `recover` decides what happens to a damaged log.
+//! and headers in `segment`. The table in `recover` decides what happens to a damaged log. Old
+//! records are read beside the log's owner by `reading`.
 //!
 //! Recovery relies on this order of writes. To roll over to a new segment:
 //! 1. The old segment's last bytes are written and synced.
@@ -16,6 +17,7 @@ mod anchor;
 mod found;
 #[cfg(any(test, fuzzing))]
 mod fuzz;
+mod reading;
 mod record;
 mod recover;
 mod sealed;
@@ -35,6 +37,7 @@ pub use found::{LogFound, SegmentFound};
 pub(crate) use found::{inspect, is_of_log};
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzz::recover_anything;
+pub use reading::{Pinned, Place, Reader};
 use record::Checksum;
 use recover::Segment;
 use sealed::RecordSealer;
@@ -65,6 +68,8 @@ pub struct Options {
     pub seed: u64,
     /// Keys of encryption at rest.
     pub data_keys: Option<Arc<DataKeys>>,
+    /// Segments that hold only records of lower indexes are not read when the log is opened.
+    pub from: u64,
 }
 
 impl Default for Options {
@@ -73,6 +78,7 @@ impl Default for Options {
             segment_bytes: 64 << 20,
             seed: 0,
             data_keys: None,
+            from: 0,
         }
     }
 }
@@ -131,8 +137,9 @@ pub struct Wal {
 }
 
 impl Wal {
-    /// Opens the log in `dir` (created if missing) and passes every record to `visit`, oldest
-    /// first. Those records are durable when this returns. The caller holds the directory's lock.
+    /// Opens the log in `dir` (created if missing) and passes every record that `options.from` asks
+    /// for to `visit`, oldest first. Those records are durable when this returns. The caller holds
+    /// the directory's lock.
     pub fn open(
         vfs: Arc<dyn Vfs>,
         dir: &Path,
@@ -220,10 +227,26 @@ impl Wal {
         })
     }
 
-    /// Drops the oldest segments whose records all have lower indexes. [`Wal::finish_drop`] removes
-    /// their files, except those under a key to be forgotten: these are durably gone on return.
+    /// Drops the oldest segments whose records all have lower indexes, except those that are pinned.
+    /// [`Wal::finish_drop`] removes their files, except those under a key to be forgotten: these are
+    /// durably gone on return.
     pub fn drop_before(&mut self, index: u64) -> Result<()> {
-        self.unless_failed(|wal| wal.drop_segments(index))
+        self.drop_but(index, 0)
+    }
+
+    /// Like `drop_before`, but keeps the newest of those segments, as many as fit into `keep_bytes`.
+    /// Those under a key to be forgotten are dropped all the same.
+    pub fn drop_but(&mut self, index: u64, keep_bytes: u64) -> Result<()> {
+        self.unless_failed(|wal| wal.drop_segments(index, keep_bytes))
+    }
+
+    /// Bytes of the files that `drop_before` would drop if nothing were pinned.
+    pub fn droppable_bytes(&self, index: u64) -> u64 {
+        let droppable = self
+            .older
+            .iter()
+            .take_while(|segment| segment.is_before(index));
+        droppable.map(|segment| segment.bytes).sum()
     }
 
     /// Removal of dropped files, as a job for a helper thread; `None` if there is nothing to do.
@@ -327,15 +350,7 @@ impl Wal {
             checksum: Checksum::Crc32,
         };
         let path = Name::Segment { sequence, bytes }.path(&self.dir);
-        let segment = Segment {
-            sequence,
-            bytes,
-            path,
-            highest: None,
-            lowest: None,
-            records: 0,
-            keys: BTreeSet::new(),
-        };
+        let segment = Segment::new(sequence, bytes, path);
         let mut next = OpenSegment::begin(segment, source, &header);
         next.begin_scope(scope);
         for (kind, carry) in &self.carries {
@@ -369,7 +384,7 @@ impl Wal {
         }
     }
 
-    fn drop_segments(&mut self, index: u64) -> Result<()> {
+    fn drop_segments(&mut self, index: u64, keep_bytes: u64) -> Result<()> {
         let epoch = self
             .data_keys
             .as_ref()
@@ -378,13 +393,16 @@ impl Wal {
         if mixed {
             self.leave_other_keys()?;
         }
+        let keep_bytes = if mixed { 0 } else { keep_bytes };
+        let mut droppable = self.droppable_bytes(index);
         while let Some(oldest) = self.older.front() {
-            let needed = oldest.highest.is_some_and(|highest| highest >= index);
+            let needed = !oldest.is_before(index) || oldest.is_pinned() || droppable <= keep_bytes;
             let next_is_durable =
                 self.older.len() > 1 || self.open.front().is_some_and(|c| c.durable >= c.head_end);
             if needed || !next_is_durable {
                 break;
             }
+            droppable -= oldest.bytes;
             let dropped = Dropped {
                 path: oldest.path.clone(),
                 bytes: oldest.bytes,

@@ -50,6 +50,27 @@ fn a_refusal_while_replicating_starts_over_behind_what_matched() {
 }
 
 #[test]
+fn a_log_is_lost_when_one_new_append_after_the_other_is_refused() {
+    let mut progress = replicating(40, 45);
+    progress.probe();
+    // Refusals of what was sent before, as often as that was: they overtook each other.
+    for _ in 0..5 {
+        assert_eq!(progress.refused(40, 39), Refusal::Old);
+    }
+    progress.sent(0, 0);
+    assert_eq!(progress.refused(40, 39), Refusal::Doubtful);
+    for _ in 0..5 {
+        assert_eq!(progress.refused(40, 39), Refusal::Old, "asked once");
+    }
+    progress.sent(0, 0);
+    assert_eq!(progress.refused(40, 39), Refusal::Doubtful);
+    assert!(!progress.has_lost_log());
+    progress.sent(0, 0);
+    assert_eq!(progress.refused(40, 39), Refusal::LostLog);
+    assert!(progress.has_lost_log());
+}
+
+#[test]
 fn old_answers_change_nothing() {
     let mut progress = replicating(7, 9);
     progress.acknowledged(5, 0);

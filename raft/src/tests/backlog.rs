@@ -16,7 +16,8 @@ const LIMITS: Limits = Limits {
     unapplied_bytes: 2000,
     kept_entries: 5000,
     kept_bytes: 256 << 20,
-    held_bytes: 256 << 20,
+    fetch_bytes: 600,
+    fetches: 1,
     pending_reads: 100,
 };
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::log;
 use crate::message::{
     ConfChange, ConfState, Entry, EntryKind, HardState, Index, Message, NodeId, Position, Snapshot,
     Term,
 };
 use crate::{
-    Complaint, Config, Input, Now, Output, Proposal, Proposed, Raft, Read, Recovered, RoleKind,
-    Write, wire,
+    Complaint, Config, Fetch, Input, LogPart, Now, Output, Proposal, Proposed, Raft, Read,
+    Recovered, RoleKind, Write, wire,
 };
 
 /// The id of a change that the server refuses at apply.
@@ -48,6 +49,19 @@ impl Disk {
         if let Some(state) = write.hard_state {
             self.hard_state = state;
         }
+    }
+
+    /// What a fetch finds.
+    pub(super) fn find(&self, fetch: &Fetch) -> Option<LogPart> {
+        let index = fetch.from - 1;
+        let term = self.term_at(index)?;
+        let rest = &self.entries[(index - self.base.index) as usize..];
+        let rest = rest.iter().take_while(|entry| entry.index <= fetch.through);
+        let count = log::count_within(rest.clone(), fetch.bytes);
+        Some(LogPart {
+            prev: Position { term, index },
+            entries: rest.take(count).cloned().collect(),
+        })
     }
 
     fn term_at(&self, index: Index) -> Option<Term> {
@@ -96,6 +110,9 @@ pub(super) struct Node {
     /// Applies at once.
     pub(super) fast_apply: bool,
     pub(super) to_apply: VecDeque<Entry>,
+    /// Fetches find what is on the disk; otherwise nothing.
+    pub(super) keeps_log: bool,
+    pub(super) fetches: VecDeque<Fetch>,
     out: Output,
 }
 
@@ -120,6 +137,8 @@ pub(super) struct Cluster {
     /// The members after each change, as seen by the member that applied it first.
     confs: BTreeMap<Index, ConfState>,
     pub(super) installs: usize,
+    /// Fetches that found something.
+    pub(super) fetched: usize,
     /// Snapshots are made and installed only on command.
     pub(super) snapshots_by_hand: bool,
     /// A message comes that no correct member sends, or a disk has lost durable data.
@@ -173,6 +192,8 @@ impl Cluster {
             fast_disk: true,
             fast_apply: true,
             to_apply: VecDeque::new(),
+            keeps_log: false,
+            fetches: VecDeque::new(),
             out: Output::default(),
             config,
         };
@@ -189,6 +210,7 @@ impl Cluster {
         node.disk.unsynced.clear();
         node.to_apply.clear();
         node.wanted.clear();
+        node.fetches.clear();
         node.install = None;
         let applied = node.machine.applied;
         let disk = &mut node.disk;
@@ -315,6 +337,12 @@ impl Cluster {
         node.complaints.append(&mut out.complaints);
         node.reads.append(&mut out.reads);
         node.wanted.append(&mut out.snapshots_wanted);
+        let fetches = out.fetches.drain(..);
+        if node.keeps_log {
+            node.fetches.extend(fetches);
+        } else {
+            inputs.extend(fetches.map(|fetch| Input::Fetched { fetch, found: None }));
+        }
         node.install = out.install.take().or(node.install.take());
         if node.fast_apply {
             inputs.extend(self.apply(id));
@@ -404,7 +432,7 @@ impl Cluster {
             assert!(round < 10_000, "the cluster never rests");
             let mut busy = false;
             for id in ids {
-                busy |= self.serve_snapshots(*id);
+                busy |= self.serve_snapshots(*id) | self.serve_fetch(*id);
             }
             let picked = |m: &Message| ids.contains(&m.from) && ids.contains(&m.to);
             self.network.retain(picked);
@@ -417,6 +445,18 @@ impl Cluster {
 
     pub(super) fn serve_snapshots(&mut self, id: NodeId) -> bool {
         !self.snapshots_by_hand && (self.take_snapshot(id) || self.make_snapshot(id))
+    }
+
+    /// Answers the oldest fetch.
+    pub(super) fn serve_fetch(&mut self, id: NodeId) -> bool {
+        let node = self.node(id);
+        let Some(fetch) = node.fetches.pop_front() else {
+            return false;
+        };
+        let found = node.disk.find(&fetch);
+        self.fetched += usize::from(found.is_some());
+        self.step(id, Input::Fetched { fetch, found });
+        true
     }
 
     /// Installs the received snapshot as the machine.

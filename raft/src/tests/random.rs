@@ -38,7 +38,9 @@ impl Run {
             append_bytes: 400,
             inflight_messages: 3,
             kept_entries: [5, 40, 5000][rng.below(3) as usize],
-            held_bytes: [900, 256 << 20][rng.below(2) as usize],
+            kept_bytes: [900, 32 << 20][rng.below(2) as usize],
+            fetch_bytes: [1, 900][rng.below(2) as usize],
+            fetches: [1, 4][rng.below(2) as usize],
             uncommitted_bytes: 4000,
             unapplied_bytes: [2000, 256 << 20][rng.below(2) as usize],
             pending_reads: 20,
@@ -46,6 +48,7 @@ impl Run {
         };
         let suspicion = (rng.below(2) == 0).then_some(Duration::from_millis(300));
         let (pre_vote, check_quorum) = (rng.below(4) > 0, rng.below(4) > 0);
+        let keeps_log = rng.below(3) > 0;
         for id in voters.clone() {
             let node = cluster.node(id);
             node.config.seed = seed;
@@ -54,6 +57,7 @@ impl Run {
             node.config.pre_vote = pre_vote;
             node.config.check_quorum = check_quorum;
             node.fast_disk = false;
+            node.keeps_log = keeps_log;
             node.fast_apply = rng.below(2) == 0;
             cluster.start(id);
         }
@@ -93,6 +97,9 @@ impl Run {
             80..85 => self.read(id),
             85 | 86 => {
                 self.cluster.serve_snapshots(id);
+            }
+            87 if self.rng.below(2) == 0 => {
+                self.cluster.serve_fetch(id);
             }
             87 => self.cluster.checkpoint(id),
             88 => self.crash(id),
@@ -271,7 +278,9 @@ impl Run {
         let mut config = self.cluster.nodes[&leader].config.clone();
         config.id = id;
         config.voters.clear();
+        let keeps_log = self.cluster.nodes[&leader].keeps_log;
         self.cluster.add(config);
+        self.cluster.node(id).keeps_log = keeps_log;
         id
     }
 
@@ -353,7 +362,7 @@ fn random_clusters_keep_every_promise() {
     let only = std::env::var("SEED")
         .ok()
         .map(|seed| seed.parse::<u64>().unwrap());
-    let (mut applied, mut answered, mut grown) = (0, 0, 0);
+    let (mut applied, mut answered, mut grown, mut fetched) = (0, 0, 0, 0);
     for seed in only.map_or(0..SEEDS, |seed| seed..seed + 1) {
         let result = std::panic::catch_unwind(|| run(seed));
         let Ok(run) = result else {
@@ -362,12 +371,14 @@ fn random_clusters_keep_every_promise() {
         applied += run.cluster.chosen_count();
         answered += run.answered;
         grown += run.next_id;
+        fetched += run.cluster.fetched;
     }
     // The schedules must not be so harsh that nothing happens.
     if only.is_none() {
         assert!(applied > 120 * SEEDS as usize, "{applied} applied");
         assert!(answered > 5 * SEEDS as usize, "{answered} answered");
         assert!(grown > 5 * SEEDS, "{grown} members");
+        assert!(fetched > SEEDS as usize, "{fetched} fetched");
     }
 }
 

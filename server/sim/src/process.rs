@@ -70,7 +70,12 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Member `name` of a cluster of all of `names`, to be founded or, when one `joins`, there.
-    pub(crate) fn new(name: &str, names: &[String], kept_entries: u64, joins: bool) -> Settings {
+    pub(crate) fn new(
+        name: &str,
+        names: &[String],
+        (kept_entries, keep_bytes): (u64, u64),
+        joins: bool,
+    ) -> Settings {
         let url = |name: &str| format!("http://{name}:2380");
         let state = if joins { "existing" } else { "new" };
         let cluster: Vec<String> = names.iter().map(|n| format!("{n}={}", url(n))).collect();
@@ -79,6 +84,7 @@ impl Settings {
             format!("--initial-advertise-peer-urls={}", url(name)),
             format!("--initial-cluster={}", cluster.join(",")),
             format!("--snapshot-catchup-entries={kept_entries}"),
+            format!("--wal-keep-bytes={keep_bytes}"),
             format!("--initial-cluster-state={state}"),
         ];
         let no_file = |_: &str| Err(std::io::ErrorKind::NotFound.into());
@@ -86,10 +92,7 @@ impl Settings {
             .unwrap_or_else(|exit| panic!("the configuration is refused: {exit:?}"));
         config.data_dir = PathBuf::from("/data");
         Settings {
-            limits: raft::Limits {
-                kept_entries: config.kept_entries(),
-                ..raft::Limits::default()
-            },
+            limits: config.raft_limits(),
             log: Options {
                 kept_entries: config.kept_entries(),
                 ..Options::default()
@@ -186,6 +189,8 @@ pub(crate) struct Turn {
     /// Only this key is needed from now on.
     pub reencrypted: Option<u32>,
     pub space_news: Vec<SpaceNews>,
+    /// Entries read from the log on disk for other members.
+    pub fetched: usize,
 }
 
 impl Ports for SimPorts {
@@ -261,6 +266,7 @@ impl Ports for SimPorts {
             Note::Reencryption(progress) if progress.next == Next::Done => {
                 self.said.reencrypted = Some(progress.active);
             }
+            Note::Fetched { entries, .. } => self.said.fetched += entries.len(),
             Note::Space(news) => self.said.space_news.push(news),
             _ => {}
         }

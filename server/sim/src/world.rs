@@ -164,6 +164,8 @@ pub struct Figures {
     /// States sent to members too far behind, and those put in place.
     pub snapshots: usize,
     pub installs: usize,
+    /// Entries read from the log on disk for members too far behind.
+    pub fetched: usize,
     pub states_compared: u64,
 }
 
@@ -194,6 +196,7 @@ impl std::ops::AddAssign for Figures {
         self.compactions += other.compactions;
         self.snapshots += other.snapshots;
         self.installs += other.installs;
+        self.fetched += other.fetched;
         self.states_compared += other.states_compared;
     }
 }
@@ -204,7 +207,7 @@ impl std::fmt::Display for Figures {
             f,
             "{} members, {} simulated seconds, {} operations ({} unheard of, {} searches undecided), \
              {} entries, {} elections, {} changes of members ({} joined, {} left, {} stranded), {} crashes, {} partitions, {} pauses, {} full disks ({} changes refused), {} defragmentations, {} changes of keys, {} checkpoints, \
-             {} compactions, {} snapshots ({} installed), {} leases expired, {} watch events, {} states compared",
+             {} compactions, {} snapshots ({} installed), {} entries fed from disk, {} leases expired, {} watch events, {} states compared",
             self.members,
             self.time / SECOND,
             self.operations,
@@ -227,6 +230,7 @@ impl std::fmt::Display for Figures {
             self.compactions,
             self.snapshots,
             self.installs,
+            self.fetched,
             self.leases_expired,
             self.watch_events,
             self.states_compared,
@@ -476,9 +480,15 @@ impl World {
 }
 
 pub(crate) fn settings(name: &str, names: &[String], joins: bool, rng: &mut Rng) -> Settings {
-    let kept_entries = *rng.pick(&[5, 50, 5000]);
-    let mut settings = Settings::new(name, names, kept_entries, joins);
+    // In memory, and on the disk.
+    let kept = (
+        *rng.pick(&[5, 50, 5000]),
+        *rng.pick(&[0, 64 << 10, 1 << 30]),
+    );
+    let mut settings = Settings::new(name, names, kept, joins);
     settings.limits.append_bytes = *rng.pick(&[500, 5_000, 1 << 20]);
+    settings.limits.kept_bytes = *rng.pick(&[1_000, 20_000, 32 << 20]);
+    settings.limits.fetch_bytes = *rng.pick(&[1, 5_000, 4 << 20]);
     settings.limits.inflight_messages = *rng.pick(&[2, 16, 512]);
     settings.log.segment_bytes = *rng.pick(&[16 << 10, 64 << 10, 256 << 10]);
     settings.pace.log_bytes_to_checkpoint = *rng.pick(&[2 << 10, 10 << 10, 50 << 10, 1 << 20]);

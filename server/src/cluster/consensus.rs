@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use raft::{
-    Body, Complaint, EntryKind, Input, Message, NOBODY, Now, Output, Position, Proposed, Raft,
-    Refused, RoleChange, RoleKind,
+    Body, Complaint, EntryKind, Fetch, Input, Message, NOBODY, Now, Output, Position, Proposed,
+    Raft, Refused, RoleChange, RoleKind,
 };
 use storage::mvcc::View;
 
@@ -106,6 +106,8 @@ pub struct ConsensusEffects {
     pub reads: Vec<(u64, Vec<ReplySlot>)>,
     /// Members that need a snapshot. Expects `SnapshotReady` or `SnapshotSent`.
     pub snapshots_wanted: Vec<u64>,
+    /// For the log, in any order with `writes`; answered with `Fetched`.
+    pub fetches: Vec<Fetch>,
     /// Messages to send together with a view. Expects `SnapshotSent`.
     pub transfers: Vec<(Message, View)>,
     /// For the applier, after `committed`. Expects `SnapshotInstalled`.
@@ -259,6 +261,7 @@ impl Consensus {
                 self.forwarded.lose_all(effects);
                 Input::SnapshotInstalled { ok: true }
             }
+            ConsensusEvent::Fetched { fetch, found } => Input::Fetched { fetch, found },
             ConsensusEvent::Durable { ticket } => {
                 self.stall.durable(ticket);
                 Input::Durable { ticket }
@@ -572,6 +575,7 @@ impl Consensus {
             effects.role_change = Some(change);
         }
         self.collect_snapshots(carried, effects);
+        effects.fetches.append(&mut self.output.fetches);
         effects.complaints.append(&mut self.output.complaints);
         effects.messages.append(&mut self.output.messages);
         for read in self.output.reads.drain(..) {

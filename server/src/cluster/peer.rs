@@ -27,7 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use raft::{Body, Message};
-use storage::mvcc::{Reader, View};
+use storage::mvcc::View;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::AbortHandle;
@@ -83,8 +83,6 @@ struct Inner {
     metrics: Arc<Metrics>,
     dialer: Dialer,
     peers: RwLock<HashMap<u64, Peer>>,
-    /// Source of the snapshots for other members.
-    reader: Reader,
     /// Destination of snapshots from other members.
     receiver: Receiver,
     /// Ids of removed members; they are never reused.
@@ -123,7 +121,6 @@ impl Peers {
         me: Introduction,
         to: Inboxes,
         clock: Clock,
-        reader: Reader,
         receiver: Receiver,
         metrics: Arc<Metrics>,
         dialer: Dialer,
@@ -146,7 +143,6 @@ impl Peers {
             metrics,
             dialer,
             peers: RwLock::default(),
-            reader,
             receiver,
             removed: RwLock::default(),
             logged: LogOnce::default(),

@@ -96,6 +96,7 @@ pub(super) fn build(values: &Values, flagged: bool) -> Result<Config, Invalid> {
             .given("snapshot-count")
             .then(|| whole(values, "snapshot-count").max(1)),
         snapshot_catchup_entries: whole(values, "snapshot-catchup-entries"),
+        wal_keep_bytes: whole(values, "wal-keep-bytes"),
         quota_backend_bytes: match values.int("quota-backend-bytes") {
             0 => Some(QUOTA_BYTES_DEFAULT),
             bytes if bytes < 0 => None,

@@ -115,6 +115,7 @@ impl Actors {
                 data.store_dir.clone(),
                 config.log_dir(),
                 Arc::clone(&shared),
+                config.wal_keep_bytes,
             ),
             shared,
             request_ids,

@@ -57,6 +57,13 @@ impl ConsensusDriver {
                     self.handed_over = None;
                 }
                 ConsensusEvent::ConfChanged { .. } => ports.note(Note::ConfChanged),
+                ConsensusEvent::Fetched {
+                    fetch,
+                    found: Some(part),
+                } => {
+                    let (to, entries) = (fetch.peer, &part.entries);
+                    ports.note(Note::Fetched { to, entries });
+                }
                 _ => {}
             }
         }
@@ -75,7 +82,7 @@ impl ConsensusDriver {
     ///    role is published, because readers of the role ask the applier about leases.
     /// 4. Committed entries, then reads, whose index may be the last entry's. Then a state to
     ///    install, which follows all entries that it replaces.
-    /// 5. Answers, which depend on none of these steps, and the end.
+    /// 5. Answers and fetches, which depend on none of these steps, and the end.
     fn carry_out(
         &mut self,
         events: &mut Vec<ConsensusEvent>,
@@ -89,6 +96,9 @@ impl ConsensusDriver {
         self.publish(ports);
         self.feed_applier(ports);
         self.carry_snapshots(ports);
+        for fetch in self.effects.fetches.drain(..) {
+            ports.to_log(LogEvent::Fetch(fetch));
+        }
         ports.answer(&mut self.effects.replies);
         if self.effects.stop {
             ports.to_apply(ApplyEvent::Stop);

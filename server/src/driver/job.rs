@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use raft::durable::FetchJob;
 use storage::mvcc::{CheckpointJob, Reader, Retired, SyncJob};
 use storage::wal::{DropJob, PrepareJob};
 
@@ -22,6 +23,8 @@ pub enum Job {
     PrepareLog(PrepareJob),
     /// Removes files that the log no longer needs.
     ClearLog(DropJob),
+    /// Reads old entries of the log for a member that was away.
+    Fetch(Box<FetchJob>),
     /// Takes a view for the member `to`, and reads its description.
     DescribeSnapshot { to: u64 },
     /// Frees the space of a received state that is not needed.
@@ -57,6 +60,7 @@ impl Job {
             Job::SyncStore(_) => "sync",
             Job::Retire(_) => "retire",
             Job::PrepareLog(_) | Job::ClearLog(_) => "log-segment",
+            Job::Fetch(_) => "log-reader",
             Job::DescribeSnapshot { .. } | Job::DiscardSnapshot(_) => "snapshot",
         }
     }
@@ -87,6 +91,7 @@ impl Job {
             Job::ClearLog(job) => job
                 .run(rest)
                 .map_err(|error| Fatal::new("failed to clear up behind the log", error))?,
+            Job::Fetch(job) => return Ok(Done::Consensus(fetch(*job))),
             Job::DescribeSnapshot { to } => return Ok(Done::Consensus(describe(to, reader))),
             Job::DiscardSnapshot(received) => {
                 if let Err(error) = received.discard() {
@@ -96,6 +101,16 @@ impl Job {
         }
         Ok(Done::Nothing)
     }
+}
+
+/// A member that cannot be fed from a damaged log gets a snapshot instead.
+fn fetch(job: FetchJob) -> ConsensusEvent {
+    let fetch = job.fetch();
+    let found = job.run().unwrap_or_else(|error| {
+        tracing::error!(%error, "failed to read old entries of the log");
+        None
+    });
+    ConsensusEvent::Fetched { fetch, found }
 }
 
 fn describe(to: u64, reader: &Reader) -> ConsensusEvent {

@@ -39,7 +39,22 @@ impl Log {
         for event in events.drain(..) {
             match event {
                 LogEvent::Write(write) => self.append(&write, ports)?,
-                LogEvent::DropBefore { index } => self.drop_before(index, ports)?,
+                // Only the files are looked up here. Reading them takes long.
+                LogEvent::Fetch(fetch) => {
+                    ports.start(Job::Fetch(Box::new(self.writer.fetch(fetch))));
+                }
+                LogEvent::DropBefore { index } => {
+                    self.writer
+                        .drop_but(index, self.shared.log_keep_bytes())
+                        .map_err(unwritten)?;
+                    self.clear(ports);
+                }
+                LogEvent::Shrink => {
+                    self.writer
+                        .shrink_to(self.shared.log_keep_bytes())
+                        .map_err(unwritten)?;
+                    self.clear(ports);
+                }
                 LogEvent::Short(short) => self.is_short = short,
                 LogEvent::Stop => self.stops = true,
             }
@@ -106,12 +121,14 @@ impl Log {
         Ok(())
     }
 
-    fn drop_before(&mut self, index: u64, ports: &mut impl Ports) -> Result<(), Fatal> {
-        self.writer.drop_before(index).map_err(unwritten)?;
+    /// Clears up behind a drop.
+    fn clear(&mut self, ports: &mut impl Ports) {
+        let kept_bytes = self.writer.kept_bytes();
+        self.shared.set_log_kept(kept_bytes);
+        ports.note(Note::Kept { kept_bytes });
         if let Some(job) = self.writer.finish_drop() {
             ports.start(Job::ClearLog(job));
         }
-        Ok(())
     }
 }
 

@@ -19,6 +19,15 @@ pub enum Note<'a> {
         took: Duration,
         log_bytes: u64,
     },
+    /// Entries were read from the log on disk for the member `to`.
+    Fetched {
+        to: NodeId,
+        entries: &'a [raft::Entry],
+    },
+    /// So much of the log is kept for members that were away.
+    Kept {
+        kept_bytes: u64,
+    },
     /// The log is durable through this write.
     Synced {
         through: Ticket,

@@ -19,6 +19,11 @@ pub struct Published {
     /// How many bytes the log may have written before the next look at its disk; 0: not known.
     /// Written by [`super::space::Disks`].
     log_limit_bytes: AtomicU64,
+    /// Bytes of the log's files that no start needs, kept for members that were away. Written by the
+    /// holder of the log.
+    log_kept_bytes: AtomicU64,
+    /// How many of them may be kept. Written by [`super::space::Disks`].
+    log_keep_bytes: AtomicU64,
 }
 
 /// Who leads, as far as this member knows. Written by the consensus actor alone.
@@ -66,6 +71,8 @@ impl Published {
             space: Space::default(),
             log_bytes: AtomicU64::new(0),
             log_limit_bytes: AtomicU64::new(0),
+            log_kept_bytes: AtomicU64::new(0),
+            log_keep_bytes: AtomicU64::new(0),
         };
         shared.progress.set_members(sole_voter, learner);
         shared
@@ -94,6 +101,22 @@ impl Published {
 
     pub(super) fn set_log_limit(&self, bytes: u64) {
         self.log_limit_bytes.store(bytes, Relaxed);
+    }
+
+    pub(super) fn log_kept_bytes(&self) -> u64 {
+        self.log_kept_bytes.load(Relaxed)
+    }
+
+    pub(super) fn set_log_kept(&self, bytes: u64) {
+        self.log_kept_bytes.store(bytes, Relaxed);
+    }
+
+    pub(super) fn log_keep_bytes(&self) -> u64 {
+        self.log_keep_bytes.load(Relaxed)
+    }
+
+    pub(super) fn set_log_keep(&self, bytes: u64) {
+        self.log_keep_bytes.store(bytes, Relaxed);
     }
 
     /// True if this member leads.

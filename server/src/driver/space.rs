@@ -1,4 +1,5 @@
-//! Looks at how full the disks are: for the applier's space alarm, and to limit the log.
+//! Looks at how full the disks are: for the applier's space alarm, and to limit the log, what is
+//! written to it and what is kept of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use storage::vfs::{DiskSpace, Vfs};
 
 use super::{Note, Ports, Published};
-use crate::event::{ApplyEvent, Look};
+use crate::event::{ApplyEvent, LogEvent, Look};
 use crate::state::space_alarm;
 
 /// Time between two looks that the applier hears of.
@@ -21,6 +22,8 @@ pub struct Disks {
     store_dir: PathBuf,
     log_dir: PathBuf,
     shared: Arc<Published>,
+    /// Most bytes of the log to keep for members that were away.
+    keep_bytes: u64,
     /// It was reported that a look failed.
     failed: bool,
     /// Looks since the last one that the applier heard of.
@@ -34,19 +37,23 @@ impl Disks {
         store_dir: PathBuf,
         log_dir: PathBuf,
         shared: Arc<Published>,
+        keep_bytes: u64,
     ) -> Disks {
         let disks = Disks {
             vfs,
             store_dir,
             log_dir,
             shared,
+            keep_bytes,
             failed: false,
             looks: 0,
         };
         // A disk that cannot be looked at is reported by the next look.
-        if let Ok(disk) = disks.vfs.space(&disks.log_dir) {
+        let disk = disks.vfs.space(&disks.log_dir).ok();
+        if let Some(disk) = disk {
             disks.limit_log(disks.shared.log_bytes(), disk);
         }
+        disks.limit_kept(disk);
         disks
     }
 
@@ -71,6 +78,9 @@ impl Disks {
         if let Some(disk) = look.log {
             self.limit_log(log_bytes, disk);
         }
+        if self.limit_kept(look.log) {
+            ports.to_log(LogEvent::Shrink);
+        }
         if self.looks == 0 {
             ports.to_apply(ApplyEvent::Looked(look));
         }
@@ -84,8 +94,75 @@ impl Disks {
         }
     }
 
+    /// What is kept is the first to go when the disk fills up: it goes while there is still space for
+    /// all else, so that it never costs clients a write. Returns true if there is too much of it.
+    fn limit_kept(&self, disk: Option<DiskSpace>) -> bool {
+        let kept = self.shared.log_kept_bytes();
+        let room = disk.map_or(u64::MAX, |disk| space_alarm::room_for_kept(disk, kept));
+        let room = if self.shared.space.is_low() { 0 } else { room };
+        let limit = room.min(self.keep_bytes);
+        self.shared.set_log_keep(limit);
+        kept > limit
+    }
+
     fn limit_log(&self, log_bytes: u64, disk: DiskSpace) {
         let limit = log_bytes + space_alarm::room_for_log(disk);
         self.shared.set_log_limit(limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use storage::vfs::sim::SimVfs;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn what_is_kept_of_the_log_is_limited_by_the_flag_and_shrinks_with_the_space() {
+        let vfs = SimVfs::new(1);
+        let log_dir = PathBuf::from("/log");
+        vfs.create_dir_all(&log_dir).unwrap();
+        let shared = Arc::new(Published::new(1, true, false));
+        let shared_vfs = Arc::new(vfs.clone());
+        let disks = Disks::new(
+            shared_vfs,
+            "/store".into(),
+            log_dir.clone(),
+            Arc::clone(&shared),
+            100 * MIB,
+        );
+        assert_eq!(
+            shared.log_keep_bytes(),
+            100 * MIB,
+            "clients may come at once"
+        );
+        let look = || disks.limit_kept(disks.vfs.space(&log_dir).ok());
+        shared.set_log_kept(100 * MIB);
+        assert!(!look());
+        vfs.set_capacity(300 * MIB);
+        assert!(look(), "an eighth of what would be there without it");
+        assert_eq!(shared.log_keep_bytes(), 50 * MIB);
+        shared.set_log_kept(50 * MIB);
+        assert!(look());
+        shared.set_log_kept(40 * MIB);
+        assert!(!look());
+        assert!(!disks.limit_kept(None), "nobody knows");
+        assert_eq!(shared.log_keep_bytes(), 100 * MIB);
+    }
+
+    #[test]
+    fn nothing_is_kept_while_space_is_low() {
+        let vfs = SimVfs::new(1);
+        let shared = Arc::new(Published::new(1, true, false));
+        let (store_dir, log_dir) = ("/store".into(), "/log".into());
+        let disks = Disks::new(Arc::new(vfs), store_dir, log_dir, Arc::clone(&shared), MIB);
+        shared.set_log_kept(1);
+        assert!(!disks.limit_kept(None));
+        let stats = storage::mvcc::Stats::default();
+        shared.space.publish(&stats, true);
+        assert!(disks.limit_kept(None));
+        assert_eq!(shared.log_keep_bytes(), 0);
     }
 }

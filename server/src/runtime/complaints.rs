@@ -33,6 +33,13 @@ impl Complaints {
                  emptied, damaged or put back to an older state; it gets no more entries. Remove \
                  it from the cluster and add it anew with an empty data directory"
             ),
+            Complaint::Misread { from, why } => tracing::error!(
+                "local-member-id" = format!("{member_id:x}"),
+                "first-index" = from,
+                error = why,
+                "entries read back from this member's log are not what was written there; the \
+                 member that needs them gets a snapshot in their place"
+            ),
             Complaint::OwnLogLost {
                 acknowledged,
                 holds,

@@ -43,6 +43,10 @@ impl Notes {
                 metrics.wal_write.observe(took);
                 metrics.wal_bytes.set(log_bytes as i64);
             }
+            Note::Fetched { entries, .. } => {
+                metrics.wal_entries_fetched.add(entries.len() as u64);
+            }
+            Note::Kept { kept_bytes } => metrics.wal_kept.set(kept_bytes as i64),
             Note::Synced { took, .. } => metrics.wal_fsync.observe(took),
             Note::Complaint(complaint) => self.complaints.tell(self.member_id, complaint),
             Note::ConfChanged => self.lateness.clear(),

@@ -21,6 +21,9 @@ const LOOKS_TO_CLEAR: u32 = 2;
 /// Clients may fill one part in this many of the available space until the next look. A record that
 /// does not fit into the rest of a log file wastes that rest, which is smaller than the record.
 const ROOM_PART: u64 = 2;
+/// Of the space that would be available without it, one part in so many may be used for log that is
+/// kept for members that were away.
+const KEPT_PART: u64 = 8;
 /// The disk is nearly full if fewer margins than this are available.
 const MARGINS_WHEN_NEARLY_FULL: u64 = 16;
 
@@ -128,6 +131,11 @@ pub(crate) fn has_plenty(disk: DiskSpace) -> bool {
 /// Bytes that clients may write to the log until the next look.
 pub(crate) fn room_for_log(disk: DiskSpace) -> u64 {
     disk.available / ROOM_PART
+}
+
+/// How many bytes of log may be kept for members that were away, where `kept` bytes are.
+pub(crate) fn room_for_kept(disk: DiskSpace, kept: u64) -> u64 {
+    disk.available.saturating_add(kept) / KEPT_PART
 }
 
 /// True if fast writers could soon fill the disk.
@@ -248,6 +256,20 @@ mod tests {
         assert_eq!(fuller([large, full]), full);
         assert_eq!(fuller([None, small]), small);
         assert_eq!(fuller([None, None]), None);
+    }
+
+    #[test]
+    fn what_is_kept_of_the_log_gives_way_before_the_alarm() {
+        let disk = |available| DiskSpace {
+            total: 100 << 30,
+            available,
+        };
+        assert_eq!(room_for_kept(disk(8 << 30), 0), 1 << 30);
+        // Keeping it does not change how much may be kept.
+        assert_eq!(room_for_kept(disk(7 << 30), 1 << 30), 1 << 30);
+        let low = disk(MARGIN_BYTES);
+        assert!(room_for_kept(low, 0) <= MARGIN_BYTES / KEPT_PART);
+        assert!(room_for_kept(low, 1 << 30) < 1 << 30);
     }
 
     #[test]

@@ -215,7 +215,9 @@ families! {
     views_oldest: Gauge = Gauge::default(), "stele_views_oldest_age_seconds", "Age of the oldest view of an older state of the store, since the checkpoint after it.";
     views_open: Gauge = Gauge::default(), "stele_views_open", "Older states of the store that readers still hold.";
     wal_bytes: Gauge = Gauge::default(), "etcd_disk_wal_write_bytes_total", "Bytes written to the log.";
+    wal_entries_fetched: Counter = Counter::default(), "stele_wal_entries_fetched_total", "Entries read from the log on disk for members that were away.";
     wal_fsync: Histogram = seconds(MILLIS), "etcd_disk_wal_fsync_duration_seconds", "Time to sync the log.";
+    wal_kept: Gauge = Gauge::default(), "stele_wal_kept_bytes", "Bytes of the log that only members that were away may need.";
     wal_write: Histogram = seconds(MILLIS), "etcd_disk_wal_write_duration_seconds", "Time to write to the log.";
     watch_control_stream: Histogram = seconds(MILLIS), "etcd_debugging_server_watch_send_loop_control_stream_duration_seconds", "Time to send a control message of a watch stream.";
     watch_progress: Histogram = seconds(MILLIS), "etcd_debugging_server_watch_send_loop_progress_duration_seconds", "Time to send progress notifications.";

@@ -1,5 +1,5 @@
-//! A member that was down for longer than the others keep the log gets a snapshot instead, and then
-//! the log after it, whatever faults happen meanwhile.
+//! A member that was down is fed from the others' log on disk. If that is gone, it gets a snapshot
+//! instead, and then the log after it, whatever faults happen meanwhile.
 #![expect(clippy::disallowed_methods, reason = "a test waits for a time to pass")]
 
 use std::time::{Duration, Instant};
@@ -7,16 +7,20 @@ use std::time::{Duration, Instant};
 use etcd_api::etcdserverpb as pb;
 use testkit::mesh::{Mesh, Path};
 
+use crate::beside::page;
 use crate::cluster::{ask, hash, holds, put};
 use crate::fleet::{Process, found, put_behind, start_all, wait};
 
-const FLAGS: [&str; 1] = ["--snapshot-catchup-entries=50"];
+/// Little of the log is kept in memory, and what is on the disk does not count.
+const FLAGS: [&str; 2] = ["--snapshot-catchup-entries=50", "--wal-keep-bytes=0"];
 /// The log is kept for a silent member for two election timeouts, and a little more for a machine
 /// that is busy.
 const AWAY: Duration = Duration::from_secs(3);
 /// If it was not long enough: so often.
 const ROUNDS: usize = 5;
 const LARGE_BYTES: usize = 1 << 20;
+/// Enough of them that a transfer takes its time.
+const LARGE: usize = 60;
 
 fn members(dir: &std::path::Path) -> Vec<Process> {
     found(env!("CARGO_BIN_EXE_stele"), dir, 3, &FLAGS)
@@ -32,6 +36,52 @@ async fn outrun(members: &[Process], victim: usize, round: usize, written: &mut 
         written.push(key);
         count += 1;
     }
+}
+
+/// More entries, and more bytes, than memory keeps by default.
+const ENTRIES: usize = 6_400;
+const LARGE_ENTRIES: usize = 40;
+const WRITERS: usize = 16;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_was_away_is_fed_from_the_log_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut members = found(env!("CARGO_BIN_EXE_stele"), dir.path(), 3, &[]);
+    put(&members[0].url, "first").await;
+    let victim = 1;
+    members[victim].kill();
+    let others: Vec<String> = [0, 2].map(|other| members[other].url.clone()).into();
+    put_large(&others[0], LARGE_ENTRIES).await;
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..WRITERS {
+        let url = others[writer % others.len()].clone();
+        writers.spawn(async move {
+            for number in 0..ENTRIES / WRITERS {
+                put(&url, &format!("{writer}/{number}")).await;
+            }
+        });
+    }
+    while let Some(done) = writers.join_next().await {
+        done.unwrap();
+    }
+    members[victim].start();
+    let written = ["first".to_owned(), "0/0".to_owned(), "15/399".to_owned()];
+    all_agree(&members, &written).await;
+    let fetched: f64 = others
+        .iter()
+        .map(|url| metric(url, "stele_wal_entries_fetched_total"))
+        .sum();
+    assert!(fetched > 1_000.0, "{fetched} read from the disk");
+    for member in &members {
+        let log = member.log();
+        assert!(!log.contains("database snapshot"), "{}: {log}", member.name);
+    }
+}
+
+fn metric(url: &str, name: &str) -> f64 {
+    let metrics = page(url, "/metrics");
+    let mut lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
+    lines.next().unwrap().trim().parse().unwrap()
 }
 
 async fn all_agree(members: &[Process], written: &[String]) {
@@ -77,7 +127,7 @@ async fn a_member_killed_while_a_snapshot_comes_gets_another_one() {
     let dir = tempfile::tempdir().unwrap();
     let mut members = members(dir.path());
     let mut written = Vec::new();
-    put_large(&members[0].url).await;
+    put_large(&members[0].url, LARGE).await;
     let victim = 2;
     members[victim].kill();
     outrun(&members, victim, 0, &mut written).await;
@@ -94,12 +144,11 @@ async fn a_member_killed_while_a_snapshot_comes_gets_another_one() {
     assert!(!incoming.exists(), "what was not finished is cleared away");
 }
 
-/// Enough that a transfer takes its time.
-async fn put_large(url: &str) {
-    for i in 0..60 {
+async fn put_large(url: &str, count: usize) {
+    for i in 0..count {
         let request = pb::PutRequest {
             key: format!("large/{i}").into(),
-            value: vec![i; LARGE_BYTES].into(),
+            value: vec![i as u8; LARGE_BYTES].into(),
             ..Default::default()
         };
         let call = |client: etcd_api::Client| {
@@ -123,7 +172,7 @@ async fn a_transfer_that_is_cut_off_is_made_again_once_and_not_for_ever() {
         mesh.runs_as(at, member.pid());
     }
     let mut written = Vec::new();
-    put_large(&members[0].url).await;
+    put_large(&members[0].url, LARGE).await;
     let victim = 2;
     members[victim].kill();
     outrun(&members, victim, 0, &mut written).await;

@@ -44,7 +44,7 @@ const SECONDS: u64 = 20;
 /// Half of them stay with a member.
 const WATCHERS: usize = 2 * MEMBERS;
 const COMPACT_EVERY: Duration = Duration::from_secs(4);
-/// A member that was away gets a snapshot sooner than by default.
+/// A member that was away needs more than memory holds sooner than by default.
 const FLAGS: [&str; 1] = ["--snapshot-catchup-entries=200"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

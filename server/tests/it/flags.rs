@@ -46,6 +46,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "--snapshot-catchup-entries",
     ),
     (
+        "wal-keep-bytes",
+        "server/tests/it/catch_up.rs",
+        "--wal-keep-bytes",
+    ),
+    (
         "strict-reconfig-check",
         "server/tests/it/members/churn.rs",
         "--strict-reconfig-check",

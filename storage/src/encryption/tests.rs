@@ -78,6 +78,7 @@ impl Member {
             segment_bytes: 16 << 10,
             seed: 1,
             data_keys,
+            from: 0,
         };
         let mut last = store.root().applied().index;
         let (log, _) = Wal::open(shared, Path::new(LOG), options, &mut |record| {

@@ -100,6 +100,7 @@ fn open(vfs: &SimVfs) -> Result<(Store, Wal)> {
         segment_bytes: 8 << 10,
         seed: 5,
         data_keys,
+        from: 0,
     };
     let (log, _) = Wal::open(shared, &places().log, options, &mut |record| {
         if record.kind == ENTRY && record.index > store.root().applied().index {

@@ -15,6 +15,7 @@ const OPTIONS: Options = Options {
     segment_bytes: 4096,
     seed: 0,
     data_keys: None,
+    from: 0,
 };
 /// Records of the log that gets damaged: three segments' worth.
 const RECORDS: u64 = 9;

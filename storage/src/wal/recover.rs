@@ -66,9 +66,43 @@ pub(super) struct Segment {
     pub(super) records: u64,
     /// Ids of the keys that seal its records; 0 if some are clear.
     pub(super) keys: BTreeSet<u32>,
+    /// Shared with those who read the segment: it is not dropped while they do.
+    pub(super) pin: Arc<()>,
 }
 
 impl Segment {
+    pub(super) fn new(sequence: u64, bytes: u64, path: PathBuf) -> Segment {
+        Segment {
+            sequence,
+            bytes,
+            path,
+            highest: None,
+            lowest: None,
+            records: 0,
+            keys: BTreeSet::new(),
+            pin: Arc::default(),
+        }
+    }
+
+    /// True if all its records have lower indexes.
+    pub(super) fn is_before(&self, index: u64) -> bool {
+        self.highest.is_none_or(|highest| highest < index)
+    }
+
+    pub(super) fn is_pinned(&self) -> bool {
+        Arc::strong_count(&self.pin) > 1
+    }
+
+    /// As far as the headers say: its own, and the next segment's.
+    fn unread(self, header: &Header, next: &Header) -> Segment {
+        Segment {
+            highest: Some(next.highest),
+            // No key but the active one is in use, or the segment would be read.
+            keys: BTreeSet::from([header.key]),
+            ..self
+        }
+    }
+
     /// True if all its sealed records use this key.
     pub(super) fn is_of(&self, key: u32) -> bool {
         self.keys.iter().all(|used| *used == key)
@@ -108,6 +142,25 @@ pub(super) struct Found {
     pub(super) recovery: Recovery,
 }
 
+impl Found {
+    fn new(spares: Vec<Spare>, next_number: u64) -> Found {
+        Found {
+            older: Vec::new(),
+            tail: None,
+            highest: 0,
+            carries: BTreeMap::new(),
+            in_tail: BTreeSet::new(),
+            spares,
+            next_number,
+            recovery: Recovery {
+                records: 0,
+                end: 'Q',
+                removed: None,
+            },
+        }
+    }
+}
+
 pub(super) type Visit<'a> = dyn FnMut(Record<'_>) -> Result<()> + 'a;
 
 pub(super) fn recover(
@@ -117,20 +170,8 @@ pub(super) fn recover(
     visit: &mut Visit<'_>,
 ) -> Result<Found> {
     let mut listing = list(vfs, dir, options)?;
-    let mut found = Found {
-        older: Vec::new(),
-        tail: None,
-        highest: 0,
-        carries: BTreeMap::new(),
-        in_tail: BTreeSet::new(),
-        spares: std::mem::take(&mut listing.spares),
-        next_number: listing.next_number,
-        recovery: Recovery {
-            records: 0,
-            end: 'Q',
-            removed: None,
-        },
-    };
+    let spares = std::mem::take(&mut listing.spares);
+    let mut found = Found::new(spares, listing.next_number);
     let mut begun = Vec::new();
     let last = listing.segments.len().wrapping_sub(1);
     for (i, segment) in listing.segments.into_iter().enumerate() {
@@ -148,18 +189,61 @@ pub(super) fn recover(
             None => return Err(refuse('P', &segment.path, 0, "the segment has no header")),
         }
     }
+    let unneeded = unneeded(vfs, &begun, options)?;
     let headers: Vec<Header> = begun.iter().map(|(_, header)| *header).collect();
+    // Records before this segment were dropped, or are not read.
+    found.highest = headers.get(unneeded).map_or(0, |first| first.highest);
     for (i, (segment, header)) in begun.into_iter().enumerate() {
-        let file = open(vfs, &segment.path)?;
-        let walk = Walk::begin(segment, file, header, options.data_keys.clone());
         match headers.get(i + 1) {
-            Some(next) => walk.middle(next, &mut found, visit)?,
-            None => walk.last(&mut found, visit)?,
+            Some(next) if i < unneeded => found.older.push(segment.unread(&header, next)),
+            next => {
+                let file = open(vfs, &segment.path)?;
+                let walk = Walk::begin(segment, file, header, options.data_keys.clone());
+                match next {
+                    Some(next) => walk.middle(next, &mut found, visit)?,
+                    None => walk.last(&mut found, visit)?,
+                }
+            }
         }
     }
     // A killed process may leave unsynced names; everything returned must be durable.
     vfs.sync_dir(dir).map_err(Error::io("sync", dir))?;
     Ok(found)
+}
+
+/// How many of the oldest segments hold only records before `options.from`. They are not read, so
+/// the first segment that is read must repeat all carried records. A segment with a next one does,
+/// because it was synced to its end. The last one does if a record follows the repeated ones.
+fn unneeded(vfs: &dyn Vfs, begun: &[(Segment, Header)], options: &Options) -> Result<usize> {
+    let is_mixed = options
+        .data_keys
+        .as_ref()
+        .is_some_and(|data_keys| data_keys.is_mixed());
+    let Some((last, before)) = begun.split_last() else {
+        return Ok(0);
+    };
+    // Older keys can be forgotten only when it is known which segments use them.
+    if before.is_empty() || is_mixed {
+        return Ok(0);
+    }
+    let next_highest = |i: usize| begun.get(i + 1).map(|(_, next)| next.highest);
+    let is_needed = |i: &usize| next_highest(*i).is_none_or(|highest| highest >= options.from);
+    let unneeded = (0..begun.len()).find(is_needed).unwrap_or_default();
+    if unneeded < before.len() {
+        return Ok(unneeded);
+    }
+    let (segment, header) = last;
+    let file = open(vfs, &segment.path)?;
+    let mut head = Walk::begin(segment.clone(), file, *header, options.data_keys.clone());
+    let is_whole = loop {
+        match head.advance() {
+            Ok(Some((_, record))) if record.flags & record::REPEATED != 0 => {}
+            Ok(found) => break found.is_some(),
+            // Damage is reported when the segment is read.
+            Err(_) => break false,
+        }
+    };
+    Ok(if is_whole { unneeded } else { unneeded - 1 })
 }
 
 struct Listing {
@@ -174,7 +258,7 @@ fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
     let mixed = options
         .data_keys
         .as_ref()
-        .is_some_and(|data_keys| data_keys.is_mixed());
+        .is_some_and(|keys| keys.is_mixed());
     let mut listing = Listing {
         segments: Vec::new(),
         spares: Vec::new(),
@@ -204,15 +288,9 @@ fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
                     remove(vfs, &path)?;
                 }
             }
-            Some(Name::Segment { sequence, bytes }) => listing.segments.push(Segment {
-                sequence,
-                bytes,
-                path,
-                highest: None,
-                lowest: None,
-                records: 0,
-                keys: BTreeSet::new(),
-            }),
+            Some(Name::Segment { sequence, bytes }) => {
+                listing.segments.push(Segment::new(sequence, bytes, path));
+            }
         }
     }
     listing.segments.sort_by_key(|s| s.sequence);
@@ -238,7 +316,7 @@ fn list(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Listing> {
 }
 
 /// `None` if the first sector holds no header: blank, or left from the file's earlier life.
-fn read_header(file: &dyn File, segment: &Segment) -> Result<Option<Header>> {
+pub(super) fn read_header(file: &dyn File, segment: &Segment) -> Result<Option<Header>> {
     let mut bytes = [0; SECTOR_BYTES];
     read(file, &mut bytes, 0, &segment.path)?;
     let data = match sector::read(&bytes, segment.sequence) {
@@ -271,7 +349,7 @@ fn unbegun(file: &dyn File, segment: &Segment) -> Result<char> {
 }
 
 /// Reads one segment's records in order.
-struct Walk {
+pub(super) struct Walk {
     segment: Segment,
     file: Arc<dyn File>,
     header: Header,
@@ -284,10 +362,12 @@ struct Walk {
     data_keys: Option<Arc<DataKeys>>,
     /// Opens the sealed records after the last key record.
     opener: Option<RecordOpener>,
+    /// The payload of that key record.
+    scope: Option<Vec<u8>>,
 }
 
 impl Walk {
-    fn begin(
+    pub(super) fn begin(
         segment: Segment,
         file: Arc<dyn File>,
         header: Header,
@@ -304,7 +384,48 @@ impl Walk {
             at: 0,
             data_keys,
             opener: None,
+            scope: None,
         }
+    }
+
+    /// Ends after `len` bytes of stream. `open` is the part of them in the sector that is not full.
+    pub(super) fn ending(mut self, len: u64, open: Vec<u8>) -> Walk {
+        self.stream.file_bytes = sector::file_offset(len - open.len() as u64);
+        self.stream.tail = open;
+        self
+    }
+
+    /// Continues at a place that an earlier walk of this segment came to.
+    pub(super) fn resume(&mut self, at: u64, prev: u32, scope: Option<Vec<u8>>) -> Result<()> {
+        (self.at, self.prev) = (at, prev);
+        self.stream.seek(at);
+        scope.map_or(Ok(()), |scope| self.begin_scope(at, scope))
+    }
+
+    /// Where the walk is: the offset in the stream, the checksum before it, and the payload of the
+    /// key record in effect.
+    pub(super) fn state(&self) -> (u64, u32, Option<Vec<u8>>) {
+        (self.at, self.prev, self.scope.clone())
+    }
+
+    /// Fails if the records do not end where the next segment says.
+    pub(super) fn check_end(&self, next: &Header) -> Result<()> {
+        if self.at == next.previous_end && self.prev == next.previous_crc {
+            return Ok(());
+        }
+        let what = format!(
+            "records end here, the next segment says at byte {}",
+            sector::file_offset(next.previous_end)
+        );
+        Err(self.refuse('H', what))
+    }
+
+    /// Fails if the records end before this place in the stream.
+    pub(super) fn check_reaches(&self, len: u64) -> Result<()> {
+        if self.at == len {
+            return Ok(());
+        }
+        Err(self.refuse('E', "records that were durable are missing"))
     }
 
     /// Reads a segment that is not the last: the next one says where it ends.
@@ -318,13 +439,7 @@ impl Walk {
             return Err(self.refuse('H', what));
         }
         while self.at < next.previous_end && self.step(found, visit)? {}
-        if self.at != next.previous_end || self.prev != next.previous_crc {
-            let what = format!(
-                "records end here, the next segment says at byte {}",
-                sector::file_offset(next.previous_end)
-            );
-            return Err(self.refuse('H', what));
-        }
+        self.check_end(next)?;
         found.older.push(self.segment);
         Ok(())
     }
@@ -359,11 +474,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The oldest segment may follow dropped ones; `highest` then comes from its header.
-    fn check_start(&self, found: &mut Found) -> Result<()> {
-        if found.older.is_empty() {
-            found.highest = self.header.highest;
-        }
+    fn check_start(&self, found: &Found) -> Result<()> {
         if found.highest != self.header.highest {
             let what = format!("the header says index {} before it", self.header.highest);
             return Err(refuse('O', &self.segment.path, 32, what));
@@ -373,34 +484,10 @@ impl Walk {
 
     /// Passes on the next record; false where the records end.
     fn step(&mut self, found: &mut Found, visit: &mut Visit<'_>) -> Result<bool> {
-        let start = self.at;
-        let Some(head) = self.next_head()? else {
+        let Some((start, head)) = self.advance()? else {
             return Ok(false);
         };
-        if head.flags & record::FILLING != 0 {
-            return Ok(true);
-        }
-        let path = &self.segment.path;
-        let record = self.stream.bytes(start, HEAD_BYTES + head.len);
-        if head.flags & record::KEY != 0 {
-            let opener = RecordOpener::new(self.data_keys.as_deref(), &record[HEAD_BYTES..]);
-            let opener = opener.map_err(|what| refuse_at(start, path, what))?;
-            self.segment.keys.insert(opener.key());
-            self.opener = Some(opener);
-            return Ok(true);
-        }
-        let payload = match &mut self.opener {
-            Some(opener) if head.flags & record::SEALED != 0 => opener
-                .open(start, record)
-                .map_err(|what| refuse_at(start, path, what))?,
-            None if head.flags & record::SEALED != 0 => {
-                return Err(refuse_at(start, path, "a sealed record before any key"));
-            }
-            _ => {
-                self.segment.keys.insert(CLEAR);
-                &record[HEAD_BYTES..]
-            }
-        };
+        let payload = self.payload(start, &head)?;
         let repeated = head.flags & record::REPEATED != 0;
         if head.flags & record::CARRIED != 0 {
             let carry = Carry {
@@ -424,6 +511,50 @@ impl Walk {
         }
         found.recovery.records += 1;
         Ok(true)
+    }
+
+    /// Moves behind the next record that is not the log's own, and returns where it begins.
+    pub(super) fn advance(&mut self) -> Result<Option<(u64, Head)>> {
+        loop {
+            let start = self.at;
+            let Some(head) = self.next_head()? else {
+                return Ok(None);
+            };
+            if head.flags & record::KEY != 0 {
+                let record = self.stream.bytes(start, HEAD_BYTES + head.len);
+                self.begin_scope(start, record[HEAD_BYTES..].to_vec())?;
+            } else if head.flags & record::FILLING == 0 {
+                return Ok(Some((start, head)));
+            }
+        }
+    }
+
+    /// The records after a key record's `payload` are sealed as it says.
+    fn begin_scope(&mut self, start: u64, payload: Vec<u8>) -> Result<()> {
+        let opener = RecordOpener::new(self.data_keys.as_deref(), &payload);
+        let opener = opener.map_err(|what| refuse_at(start, &self.segment.path, what))?;
+        self.segment.keys.insert(opener.key());
+        self.opener = Some(opener);
+        self.scope = Some(payload);
+        Ok(())
+    }
+
+    /// What was appended, of the record that `advance` found last.
+    pub(super) fn payload(&mut self, start: u64, head: &Head) -> Result<&[u8]> {
+        let path = &self.segment.path;
+        let record = self.stream.bytes(start, HEAD_BYTES + head.len);
+        match &mut self.opener {
+            Some(opener) if head.flags & record::SEALED != 0 => opener
+                .open(start, record)
+                .map_err(|what| refuse_at(start, path, what)),
+            None if head.flags & record::SEALED != 0 => {
+                Err(refuse_at(start, path, "a sealed record before any key"))
+            }
+            _ => {
+                self.segment.keys.insert(CLEAR);
+                Ok(&record[HEAD_BYTES..])
+            }
+        }
     }
 
     /// Moves behind the next record, which is then in `stream`, and returns its head. `None`: the
@@ -563,6 +694,8 @@ struct Stream {
     next: u64,
     /// The reader met a sector that is not the segment's own, or the file's end.
     stopped: bool,
+    /// Stream bytes that follow those of the file.
+    tail: Vec<u8>,
     piece: Vec<u8>,
 }
 
@@ -575,8 +708,15 @@ impl Stream {
             start: 0,
             next: sector::file_offset(0),
             stopped: false,
+            tail: Vec::new(),
             piece: Vec::new(),
         }
+    }
+
+    /// Continues at this stream offset.
+    fn seek(&mut self, at: u64) {
+        self.start = at - at % DATA_BYTES as u64;
+        self.next = sector::file_offset(self.start);
     }
 
     /// Makes `bytes(at, len)` possible; false if the stream ends before. Forgets everything before
@@ -587,8 +727,9 @@ impl Stream {
             if self.stopped {
                 return Ok(false);
             }
-            self.bytes.drain(..(at - self.start) as usize);
-            self.start = at;
+            let gone = self.bytes.len().min((at - self.start) as usize);
+            self.bytes.drain(..gone);
+            self.start += gone as u64;
             self.read_piece(file, path)?;
         }
         Ok(true)
@@ -614,12 +755,15 @@ impl Stream {
             }
             self.next += SECTOR_BYTES as u64;
         }
-        self.stopped |= self.next >= self.file_bytes;
+        if self.next >= self.file_bytes {
+            self.bytes.append(&mut self.tail);
+            self.stopped = true;
+        }
         Ok(())
     }
 }
 
-fn open(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>> {
+pub(super) fn open(vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn File>> {
     vfs.open(path, Open::Existing)
         .map_err(Error::io("open", path))
 }
@@ -641,11 +785,11 @@ fn refuse_at(stream: u64, path: &Path, what: impl Into<String>) -> Error {
     refuse('G', path, sector::file_offset(stream), what)
 }
 
-fn damaged(path: &Path, offset: u64) -> Error {
+pub(super) fn damaged(path: &Path, offset: u64) -> Error {
     refuse('F', path, offset, "a sector fails its checksum")
 }
 
-fn refuse(case: char, path: &Path, offset: u64, what: impl Into<String>) -> Error {
+pub(super) fn refuse(case: char, path: &Path, offset: u64, what: impl Into<String>) -> Error {
     let what = what.into();
     Error::corrupt(path, offset, format!("{what} (log recovery, case {case})"))
 }

@@ -223,6 +223,10 @@ impl Spares {
         }
     }
 
+    pub(super) fn vfs(&self) -> Arc<dyn Vfs> {
+        Arc::clone(&self.vfs)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.state.lock().ready.is_empty()
     }

@@ -7,6 +7,7 @@ const SMALL: Options = Options {
     segment_bytes: 4096,
     seed: 42,
     data_keys: None,
+    from: 0,
 };
 
 /// A record as appended: kind, index, payload.
@@ -49,7 +50,7 @@ fn open(vfs: &SimVfs, options: Options) -> Result<(Wal, Seen)> {
     Ok((wal, seen))
 }
 
-fn payload(n: u64, len: usize) -> Vec<u8> {
+pub(super) fn payload(n: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (n * 31 + i) as u8).collect()
 }
 
@@ -498,6 +499,7 @@ fn the_real_file_system_serves_as_well() {
         segment_bytes: 1 << 20,
         seed: 1,
         data_keys: None,
+        from: 0,
     };
     for round in 0..3u64 {
         let mut count = 0;
@@ -614,7 +616,7 @@ fn a_disk_without_space_for_a_whole_segment_gets_a_shorter_one() {
 }
 
 /// A log of format 1, whose checksums are CRC-32C.
-const OLD_SEGMENTS: [(&str, &[u8]); 2] = [
+pub(super) const OLD_SEGMENTS: [(&str, &[u8]); 2] = [
     (
         "0000000000000004-0000000000004000.wal",
         include_bytes!(

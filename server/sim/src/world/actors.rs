@@ -279,6 +279,7 @@ impl World {
             let judged = self.checks.election_safety.leads(status.term, status.id);
             judged.of("election safety")?;
         }
+        self.figures.fetched += turn.fetched;
         self.judge_writes(host, &turn.writes)?;
         if let Some(Fatal(what)) = turn.failed {
             return self.fails(host, &what);

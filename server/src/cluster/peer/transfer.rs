@@ -21,7 +21,7 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use raft::Message;
-use storage::mvcc::{Reader, View};
+use storage::mvcc::View;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
@@ -91,12 +91,12 @@ async fn send_to(target: &Target, url: &str, message: &Message, view: &View) -> 
     let form = ask_form(target, url).await?;
     let taken = Arc::new(AtomicU64::new(0));
     let (sender, pieces) = mpsc::channel(PIECES_WAITING);
-    let reader = target.peers.0.reader.clone();
+    let metrics = Arc::clone(&target.peers.0.metrics);
     let body = Pieces {
         pieces,
         taken: Arc::clone(&taken),
-        pace: Pace::begin(Instant::now(), reader.view().applied().index),
-        reader,
+        pace: Pace::begin(Instant::now(), log_bytes(&metrics), !is_for_voter(message)),
+        metrics,
         wait: Box::pin(sleep(Duration::ZERO)),
         is_due: true,
     };
@@ -132,6 +132,18 @@ async fn send_to(target: &Target, url: &str, message: &Message, view: &View) -> 
     let text = text.map_err(io::Error::other)?.to_bytes();
     let text = String::from_utf8_lossy(&text).trim().to_owned();
     Err(io::Error::other(format!("{status}: {text}")))
+}
+
+/// A member that the snapshot does not know yet is new, so it learns.
+fn is_for_voter(message: &Message) -> bool {
+    match &message.body {
+        raft::Body::Snapshot(snapshot) => snapshot.conf.voters.contains(&message.to),
+        _ => false,
+    }
+}
+
+fn log_bytes(metrics: &Metrics) -> u64 {
+    metrics.wal_bytes.get().unsigned_abs()
 }
 
 async fn ask_form(target: &Target, url: &str) -> io::Result<Form> {
@@ -218,8 +230,8 @@ struct Pieces {
     /// Number of pieces handed to the connection.
     taken: Arc<AtomicU64>,
     pace: Pace,
-    /// Shows whether clients are writing.
-    reader: Reader,
+    /// Show how fast clients write.
+    metrics: Arc<Metrics>,
     /// Runs until the next piece is due; unused while `is_due`.
     wait: Pin<Box<Sleep>>,
     is_due: bool,
@@ -239,8 +251,13 @@ impl Body for Pieces {
         }
         let piece = ready!(self.pieces.poll_recv(cx));
         self.taken.fetch_add(1, Ordering::Relaxed);
-        let (now, applied) = (Instant::now(), self.reader.view().applied().index);
-        let wait = self.pace.next(now, applied);
+        let bytes = match &piece {
+            Some(Ok(piece)) => piece.len(),
+            _ => 0,
+        };
+        let log_bytes = log_bytes(&self.metrics);
+        let now = Instant::now();
+        let wait = self.pace.next(now, log_bytes, bytes);
         if !wait.is_zero() {
             self.is_due = false;
             self.wait.as_mut().reset(now + wait);

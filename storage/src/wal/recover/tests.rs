@@ -10,6 +10,7 @@ const OPTIONS: Options = Options {
     segment_bytes: 4096,
     seed: 3,
     data_keys: None,
+    from: 0,
 };
 
 /// The indexes returned, and the letters; or the refusal.
