@@ -70,14 +70,14 @@ impl Api for Client {
 
 /// The path of a collection, or of one object in it.
 fn path(kind: &Kind, namespace: &str, name: &str) -> String {
-    let mut path = match kind.group {
-        "" => format!("/api/{}", kind.version),
-        group => format!("/apis/{group}/{}", kind.version),
+    let mut path = match kind.group() {
+        "" => format!("/api/{}", kind.version()),
+        group => format!("/apis/{group}/{}", kind.version()),
     };
     if kind.namespaced() && !namespace.is_empty() {
         path += &format!("/namespaces/{namespace}");
     }
-    path += &format!("/{}", kind.plural);
+    path += &format!("/{}", kind.plural());
     if !name.is_empty() {
         path += &format!("/{name}");
     }

@@ -37,7 +37,7 @@ pub struct Attributes<'a> {
     /// [`CREATE`], [`UPDATE`] or [`DELETE`].
     pub operation: &'static str,
     /// What it is.
-    pub kind: &'static Kind,
+    pub kind: &'a Kind,
     /// Such as `status`; may be empty. The object is then what the subresource takes.
     pub subresource: &'a str,
     /// Its namespace; empty for the cluster's.
@@ -154,11 +154,11 @@ impl Chain {
 impl Attributes<'_> {
     /// Whether a write is about this resource and subresource.
     fn is_about(&self, group: &str, plural: &str, subresource: &str) -> bool {
-        (self.kind.group, self.kind.plural, self.subresource) == (group, plural, subresource)
+        (self.kind.group(), self.kind.plural(), self.subresource) == (group, plural, subresource)
     }
 
     /// Refuses a write as a plugin does.
     fn forbidden(&self, why: &str) -> Status {
-        Status::forbidden(self.kind.group, self.kind.plural, self.name, why)
+        Status::forbidden(self.kind.group(), self.kind.plural(), self.name, why)
     }
 }

@@ -26,9 +26,9 @@ pub fn decode_default_validate(data: &[u8]) {
         _ => protobuf::MEDIA_TYPE,
     };
     let expected = Expected {
-        group: resource.kind.group,
-        version: resource.kind.version,
-        kind: resource.kind.kind,
+        group: resource.kind.group(),
+        version: resource.kind.version(),
+        kind: resource.kind.kind(),
         message: resource.kind.message(),
     };
     let read = body::decode(body, media_type, &expected, Validation::Warn);
@@ -81,7 +81,7 @@ mod tests {
         let (version, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
         let (group, version) = machinery::schema::split_api_version(version);
         let is = |one: &Resource| {
-            (one.kind.group, one.kind.version, one.kind.kind) == (group, version, kind)
+            (one.kind.group(), one.kind.version(), one.kind.kind()) == (group, version, kind)
         };
         let at = u8::try_from(catalogue::all().iter().position(is)?).ok()?;
         Some([&[encoding, at], body].concat())

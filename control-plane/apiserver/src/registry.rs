@@ -65,7 +65,7 @@ impl Registry {
     /// answers `AlreadyExists` if there is one.
     pub(crate) async fn create(
         &self,
-        kind: &'static Kind,
+        kind: &Kind,
         namespace: &str,
         object: Value,
     ) -> Result<Arc<Value>, Status> {
@@ -78,7 +78,7 @@ impl Registry {
     /// Replaces an object for this process, by the rules for a PUT from outside.
     pub(crate) async fn update(
         &self,
-        kind: &'static Kind,
+        kind: &Kind,
         namespace: &str,
         object: Value,
     ) -> Result<Arc<Value>, Status> {
@@ -90,12 +90,7 @@ impl Registry {
     }
 
     /// This process itself has no name, and nobody else is without one.
-    fn own_writer<'a>(
-        &'a self,
-        user: &'a User,
-        kind: &'static Kind,
-        namespace: &'a str,
-    ) -> Writer<'a> {
+    fn own_writer<'a>(&'a self, user: &'a User, kind: &Kind, namespace: &'a str) -> Writer<'a> {
         Writer {
             registry: self,
             user,

@@ -1,5 +1,6 @@
 //! The decision of a loop about one key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::Resource;
@@ -140,7 +141,7 @@ impl Note {
 /// The call that creates an object.
 pub(crate) fn create<T: Known>(object: &T) -> Call {
     Call::Create {
-        kind: kind_of::<T>(),
+        kind: kind_of::<T>().clone(),
         object: to_object(object),
     }
 }
@@ -148,7 +149,7 @@ pub(crate) fn create<T: Known>(object: &T) -> Call {
 /// The call that replaces an object's status; fails if the object's version is not current.
 pub(crate) fn update_status<T: Known>(object: &T) -> Call {
     Call::Update {
-        kind: kind_of::<T>(),
+        kind: kind_of::<T>().clone(),
         subresource: "status",
         object: to_object(object),
     }
@@ -173,24 +174,18 @@ pub(crate) fn change<T: Known>(object: &T, patch: Value) -> Call {
 }
 
 /// The call that applies a merge patch.
-pub(crate) fn merge(kind: &'static Kind, namespace: &str, name: &str, patch: Value) -> Call {
+pub(crate) fn merge(kind: &Arc<Kind>, namespace: &str, name: &str, patch: Value) -> Call {
     patched(kind, namespace, name, PatchForm::Merge, patch)
 }
 
 /// The call that applies a strategic merge patch.
-pub(crate) fn strategic(kind: &'static Kind, namespace: &str, name: &str, patch: Value) -> Call {
+pub(crate) fn strategic(kind: &Arc<Kind>, namespace: &str, name: &str, patch: Value) -> Call {
     patched(kind, namespace, name, PatchForm::Strategic, patch)
 }
 
-fn patched(
-    kind: &'static Kind,
-    namespace: &str,
-    name: &str,
-    form: PatchForm,
-    patch: Value,
-) -> Call {
+fn patched(kind: &Arc<Kind>, namespace: &str, name: &str, form: PatchForm, patch: Value) -> Call {
     Call::Patch {
-        kind,
+        kind: Arc::clone(kind),
         namespace: namespace.into(),
         name: name.into(),
         subresource: "",
@@ -208,7 +203,7 @@ pub(crate) fn delete<T: Known>(object: &T) -> Call {
 pub(crate) fn delete_with<T: Known>(object: &T, options: DeleteOptions) -> Call {
     let metadata = object.metadata();
     Call::Delete {
-        kind: kind_of::<T>(),
+        kind: kind_of::<T>().clone(),
         namespace: meta::namespace(metadata).into(),
         name: meta::name(metadata).into(),
         options: DeleteOptions {

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use machinery::world::{Call, DeleteOptions, Propagation};
@@ -128,7 +129,7 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
         Propagation::Background
     };
     let step = decision.push(Call::Delete {
-        kind: dependent.kind,
+        kind: Arc::clone(&dependent.kind),
         namespace: dependent.namespace.clone(),
         name: dependent.name.clone(),
         options: DeleteOptions {
@@ -158,7 +159,12 @@ fn unblocking(dependent: &Vertex) -> Call {
         "uid": dependent.uid, "resourceVersion": dependent.revision.to_string(),
         "ownerReferences": references,
     }});
-    strategic(dependent.kind, &dependent.namespace, &dependent.name, patch)
+    strategic(
+        &dependent.kind,
+        &dependent.namespace,
+        &dependent.name,
+        patch,
+    )
 }
 
 /// The Event about an owner in another namespace, which cannot own this object.
@@ -169,11 +175,11 @@ fn misplaced(caches: &Caches, dependent: &Vertex) -> Option<Note> {
     };
     let owner = dependent.owners.iter().find(elsewhere)?;
     let namespace = &dependent.namespace;
-    let kind = owner.kind.map(|kind| kind.0);
-    let kind = kind.map(|kind| format!("{}/{}", kind.api_version(), kind.kind));
+    let kind = owner.kind.as_ref();
+    let kind = kind.map(|kind| format!("{}/{}", kind.api_version(), kind.kind()));
     Some(Note {
         about: json!({
-            "apiVersion": dependent.kind.api_version(), "kind": dependent.kind.kind,
+            "apiVersion": dependent.kind.api_version(), "kind": dependent.kind.kind(),
             "namespace": namespace, "name": dependent.name, "uid": dependent.uid,
         }),
         warning: true,
@@ -201,27 +207,27 @@ fn hold(caches: &Caches, dependent: &Vertex, owner: &Owner) -> Held {
             (true, false) => Held::Firmly,
         };
     }
-    match owner.kind {
+    match &owner.kind {
         // The kind is unknown, so nothing can tell whether the owner exists.
         None => Held::Firmly,
         // A cluster-scoped object's reference names no namespace: no way to look such an owner up.
-        Some(kind) if kind.0.namespaced() && dependent.namespace.is_empty() => Held::Firmly,
+        Some(kind) if kind.namespaced() && dependent.namespace.is_empty() => Held::Firmly,
         Some(_) if caches.graph.is_absent(&owner.uid) => Held::No,
         Some(_) => Held::Unknown,
     }
 }
 
 fn ask(decision: &mut Decision, dependent: &Vertex, owner: &Owner) {
-    let Some(kind) = owner.kind else {
+    let Some(kind) = &owner.kind else {
         return;
     };
-    let namespace = if kind.0.namespaced() {
+    let namespace = if kind.namespaced() {
         dependent.namespace.clone()
     } else {
         String::new()
     };
     let step = decision.push(Call::Get {
-        kind: kind.0,
+        kind: Arc::clone(kind),
         namespace,
         name: owner.name.clone(),
     });
@@ -234,7 +240,12 @@ fn without_owners(dependent: &Vertex, owners: &[&str]) -> Call {
         .map(|uid| json!({"$patch": "delete", "uid": uid}))
         .collect();
     let patch = json!({"metadata": {"uid": dependent.uid, "ownerReferences": references}});
-    strategic(dependent.kind, &dependent.namespace, &dependent.name, patch)
+    strategic(
+        &dependent.kind,
+        &dependent.namespace,
+        &dependent.name,
+        patch,
+    )
 }
 
 fn without_finalizer(vertex: &Vertex, finalizer: &str) -> Call {
@@ -244,5 +255,5 @@ fn without_finalizer(vertex: &Vertex, finalizer: &str) -> Call {
         "uid": vertex.uid, "resourceVersion": vertex.revision.to_string(),
         "finalizers": finalizers,
     }});
-    merge(vertex.kind, &vertex.namespace, &vertex.name, patch)
+    merge(&vertex.kind, &vertex.namespace, &vertex.name, patch)
 }

@@ -8,6 +8,7 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::Notice;
@@ -82,7 +83,7 @@ impl Manager {
     }
 
     /// Applies a notice from an informer.
-    pub(crate) fn observe(&mut self, kind: &'static Kind, feed: Feed, notice: Notice, now: Moment) {
+    pub(crate) fn observe(&mut self, kind: &Arc<Kind>, feed: Feed, notice: Notice, now: Moment) {
         let effects = self.caches.observe(kind, feed, notice, now.wall);
         self.wake(&effects);
     }
@@ -204,7 +205,7 @@ impl Manager {
     /// Applies the response to an own write to the caches at once.
     fn wrote(&mut self, call: &Call, answer: Object, now: Moment) {
         let kind = call.kind();
-        let is_object = object::kind(&answer) == kind.kind;
+        let is_object = object::kind(&answer) == kind.kind();
         let effects = match call {
             // A delete that takes effect at once returns the last state of the object, or a Status.
             Call::Delete {

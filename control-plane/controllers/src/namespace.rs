@@ -4,6 +4,7 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, NamespaceStatus};
 use machinery::schema::{self, Kind};
@@ -96,7 +97,7 @@ fn going(caches: &Caches) -> impl Iterator<Item = Key> {
 /// Deletes the content of the namespace. Pods go first: until they have ended they may need the
 /// other objects.
 fn empty(contents: &[&Vertex], into: &mut Decision) {
-    let is_pod = |vertex: &&&Vertex| vertex.kind.kind == "Pod" && vertex.kind.group.is_empty();
+    let is_pod = |vertex: &&&Vertex| vertex.kind.kind() == "Pod" && vertex.kind.group().is_empty();
     let pods: Vec<&&Vertex> = contents.iter().filter(is_pod).collect();
     let now: Vec<&Vertex> = if pods.is_empty() {
         contents.to_vec()
@@ -109,7 +110,7 @@ fn empty(contents: &[&Vertex], into: &mut Decision) {
         .take(BURST)
     {
         into.push(Call::Delete {
-            kind: vertex.kind,
+            kind: Arc::clone(&vertex.kind),
             namespace: vertex.namespace.clone(),
             name: vertex.name.clone(),
             options: DeleteOptions {
@@ -123,9 +124,9 @@ fn empty(contents: &[&Vertex], into: &mut Decision) {
 /// Checks that the namespace is really empty, because informers may lag, and finalizes it.
 fn finalize(namespace: &Namespace, into: &mut Decision) {
     let name = meta::name(&namespace.metadata).to_owned();
-    for kind in kinds_inside() {
+    for kind in kinds_inside().map(Arc::clone) {
         let namespace = name.clone();
-        into.push(if is_event(kind) {
+        into.push(if is_event(&kind) {
             Call::DeleteCollection { kind, namespace }
         } else {
             Call::List { kind, namespace }
@@ -138,31 +139,31 @@ fn finalize(namespace: &Namespace, into: &mut Decision) {
     // No version is needed: the write only removes the finalizer, which is never added back.
     free.metadata.resource_version = None;
     into.push(Call::Update {
-        kind: kind_of::<Namespace>(),
+        kind: kind_of::<Namespace>().clone(),
         subresource: "finalize",
         object: to_object(&free),
     });
 }
 
 /// The kinds whose objects can be in a namespace, each once.
-pub(crate) fn kinds_inside() -> impl Iterator<Item = &'static Kind> {
+pub(crate) fn kinds_inside() -> impl Iterator<Item = &'static Arc<Kind>> {
     let kinds = schema::kinds().iter();
     kinds.filter(|kind| {
-        let doubled =
-            kind.group == "events.k8s.io" || (kind.group, kind.version) == ("autoscaling", "v1");
+        let doubled = kind.group() == "events.k8s.io"
+            || (kind.group(), kind.version()) == ("autoscaling", "v1");
         kind.namespaced() && kind.has_verb("deletecollection") && kind.has_verb("list") && !doubled
     })
 }
 
 /// Events are not watched: there are too many, and they expire by themselves.
 pub(crate) fn is_event(kind: &Kind) -> bool {
-    kind.kind == "Event"
+    kind.kind() == "Event"
 }
 
 /// The remaining objects by kind, as text for a condition.
 fn kinds_left(contents: &[&Vertex]) -> Option<String> {
     let kinds = contents.iter().map(|vertex| {
-        let (plural, group) = (vertex.kind.plural, vertex.kind.group);
+        let (plural, group) = (vertex.kind.plural(), vertex.kind.group());
         format!("{plural}.{group} has")
     });
     let counts = counted(kinds);

@@ -2,6 +2,7 @@
 
 mod carry;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::{Client, LostLease, Mandate, Notice};
@@ -138,9 +139,9 @@ impl Shell {
         let served = self.served().await;
         let mut missing = 0;
         for (at, (informer, _)) in sources().iter().enumerate() {
-            if !served.contains(&(informer.kind.group, informer.kind.plural)) {
+            if !served.contains(&(informer.kind.group(), informer.kind.plural())) {
                 tracing::info!(
-                    kind = informer.kind.plural,
+                    kind = informer.kind.plural(),
                     "the apiserver does not serve it"
                 );
                 continue;
@@ -178,9 +179,10 @@ impl Shell {
 
     /// The groups and plurals that the apiserver serves. Retries until it answers.
     async fn served(&self) -> Vec<(&'static str, &'static str)> {
-        let mut versions: Vec<&'static Kind> = Vec::new();
+        let mut versions: Vec<&Arc<Kind>> = Vec::new();
         for kind in schema::kinds() {
-            let same = |has: &&Kind| (has.group, has.version) == (kind.group, kind.version);
+            let same =
+                |has: &&Arc<Kind>| (has.group(), has.version()) == (kind.group(), kind.version());
             if !versions.iter().any(same) {
                 versions.push(kind);
             }
@@ -189,8 +191,8 @@ impl Shell {
         for version in versions {
             let list = loop {
                 let kube = self.client.kube();
-                let answer = match version.group {
-                    "" => kube.list_core_api_resources(version.version).await,
+                let answer = match version.group() {
+                    "" => kube.list_core_api_resources(version.version()).await,
                     _ => kube.list_api_group_resources(&version.api_version()).await,
                 };
                 match answer {
@@ -202,14 +204,14 @@ impl Shell {
                     }
                 }
             };
-            let known = schema::kinds()
-                .iter()
-                .filter(|kind| (kind.group, kind.version) == (version.group, version.version));
-            let is_served = |kind: &&Kind| list.iter().any(|one| one.name == kind.plural);
+            let known = schema::kinds().iter().filter(|kind| {
+                (kind.group(), kind.version()) == (version.group(), version.version())
+            });
+            let is_served = |kind: &&Arc<Kind>| list.iter().any(|one| one.name == kind.plural());
             served.extend(
                 known
                     .filter(is_served)
-                    .map(|kind| (kind.group, kind.plural)),
+                    .map(|kind| (kind.group(), kind.plural())),
             );
         }
         served
@@ -218,7 +220,7 @@ impl Shell {
     fn take_notice(&mut self, at: usize, notice: Notice) {
         let now = self.moment();
         let (informer, feed) = &sources()[at];
-        self.manager.observe(informer.kind, *feed, notice, now);
+        self.manager.observe(&informer.kind, *feed, notice, now);
     }
 
     /// Starts up to `most` decisions; returns how many.

@@ -7,6 +7,7 @@ pub mod memory;
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ use crate::status::Status;
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
     /// Its kind.
-    pub kind: &'static Kind,
+    pub kind: &'a Arc<Kind>,
     /// Its namespace; empty for cluster-scoped objects.
     pub namespace: &'a str,
     /// Its name.
@@ -31,7 +32,7 @@ pub enum Call {
     /// Reads one object.
     Get {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The namespace; empty for cluster-scoped objects.
         namespace: String,
         /// The name.
@@ -40,21 +41,21 @@ pub enum Call {
     /// Reads all objects of a kind; the response is a list with `items`.
     List {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The namespace; empty for all.
         namespace: String,
     },
     /// Creates an object in the namespace that its metadata names.
     Create {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The object.
         object: Object,
     },
     /// Replaces an object or one subresource. A `resourceVersion` in it must be the current one.
     Update {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The subresource, such as `status`; empty for the object itself.
         subresource: &'static str,
         /// The object.
@@ -63,7 +64,7 @@ pub enum Call {
     /// Patches an object. A `metadata.resourceVersion` or `metadata.uid` in the patch must match.
     Patch {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The namespace; empty for cluster-scoped objects.
         namespace: String,
         /// The name.
@@ -78,7 +79,7 @@ pub enum Call {
     /// Deletes an object, or marks it for deletion.
     Delete {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The namespace; empty for cluster-scoped objects.
         namespace: String,
         /// The name.
@@ -89,7 +90,7 @@ pub enum Call {
     /// Deletes all objects of a kind in a namespace.
     DeleteCollection {
         /// The kind.
-        kind: &'static Kind,
+        kind: Arc<Kind>,
         /// The namespace.
         namespace: String,
     },
@@ -156,7 +157,7 @@ pub trait Api {
     /// Reads one object.
     fn get(&self, target: Target<'_>) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Get {
-            kind: target.kind,
+            kind: Arc::clone(target.kind),
             namespace: target.namespace.into(),
             name: target.name.into(),
         })
@@ -165,7 +166,7 @@ pub trait Api {
     /// Creates an object of the kind that its `apiVersion` and `kind` name.
     fn create(&self, object: Object) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Create {
-            kind: kind_of(&object),
+            kind: Arc::clone(kind_of(&object)),
             object,
         })
     }
@@ -173,7 +174,7 @@ pub trait Api {
     /// Replaces an object.
     fn update(&self, object: Object) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Update {
-            kind: kind_of(&object),
+            kind: Arc::clone(kind_of(&object)),
             subresource: "",
             object,
         })
@@ -182,7 +183,7 @@ pub trait Api {
     /// Replaces the status of an object.
     fn update_status(&self, object: Object) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Update {
-            kind: kind_of(&object),
+            kind: Arc::clone(kind_of(&object)),
             subresource: "status",
             object,
         })
@@ -196,7 +197,7 @@ pub trait Api {
         patch: Value,
     ) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Patch {
-            kind: target.kind,
+            kind: Arc::clone(target.kind),
             namespace: target.namespace.into(),
             name: target.name.into(),
             subresource: "",
@@ -212,7 +213,7 @@ pub trait Api {
         options: DeleteOptions,
     ) -> impl Future<Output = Result<Object, Status>> + Send {
         self.call(Call::Delete {
-            kind: target.kind,
+            kind: Arc::clone(target.kind),
             namespace: target.namespace.into(),
             name: target.name.into(),
             options,
@@ -235,7 +236,7 @@ pub trait Api {
 }
 
 /// The kind that an object's `apiVersion` and `kind` name; panics if the table does not have it.
-pub fn kind_of(object: &Object) -> &'static Kind {
+pub fn kind_of(object: &Object) -> &'static Arc<Kind> {
     let (group, version) = schema::split_api_version(object::api_version(object));
     let kind = object::kind(object);
     let found = schema::kind(group, version, kind);
@@ -244,7 +245,7 @@ pub fn kind_of(object: &Object) -> &'static Kind {
 
 impl Call {
     /// The kind of the object.
-    pub fn kind(&self) -> &'static Kind {
+    pub fn kind(&self) -> &Arc<Kind> {
         match self {
             Call::Get { kind, .. }
             | Call::List { kind, .. }
@@ -312,8 +313,8 @@ impl fmt::Display for Call {
         }
         let (namespace, name) = (self.namespace(), self.name());
         match namespace {
-            "" => write!(f, " {} {name}", self.kind().plural),
-            _ => write!(f, " {} {namespace}/{name}", self.kind().plural),
+            "" => write!(f, " {} {name}", self.kind().plural()),
+            _ => write!(f, " {} {namespace}/{name}", self.kind().plural()),
         }
     }
 }
@@ -375,6 +376,6 @@ impl Propagation {
     }
 }
 
-fn pods() -> &'static Kind {
+fn pods() -> &'static Arc<Kind> {
     schema::kind("", "v1", "Pod").expect("the table has pods")
 }

@@ -8,6 +8,7 @@
 mod tests;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use machinery::object::{self, Object};
@@ -412,6 +413,7 @@ fn is_older(one: &Object, other: &Object) -> bool {
     matches!((version(one), version(other)), (Some(one), Some(other)) if one < other)
 }
 
-fn kind_of(group: &str, kind: &str) -> &'static Kind {
-    schema::kind(group, "v1", kind).expect("the table has it")
+fn kind_of(group: &str, kind: &str) -> Arc<Kind> {
+    let found = schema::kind(group, "v1", kind);
+    Arc::clone(found.expect("the table has it"))
 }

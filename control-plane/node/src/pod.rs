@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use machinery::object::{self, Object};
@@ -292,6 +293,8 @@ fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp
     [one, other].into_iter().flatten().min()
 }
 
-fn pods() -> &'static Kind {
-    schema::kind("", "v1", "Pod").expect("the table has pods")
+fn pods() -> Arc<Kind> {
+    schema::kind("", "v1", "Pod")
+        .expect("the table has pods")
+        .clone()
 }

@@ -1,10 +1,11 @@
 use machinery::schema;
 use machinery::world::DeleteOptions;
+use std::sync::Arc;
 
 use super::*;
 
-fn kind(group: &str, kind: &str) -> &'static Kind {
-    schema::kind(group, "v1", kind).unwrap()
+fn kind(group: &str, kind: &str) -> Arc<Kind> {
+    schema::kind(group, "v1", kind).unwrap().clone()
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub struct PrivilegeEscalation(pub Arc<Rbac>);
 
 impl Plugin for PrivilegeEscalation {
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        attributes.kind.group == rbac::GROUP
+        attributes.kind.group() == rbac::GROUP
             && attributes.operation != DELETE
             && !attributes.user.name.is_empty()
     }
@@ -45,7 +45,7 @@ impl PrivilegeEscalation {
             user: attributes.user.clone(),
             verb: if made { "create" } else { "update" }.into(),
             api_group: rbac::GROUP.into(),
-            resource: attributes.kind.plural.into(),
+            resource: attributes.kind.plural().into(),
             namespace: attributes.namespace.into(),
             name: if made {
                 String::new()

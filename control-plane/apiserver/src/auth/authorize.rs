@@ -94,17 +94,17 @@ impl Rbac {
         &self,
         reader: &Reader,
         user: &User,
-        kind: &'static Kind,
+        kind: &Kind,
         namespace: &str,
         object: Value,
     ) -> Result<Value, Status> {
-        if kind.kind == review::RULES {
+        if kind.kind() == review::RULES {
             let namespace = review::rules_asked(&object)?;
             reader.fresh().await?;
             let (rules, errors) = self.policy(reader).rules_for(user, &namespace);
             return Ok(review::rules_answer(object, &rules, errors));
         }
-        let asked = review::access_asked(kind.kind, &object, user, namespace)?;
+        let asked = review::access_asked(kind.kind(), &object, user, namespace)?;
         let decision = self.decide_fresh(reader, &asked).await?;
         Ok(review::access_answer(object, &decision))
     }
@@ -119,7 +119,7 @@ impl Authorizer for Rbac {
         &'a self,
         reader: &'a Reader,
         user: &'a User,
-        kind: &'static Kind,
+        kind: &'a Kind,
         namespace: &'a str,
         object: Value,
     ) -> Answer<'a, Value> {
@@ -140,16 +140,16 @@ impl Authorizer for AlwaysAllow {
         &'a self,
         _: &'a Reader,
         user: &'a User,
-        kind: &'static Kind,
+        kind: &'a Kind,
         namespace: &'a str,
         object: Value,
     ) -> Answer<'a, Value> {
         Box::pin(async move {
-            if kind.kind == review::RULES {
+            if kind.kind() == review::RULES {
                 review::rules_asked(&object)?;
                 return Ok(review::rules_answer(object, &Rule::everything(), None));
             }
-            review::access_asked(kind.kind, &object, user, namespace)?;
+            review::access_asked(kind.kind(), &object, user, namespace)?;
             let allowed = Decision {
                 allowed: true,
                 reason: String::new(),
@@ -176,9 +176,9 @@ impl Known {
                 };
                 if change.deleted {
                     let (namespace, name) = (object::namespace(object), object::name(object));
-                    policy.remove(storage.kind.kind, namespace, name);
+                    policy.remove(storage.kind.kind(), namespace, name);
                 } else {
-                    policy.put(storage.kind.kind, object);
+                    policy.put(storage.kind.kind(), object);
                 }
             }
         }
@@ -193,7 +193,7 @@ impl Known {
             let cache = reader.feed.cache(storage);
             let (entries, place, _) = cache.snapshot(&storage.folder(""));
             for object in entries.iter().filter_map(|stored| stored.decode().ok()) {
-                policy.put(storage.kind.kind, &object);
+                policy.put(storage.kind.kind(), &object);
             }
             places.push(place);
         }

@@ -43,7 +43,7 @@ impl<'a> Call<'a> {
         if !self.target.subresource.is_empty() {
             return sub::answer(self, verb, body).await;
         }
-        let kind = self.target.resource.kind;
+        let kind = &self.target.resource.kind;
         if verb == "create" && !self.target.name.is_empty() || !kind.has_verb(verb) {
             return Err(Status::method_not_allowed());
         }
@@ -189,11 +189,11 @@ impl<'a> Call<'a> {
         body: Bytes,
         validation: Validation,
     ) -> Result<body::Decoded, Status> {
-        let kind = self.target.resource.kind;
+        let kind = &self.target.resource.kind;
         let expected = Expected {
-            group: kind.group,
-            version: kind.version,
-            kind: kind.kind,
+            group: kind.group(),
+            version: kind.version(),
+            kind: kind.kind(),
             message: kind.message(),
         };
         let media_type = media::content_type(self.headers);
@@ -301,14 +301,14 @@ impl<'a> Call<'a> {
         let options = self.delete_options(body).await?;
         let dry = options.dry || self.options()?.dry;
         let edited = self.writer(dry).delete(&self.target.name, options).await?;
-        let kind = self.target.resource.kind;
+        let kind = &self.target.resource.kind;
         match edited {
             Edited::Deleted(entry)
                 if !strategy::of(self.target.resource).returns_deleted_object =>
             {
                 let uid = object::uid(&entry.object);
                 let name = &self.target.name;
-                let success = status::success(kind.group, kind.plural, name, uid);
+                let success = status::success(kind.group(), kind.plural(), name, uid);
                 self.value(StatusCode::OK, &success)
             }
             edited => self.show(StatusCode::OK, &edited.entry()),

@@ -62,15 +62,15 @@ async fn read(call: &Call<'_>, body: Bytes) -> Result<Value, Status> {
     let resource = call.target.resource;
     let expected = match resource.kind.subresource(&call.target.subresource) {
         Some(sub) => Expected {
-            group: sub.group,
-            version: sub.version,
-            kind: sub.kind,
+            group: sub.group(),
+            version: sub.version(),
+            kind: sub.kind(),
             message: sub.message(),
         },
         None => Expected {
-            group: resource.kind.group,
-            version: resource.kind.version,
-            kind: resource.kind.kind,
+            group: resource.kind.group(),
+            version: resource.kind.version(),
+            kind: resource.kind.kind(),
             message: resource.kind.message(),
         },
     };
@@ -145,6 +145,6 @@ fn created(call: &Call<'_>) -> Result<Response<Body>, Status> {
 async fn stored(call: &Call<'_>) -> Result<std::sync::Arc<Value>, Status> {
     let reader = &call.api.reader();
     let target = call.target;
-    let kind = target.resource.kind;
+    let kind = &target.resource.kind;
     reader.get(kind, &target.namespace, &target.name).await
 }

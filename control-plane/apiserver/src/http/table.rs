@@ -38,7 +38,7 @@ pub(crate) fn of(
     metadata: Value,
     now: Timestamp,
 ) -> Value {
-    let layout = layout(resource.kind.group, resource.kind.plural);
+    let layout = layout(resource.kind.group(), resource.kind.plural());
     let rows = objects.iter().map(|object| {
         let cells = layout.all_cells(object);
         let cells: Vec<Value> = cells.iter().map(|cell| cell.at(now)).collect();
@@ -57,12 +57,12 @@ pub(crate) fn of(
 
 /// What the columns of a resource are.
 pub(crate) fn columns(resource: &Resource) -> Vec<Value> {
-    layout(resource.kind.group, resource.kind.plural).definitions()
+    layout(resource.kind.group(), resource.kind.plural()).definitions()
 }
 
 /// The cells of an object in the served version.
 pub(crate) fn cells(resource: &Resource, object: &Value) -> Cells {
-    let layout = layout(resource.kind.group, resource.kind.plural);
+    let layout = layout(resource.kind.group(), resource.kind.plural());
     Cells::new(&layout.all_cells(object))
 }
 

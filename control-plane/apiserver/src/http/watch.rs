@@ -381,9 +381,9 @@ impl Watch {
     }
 
     fn bookmark(&mut self, chunk: &mut BytesMut, revision: i64, initial: bool) {
-        let kind = self.shown.resource.kind;
+        let kind = &self.shown.resource.kind;
         let mut object = json!({
-            "kind": kind.kind, "apiVersion": kind.api_version(),
+            "kind": kind.kind(), "apiVersion": kind.api_version(),
             "metadata": {"resourceVersion": revision.to_string()},
         });
         if initial {

@@ -344,7 +344,7 @@ fn ports(registry: &Registry, old: Option<&Value>, service: &mut Value) -> Resul
         object::name(service).to_owned(),
     );
     let mut used = BTreeSet::new();
-    for other in registry.reader.cached_list(services.kind, "") {
+    for other in registry.reader.cached_list(&services.kind, "") {
         let same = (object::namespace(&other), object::name(&other)) == (&own.0, &own.1);
         if !same || old.is_none() {
             used.extend(node_ports(&other));

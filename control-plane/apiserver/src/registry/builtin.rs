@@ -49,7 +49,7 @@ pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
 
 /// Makes again what was taken away, as soon as that is heard of.
 pub(crate) async fn keep(registry: &Registry) -> Result<(), Status> {
-    let services = schema::kind("", "v1", "Service").map(catalogue::of);
+    let services = catalogue::resource("", "v1", "services");
     let Some(storage) = services.and_then(|services| services.storage) else {
         return Ok(());
     };
@@ -123,7 +123,7 @@ async fn ensure(
 ) -> Result<(), Status> {
     let kind = schema::kind(group, "v1", kind)
         .ok_or_else(|| Status::internal("a built-in kind is not in the schema"))?;
-    machinery::object::set_type(&mut object, &kind.api_version(), kind.kind);
+    machinery::object::set_type(&mut object, &kind.api_version(), kind.kind());
     let name = machinery::object::name(&object);
     // What was made a moment ago is in the store, but perhaps not yet heard of.
     let known = registry.reader.cached(kind, namespace, name).is_some();

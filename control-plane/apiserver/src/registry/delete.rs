@@ -197,8 +197,8 @@ impl Deletion<'_> {
     }
 
     fn preconditions(&self, current: &Value) -> Result<(), Status> {
-        let kind = self.resource.kind;
-        let fail = |why: String| Err(Status::conflict(kind.group, kind.kind, self.name, &why));
+        let kind = &self.resource.kind;
+        let fail = |why: String| Err(Status::conflict(kind.group(), kind.kind(), self.name, &why));
         let (uid, version) = (object::uid(current), object::resource_version(current));
         match (&self.options.uid, &self.options.version) {
             (Some(asked), _) if asked != uid => fail(format!(

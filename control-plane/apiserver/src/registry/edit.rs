@@ -173,7 +173,7 @@ impl Registry {
 
     /// The lease a new value of this collection hangs on; 0 for none.
     pub(crate) async fn lease_for(&self, storage: &Storage) -> Result<i64, Status> {
-        if !strategy::of_kind(storage.kind).expires {
+        if !strategy::of_kind(&storage.kind).expires {
             return Ok(0);
         }
         self.leases.lease(&self.reader.store).await

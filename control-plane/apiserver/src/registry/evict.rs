@@ -38,7 +38,9 @@ impl Writer<'_> {
         };
         options.dry |= dry;
         let reader = &self.registry.reader;
-        let pod = reader.get(self.resource.kind, self.namespace, name).await?;
+        let pod = reader
+            .get(&self.resource.kind, self.namespace, name)
+            .await?;
         if !goes_freely(&pod) {
             self.pay_budget(&pod, options.dry).await?;
         }
@@ -58,7 +60,7 @@ impl Writer<'_> {
         };
         let reader = &self.registry.reader;
         reader.fresh().await?;
-        let all = reader.cached_list(budgets.kind, self.namespace);
+        let all = reader.cached_list(&budgets.kind, self.namespace);
         let matching: Vec<_> = all
             .into_iter()
             .filter(|budget| covers(budget, pod))

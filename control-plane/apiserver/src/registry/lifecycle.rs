@@ -118,7 +118,7 @@ fn status_updated(resource: &Resource, old: &Value, new: &mut Value) {
         result["status"] = status.clone();
     }
     let mut metadata = new.get("metadata").cloned().unwrap_or_default();
-    let labels = !resource.kind.group.is_empty();
+    let labels = !resource.kind.group().is_empty();
     for (key, kept) in [("ownerReferences", true), ("labels", labels)] {
         if !kept {
             continue;

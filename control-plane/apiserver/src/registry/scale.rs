@@ -48,7 +48,7 @@ impl Edit for Scaling<'_> {
 
 impl Scaling<'_> {
     async fn decide(&self, current: &Value) -> Result<Step, Status> {
-        let kind = self.writer.resource.kind;
+        let kind = &self.writer.resource.kind;
         let old = scale_of(self.writer.resource, current);
         let mut new = match &self.change {
             Change::Replace(scale) => scale.clone(),
@@ -60,12 +60,17 @@ impl Scaling<'_> {
         lifecycle::match_name(self.name, &new)?;
         let asked = object::resource_version(&new);
         if !asked.is_empty() && asked != object::resource_version(current) {
-            return Err(Status::stale(kind.group, kind.plural, self.name));
+            return Err(Status::stale(kind.group(), kind.plural(), self.name));
         }
         let uid = object::uid(&new);
         if !uid.is_empty() && uid != object::uid(current) {
             let why = "Precondition failed: UID in precondition differs";
-            return Err(Status::conflict(kind.group, kind.plural, self.name, why));
+            return Err(Status::conflict(
+                kind.group(),
+                kind.plural(),
+                self.name,
+                why,
+            ));
         }
         let admission = self
             .writer

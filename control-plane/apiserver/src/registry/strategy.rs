@@ -140,12 +140,12 @@ static ROWS: LazyLock<HashMap<(&str, &str), &Strategy>> = LazyLock::new(|| {
 
 /// The strategy of a resource.
 pub(crate) fn of(resource: &Resource) -> &'static Strategy {
-    of_kind(resource.kind)
+    of_kind(&resource.kind)
 }
 
 /// The strategy of a kind.
 pub(crate) fn of_kind(kind: &Kind) -> &'static Strategy {
-    let row = ROWS.get(&(kind.group, kind.plural));
+    let row = ROWS.get(&(kind.group(), kind.plural()));
     row.copied().unwrap_or(&OTHER)
 }
 

@@ -226,7 +226,7 @@ impl Writer<'_> {
         admission::Attributes {
             user: self.user,
             operation,
-            kind: self.resource.kind,
+            kind: &self.resource.kind,
             subresource,
             namespace: self.namespace,
             name,
@@ -319,7 +319,7 @@ impl Update<'_, '_> {
         let resource = self.writer.resource;
         let (uid, old_uid) = (object::uid(new), object::uid(old));
         if !uid.is_empty() && uid != old_uid {
-            let (group, kind) = (resource.kind.group, resource.kind.kind);
+            let (group, kind) = (resource.kind.group(), resource.kind.kind());
             return Err(match &self.change {
                 Change::Replace(_) => self.another(uid, old_uid),
                 Change::Patch(_) => {
@@ -346,11 +346,11 @@ impl Update<'_, '_> {
             }
             let why = "must be specified for an update";
             let cause = Cause::invalid("metadata.resourceVersion", &0.into(), why);
-            let (group, plural) = (resource.kind.group, resource.kind.plural);
+            let (group, plural) = (resource.kind.group(), resource.kind.plural());
             return Err(Status::invalid(group, plural, self.name, vec![cause]));
         }
         if version != object::resource_version(old) {
-            let (group, plural) = (resource.kind.group, resource.kind.plural);
+            let (group, plural) = (resource.kind.group(), resource.kind.plural());
             return Err(Status::stale(group, plural, self.name));
         }
         Ok(())
@@ -368,7 +368,12 @@ impl Update<'_, '_> {
             .map(|storage| storage.key(namespace, self.name))
             .unwrap_or_default();
         let why = precondition_failed(&key, "UID", asked, has);
-        Status::conflict(resource.kind.group, resource.kind.plural, self.name, &why)
+        Status::conflict(
+            resource.kind.group(),
+            resource.kind.plural(),
+            self.name,
+            &why,
+        )
     }
 }
 
@@ -384,11 +389,11 @@ pub(crate) fn precondition_failed(key: &str, what: &str, asked: &str, has: &str)
 /// Fills in what is left out. The rules are those of the version that is stored.
 pub(crate) fn fill_in(resource: &Resource, object: &mut Value) {
     if convert::is_same(resource) {
-        defaults::apply(resource.kind.group, resource.kind.kind, object);
-        return defaults::name_kinds(resource.kind.group, resource.kind.kind, object);
+        defaults::apply(resource.kind.group(), resource.kind.kind(), object);
+        return defaults::name_kinds(resource.kind.group(), resource.kind.kind(), object);
     }
     let mut stored = convert::to_stored(resource, std::mem::take(object));
-    defaults::apply(resource.kind.group, resource.kind.kind, &mut stored);
+    defaults::apply(resource.kind.group(), resource.kind.kind(), &mut stored);
     *object = Value::clone(&convert::to_served(resource, &Arc::new(stored)));
 }
 
@@ -418,11 +423,11 @@ pub(crate) fn refuse(
     // What is wrong is told of the form that is stored.
     let kind = resource
         .storage
-        .map_or(resource.kind, |storage| storage.kind);
+        .map_or(&resource.kind, |storage| &storage.kind);
     let name = object::name(object);
-    Err(Status::invalid(kind.group, kind.kind, name, causes))
+    Err(Status::invalid(kind.group(), kind.kind(), name, causes))
 }
 
 fn already_exists(resource: &Resource, name: &str) -> Status {
-    Status::already_exists(resource.kind.group, resource.kind.plural, name)
+    Status::already_exists(resource.kind.group(), resource.kind.plural(), name)
 }

@@ -2,7 +2,7 @@
 //! them that are not in the table.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use machinery::schema::{self, Kind};
 use machinery::status::Status;
@@ -13,7 +13,7 @@ pub(crate) const ROOT: &str = "/registry/";
 /// One resource of one version.
 pub(crate) struct Resource {
     /// What is served.
-    pub(crate) kind: &'static Kind,
+    pub(crate) kind: Arc<Kind>,
     /// Where it is stored; some kinds are only answered.
     pub(crate) storage: Option<&'static Storage>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Storage {
     /// Its place among all of them.
     pub(crate) at: usize,
     /// The version that is written.
-    pub(crate) kind: &'static Kind,
+    pub(crate) kind: Arc<Kind>,
     /// What its keys begin with, such as `/registry/pods/`.
     pub(crate) prefix: String,
     /// Written as JSON instead of protobuf.
@@ -41,9 +41,9 @@ static STORAGES: LazyLock<Vec<Storage>> = LazyLock::new(|| {
         .filter(|kind| is_stored_version(kind));
     let storages = stored.enumerate().map(|(at, kind)| Storage {
         at,
-        kind,
+        kind: Arc::clone(kind),
         prefix: prefix(kind),
-        json: in_own_folder(kind.group),
+        json: in_own_folder(kind.group()),
     });
     storages.collect()
 });
@@ -51,13 +51,13 @@ static STORAGES: LazyLock<Vec<Storage>> = LazyLock::new(|| {
 static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
     let storage_of = |kind: &Kind| {
         let prefix = prefix(kind);
-        let served = kind.has_verb("list") && kind.plural != "componentstatuses";
+        let served = kind.has_verb("list") && kind.plural() != "componentstatuses";
         served
             .then(|| STORAGES.iter().find(|storage| storage.prefix == prefix))
             .flatten()
     };
     let resources = schema::kinds().iter().map(|kind| Resource {
-        kind,
+        kind: Arc::clone(kind),
         storage: storage_of(kind),
     });
     let by_prefix = STORAGES
@@ -81,13 +81,13 @@ pub(crate) fn storages() -> &'static [Storage] {
 
 /// The resource of a group, version and plural.
 pub(crate) fn resource(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-    schema::resource(group, version, plural).map(of)
+    schema::resource(group, version, plural).map(|kind| of(kind))
 }
 
 /// The resource of a kind of the table.
-pub(crate) fn of(kind: &'static Kind) -> &'static Resource {
+pub(crate) fn of(kind: &Kind) -> &'static Resource {
     let mut all = CATALOGUE.resources.iter();
-    all.find(|resource| std::ptr::eq(resource.kind, kind))
+    all.find(|resource| *resource.kind == *kind)
         .expect("every kind of the table is a resource")
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn storage_of_key(key: &str) -> Option<&'static Storage> {
 /// Whether any version of this group is served.
 pub(crate) fn serves_version(group: &str, version: &str) -> bool {
     let mut all = CATALOGUE.resources.iter();
-    all.any(|one| one.kind.group == group && one.kind.version == version)
+    all.any(|one| one.kind.group() == group && one.kind.version() == version)
 }
 
 /// Whether a group is served in any version.
@@ -109,7 +109,7 @@ pub(crate) fn serves_group(group: &str) -> bool {
     CATALOGUE
         .resources
         .iter()
-        .any(|one| one.kind.group == group)
+        .any(|one| one.kind.group() == group)
 }
 
 /// No version of a group has such a kind, in the words of Kubernetes' scheme.
@@ -146,17 +146,17 @@ impl Resource {
 
     /// There is no object of this name.
     pub(crate) fn not_found(&self, name: &str) -> Status {
-        Status::not_found(self.kind.group, self.kind.plural, name)
+        Status::not_found(self.kind.group(), self.kind.plural(), name)
     }
 
     /// What objects are called in lists: the kind with `List` added.
     pub(crate) fn list_kind(&self) -> String {
-        format!("{}List", self.kind.kind)
+        format!("{}List", self.kind.kind())
     }
 
     /// A field that selectors may name, besides name and namespace.
     pub(crate) fn selectable(&self, field: &str) -> Option<Vec<&'static str>> {
-        selectable(self.kind.group, self.kind.plural, field)
+        selectable(self.kind.group(), self.kind.plural(), field)
     }
 }
 
@@ -226,9 +226,9 @@ pub(crate) fn selectable_fields(group: &str, plural: &str) -> &'static [&'static
 
 /// Whether this is the version of its kind that the store holds.
 fn is_stored_version(kind: &Kind) -> bool {
-    let listed = kind.has_verb("list") && kind.plural != "componentstatuses";
-    let other = (kind.group, kind.plural) == ("events.k8s.io", "events")
-        || (kind.group, kind.version) == ("autoscaling", "v1");
+    let listed = kind.has_verb("list") && kind.plural() != "componentstatuses";
+    let other = (kind.group(), kind.plural()) == ("events.k8s.io", "events")
+        || (kind.group(), kind.version()) == ("autoscaling", "v1");
     listed && !other
 }
 
@@ -238,7 +238,7 @@ fn in_own_folder(group: &str) -> bool {
 }
 
 fn prefix(kind: &Kind) -> String {
-    let folder = match (kind.group, kind.plural) {
+    let folder = match (kind.group(), kind.plural()) {
         ("", "nodes") => "minions",
         ("", "services") => "services/specs",
         ("", "endpoints") => "services/endpoints",

@@ -29,7 +29,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
 pub(crate) fn is_same(resource: &Resource) -> bool {
     resource
         .storage
-        .is_none_or(|storage| std::ptr::eq(storage.kind, resource.kind))
+        .is_none_or(|storage| Arc::ptr_eq(&storage.kind, &resource.kind))
 }
 
 /// A stored object in the version of the resource.
@@ -38,14 +38,14 @@ pub(crate) fn to_served(resource: &Resource, object: &Arc<Value>) -> Arc<Value> 
         return Arc::clone(object);
     }
     let mut object = Value::clone(object);
-    match resource.kind.group {
+    match resource.kind.group() {
         EVENTS => rename(&mut object, |(core, events)| (core, events)),
         _ => autoscaler_to_v1(&mut object),
     }
     object::set_type(
         &mut object,
         &resource.kind.api_version(),
-        resource.kind.kind,
+        resource.kind.kind(),
     );
     Arc::new(object)
 }
@@ -55,11 +55,15 @@ pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
     let Some(storage) = resource.storage.filter(|_| !is_same(resource)) else {
         return object;
     };
-    match resource.kind.group {
+    match resource.kind.group() {
         EVENTS => rename(&mut object, |(core, events)| (events, core)),
         _ => autoscaler_to_v2(&mut object),
     }
-    object::set_type(&mut object, &storage.kind.api_version(), storage.kind.kind);
+    object::set_type(
+        &mut object,
+        &storage.kind.api_version(),
+        storage.kind.kind(),
+    );
     object
 }
 

@@ -24,7 +24,7 @@ impl Reader {
     /// Returns the object as the store has it now.
     pub async fn get(
         &self,
-        kind: &'static Kind,
+        kind: &Kind,
         namespace: &str,
         name: &str,
     ) -> Result<Arc<Value>, Status> {
@@ -34,7 +34,7 @@ impl Reader {
     }
 
     /// Returns the object from the cache, without a round trip.
-    pub fn cached(&self, kind: &'static Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
+    pub fn cached(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let resource = catalogue::of(kind);
         let storage = resource.storage?;
         let cache = self.feed.cache(storage);
@@ -44,7 +44,7 @@ impl Reader {
     }
 
     /// Returns all objects of a namespace (of all namespaces when empty) from the cache.
-    pub fn cached_list(&self, kind: &'static Kind, namespace: &str) -> Vec<Arc<Value>> {
+    pub fn cached_list(&self, kind: &Kind, namespace: &str) -> Vec<Arc<Value>> {
         let resource = catalogue::of(kind);
         let Some(storage) = resource.storage else {
             return Vec::new();

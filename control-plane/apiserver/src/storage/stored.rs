@@ -99,7 +99,7 @@ impl Stored {
         revision: i64,
     ) -> Result<Stored, Status> {
         let (api_version, version) = (storage.kind.api_version(), revision.to_string());
-        let named = (api_version.as_str(), storage.kind.kind);
+        let named = (api_version.as_str(), storage.kind.kind());
         let message = storage.kind.message();
         let body = match Canonical::with_version(value, named, message, &version) {
             Some(bytes) => Body::Protobuf(bytes.into()),
@@ -147,8 +147,8 @@ impl Stored {
             Body::Protobuf(bytes) => {
                 let message = self.storage.kind.message();
                 let mut object = protobuf::decode_as(bytes, message).map_err(damaged)?;
-                let kind = self.storage.kind;
-                defaults::name_kinds(kind.group, kind.kind, &mut object);
+                let kind = &self.storage.kind;
+                defaults::name_kinds(kind.group(), kind.kind(), &mut object);
                 Ok(object)
             }
             Body::Json { text, .. } => serde_json::from_slice(&text.bytes)
@@ -234,11 +234,13 @@ impl Stored {
 
     /// The text of a field that selectors may name.
     pub(crate) fn field(&self, field: &str) -> Cow<'static, str> {
-        let kind = self.storage.kind;
+        let kind = &self.storage.kind;
         let found = match field {
             "metadata.name" => self.value(&["metadata", "name"]),
             "metadata.namespace" => self.value(&["metadata", "namespace"]),
-            field => selectable(kind.group, kind.plural, field).and_then(|path| self.value(&path)),
+            field => {
+                selectable(kind.group(), kind.plural(), field).and_then(|path| self.value(&path))
+            }
         };
         field_text(field, found, || {
             self.value(&["reportingComponent"])
@@ -291,12 +293,12 @@ impl Body {
 }
 
 fn rewritten(storage: &'static Storage, object: &Value) -> Option<Vec<u8>> {
-    let kind = storage.kind;
+    let kind = &storage.kind;
     let named =
-        object::kind(object) == kind.kind && object::api_version(object) == kind.api_version();
+        object::kind(object) == kind.kind() && object::api_version(object) == kind.api_version();
     let bytes = protobuf::encode(object).ok().filter(|_| named)?;
     let mut again = protobuf::decode_as(&bytes, kind.message()).ok()?;
-    defaults::name_kinds(kind.group, kind.kind, &mut again);
+    defaults::name_kinds(kind.group(), kind.kind(), &mut again);
     (again == *object).then_some(bytes)
 }
 
@@ -308,7 +310,7 @@ fn head(storage: &Storage, object: &Value) -> Value {
             object::set(&mut head, &["metadata", key], value.clone());
         }
     }
-    let (group, plural) = (storage.kind.group, storage.kind.plural);
+    let (group, plural) = (storage.kind.group(), storage.kind.plural());
     for field in selectable_fields(group, plural) {
         let path = selectable(group, plural, field).unwrap_or_default();
         if let Some(value) = object::at(object, &path).filter(|value| is_plain(value)) {

@@ -33,9 +33,9 @@ pub(crate) fn caches_since(objects: &[Value], since: Timestamp) -> Caches {
     for (place, one) in objects.iter().enumerate() {
         let mut one = one.clone();
         let kind = kind_of(&one);
-        defaults::apply(kind.group, kind.kind, &mut one);
+        defaults::apply(kind.group(), kind.kind(), &mut one);
         if object::uid(&one).is_empty() {
-            let uid = format!("{}/{}", kind.plural, object::name(&one));
+            let uid = format!("{}/{}", kind.plural(), object::name(&one));
             object::set(&mut one, &["metadata", "uid"], uid.into());
         }
         if object::resource_version(&one).is_empty() {
@@ -110,7 +110,7 @@ pub(crate) fn owner(api_version: &str, kind: &str, name: &str) -> Value {
     let (group, version) = machinery::schema::split_api_version(api_version);
     let plural = machinery::schema::kind(group, version, kind)
         .unwrap()
-        .plural;
+        .plural();
     json!({
         "apiVersion": api_version, "kind": kind, "name": name,
         "uid": format!("{plural}/{name}"), "controller": true, "blockOwnerDeletion": true,

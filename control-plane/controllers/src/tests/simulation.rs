@@ -1,6 +1,7 @@
 //! One manager, one in-memory API, hollow nodes, and a seed that decides which one acts next.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::Notice;
@@ -95,12 +96,15 @@ impl Simulation {
 
     pub(crate) fn create(&self, object: Value) -> Object {
         let kind = kind_of(&object);
-        self.user(Call::Create { kind, object })
+        self.user(Call::Create {
+            kind: Arc::clone(kind),
+            object,
+        })
     }
 
-    pub(crate) fn patch(&self, kind: &'static Kind, namespace: &str, name: &str, patch: Value) {
+    pub(crate) fn patch(&self, kind: &Arc<Kind>, namespace: &str, name: &str, patch: Value) {
         self.user(Call::Patch {
-            kind,
+            kind: Arc::clone(kind),
             namespace: namespace.into(),
             name: name.into(),
             subresource: "",
@@ -111,22 +115,25 @@ impl Simulation {
 
     pub(crate) fn delete(
         &self,
-        kind: &'static Kind,
+        kind: &Arc<Kind>,
         namespace: &str,
         name: &str,
         options: DeleteOptions,
     ) {
         self.user(Call::Delete {
-            kind,
+            kind: Arc::clone(kind),
             namespace: namespace.into(),
             name: name.into(),
             options,
         });
     }
 
-    pub(crate) fn items(&self, kind: &'static Kind) -> Vec<Object> {
+    pub(crate) fn items(&self, kind: &Arc<Kind>) -> Vec<Object> {
         let namespace = String::new();
-        let list = self.user(Call::List { kind, namespace });
+        let list = self.user(Call::List {
+            kind: Arc::clone(kind),
+            namespace,
+        });
         object::items(&list, &["items"]).to_vec()
     }
 
@@ -185,12 +192,13 @@ impl Simulation {
         self.untold = vec![VecDeque::new(); sources().len()];
         self.seen = self.world.revision();
         for (informer, feed) in sources() {
-            let objects = self.items(informer.kind);
+            let objects = self.items(&informer.kind);
             let wanted = objects
                 .into_iter()
                 .filter(|object| selected(&informer.fields, object));
             let notice = Notice::Replaced(wanted.collect());
-            self.manager.observe(informer.kind, *feed, notice, self.now);
+            self.manager
+                .observe(&informer.kind, *feed, notice, self.now);
         }
     }
 
@@ -200,7 +208,7 @@ impl Simulation {
         for event in self.world.events_after(self.seen) {
             self.seen = event.revision;
             for ((informer, _), untold) in sources.iter().zip(&mut self.untold) {
-                let same = std::ptr::eq(event.kind, informer.kind);
+                let same = event.kind == informer.kind;
                 if same && selected(&informer.fields, &event.object) {
                     untold.push_back(event.clone());
                 }
@@ -214,13 +222,14 @@ impl Simulation {
         }
         let at = waiting[self.chance(waiting.len() as u64) as usize];
         let event = self.untold[at].pop_front().unwrap();
-        self.stirred |= event.kind.kind != "Lease";
+        self.stirred |= event.kind.kind() != "Lease";
         let notice = match event.change {
             Change::Deleted => Notice::Deleted(event.object),
             _ => Notice::Applied(event.object),
         };
         let (informer, feed) = &sources[at];
-        self.manager.observe(informer.kind, *feed, notice, self.now);
+        self.manager
+            .observe(&informer.kind, *feed, notice, self.now);
         true
     }
 
@@ -334,7 +343,7 @@ impl Simulation {
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": now}],
         });
         self.user(Call::Update {
-            kind: kind("", "Pod"),
+            kind: kind("", "Pod").clone(),
             subresource: "status",
             object: pod,
         });
@@ -372,7 +381,7 @@ impl Simulation {
     pub(crate) fn normalised(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         for (kind, object) in self.world.objects() {
-            if ["Lease", "Event"].contains(&kind.kind) {
+            if ["Lease", "Event"].contains(&kind.kind()) {
                 continue;
             }
             let mut object = object;
@@ -381,14 +390,14 @@ impl Simulation {
             if generated {
                 object::remove(&mut object, &["metadata", "name"]);
             }
-            lines.push(format!("{} {object}", kind.plural));
+            lines.push(format!("{} {object}", kind.plural()));
         }
         lines.sort();
         lines.join("\n")
     }
 }
 
-pub(crate) fn kind(group: &str, name: &str) -> &'static Kind {
+pub(crate) fn kind(group: &str, name: &str) -> &'static Arc<Kind> {
     schema::kind(group, "v1", name).unwrap()
 }
 

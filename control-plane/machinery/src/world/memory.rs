@@ -9,7 +9,7 @@ mod tests;
 mod write;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ pub struct Event {
     /// The revision of the change, which is also the object's version.
     pub revision: i64,
     /// The object's kind.
-    pub kind: &'static Kind,
+    pub kind: Arc<Kind>,
     /// What happened.
     pub change: Change,
     /// The object after the change; for a deletion, its last state.
@@ -51,14 +51,14 @@ pub struct World {
 }
 
 /// The key of an object: group and plural of its kind, namespace, name.
-type Key = (&'static str, &'static str, String, String);
+type Key = (String, String, String, String);
 
 #[derive(Debug, Default)]
 struct State {
     now: Timestamp,
     revision: i64,
     names: u64,
-    objects: BTreeMap<Key, (&'static Kind, Object)>,
+    objects: BTreeMap<Key, (Arc<Kind>, Object)>,
     events: Vec<Event>,
 }
 
@@ -88,7 +88,7 @@ impl World {
     }
 
     /// Every object, ordered by kind, namespace and name.
-    pub fn objects(&self) -> Vec<(&'static Kind, Object)> {
+    pub fn objects(&self) -> Vec<(Arc<Kind>, Object)> {
         self.lock().objects.values().cloned().collect()
     }
 
@@ -115,14 +115,14 @@ impl State {
                 kind,
                 namespace,
                 name,
-            } => self.get(kind, &namespace, &name).cloned(),
-            Call::List { kind, namespace } => Ok(self.list(kind, &namespace)),
-            Call::Create { kind, object } => self.create(kind, object),
+            } => self.get(&kind, &namespace, &name).cloned(),
+            Call::List { kind, namespace } => Ok(self.list(&kind, &namespace)),
+            Call::Create { kind, object } => self.create(&kind, object),
             Call::Update {
                 kind,
                 subresource,
                 object,
-            } => self.update(kind, subresource, object),
+            } => self.update(&kind, subresource, object),
             Call::Patch {
                 kind,
                 namespace,
@@ -131,21 +131,21 @@ impl State {
                 form,
                 patch,
             } => {
-                let old = self.get(kind, &namespace, &name)?.clone();
-                let object = patched(kind, &old, form, &patch)?;
-                self.update(kind, subresource, object)
+                let old = self.get(&kind, &namespace, &name)?.clone();
+                let object = patched(&kind, &old, form, &patch)?;
+                self.update(&kind, subresource, object)
             }
             Call::Delete {
                 kind,
                 namespace,
                 name,
                 options,
-            } => self.delete(kind, &namespace, &name, &options),
+            } => self.delete(&kind, &namespace, &name, &options),
             Call::DeleteCollection { kind, namespace } => {
-                let list = self.list(kind, &namespace);
+                let list = self.list(&kind, &namespace);
                 for object in object::items(&list, &["items"]) {
                     let name = object::name(object);
-                    self.delete(kind, &namespace, name, &DeleteOptions::default())?;
+                    self.delete(&kind, &namespace, name, &DeleteOptions::default())?;
                 }
                 Ok(list)
             }
@@ -163,30 +163,32 @@ impl State {
         }
     }
 
-    fn get(&self, kind: &'static Kind, namespace: &str, name: &str) -> Result<&Object, Status> {
+    fn get(&self, kind: &Arc<Kind>, namespace: &str, name: &str) -> Result<&Object, Status> {
         let found = self.objects.get(&key(kind, namespace, name));
         found
             .map(|(_, object)| object)
-            .ok_or_else(|| Status::not_found(kind.group, kind.plural, name))
+            .ok_or_else(|| Status::not_found(kind.group(), kind.plural(), name))
     }
 
-    fn list(&self, kind: &'static Kind, namespace: &str) -> Object {
-        let first = (kind.group, kind.plural, String::new(), String::new());
+    fn list(&self, kind: &Arc<Kind>, namespace: &str) -> Object {
+        let first = key(kind, "", "");
         let items: Vec<Value> = self
             .objects
             .range(first..)
-            .take_while(|((group, plural, ..), _)| (*group, *plural) == (kind.group, kind.plural))
+            .take_while(|((group, plural, ..), _)| {
+                (group.as_str(), plural.as_str()) == (kind.group(), kind.plural())
+            })
             .filter(|((_, _, has, _), _)| namespace.is_empty() || has == namespace)
             .map(|(_, (_, object))| object.clone())
             .collect();
         json!({
-            "apiVersion": kind.api_version(), "kind": format!("{}List", kind.kind),
+            "apiVersion": kind.api_version(), "kind": format!("{}List", kind.kind()),
             "metadata": {"resourceVersion": self.revision.to_string()}, "items": items,
         })
     }
 
     /// Stores the object or, for a deletion, removes it, and records the event.
-    fn put(&mut self, kind: &'static Kind, mut object: Object, change: Change) -> Object {
+    fn put(&mut self, kind: &Arc<Kind>, mut object: Object, change: Change) -> Object {
         self.revision += 1;
         object::set_resource_version(&mut object, self.revision);
         let key = key(kind, object::namespace(&object), object::name(&object));
@@ -195,12 +197,12 @@ impl State {
                 self.objects.remove(&key);
             }
             _ => {
-                self.objects.insert(key, (kind, object.clone()));
+                self.objects.insert(key, (Arc::clone(kind), object.clone()));
             }
         }
         self.events.push(Event {
             revision: self.revision,
-            kind,
+            kind: Arc::clone(kind),
             change,
             object: object.clone(),
         });
@@ -208,12 +210,17 @@ impl State {
     }
 }
 
-fn key(kind: &'static Kind, namespace: &str, name: &str) -> Key {
-    (kind.group, kind.plural, namespace.into(), name.into())
+fn key(kind: &Arc<Kind>, namespace: &str, name: &str) -> Key {
+    (
+        kind.group().into(),
+        kind.plural().into(),
+        namespace.into(),
+        name.into(),
+    )
 }
 
 fn patched(
-    kind: &'static Kind,
+    kind: &Arc<Kind>,
     old: &Object,
     form: PatchForm,
     patch: &Value,
@@ -226,7 +233,7 @@ fn patched(
     if object::uid(&new) != object::uid(old) {
         let why = "the UID in the precondition differs";
         let name = object::name(old);
-        return Err(Status::conflict(kind.group, kind.plural, name, why));
+        return Err(Status::conflict(kind.group(), kind.plural(), name, why));
     }
     // Without a version in the patch there is no precondition: the current version applies.
     if object::resource_version(patch).is_empty() {

@@ -86,7 +86,7 @@ fn what_is_said_at_once_has_names_of_its_own() {
         "status": {"containerStatuses": [status(json!({"waiting": {}}))]},
     });
     let call = Call::Patch {
-        kind: schema::kind("", "v1", "Pod").unwrap(),
+        kind: schema::kind("", "v1", "Pod").unwrap().clone(),
         namespace: "n".into(),
         name: "p".into(),
         subresource: "status",

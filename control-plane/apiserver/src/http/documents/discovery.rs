@@ -3,25 +3,26 @@
 
 use machinery::schema::{self, Kind, Scope, Subresource};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Groups by falling priority, each with its versions by preference.
 pub(crate) fn versions_by_group() -> Vec<(&'static str, Vec<&'static str>)> {
-    let mut kinds: Vec<&Kind> = schema::kinds().iter().collect();
+    let mut kinds: Vec<&Arc<Kind>> = schema::kinds().iter().collect();
     // Stable: within one priority the table's own order holds.
-    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.priority));
+    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.priority()));
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for kind in kinds {
-        let at = groups.iter().position(|(group, _)| *group == kind.group);
+        let at = groups.iter().position(|(group, _)| *group == kind.group());
         let versions = match at {
             Some(at) => &mut groups[at].1,
             None => {
-                groups.push((kind.group, Vec::new()));
+                groups.push((kind.group(), Vec::new()));
                 let last = groups.len() - 1;
                 &mut groups[last].1
             }
         };
-        if !versions.contains(&kind.version) {
-            versions.push(kind.version);
+        if !versions.contains(&kind.version()) {
+            versions.push(kind.version());
         }
     }
     groups
@@ -64,23 +65,23 @@ fn group_of(group: &str, versions: &[&str]) -> Value {
 
 /// `GET /api/v1` and `/apis/{group}/{version}`.
 pub(crate) fn resources(group: &str, version: &str) -> Value {
-    let of_version = |kind: &&Kind| kind.group == group && kind.version == version;
+    let of_version = |kind: &&Arc<Kind>| kind.group() == group && kind.version() == version;
     let mut resources = Vec::new();
     for kind in schema::kinds().iter().filter(of_version) {
         let mut resource = json!({
-            "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced(),
-            "kind": kind.kind, "verbs": kind.verbs,
+            "name": kind.plural(), "singularName": kind.singular(), "namespaced": kind.namespaced(),
+            "kind": kind.kind(), "verbs": kind.verbs(),
         });
         add_names(&mut resource, kind);
         resources.push(resource);
-        for sub in &kind.subresources {
+        for sub in kind.subresources() {
             let mut resource = json!({
-                "name": format!("{}/{}", kind.plural, sub.name), "singularName": "",
-                "namespaced": kind.namespaced(), "kind": sub.kind, "verbs": sub.verbs,
+                "name": format!("{}/{}", kind.plural(), sub.name), "singularName": "",
+                "namespaced": kind.namespaced(), "kind": sub.kind(), "verbs": sub.verbs,
             });
-            if (sub.group, sub.version) != (group, version) {
-                resource["group"] = sub.group.into();
-                resource["version"] = sub.version.into();
+            if (sub.group(), sub.version()) != (group, version) {
+                resource["group"] = sub.group().into();
+                resource["version"] = sub.version().into();
             }
             resources.push(resource);
         }
@@ -96,11 +97,11 @@ pub(crate) fn resources(group: &str, version: &str) -> Value {
 }
 
 fn add_names(resource: &mut Value, kind: &Kind) {
-    if !kind.short_names.is_empty() {
-        resource["shortNames"] = json!(kind.short_names);
+    if !kind.short_names().is_empty() {
+        resource["shortNames"] = json!(kind.short_names());
     }
-    if !kind.categories.is_empty() {
-        resource["categories"] = json!(kind.categories);
+    if !kind.categories().is_empty() {
+        resource["categories"] = json!(kind.categories());
     }
 }
 
@@ -119,11 +120,11 @@ pub(crate) fn aggregated(core: bool) -> Value {
 
 fn aggregated_group(group: &str, versions: &[&str]) -> Value {
     let one = |version: &&str| {
-        let of_version = |kind: &&Kind| kind.group == group && kind.version == *version;
+        let of_version = |kind: &&Arc<Kind>| kind.group() == group && kind.version() == *version;
         let resources = schema::kinds()
             .iter()
             .filter(of_version)
-            .map(aggregated_resource);
+            .map(|kind| aggregated_resource(kind));
         json!({
             "version": version, "freshness": "Current",
             "resources": resources.collect::<Vec<_>>(),
@@ -139,20 +140,20 @@ fn aggregated_group(group: &str, versions: &[&str]) -> Value {
 
 fn aggregated_resource(kind: &Kind) -> Value {
     let mut resource = json!({
-        "resource": kind.plural,
-        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
-        "scope": match kind.scope { Scope::Namespaced => "Namespaced", Scope::Cluster => "Cluster" },
-        "singularResource": kind.singular, "verbs": kind.verbs,
+        "resource": kind.plural(),
+        "responseKind": {"group": kind.group(), "version": kind.version(), "kind": kind.kind()},
+        "scope": match kind.scope() { Scope::Namespaced => "Namespaced", Scope::Cluster => "Cluster" },
+        "singularResource": kind.singular(), "verbs": kind.verbs(),
     });
     add_names(&mut resource, kind);
-    if !kind.subresources.is_empty() {
+    if !kind.subresources().is_empty() {
         let one = |sub: &Subresource| {
             json!({
                 "subresource": sub.name, "verbs": sub.verbs,
-                "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
+                "responseKind": {"group": sub.group(), "version": sub.version(), "kind": sub.kind()},
             })
         };
-        resource["subresources"] = kind.subresources.iter().map(one).collect();
+        resource["subresources"] = kind.subresources().iter().map(one).collect();
     }
     resource
 }

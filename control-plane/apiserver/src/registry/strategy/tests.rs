@@ -1,13 +1,15 @@
 use std::collections::BTreeSet;
 
+use machinery::schema::{Names, Scope};
+
 use super::*;
-use crate::resources::catalogue::{all, resource};
+use crate::resources::catalogue::all;
 
 #[test]
 fn each_row_is_of_a_resource_and_no_resource_has_two() {
     let known: BTreeSet<_> = all()
         .iter()
-        .map(|one| (one.kind.group, one.kind.plural))
+        .map(|one| (one.kind.group(), one.kind.plural()))
         .collect();
     let mut seen = BTreeSet::new();
     for row in core_group::ROWS
@@ -28,21 +30,16 @@ fn a_kind_of_another_group_is_not_taken_for_ours() {
         .chain(workload::ROWS)
         .chain(cluster::ROWS)
     {
-        let like = resource("", "v1", "services").unwrap();
-        let theirs = Kind {
-            group: "example.com",
-            version: "v1",
-            kind: "Theirs",
-            plural: row.resource,
-            singular: "theirs",
+        let names = Names {
+            kind: "Theirs".into(),
+            list_kind: "TheirsList".into(),
+            plural: row.resource.into(),
+            singular: "theirs".into(),
             short_names: Vec::new(),
             categories: Vec::new(),
-            scope: like.kind.scope,
-            verbs: Vec::new(),
-            subresources: Vec::new(),
-            priority: 0,
-            message: like.kind.message,
         };
+        let group = "example.com".to_owned();
+        let theirs = Kind::custom(group, "v1".into(), names, Scope::Namespaced);
         let theirs = of_kind(&theirs);
         assert!(!theirs.allow_create_on_update && theirs.allow_unconditional_update);
         assert_eq!(theirs.generation, Generation::Never);
