@@ -35,11 +35,13 @@ use tokio::net::TcpListener;
 use admission::{Chain, Context};
 use http::api::{Api, Core};
 use registry::Registry;
-use storage::feed::Feed;
+use resources::catalogue::Resource;
+use storage::reflector::Reflector;
 use storage::store::Store;
 
 pub use config::Config;
 pub use http::connections::Limits;
+pub use resources::custom;
 pub use storage::reader::Reader;
 
 /// How often the store is made to forget old revisions, and how old they are then.
@@ -58,11 +60,11 @@ impl Server {
     /// Begins to follow the store; requests wait until it is read.
     pub fn new(client: etcd_api::Client, config: Config) -> Server {
         let api = connected(client, config);
-        let feed = tokio::spawn(Arc::clone(&api.reader().feed).run());
+        let following = tokio::spawn(Arc::clone(&api.reader().reflector).run());
         let compacting = tokio::spawn(compact(api.reader().store.clone()));
         let (made, ready) = tokio::sync::watch::channel(false);
         let building = tokio::spawn(keep_built(Arc::clone(&api.0.registry), made));
-        let tasks = [feed, compacting, building].map(|task| task.abort_handle());
+        let tasks = [following, compacting, building].map(|task| task.abort_handle());
         Server {
             api,
             ready,
@@ -84,6 +86,34 @@ impl Server {
         let made = ready.wait_for(|made| *made).await;
         made.map(|_| ())
             .map_err(|_| Status::unavailable("the server stopped"))
+    }
+
+    /// Serves a custom resource, in the place of the one with the same group and plural if there
+    /// is one. It returns when all its objects are found by lists and watches. Nothing changes if
+    /// the definition is refused or the store cannot be read.
+    pub async fn add_resource(&self, definition: &custom::Definition) -> Result<(), Status> {
+        let (group, plural) = (definition.group.as_str(), &*definition.names.plural);
+        let joining = definition.resources()?;
+        let reflector = &self.api.reader().reflector;
+        let is_it = |one: &Resource| (one.kind.group(), one.kind.plural()) == (group, plural);
+        let catalogue = reflector.catalogue();
+        let mut all = catalogue.resources().iter();
+        if all.any(|one| one.custom.is_none() && is_it(one)) {
+            return Err(Status::already_exists(
+                group,
+                plural,
+                definition.names.kind.as_ref(),
+            ));
+        }
+        reflector.replace(is_it, joining).await
+    }
+
+    /// Serves a custom resource no longer: its paths answer 404, and its watches end with that.
+    /// Its objects stay in the store. Built-in resources stay.
+    pub async fn remove_resource(&self, group: &str, plural: &str) -> Result<(), Status> {
+        let is_it = |one: &Resource| (one.kind.group(), one.kind.plural()) == (group, plural);
+        let reflector = &self.api.reader().reflector;
+        reflector.replace(is_it, Vec::new()).await
     }
 
     /// Answers requests on a listener until [`Server::stop`].
@@ -116,10 +146,10 @@ impl Drop for Server {
 /// Puts the layers together.
 fn connected(client: etcd_api::Client, config: Config) -> Api {
     let store = Store { client };
-    let feed = Arc::new(Feed::new(store.clone()));
+    let reflector = Arc::new(Reflector::new(store.clone()));
     let reader = Reader {
         store: store.clone(),
-        feed: Arc::clone(&feed),
+        reflector,
     };
     let context = Context {
         reader: reader.clone(),
@@ -151,7 +181,7 @@ fn connected(client: etcd_api::Client, config: Config) -> Api {
 /// Makes the objects that have to be there before requests are served, reports that, and makes
 /// them again when they are taken away.
 async fn keep_built(registry: Arc<Registry>, made: tokio::sync::watch::Sender<bool>) {
-    registry.reader.feed.loaded().await;
+    registry.reader.reflector.loaded().await;
     while let Err(error) = build(&registry).await {
         tracing::warn!(%error, "the built-in objects cannot be made");
         tokio::time::sleep(RETRY_AFTER).await;

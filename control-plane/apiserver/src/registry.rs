@@ -29,7 +29,6 @@ use serde_json::Value;
 use crate::admission::Chain;
 use crate::auth::token::Issuer;
 use crate::auth::{Authenticator, Authorizer, User};
-use crate::resources::catalogue;
 use crate::resources::convert;
 use crate::storage::reader::Reader;
 use ttl::EventLeases;
@@ -70,9 +69,9 @@ impl Registry {
         object: Value,
     ) -> Result<Arc<Value>, Status> {
         let user = User::default();
-        let writer = self.own_writer(&user, kind, namespace);
+        let writer = self.own_writer(&user, kind, namespace)?;
         let entry = writer.create(object).await?;
-        Ok(convert::to_served(writer.resource, &entry.object))
+        Ok(convert::to_served(&writer.resource, &entry.object))
     }
 
     /// Replaces an object for this process, by the rules for a PUT from outside.
@@ -83,20 +82,25 @@ impl Registry {
         object: Value,
     ) -> Result<Arc<Value>, Status> {
         let user = User::default();
-        let writer = self.own_writer(&user, kind, namespace);
+        let writer = self.own_writer(&user, kind, namespace)?;
         let name = object::name(&object).to_owned();
         let entry = writer.replace(&name, "", object).await?.entry();
-        Ok(convert::to_served(writer.resource, &entry.object))
+        Ok(convert::to_served(&writer.resource, &entry.object))
     }
 
     /// This process itself has no name, and nobody else is without one.
-    fn own_writer<'a>(&'a self, user: &'a User, kind: &Kind, namespace: &'a str) -> Writer<'a> {
-        Writer {
+    fn own_writer<'a>(
+        &'a self,
+        user: &'a User,
+        kind: &Kind,
+        namespace: &'a str,
+    ) -> Result<Writer<'a>, Status> {
+        Ok(Writer {
             registry: self,
             user,
-            resource: catalogue::of(kind),
+            resource: self.reader.resource_of(kind)?,
             namespace,
             dry: false,
-        }
+        })
     }
 }

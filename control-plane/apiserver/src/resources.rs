@@ -1,4 +1,7 @@
-//! Which kinds are served, under which names and versions, and where each is stored.
+//! Which resources are served, under which names and versions, and where each is stored.
 
 pub(crate) mod catalogue;
 pub(crate) mod convert;
+pub mod custom;
+pub(crate) mod fields;
+pub(crate) mod json_path;

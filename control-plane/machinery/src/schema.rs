@@ -194,9 +194,9 @@ pub fn message(name: &str) -> Option<&'static Message> {
     TABLE.by_name.get(name).map(|id| id.get())
 }
 
-/// The message of kinds that are not in the table.
-fn open() -> MessageId {
-    TABLE.by_name[OPEN]
+/// The message with this name, which the table has.
+fn named(name: &str) -> MessageId {
+    TABLE.by_name[name]
 }
 
 /// Every message of the table.

@@ -15,6 +15,7 @@ mod auth;
 mod bad_input;
 mod clients;
 mod cluster;
+mod custom;
 mod election;
 mod go_scheduler;
 mod http;

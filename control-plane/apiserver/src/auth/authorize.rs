@@ -1,7 +1,7 @@
 //! Decides what users may do: by roles and bindings, or not at all. It does not know how a user
 //! became known.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use machinery::object;
 use machinery::schema::Kind;
@@ -13,8 +13,7 @@ use super::rbac::{self, Decision, Policy, Rule, bootstrap};
 use super::review;
 use super::user::ANONYMOUS;
 use super::{Answer, Attributes, Authorizer, User};
-use crate::resources::catalogue::{self, Storage};
-use crate::storage::cache::Cursor;
+use crate::storage::cache::{Cache, Cursor};
 use crate::storage::reader::Reader;
 
 /// The kinds that the policy is made of, by their plurals.
@@ -39,29 +38,28 @@ pub struct AlwaysAllow;
 #[derive(Default)]
 struct Known {
     policy: Arc<Policy>,
-    places: Vec<Cursor>,
+    followed: Vec<Followed>,
+}
+
+/// One collection of roles or bindings.
+struct Followed {
+    kind: Arc<Kind>,
+    cache: Arc<Cache>,
+    place: Cursor,
 }
 
 impl Rbac {
     /// The policy as the caches have it.
     pub fn policy(&self, reader: &Reader) -> Arc<Policy> {
-        let storages: &[_] = &STORAGES;
-        let current = |known: &Known| {
-            known.places.len() == storages.len()
-                && storages
-                    .iter()
-                    .zip(&known.places)
-                    .all(|(storage, place)| reader.feed.cache(storage).end() == *place)
-        };
         {
             let known = self.known.read();
-            if current(&known) {
+            if known.is_current() {
                 return known.policy.clone();
             }
         }
         let mut known = self.known.write();
-        if !current(&known) && !known.follow(reader, storages) {
-            *known = Known::read(reader, storages);
+        if !known.is_current() && !known.follow() {
+            *known = Known::read(reader);
         }
         known.policy.clone()
     }
@@ -160,14 +158,19 @@ impl Authorizer for AlwaysAllow {
 }
 
 impl Known {
+    fn is_current(&self) -> bool {
+        let mut all = self.followed.iter();
+        all.len() == POLICY.len() && all.all(|one| one.cache.end() == one.place)
+    }
+
     /// Takes the changes since the last time; says no when they are not remembered.
-    fn follow(&mut self, reader: &Reader, storages: &[&'static Storage]) -> bool {
-        if self.places.len() != storages.len() {
+    fn follow(&mut self) -> bool {
+        if self.followed.len() != POLICY.len() {
             return false;
         }
         let policy = Arc::make_mut(&mut self.policy);
-        for (storage, place) in storages.iter().zip(&mut self.places) {
-            let Ok(changes) = reader.feed.cache(storage).changes(place, usize::MAX) else {
+        for Followed { kind, cache, place } in &mut self.followed {
+            let Ok(changes) = cache.changes(place, usize::MAX) else {
                 return false;
             };
             for change in changes {
@@ -176,9 +179,9 @@ impl Known {
                 };
                 if change.deleted {
                     let (namespace, name) = (object::namespace(object), object::name(object));
-                    policy.remove(storage.kind.kind(), namespace, name);
+                    policy.remove(kind.kind(), namespace, name);
                 } else {
-                    policy.put(storage.kind.kind(), object);
+                    policy.put(kind.kind(), object);
                 }
             }
         }
@@ -186,26 +189,28 @@ impl Known {
     }
 
     /// Starts over from everything there is.
-    fn read(reader: &Reader, storages: &[&'static Storage]) -> Known {
+    fn read(reader: &Reader) -> Known {
+        let mut known = Known::default();
         let mut policy = Policy::default();
-        let mut places = Vec::new();
-        for storage in storages {
-            let cache = reader.feed.cache(storage);
+        let catalogue = reader.reflector.catalogue();
+        let resources = POLICY
+            .iter()
+            .filter_map(|plural| catalogue.resource(rbac::GROUP, "v1", plural));
+        for storage in resources.filter_map(|resource| resource.storage.as_ref()) {
+            let Ok(cache) = reader.reflector.cache(storage) else {
+                continue;
+            };
             let (entries, place, _) = cache.snapshot(&storage.folder(""));
             for object in entries.iter().filter_map(|stored| stored.decode().ok()) {
                 policy.put(storage.kind.kind(), &object);
             }
-            places.push(place);
+            known.followed.push(Followed {
+                kind: Arc::clone(&storage.kind),
+                cache,
+                place,
+            });
         }
-        Known {
-            policy: Arc::new(policy),
-            places,
-        }
+        known.policy = Arc::new(policy);
+        known
     }
 }
-
-/// The collections of roles and bindings.
-static STORAGES: LazyLock<Vec<&'static Storage>> = LazyLock::new(|| {
-    let storage = |plural: &&str| catalogue::resource(rbac::GROUP, "v1", plural)?.storage;
-    POLICY.iter().filter_map(storage).collect()
-});

@@ -1,5 +1,7 @@
 //! One request about objects, from its body to its answer.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
@@ -68,8 +70,8 @@ impl<'a> Call<'a> {
 
     pub(crate) fn shown(&self) -> Result<Shown, Status> {
         Ok(Shown {
-            resource: self.target.resource,
-            accept: Accept::negotiate(self.headers, true)?,
+            resource: Arc::clone(&self.target.resource),
+            accept: Accept::negotiate_for(&self.target.resource, self.headers)?,
             include: Include::parse(self.query.text("includeObject"))?,
         })
     }
@@ -78,7 +80,7 @@ impl<'a> Call<'a> {
         Writer {
             registry: &self.api.0.registry,
             user: self.user,
-            resource: self.target.resource,
+            resource: Arc::clone(&self.target.resource),
             namespace: &self.target.namespace,
             dry,
         }
@@ -120,15 +122,15 @@ impl<'a> Call<'a> {
         };
         // The store is never behind; but it may be asked for what is still to come.
         if let Some(version) =
-            version.filter(|version| *version > self.api.reader().feed.revision())
+            version.filter(|version| *version > self.api.reader().reflector.revision())
         {
-            self.api.reader().feed.reach(version).await?;
+            self.api.reader().reflector.reach(version).await?;
         }
         // Any state will do: the cache's.
         if version == Some(0)
-            && let Some(storage) = resource.storage
+            && let Some(storage) = &resource.storage
         {
-            let cache = self.api.reader().feed.cache(storage);
+            let cache = self.api.reader().reflector.cache(storage)?;
             if let Some(entry) = cache.get(&storage.key(namespace, name)) {
                 return self.show_stored(&entry);
             }
@@ -156,7 +158,7 @@ impl<'a> Call<'a> {
 
     fn show_list(
         &self,
-        entries: &[std::sync::Arc<Stored>],
+        entries: &[Arc<Stored>],
         meta: &ListMeta,
     ) -> Result<Response<Body>, Status> {
         let shown = self.shown()?;
@@ -177,7 +179,7 @@ impl<'a> Call<'a> {
         } = self.target;
         let watching = Watching::read(resource, (namespace, name), self.query)?;
         let shown = Shown {
-            accept: Accept::negotiate_stream(self.headers)?,
+            accept: Accept::negotiate_stream(resource, self.headers)?,
             ..self.shown()?
         };
         watching.run(self.api, shown).await
@@ -197,7 +199,7 @@ impl<'a> Call<'a> {
             message: kind.message(),
         };
         let media_type = media::content_type(self.headers);
-        media::body_encoding(&media_type)?;
+        media::object_encoding(&self.target.resource, &media_type)?;
         body::decode(&body, &media_type, &expected, validation)
     }
 
@@ -205,7 +207,7 @@ impl<'a> Call<'a> {
         let asked = self.options()?;
         let decoded = self.object(body, asked.validation).await?;
         let mut warnings = decoded.warnings;
-        let strategy = strategy::of(self.target.resource);
+        let strategy = strategy::of(&self.target.resource);
         warnings.extend((strategy.warnings_on_create)(&decoded.object));
         warnings.extend(strategy.warning_without_effect(&decoded.object));
         let made = self.writer(asked.dry).create(decoded.object).await;
@@ -222,7 +224,7 @@ impl<'a> Call<'a> {
         let asked = self.options()?;
         let mut decoded = self.object(body, asked.validation).await?;
         if subresource.is_empty() {
-            let strategy = strategy::of(self.target.resource);
+            let strategy = strategy::of(&self.target.resource);
             let more = strategy.warning_without_effect(&decoded.object);
             decoded.warnings.extend(more);
         }
@@ -251,7 +253,7 @@ impl<'a> Call<'a> {
         let (edited, mut warnings) = updated;
         let entry = edited.entry_ref();
         if subresource.is_empty() {
-            let strategy = strategy::of(self.target.resource);
+            let strategy = strategy::of(&self.target.resource);
             warnings.extend(strategy.warning_without_effect(&entry.object));
         }
         let mut response = self.show_edited(edited)?;
@@ -280,7 +282,7 @@ impl<'a> Call<'a> {
 
     pub(crate) async fn read_patch(&self, body: Bytes) -> Result<Patch, Status> {
         let media_type = media::content_type(self.headers);
-        let kind = patch::kind_of(&media_type)?;
+        let kind = patch::kind_of(&self.target.resource, &media_type)?;
         let validation = self.options()?.validation;
         Patch::read(kind, &body, validation)
     }
@@ -304,7 +306,7 @@ impl<'a> Call<'a> {
         let kind = &self.target.resource.kind;
         match edited {
             Edited::Deleted(entry)
-                if !strategy::of(self.target.resource).returns_deleted_object =>
+                if !strategy::of(&self.target.resource).returns_deleted_object =>
             {
                 let uid = object::uid(&entry.object);
                 let name = &self.target.name;
@@ -341,7 +343,7 @@ impl<'a> Call<'a> {
 
     /// Kinds that are answered and not stored.
     async fn review(&self, body: Bytes) -> Result<Response<Body>, Status> {
-        if strategy::of(self.target.resource).binds_pods {
+        if strategy::of(&self.target.resource).binds_pods {
             return sub::bind(self, body).await;
         }
         Accept::negotiate(self.headers, false)?;

@@ -88,7 +88,7 @@ async fn answer(api: &Api, parts: &mut Parts, body: Body) -> Result<Response<Bod
         .authorize(reader, &attributes)
         .await?;
     let target = if info.is_resource() {
-        request::route(&info)?
+        request::route(&reader.reflector.catalogue(), &info)?
     } else {
         None
     };

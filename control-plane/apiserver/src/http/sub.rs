@@ -39,7 +39,7 @@ pub(crate) async fn answer(
             let reader = &call.api.reader();
             let target = call.target;
             let entry = reader
-                .read(target.resource, &target.namespace, &target.name)
+                .read(&target.resource, &target.namespace, &target.name)
                 .await?;
             call.show_stored(&entry)
         }
@@ -59,7 +59,7 @@ pub(crate) async fn answer(
 
 /// Reads a body as what the subresource takes.
 async fn read(call: &Call<'_>, body: Bytes) -> Result<Value, Status> {
-    let resource = call.target.resource;
+    let resource = &call.target.resource;
     let expected = match resource.kind.subresource(&call.target.subresource) {
         Some(sub) => Expected {
             group: sub.group(),
@@ -85,13 +85,13 @@ async fn scale(call: &Call<'_>, verb: &str, body: Bytes) -> Result<Response<Body
     let change = match verb {
         "get" => {
             let object = stored(call).await?;
-            return call.value(StatusCode::OK, &scale_of(call.target.resource, &object));
+            return call.value(StatusCode::OK, &scale_of(&call.target.resource, &object));
         }
         "update" => Change::Replace(read(call, body).await?),
         _ => Change::Patch(call.read_patch(body).await?),
     };
     let edited = call.writer(dry).scale(&call.target.name, change).await?;
-    let scale = scale_of(call.target.resource, &edited.entry().object);
+    let scale = scale_of(&call.target.resource, &edited.entry().object);
     call.value(StatusCode::OK, &scale)
 }
 

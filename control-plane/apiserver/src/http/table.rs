@@ -2,6 +2,7 @@
 
 mod cluster;
 mod config;
+mod custom;
 mod pod;
 mod workload;
 
@@ -13,6 +14,8 @@ use serde_json::{Value, json};
 
 use crate::http::reply::{Include, only_metadata};
 use crate::resources::catalogue::Resource;
+use crate::resources::custom::Column;
+use crate::resources::json_path::JsonPath;
 use crate::storage::cells::{Cell, Cells};
 
 /// The column of the name, as it is everywhere or where only wide output shows it.
@@ -38,9 +41,8 @@ pub(crate) fn of(
     metadata: Value,
     now: Timestamp,
 ) -> Value {
-    let layout = layout(resource.kind.group(), resource.kind.plural());
     let rows = objects.iter().map(|object| {
-        let cells = layout.all_cells(object);
+        let cells = all_cells(resource, object);
         let cells: Vec<Value> = cells.iter().map(|cell| cell.at(now)).collect();
         let shown = match include {
             Include::None => Value::Null,
@@ -51,19 +53,33 @@ pub(crate) fn of(
     });
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-        "rows": rows.collect::<Vec<_>>(), "columnDefinitions": layout.definitions(),
+        "rows": rows.collect::<Vec<_>>(), "columnDefinitions": columns(resource),
     })
 }
 
 /// What the columns of a resource are.
 pub(crate) fn columns(resource: &Resource) -> Vec<Value> {
-    layout(resource.kind.group(), resource.kind.plural()).definitions()
+    match own_columns(resource) {
+        Some(columns) => custom::definitions(columns),
+        None => layout(resource).definitions(),
+    }
 }
 
 /// The cells of an object in the served version.
 pub(crate) fn cells(resource: &Resource, object: &Value) -> Cells {
-    let layout = layout(resource.kind.group(), resource.kind.plural());
-    Cells::new(&layout.all_cells(object))
+    Cells::new(&all_cells(resource, object))
+}
+
+fn all_cells(resource: &Resource, object: &Value) -> Vec<Cell> {
+    match own_columns(resource) {
+        Some(columns) => custom::cells(columns, object),
+        None => layout(resource).all_cells(object),
+    }
+}
+
+/// The columns that the definition of a custom resource names.
+fn own_columns(resource: &Resource) -> Option<&[(Column, JsonPath)]> {
+    resource.custom.as_ref()?.columns.as_deref()
 }
 
 impl Layout {
@@ -99,7 +115,19 @@ fn column(name: &str) -> Value {
     })
 }
 
-fn layout(group: &str, plural: &str) -> Layout {
+fn layout(resource: &Resource) -> Layout {
+    let builtin = || builtin(resource.kind.group(), resource.kind.plural());
+    let found = match resource.custom {
+        None => builtin(),
+        Some(_) => None,
+    };
+    found.unwrap_or(Layout {
+        columns: &["Age"],
+        cells: |object| vec![age(object)],
+    })
+}
+
+fn builtin(group: &str, plural: &str) -> Option<Layout> {
     let found = match group {
         "" | "events.k8s.io" => pod::layout(plural)
             .or_else(|| cluster::layout(group, plural))
@@ -107,12 +135,7 @@ fn layout(group: &str, plural: &str) -> Layout {
         "apps" | "batch" | "autoscaling" | "policy" => workload::layout(plural),
         _ => cluster::layout(group, plural),
     };
-    found
-        .or_else(|| config::layout(group, plural))
-        .unwrap_or(Layout {
-            columns: &["Age"],
-            cells: |object| vec![age(object)],
-        })
+    found.or_else(|| config::layout(group, plural))
 }
 
 /// How old an object is, such as `5m`.

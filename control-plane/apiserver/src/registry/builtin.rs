@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::cidr::Cidr;
 use crate::registry::Registry;
-use crate::resources::catalogue;
 use crate::storage::interest::Interest;
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -49,11 +48,9 @@ pub(crate) async fn make(registry: &Registry) -> Result<(), Status> {
 
 /// Makes again what was taken away, as soon as that is heard of.
 pub(crate) async fn keep(registry: &Registry) -> Result<(), Status> {
-    let services = catalogue::resource("", "v1", "services");
-    let Some(storage) = services.and_then(|services| services.storage) else {
-        return Ok(());
-    };
-    let cache = registry.reader.feed.cache(storage);
+    let services = registry.reader.resource("", "v1", "services")?;
+    let storage = services.stored()?;
+    let cache = registry.reader.reflector.cache(storage)?;
     let interest = Interest {
         folder: storage.folder(""),
         field: None,

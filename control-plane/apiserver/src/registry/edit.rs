@@ -65,12 +65,12 @@ impl Registry {
     /// asked again of the newest.
     pub(crate) async fn edit(
         &self,
-        storage: &'static Storage,
+        storage: &Arc<Storage>,
         key: &str,
         dry: bool,
         edit: &mut dyn Edit,
     ) -> Result<Edited, Status> {
-        let cached = self.reader.feed.cache(storage).get(key);
+        let cached = self.reader.reflector.cache(storage)?.get(key);
         let mut newest = cached.is_none();
         let mut current = match cached {
             Some(cached) => Some(cached.entry()?),
@@ -108,7 +108,7 @@ impl Registry {
 
     async fn read_entry(
         &self,
-        storage: &'static Storage,
+        storage: &Arc<Storage>,
         key: &str,
     ) -> Result<Option<Arc<Entry>>, Status> {
         let stored = self.reader.read_key(storage, key).await?;
@@ -118,7 +118,7 @@ impl Registry {
     /// Writes; the inner error is the newer state that was in the way.
     async fn take_step(
         &self,
-        storage: &'static Storage,
+        storage: &Arc<Storage>,
         key: &str,
         dry: bool,
         current: Option<&Arc<Entry>>,
@@ -173,7 +173,7 @@ impl Registry {
 
     /// The lease a new value of this collection hangs on; 0 for none.
     pub(crate) async fn lease_for(&self, storage: &Storage) -> Result<i64, Status> {
-        if !strategy::of_kind(&storage.kind).expires {
+        if !strategy::expires(storage) {
             return Ok(0);
         }
         self.leases.lease(&self.reader.store).await

@@ -11,7 +11,7 @@ use crate::registry::Registry;
 use crate::registry::delete::Options;
 use crate::registry::edit::{Edit, Step};
 use crate::registry::write::Writer;
-use crate::resources::catalogue::{self, Resource};
+use crate::resources::catalogue::Resource;
 use crate::storage::entry::Entry;
 
 /// The most pods a budget remembers as about to go.
@@ -46,7 +46,7 @@ impl Writer<'_> {
         }
         let writer = Writer {
             dry: options.dry,
-            ..*self
+            ..self.clone()
         };
         mark(&writer, name).await?;
         writer.delete_admitted(name, options).await?;
@@ -55,10 +55,8 @@ impl Writer<'_> {
 
     /// Takes one disruption from the budget that covers a pod, if one does.
     async fn pay_budget(&self, pod: &Value, dry: bool) -> Result<(), Status> {
-        let Some(budgets) = catalogue::resource("policy", "v1", "poddisruptionbudgets") else {
-            return Err(Status::unknown_path());
-        };
         let reader = &self.registry.reader;
+        let budgets = reader.resource("policy", "v1", "poddisruptionbudgets")?;
         reader.fresh().await?;
         let all = reader.cached_list(&budgets.kind, self.namespace);
         let matching: Vec<_> = all
@@ -67,7 +65,7 @@ impl Writer<'_> {
             .collect();
         match matching.as_slice() {
             [] => Ok(()),
-            [budget] => pay(self.registry, budgets, budget, pod, dry).await,
+            [budget] => pay(self.registry, &budgets, budget, pod, dry).await,
             _ => {
                 let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
                 Err(Status::internal(why))
@@ -98,12 +96,12 @@ fn covers(budget: &Value, pod: &Value) -> bool {
 /// Takes one disruption from a budget.
 async fn pay(
     registry: &Registry,
-    budgets: &'static Resource,
+    budgets: &Resource,
     budget: &Value,
     pod: &Value,
     dry: bool,
 ) -> Result<(), Status> {
-    let storage = budgets.storage.ok_or_else(Status::unknown_path)?;
+    let storage = budgets.stored()?;
     let key = storage.key(object::namespace(budget), object::name(budget));
     let mut payment = Payment {
         budgets,
@@ -115,7 +113,7 @@ async fn pay(
 }
 
 struct Payment<'a> {
-    budgets: &'static Resource,
+    budgets: &'a Resource,
     pod: &'a Value,
     ready: bool,
 }
@@ -176,7 +174,7 @@ impl Payment<'_> {
 
 /// Says on the pod why it goes.
 async fn mark(writer: &Writer<'_>, name: &str) -> Result<(), Status> {
-    let storage = writer.resource.storage.ok_or_else(Status::unknown_path)?;
+    let storage = writer.resource.stored()?;
     let key = storage.key(writer.namespace, name);
     writer
         .registry

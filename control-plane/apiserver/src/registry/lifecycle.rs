@@ -104,6 +104,9 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
         Generation::OfSpecAndAnnotations => {
             annotations(old) != annotations(new) || differs_in_substance(old, new)
         }
+        Generation::OfAllButMetadata => {
+            old.get("status") != new.get("status") || differs_in_substance(old, new)
+        }
     };
     if counts {
         let next = object::generation(old) + 1;

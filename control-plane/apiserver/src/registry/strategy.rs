@@ -7,6 +7,7 @@
 
 mod cluster;
 mod core_group;
+mod custom;
 mod job;
 mod namespace;
 mod pod;
@@ -21,7 +22,7 @@ use machinery::schema::Kind;
 use serde_json::Value;
 
 use crate::auth::User;
-use crate::resources::catalogue::Resource;
+use crate::resources::catalogue::{Resource, Storage};
 use crate::validate::Rules;
 
 /// How objects of one resource are created, changed and deleted.
@@ -80,6 +81,8 @@ pub(crate) enum Generation {
     OfSpec,
     /// When annotations change, too: others inherit them.
     OfSpecAndAnnotations,
+    /// When anything but metadata changes, the status included.
+    OfAllButMetadata,
 }
 
 /// What a deletion waits for, besides finalizers.
@@ -140,11 +143,19 @@ static ROWS: LazyLock<HashMap<(&str, &str), &Strategy>> = LazyLock::new(|| {
 
 /// The strategy of a resource.
 pub(crate) fn of(resource: &Resource) -> &'static Strategy {
-    of_kind(&resource.kind)
+    match (&resource.custom, resource.has_status()) {
+        (None, _) => of_builtin(&resource.kind),
+        (Some(_), true) => &custom::WITH_STATUS,
+        (Some(_), false) => &custom::WHOLE,
+    }
 }
 
-/// The strategy of a kind.
-pub(crate) fn of_kind(kind: &Kind) -> &'static Strategy {
+/// Whether objects of a collection are kept for an hour only.
+pub(crate) fn expires(storage: &Storage) -> bool {
+    !storage.custom && of_builtin(&storage.kind).expires
+}
+
+fn of_builtin(kind: &Kind) -> &'static Strategy {
     let row = ROWS.get(&(kind.group(), kind.plural()));
     row.copied().unwrap_or(&OTHER)
 }

@@ -15,7 +15,7 @@ use crate::registry::edit::{Edit, Edited, Step};
 use crate::registry::lifecycle;
 use crate::registry::patch::Patch;
 use crate::registry::strategy::{self, Deletion};
-use crate::resources::catalogue::Resource;
+use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
 use crate::storage::entry::{self, Entry};
 use crate::validate;
@@ -24,10 +24,11 @@ use crate::validate;
 const NAMES_TRIED_MAX: usize = 8;
 
 /// Who writes what where.
+#[derive(Clone)]
 pub(crate) struct Writer<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) user: &'a User,
-    pub(crate) resource: &'static Resource,
+    pub(crate) resource: Arc<Resource>,
     pub(crate) namespace: &'a str,
     /// Nothing is stored.
     pub(crate) dry: bool,
@@ -79,8 +80,8 @@ impl Writer<'_> {
     }
 
     async fn create_named(&self, mut object: Value) -> Result<Arc<Entry>, Status> {
-        let resource = self.resource;
-        let storage = resource.storage.ok_or_else(Status::method_not_allowed)?;
+        let resource = &*self.resource;
+        let storage = resource.stored()?;
         let versioned = !object::resource_version(&object).is_empty();
         // Held until the service is stored: others choose among what is free after that.
         let guard = if allocate::concerns(resource) {
@@ -129,7 +130,7 @@ impl Writer<'_> {
 
     async fn store_new(
         &self,
-        storage: &'static crate::resources::catalogue::Storage,
+        storage: &Storage,
         key: &str,
         stored: &Value,
     ) -> Result<Option<i64>, Status> {
@@ -140,7 +141,7 @@ impl Writer<'_> {
 
     /// All that is done to a new object before it is stored.
     async fn complete(&self, object: &mut Value) -> Result<(), Status> {
-        let resource = self.resource;
+        let resource = &*self.resource;
         lifecycle::match_namespace(resource, self.namespace, object)?;
         fill_in(resource, object);
         lifecycle::created(resource, object);
@@ -178,13 +179,10 @@ impl Writer<'_> {
         subresource: &str,
         change: Change,
     ) -> Result<(Edited, Vec<String>), Status> {
-        let storage = self
-            .resource
-            .storage
-            .ok_or_else(Status::method_not_allowed)?;
+        let storage = self.resource.stored()?;
         let key = storage.key(self.namespace, name);
         // Held as for new ones: an update may ask for an address or a port.
-        let _guard = if allocate::concerns(self.resource) && subresource.is_empty() {
+        let _guard = if allocate::concerns(&self.resource) && subresource.is_empty() {
             Some(self.registry.allocation.lock().await)
         } else {
             None
@@ -203,9 +201,9 @@ impl Writer<'_> {
             .await?;
         let warnings = update.warnings;
         if let Edited::Deleted(entry) = &edited {
-            allocate::deleted(self.registry, self.resource, &entry.object).await;
+            allocate::deleted(self.registry, &self.resource, &entry.object).await;
         } else if let Some(old) = update.had_address.filter(|_| !self.dry) {
-            allocate::deleted(self.registry, self.resource, &old).await;
+            allocate::deleted(self.registry, &self.resource, &old).await;
         }
         Ok((edited, warnings))
     }
@@ -249,7 +247,7 @@ impl Edit for Update<'_, '_> {
 impl Update<'_, '_> {
     /// There is none yet: some kinds may be made by a PUT.
     async fn made(&self) -> Result<Step, Status> {
-        let resource = self.writer.resource;
+        let resource = &*self.writer.resource;
         let Change::Replace(object) = &self.change else {
             return Err(resource.not_found(self.name));
         };
@@ -269,7 +267,7 @@ impl Update<'_, '_> {
     }
 
     async fn updated(&mut self, current: &Entry) -> Result<Step, Status> {
-        let resource = self.writer.resource;
+        let resource = &*self.writer.resource;
         let old = convert::to_served(resource, &current.object);
         let mut new = self.new_state(&old)?;
         lifecycle::match_namespace(resource, self.writer.namespace, &mut new)?;
@@ -307,7 +305,7 @@ impl Update<'_, '_> {
         match &self.change {
             Change::Replace(object) => Ok(object.clone()),
             Change::Patch(patch) => {
-                let (object, warnings) = patch.apply(self.writer.resource, old)?;
+                let (object, warnings) = patch.apply(&self.writer.resource, old)?;
                 self.warnings = warnings;
                 Ok(object)
             }
@@ -316,7 +314,7 @@ impl Update<'_, '_> {
 
     /// The caller may say of which object and of which state it speaks.
     fn preconditions(&self, old: &Value, new: &Value) -> Result<(), Status> {
-        let resource = self.writer.resource;
+        let resource = &*self.writer.resource;
         let (uid, old_uid) = (object::uid(new), object::uid(old));
         if !uid.is_empty() && uid != old_uid {
             let (group, kind) = (resource.kind.group(), resource.kind.kind());
@@ -365,6 +363,7 @@ impl Update<'_, '_> {
         } = self.writer;
         let key = resource
             .storage
+            .as_ref()
             .map(|storage| storage.key(namespace, self.name))
             .unwrap_or_default();
         let why = precondition_failed(&key, "UID", asked, has);
@@ -423,6 +422,7 @@ pub(crate) fn refuse(
     // What is wrong is told of the form that is stored.
     let kind = resource
         .storage
+        .as_ref()
         .map_or(&resource.kind, |storage| &storage.kind);
     let name = object::name(object);
     Err(Status::invalid(kind.group(), kind.kind(), name, causes))

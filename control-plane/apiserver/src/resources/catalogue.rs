@@ -1,115 +1,98 @@
-//! What is served and where it is stored: the kinds of the schema table, with the few facts about
-//! them that are not in the table.
+//! What is served and where it is stored.
+//!
+//! The built-in resources are those of the schema table and never change. A [`Catalogue`] is one
+//! state of what a server serves: these, and custom resources. It is never changed: when a
+//! resource comes or goes, another catalogue takes its place, and a request keeps the one that it
+//! began with.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use machinery::schema::{self, Kind};
 use machinery::status::Status;
 
+use super::custom::Custom;
+use super::fields::{self, Selectable};
+
 /// Where all objects are.
 pub(crate) const ROOT: &str = "/registry/";
 
 /// One resource of one version.
+#[derive(Debug)]
 pub(crate) struct Resource {
     /// What is served.
     pub(crate) kind: Arc<Kind>,
     /// Where it is stored; some kinds are only answered.
-    pub(crate) storage: Option<&'static Storage>,
+    pub(crate) storage: Option<Arc<Storage>>,
+    /// The fields that selectors may name, besides name and namespace.
+    pub(crate) selectable: Selectable,
+    /// What is particular about a resource that the table does not have.
+    pub(crate) custom: Option<Custom>,
 }
 
 /// One collection of the store; versions of a kind share it.
+#[derive(Debug)]
 pub(crate) struct Storage {
-    /// Its place among all of them.
-    pub(crate) at: usize,
+    pub(crate) id: StorageId,
     /// The version that is written.
     pub(crate) kind: Arc<Kind>,
     /// What its keys begin with, such as `/registry/pods/`.
-    pub(crate) prefix: String,
+    pub(crate) prefix: Arc<str>,
     /// Written as JSON instead of protobuf.
     pub(crate) json: bool,
+    /// The table does not have the kind.
+    pub(crate) custom: bool,
+    /// The fields of the stored version that selectors may name.
+    pub(crate) selectable: Selectable,
 }
 
-struct Catalogue {
-    resources: Vec<Resource>,
-    by_prefix: BTreeMap<&'static str, usize>,
+/// Tells collections apart. A collection that comes after another with the same prefix is another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct StorageId(u64);
+
+/// One state of what a server serves.
+#[derive(Default)]
+pub(crate) struct Catalogue {
+    /// In the order of discovery.
+    resources: Vec<Arc<Resource>>,
+    by_group: HashMap<Arc<str>, Versions>,
+    /// The collections of the store, each once.
+    storages: HashMap<StorageId, Arc<Storage>>,
 }
 
-static STORAGES: LazyLock<Vec<Storage>> = LazyLock::new(|| {
+/// The resources of each version of a group.
+type Versions = HashMap<Arc<str>, Plurals>;
+/// The index of each resource by its plural.
+type Plurals = HashMap<Arc<str>, usize>;
+
+static BUILTIN: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| {
     let stored = schema::kinds()
         .iter()
         .filter(|kind| is_stored_version(kind));
-    let storages = stored.enumerate().map(|(at, kind)| Storage {
-        at,
-        kind: Arc::clone(kind),
-        prefix: prefix(kind),
-        json: in_own_folder(kind.group()),
-    });
-    storages.collect()
-});
-
-static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
+    let storages: Vec<Arc<Storage>> = stored.map(|kind| Arc::new(stored_as(kind))).collect();
     let storage_of = |kind: &Kind| {
         let prefix = prefix(kind);
         let served = kind.has_verb("list") && kind.plural() != "componentstatuses";
+        let mut all = storages.iter();
         served
-            .then(|| STORAGES.iter().find(|storage| storage.prefix == prefix))
+            .then(|| all.find(|storage| *storage.prefix == *prefix))
             .flatten()
     };
-    let resources = schema::kinds().iter().map(|kind| Resource {
-        kind: Arc::clone(kind),
-        storage: storage_of(kind),
+    let resources = schema::kinds().iter().map(|kind| {
+        Arc::new(Resource {
+            kind: Arc::clone(kind),
+            storage: storage_of(kind).cloned(),
+            selectable: fields::of(kind.group(), kind.plural()),
+            custom: None,
+        })
     });
-    let by_prefix = STORAGES
-        .iter()
-        .map(|storage| (storage.prefix.as_str(), storage.at));
-    Catalogue {
-        resources: resources.collect(),
-        by_prefix: by_prefix.collect(),
-    }
+    resources.collect()
 });
 
-/// Every resource that is served.
-pub(crate) fn all() -> &'static [Resource] {
-    &CATALOGUE.resources
-}
-
-/// Every collection of the store.
-pub(crate) fn storages() -> &'static [Storage] {
-    &STORAGES
-}
-
-/// The resource of a group, version and plural.
-pub(crate) fn resource(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-    schema::resource(group, version, plural).map(|kind| of(kind))
-}
-
-/// The resource of a kind of the table.
-pub(crate) fn of(kind: &Kind) -> &'static Resource {
-    let mut all = CATALOGUE.resources.iter();
-    all.find(|resource| *resource.kind == *kind)
-        .expect("every kind of the table is a resource")
-}
-
-/// The collection a key of the store belongs to.
-pub(crate) fn storage_of_key(key: &str) -> Option<&'static Storage> {
-    // No prefix begins with another, so the one that sorts last before the key is the only one.
-    let (prefix, at) = CATALOGUE.by_prefix.range(..=key).next_back()?;
-    key.starts_with(prefix).then(|| &STORAGES[*at])
-}
-
-/// Whether any version of this group is served.
-pub(crate) fn serves_version(group: &str, version: &str) -> bool {
-    let mut all = CATALOGUE.resources.iter();
-    all.any(|one| one.kind.group() == group && one.kind.version() == version)
-}
-
-/// Whether a group is served in any version.
-pub(crate) fn serves_group(group: &str) -> bool {
-    CATALOGUE
-        .resources
-        .iter()
-        .any(|one| one.kind.group() == group)
+/// Every built-in resource, in the order of the table.
+pub(crate) fn builtin() -> &'static [Arc<Resource>] {
+    &BUILTIN
 }
 
 /// No version of a group has such a kind, in the words of Kubernetes' scheme.
@@ -117,6 +100,77 @@ pub(crate) fn unregistered(kind: &str, version: &str) -> String {
     format!(
         "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
     )
+}
+
+impl Catalogue {
+    /// The built-in resources and these.
+    pub(crate) fn new(custom: impl IntoIterator<Item = Arc<Resource>>) -> Catalogue {
+        let mut resources: Vec<_> = BUILTIN.iter().cloned().chain(custom).collect();
+        // Stable: within one priority the order of the table, and of versions, holds.
+        resources.sort_by_key(|resource| std::cmp::Reverse(resource.kind.priority()));
+        let mut catalogue = Catalogue::default();
+        for (at, resource) in resources.iter().enumerate() {
+            let kind = &resource.kind;
+            let versions = catalogue.by_group.entry(kind.group().into()).or_default();
+            let plurals = versions.entry(kind.version().into()).or_default();
+            plurals.insert(kind.plural().into(), at);
+            if let Some(storage) = &resource.storage {
+                catalogue.storages.insert(storage.id, Arc::clone(storage));
+            }
+        }
+        catalogue.resources = resources;
+        catalogue
+    }
+
+    /// Every resource that is served, in the order of discovery.
+    pub(crate) fn resources(&self) -> &[Arc<Resource>] {
+        &self.resources
+    }
+
+    /// Every resource that the table does not have.
+    pub(crate) fn custom(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.resources.iter().filter(|one| one.custom.is_some())
+    }
+
+    /// Every collection of the store.
+    pub(crate) fn storages(&self) -> impl Iterator<Item = &Arc<Storage>> {
+        self.storages.values()
+    }
+
+    /// The resource of a group, version and plural.
+    pub(crate) fn resource(
+        &self,
+        group: &str,
+        version: &str,
+        plural: &str,
+    ) -> Option<&Arc<Resource>> {
+        let at = self.by_group.get(group)?.get(version)?.get(plural)?;
+        Some(&self.resources[*at])
+    }
+
+    /// The resource of a kind; an error if it is not served.
+    pub(crate) fn of(&self, kind: &Kind) -> Result<&Arc<Resource>, Status> {
+        self.resource(kind.group(), kind.version(), kind.plural())
+            .ok_or_else(Status::unknown_path)
+    }
+
+    /// Whether any resource of this version of a group is served.
+    pub(crate) fn serves_version(&self, group: &str, version: &str) -> bool {
+        let versions = self.by_group.get(group);
+        versions.is_some_and(|versions| versions.contains_key(version))
+    }
+
+    /// Whether a group is served in any version.
+    pub(crate) fn serves_group(&self, group: &str) -> bool {
+        self.by_group.contains_key(group)
+    }
+}
+
+impl StorageId {
+    pub(super) fn next() -> StorageId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        StorageId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl Storage {
@@ -132,7 +186,7 @@ impl Storage {
     /// What the keys of a namespace begin with; of all namespaces when it is empty.
     pub(crate) fn folder(&self, namespace: &str) -> String {
         match namespace {
-            "" => self.prefix.clone(),
+            "" => self.prefix.to_string(),
             namespace => format!("{}{namespace}/", self.prefix),
         }
     }
@@ -144,83 +198,25 @@ impl Resource {
         self.kind.subresource("status").is_some()
     }
 
+    /// Where its objects are stored; an error for a kind that is only answered.
+    pub(crate) fn stored(&self) -> Result<&Arc<Storage>, Status> {
+        self.storage.as_ref().ok_or_else(Status::method_not_allowed)
+    }
+
     /// There is no object of this name.
     pub(crate) fn not_found(&self, name: &str) -> Status {
         Status::not_found(self.kind.group(), self.kind.plural(), name)
     }
-
-    /// What objects are called in lists: the kind with `List` added.
-    pub(crate) fn list_kind(&self) -> String {
-        format!("{}List", self.kind.kind())
-    }
-
-    /// A field that selectors may name, besides name and namespace.
-    pub(crate) fn selectable(&self, field: &str) -> Option<Vec<&'static str>> {
-        selectable(self.kind.group(), self.kind.plural(), field)
-    }
 }
 
-/// The path in the object that a selectable field stands for.
-pub(crate) fn selectable(group: &str, plural: &str, field: &str) -> Option<Vec<&'static str>> {
-    let fields = selectable_fields(group, plural);
-    let field = fields.iter().find(|one| **one == field)?;
-    let path = match *field {
-        "source" => "source.component",
-        "status.podIPs" => "status.podIP",
-        "status.successful" => "status.succeeded",
-        field => field,
-    };
-    Some(path.split('.').collect())
-}
-
-/// The fields that selectors may name, besides name and namespace.
-pub(crate) fn selectable_fields(group: &str, plural: &str) -> &'static [&'static str] {
-    match (group, plural) {
-        ("", "pods") => &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        ],
-        ("", "nodes") => &["spec.unschedulable"],
-        ("", "namespaces") => &["status.phase"],
-        ("", "secrets") => &["type"],
-        ("", "services") => &["spec.clusterIP", "spec.type"],
-        ("", "events") => &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-        ("events.k8s.io", "events") => &[
-            "regarding.kind",
-            "regarding.namespace",
-            "regarding.name",
-            "regarding.uid",
-            "regarding.apiVersion",
-            "regarding.resourceVersion",
-            "regarding.fieldPath",
-            "reason",
-            "reportingController",
-            "type",
-        ],
-        ("", "replicationcontrollers") => &["status.replicas"],
-        ("batch", "jobs") => &["status.successful"],
-        ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
-        ("resource.k8s.io", "resourceslices") => &["spec.nodeName", "spec.driver"],
-        _ => &[],
+fn stored_as(kind: &Arc<Kind>) -> Storage {
+    Storage {
+        id: StorageId::next(),
+        kind: Arc::clone(kind),
+        prefix: prefix(kind).into(),
+        json: in_own_folder(kind.group()),
+        custom: false,
+        selectable: fields::of(kind.group(), kind.plural()),
     }
 }
 

@@ -27,9 +27,8 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
 
 /// Whether the resource shows what is stored as it is.
 pub(crate) fn is_same(resource: &Resource) -> bool {
-    resource
-        .storage
-        .is_none_or(|storage| Arc::ptr_eq(&storage.kind, &resource.kind))
+    let storage = resource.storage.as_ref();
+    storage.is_none_or(|storage| Arc::ptr_eq(&storage.kind, &resource.kind))
 }
 
 /// A stored object in the version of the resource.
@@ -38,9 +37,11 @@ pub(crate) fn to_served(resource: &Resource, object: &Arc<Value>) -> Arc<Value> 
         return Arc::clone(object);
     }
     let mut object = Value::clone(object);
-    match resource.kind.group() {
-        EVENTS => rename(&mut object, |(core, events)| (core, events)),
-        _ => autoscaler_to_v1(&mut object),
+    match (&resource.custom, resource.kind.group()) {
+        // All versions have the same fields.
+        (Some(_), _) => {}
+        (None, EVENTS) => rename(&mut object, |(core, events)| (core, events)),
+        (None, _) => autoscaler_to_v1(&mut object),
     }
     object::set_type(
         &mut object,
@@ -52,12 +53,13 @@ pub(crate) fn to_served(resource: &Resource, object: &Arc<Value>) -> Arc<Value> 
 
 /// An object of the resource's version as it is stored.
 pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
-    let Some(storage) = resource.storage.filter(|_| !is_same(resource)) else {
+    let Some(storage) = resource.storage.as_ref().filter(|_| !is_same(resource)) else {
         return object;
     };
-    match resource.kind.group() {
-        EVENTS => rename(&mut object, |(core, events)| (events, core)),
-        _ => autoscaler_to_v2(&mut object),
+    match (&resource.custom, resource.kind.group()) {
+        (Some(_), _) => {}
+        (None, EVENTS) => rename(&mut object, |(core, events)| (events, core)),
+        (None, _) => autoscaler_to_v2(&mut object),
     }
     object::set_type(
         &mut object,

@@ -1,7 +1,7 @@
-//! The objects of one collection as last heard of, and the changes that led there.
+//! The watch cache of one collection: its objects as last heard of, and the changes that led there.
 //!
-//! The feed alone writes. Watchers hold a cursor into a ring of changes and fetch what they have
-//! not seen: none of them is ever waited for, and one that falls behind the ring is told so.
+//! The reflector alone writes. Watchers hold a cursor into a ring of changes and fetch what they
+//! have not seen: none of them is ever waited for, and one that falls behind the ring is told so.
 
 #[cfg(test)]
 mod tests;
@@ -83,14 +83,36 @@ impl Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cursor(u64);
 
-/// The place is no longer remembered.
-pub(crate) struct TooOld;
+/// Why there are no changes from a place on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// The place is no longer remembered.
+    TooOld,
+    /// The collection is no longer served.
+    Closed,
+}
+
+/// What a list of a collection has.
+#[derive(Default)]
+pub(crate) struct Content {
+    items: BTreeMap<Arc<str>, Arc<Stored>>,
+    /// Keys whose values are no objects, and why.
+    unreadable: BTreeMap<Arc<str>, String>,
+}
+
+/// What the store says of a key.
+pub(crate) struct Heard {
+    pub(crate) key: Arc<str>,
+    pub(crate) revision: i64,
+    /// The new value, or `None` when the key is gone; an error if the value is no object.
+    pub(crate) entry: Result<Option<Stored>, Status>,
+}
 
 /// One collection.
 pub(crate) struct Cache {
     state: RwLock<State>,
     /// What all its keys begin with.
-    prefix: &'static str,
+    prefix: Arc<str>,
 }
 
 struct State {
@@ -105,10 +127,14 @@ struct State {
     /// Of the last change.
     revision: i64,
     groups: Groups,
+    /// Changes that came before the first list; `None` once that is there.
+    early: Option<Vec<Heard>>,
+    closed: bool,
 }
 
 impl Cache {
-    pub(crate) fn new(prefix: &'static str) -> Cache {
+    /// A cache that keeps changes back until its first [`Cache::reset`].
+    pub(crate) fn new(prefix: Arc<str>) -> Cache {
         let state = State {
             items: BTreeMap::new(),
             unreadable: BTreeMap::new(),
@@ -117,6 +143,8 @@ impl Cache {
             known_after: 0,
             revision: 0,
             groups: Groups::default(),
+            early: Some(Vec::new()),
+            closed: false,
         };
         Cache {
             state: RwLock::new(state),
@@ -125,10 +153,10 @@ impl Cache {
     }
 
     /// Starts over from everything there is at a revision. Watchers see that they missed changes.
-    pub(crate) fn reset(&self, items: BTreeMap<Arc<str>, Arc<Stored>>, revision: i64) {
+    pub(crate) fn reset(&self, content: Content, revision: i64) {
         let mut state = self.state.write();
-        state.items = items;
-        state.unreadable.clear();
+        state.items = content.items;
+        state.unreadable = content.unreadable;
         state.ring.clear();
         // One number is left out: a cursor of before lies behind the ring, even an up-to-date one.
         state.next += 1;
@@ -136,21 +164,29 @@ impl Cache {
         state.revision = revision;
         let next = state.next;
         state.groups.reset(next);
-    }
-
-    /// Takes the changes of one message of the store, all at once.
-    pub(crate) fn apply(&self, changes: Vec<(Arc<str>, i64, Option<Stored>)>) {
-        let mut state = self.state.write();
-        for (key, revision, entry) in changes {
-            state.apply(self.prefix, key, revision, entry);
+        let early = state.early.take().unwrap_or_default();
+        // The others are in the list.
+        for heard in early.into_iter().filter(|one| one.revision > revision) {
+            state.apply(&self.prefix, heard);
         }
     }
 
-    /// The newest value of a key is no object. That it is gone is not said: things would be deleted
-    /// on its account.
-    pub(crate) fn set_unreadable(&self, key: &str, why: &Status) {
+    /// Takes the changes of one message of the store, all at once.
+    pub(crate) fn apply(&self, changes: Vec<Heard>) {
         let mut state = self.state.write();
-        state.unreadable.insert(key.into(), why.message.clone());
+        if let Some(early) = &mut state.early {
+            return early.extend(changes);
+        }
+        for heard in changes {
+            state.apply(&self.prefix, heard);
+        }
+    }
+
+    /// The collection is no longer served: its watchers are told so, and there are no new ones.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.write();
+        state.closed = true;
+        state.groups.wake();
     }
 
     /// Whether everything below a folder can be shown. A list without what cannot be read would
@@ -191,10 +227,10 @@ impl Cache {
     }
 
     /// The place right behind a revision.
-    pub(crate) fn after(&self, revision: i64) -> Result<Cursor, TooOld> {
+    pub(crate) fn after(&self, revision: i64) -> Result<Cursor, Missed> {
         let state = self.state.read();
         if revision < state.known_after {
-            return Err(TooOld);
+            return Err(Missed::TooOld);
         }
         let newer = state
             .ring
@@ -209,11 +245,11 @@ impl Cache {
         &self,
         cursor: &mut Cursor,
         most: usize,
-    ) -> Result<Vec<Arc<Change>>, TooOld> {
+    ) -> Result<Vec<Arc<Change>>, Missed> {
         let state = self.state.read();
         let behind = state.next.saturating_sub(cursor.0);
         if behind > state.ring.len() as u64 {
-            return Err(TooOld);
+            return Err(Missed::TooOld);
         }
         let first = state.ring.len() - behind as usize;
         let found: Vec<_> = state.ring.iter().skip(first).take(most).cloned().collect();
@@ -232,14 +268,15 @@ impl Cache {
         &self,
         interest: &Interest,
         cursor: Cursor,
-    ) -> Result<watch::Receiver<u64>, TooOld> {
+    ) -> Result<watch::Receiver<u64>, Missed> {
         let mut state = self.state.write();
+        state.check_open()?;
         let State {
             ring, next, groups, ..
         } = &mut *state;
         let first = *next - ring.len() as u64;
         if cursor.0 < first {
-            return Err(TooOld);
+            return Err(Missed::TooOld);
         }
         let seen = (cursor.0 - first) as usize;
         let unseen = ring.iter().skip(seen).map(|change| &**change);
@@ -257,8 +294,9 @@ impl Cache {
         interest: &Interest,
         cursor: &mut Cursor,
         most: usize,
-    ) -> Result<Vec<Arc<Change>>, TooOld> {
+    ) -> Result<Vec<Arc<Change>>, Missed> {
         let state = self.state.read();
+        state.check_open()?;
         let first = state.next - state.ring.len() as u64;
         let numbers = state.groups.numbers(interest, cursor.0, first)?;
         let mut found = Vec::new();
@@ -273,8 +311,38 @@ impl Cache {
     }
 }
 
+impl Content {
+    /// Adds the value of a key.
+    pub(crate) fn insert(&mut self, key: &str, entry: Result<Stored, Status>) {
+        match entry {
+            Ok(entry) => drop(self.items.insert(Arc::clone(&entry.key), Arc::new(entry))),
+            Err(error) => drop(self.unreadable.insert(key.into(), error.message)),
+        }
+    }
+}
+
 impl State {
-    fn apply(&mut self, prefix: &str, key: Arc<str>, revision: i64, entry: Option<Stored>) {
+    fn check_open(&self) -> Result<(), Missed> {
+        if self.closed {
+            return Err(Missed::Closed);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, prefix: &str, heard: Heard) {
+        let Heard {
+            key,
+            revision,
+            entry,
+        } = heard;
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                // That the object is gone is not said: things would be deleted on its account.
+                self.unreadable.insert(key, error.message);
+                return;
+            }
+        };
         self.unreadable.remove(&key);
         let change = match entry {
             Some(entry) => {

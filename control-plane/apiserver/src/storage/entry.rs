@@ -34,7 +34,7 @@ impl Entry {
 
     /// Reads what the store holds: protobuf or JSON, whichever it is.
     pub(crate) fn decode(
-        storage: &'static Storage,
+        storage: &Storage,
         key: &str,
         value: &[u8],
         revision: i64,

@@ -35,7 +35,8 @@ use machinery::status::Status;
 use machinery::{defaults, object};
 use serde_json::Value;
 
-use crate::resources::catalogue::{Storage, selectable, selectable_fields};
+use crate::resources::catalogue::Storage;
+use crate::resources::fields;
 use crate::storage::cells::Cells;
 use crate::storage::entry::{self, Entry};
 
@@ -49,7 +50,7 @@ static KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// One object of one revision, in the version that is stored.
 pub(crate) struct Stored {
-    storage: &'static Storage,
+    storage: Arc<Storage>,
     pub(crate) key: Arc<str>,
     /// Of its last change; for a deleted object of the deletion.
     pub(crate) revision: i64,
@@ -93,7 +94,7 @@ impl Text {
 impl Stored {
     /// Reads what the store holds: protobuf or JSON, whichever it is.
     pub(crate) fn read(
-        storage: &'static Storage,
+        storage: &Arc<Storage>,
         key: &str,
         value: &[u8],
         revision: i64,
@@ -109,10 +110,15 @@ impl Stored {
                 value.starts_with(&protobuf::MAGIC),
             ),
         };
-        Ok(Stored::with_body(storage, key.into(), revision, body))
+        Ok(Stored::with_body(
+            Arc::clone(storage),
+            key.into(),
+            revision,
+            body,
+        ))
     }
 
-    fn with_body(storage: &'static Storage, key: Arc<str>, revision: i64, body: Body) -> Stored {
+    fn with_body(storage: Arc<Storage>, key: Arc<str>, revision: i64, body: Body) -> Stored {
         Stored {
             storage,
             key,
@@ -134,11 +140,16 @@ impl Stored {
             None => {
                 let mut object = self.decode()?;
                 object::set_resource_version(&mut object, revision);
-                Body::of(self.storage, &object, false)
+                Body::of(&self.storage, &object, false)
             }
         };
         let key = Arc::clone(&self.key);
-        Ok(Stored::with_body(self.storage, key, revision, body))
+        Ok(Stored::with_body(
+            Arc::clone(&self.storage),
+            key,
+            revision,
+            body,
+        ))
     }
 
     /// The object, decoded for the caller.
@@ -234,19 +245,7 @@ impl Stored {
 
     /// The text of a field that selectors may name.
     pub(crate) fn field(&self, field: &str) -> Cow<'static, str> {
-        let kind = &self.storage.kind;
-        let found = match field {
-            "metadata.name" => self.value(&["metadata", "name"]),
-            "metadata.namespace" => self.value(&["metadata", "namespace"]),
-            field => {
-                selectable(kind.group(), kind.plural(), field).and_then(|path| self.value(&path))
-            }
-        };
-        field_text(field, found, || {
-            self.value(&["reportingComponent"])
-                .and_then(|value| value.as_str().map(str::to_owned))
-                .unwrap_or_default()
-        })
+        fields::text(&self.storage.selectable, field, |path| self.value(path))
     }
 
     fn value(&self, path: &[&str]) -> Option<Value> {
@@ -281,18 +280,18 @@ impl Body {
     /// The bytes in memory of an object whose stored bytes cannot be taken as they are. Protobuf
     /// is written anew; if that says less than the object, and for JSON, text remains: it may have fields that
     /// protobuf has not.
-    fn of(storage: &'static Storage, object: &Value, protobuf: bool) -> Body {
+    fn of(storage: &Storage, object: &Value, protobuf: bool) -> Body {
         if protobuf && let Some(bytes) = rewritten(storage, object) {
             return Body::Protobuf(bytes.into());
         }
         Body::Json {
             text: Text::of(object),
-            head: Box::new(head(storage, object)),
+            head: Box::new(fields::head(&storage.selectable, object)),
         }
     }
 }
 
-fn rewritten(storage: &'static Storage, object: &Value) -> Option<Vec<u8>> {
+fn rewritten(storage: &Storage, object: &Value) -> Option<Vec<u8>> {
     let kind = &storage.kind;
     let named =
         object::kind(object) == kind.kind() && object::api_version(object) == kind.api_version();
@@ -300,54 +299,6 @@ fn rewritten(storage: &'static Storage, object: &Value) -> Option<Vec<u8>> {
     let mut again = protobuf::decode_as(&bytes, kind.message()).ok()?;
     defaults::name_kinds(kind.group(), kind.kind(), &mut again);
     (again == *object).then_some(bytes)
-}
-
-/// What selectors may ask of an object.
-fn head(storage: &Storage, object: &Value) -> Value {
-    let mut head = Value::default();
-    for key in ["name", "namespace", "labels"] {
-        if let Some(value) = object::at(object, &["metadata", key]) {
-            object::set(&mut head, &["metadata", key], value.clone());
-        }
-    }
-    let (group, plural) = (storage.kind.group(), storage.kind.plural());
-    for field in selectable_fields(group, plural) {
-        let path = selectable(group, plural, field).unwrap_or_default();
-        if let Some(value) = object::at(object, &path).filter(|value| is_plain(value)) {
-            object::set(&mut head, &path, value.clone());
-        }
-    }
-    if let Some(sender) = object
-        .get("reportingComponent")
-        .filter(|value| is_plain(value))
-    {
-        object::set(&mut head, &["reportingComponent"], sender.clone());
-    }
-    head
-}
-
-fn is_plain(value: &Value) -> bool {
-    !(value.is_object() || value.is_array())
-}
-
-/// The text that a selector compares with. `sender` is who newer events say they are from.
-pub(crate) fn field_text(
-    field: &str,
-    value: Option<Value>,
-    sender: impl FnOnce() -> String,
-) -> Cow<'static, str> {
-    match value {
-        Some(Value::String(text)) => text.into(),
-        Some(Value::Bool(flag)) => flag.to_string().into(),
-        Some(Value::Number(number)) => number.to_string().into(),
-        _ => match field {
-            // Newer senders of events say who they are in another field.
-            "source" => sender().into(),
-            "spec.unschedulable" | "spec.hostNetwork" => "false".into(),
-            "status.replicas" | "status.successful" => "0".into(),
-            _ => "".into(),
-        },
-    }
 }
 
 /// Keeps what was made if there is room. Of two that made the same, the first is kept.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Message, MessageId, open};
+use super::{Message, MessageId, OPEN, named};
 
 /// A text of the table, or of a kind that a cluster adds.
 type Text = Cow<'static, str>;
@@ -11,7 +11,7 @@ type Text = Cow<'static, str>;
 const PRIORITY_OF_CUSTOM: u32 = 1000;
 
 /// A kind with its own collection, as discovery lists it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Kind {
     pub(super) group: Text,
     pub(super) version: Text,
@@ -24,7 +24,7 @@ pub struct Kind {
 }
 
 /// What a kind and its collection are called.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Names {
     /// The kind, such as `Deployment`.
     pub kind: Text,
@@ -41,7 +41,7 @@ pub struct Names {
 }
 
 /// Whether objects of a kind have a namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Each object is in a namespace.
     Namespaced,
@@ -50,7 +50,7 @@ pub enum Scope {
 }
 
 /// A subresource, such as `status` or `scale`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Subresource {
     /// The last segment of the path.
     pub name: &'static str,
@@ -83,8 +83,16 @@ impl Kind {
             ],
             subresources: Vec::new(),
             priority: PRIORITY_OF_CUSTOM,
-            message: open(),
+            message: named(OPEN),
         }
+    }
+
+    /// The same kind with these of the usual verbs alone.
+    #[must_use]
+    pub fn with_verbs<'a>(mut self, verbs: impl Iterator<Item = &'a str>) -> Kind {
+        let verbs: Vec<&str> = verbs.collect();
+        self.verbs.retain(|verb| verbs.contains(verb));
+        self
     }
 
     /// The same kind with a status of its own path.
@@ -99,6 +107,20 @@ impl Kind {
             message: self.message,
         };
         self.subresources.push(status);
+        self
+    }
+
+    /// The same kind with a Scale of its own path.
+    #[must_use]
+    pub fn with_scale(mut self) -> Kind {
+        self.subresources.push(Subresource {
+            name: "scale",
+            group: "autoscaling".into(),
+            version: "v1".into(),
+            kind: "Scale".into(),
+            verbs: vec!["get", "patch", "update"],
+            message: named("autoscaling/v1.Scale"),
+        });
         self
     }
 

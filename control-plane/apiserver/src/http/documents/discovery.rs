@@ -1,31 +1,39 @@
 //! What is served, told in the two forms clients know: documents per group and version, and one
 //! document for all.
 
-use machinery::schema::{self, Kind, Scope, Subresource};
-use serde_json::{Value, json};
-use std::sync::Arc;
+use std::collections::HashMap;
 
-/// Groups by falling priority, each with its versions by preference.
-pub(crate) fn versions_by_group() -> Vec<(&'static str, Vec<&'static str>)> {
-    let mut kinds: Vec<&Arc<Kind>> = schema::kinds().iter().collect();
-    // Stable: within one priority the table's own order holds.
-    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.priority()));
+use machinery::schema::{Kind, Scope, Subresource};
+use serde_json::{Value, json};
+
+use crate::resources::catalogue::Catalogue;
+
+/// The groups in the order of discovery, each with its versions by preference.
+pub(crate) fn versions_by_group(catalogue: &Catalogue) -> Vec<(&str, Vec<&str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for kind in kinds {
-        let at = groups.iter().position(|(group, _)| *group == kind.group());
-        let versions = match at {
-            Some(at) => &mut groups[at].1,
-            None => {
-                groups.push((kind.group(), Vec::new()));
-                let last = groups.len() - 1;
-                &mut groups[last].1
-            }
-        };
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for resource in catalogue.resources() {
+        let kind = &resource.kind;
+        let at = *places.entry(kind.group()).or_insert_with(|| {
+            groups.push((kind.group(), Vec::new()));
+            groups.len() - 1
+        });
+        let versions = &mut groups[at].1;
         if !versions.contains(&kind.version()) {
             versions.push(kind.version());
         }
     }
     groups
+}
+
+/// The kinds of a version of a group.
+fn kinds<'a>(
+    catalogue: &'a Catalogue,
+    group: &'a str,
+    version: &'a str,
+) -> impl Iterator<Item = &'a Kind> {
+    let kinds = catalogue.resources().iter().map(|one| &*one.kind);
+    kinds.filter(move |kind| kind.group() == group && kind.version() == version)
 }
 
 /// `GET /api` in the old form.
@@ -37,8 +45,8 @@ pub(crate) fn core_versions(address: &str) -> Value {
 }
 
 /// `GET /apis` in the old form.
-pub(crate) fn groups() -> Value {
-    let groups = versions_by_group().into_iter();
+pub(crate) fn groups(catalogue: &Catalogue) -> Value {
+    let groups = versions_by_group(catalogue).into_iter();
     let named = groups.filter(|(group, _)| !group.is_empty());
     let groups: Vec<Value> = named
         .map(|(group, versions)| group_of(group, &versions))
@@ -47,8 +55,8 @@ pub(crate) fn groups() -> Value {
 }
 
 /// `GET /apis/{group}`.
-pub(crate) fn group(name: &str) -> Option<Value> {
-    let mut groups = versions_by_group().into_iter();
+pub(crate) fn group(catalogue: &Catalogue, name: &str) -> Option<Value> {
+    let mut groups = versions_by_group(catalogue).into_iter();
     let (group, versions) = groups.find(|(group, _)| *group == name && !name.is_empty())?;
     let mut value = group_of(group, &versions);
     value["kind"] = "APIGroup".into();
@@ -64,10 +72,9 @@ fn group_of(group: &str, versions: &[&str]) -> Value {
 }
 
 /// `GET /api/v1` and `/apis/{group}/{version}`.
-pub(crate) fn resources(group: &str, version: &str) -> Value {
-    let of_version = |kind: &&Arc<Kind>| kind.group() == group && kind.version() == version;
+pub(crate) fn resources(catalogue: &Catalogue, group: &str, version: &str) -> Value {
     let mut resources = Vec::new();
-    for kind in schema::kinds().iter().filter(of_version) {
+    for kind in kinds(catalogue, group, version) {
         let mut resource = json!({
             "name": kind.plural(), "singularName": kind.singular(), "namespaced": kind.namespaced(),
             "kind": kind.kind(), "verbs": kind.verbs(),
@@ -106,11 +113,11 @@ fn add_names(resource: &mut Value, kind: &Kind) {
 }
 
 /// `GET /api` and `/apis` in the new form, one document with everything.
-pub(crate) fn aggregated(core: bool) -> Value {
-    let groups = versions_by_group().into_iter();
+pub(crate) fn aggregated(catalogue: &Catalogue, core: bool) -> Value {
+    let groups = versions_by_group(catalogue).into_iter();
     let wanted = groups.filter(|(group, _)| group.is_empty() == core);
     let items: Vec<Value> = wanted
-        .map(|(group, versions)| aggregated_group(group, &versions))
+        .map(|(group, versions)| aggregated_group(catalogue, group, &versions))
         .collect();
     json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
@@ -118,13 +125,9 @@ pub(crate) fn aggregated(core: bool) -> Value {
     })
 }
 
-fn aggregated_group(group: &str, versions: &[&str]) -> Value {
+fn aggregated_group(catalogue: &Catalogue, group: &str, versions: &[&str]) -> Value {
     let one = |version: &&str| {
-        let of_version = |kind: &&Arc<Kind>| kind.group() == group && kind.version() == *version;
-        let resources = schema::kinds()
-            .iter()
-            .filter(of_version)
-            .map(|kind| aggregated_resource(kind));
+        let resources = kinds(catalogue, group, version).map(aggregated_resource);
         json!({
             "version": version, "freshness": "Current",
             "resources": resources.collect::<Vec<_>>(),

@@ -1,13 +1,15 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use machinery::schema::{Names, Scope};
 
 use super::*;
-use crate::resources::catalogue::all;
+use crate::resources::catalogue::builtin;
+use crate::resources::custom::{Definition, Version};
 
 #[test]
 fn each_row_is_of_a_resource_and_no_resource_has_two() {
-    let known: BTreeSet<_> = all()
+    let known: BTreeSet<_> = builtin()
         .iter()
         .map(|one| (one.kind.group(), one.kind.plural()))
         .collect();
@@ -24,27 +26,51 @@ fn each_row_is_of_a_resource_and_no_resource_has_two() {
 }
 
 #[test]
-fn a_kind_of_another_group_is_not_taken_for_ours() {
+fn a_custom_resource_is_not_taken_for_ours() {
     for row in core_group::ROWS
         .iter()
         .chain(workload::ROWS)
         .chain(cluster::ROWS)
     {
-        let names = Names {
+        // Even in the group of ours: a definition may be of any group.
+        for group in ["example.com", "storage.k8s.io", row.group] {
+            if !group.contains('.') {
+                continue;
+            }
+            for status in [false, true] {
+                let theirs = theirs(group, row.resource, status);
+                let strategy = of(&theirs);
+                let expected = if status {
+                    &custom::WITH_STATUS
+                } else {
+                    &custom::WHOLE
+                };
+                assert!(std::ptr::eq(strategy, expected));
+                assert!(!expires(theirs.stored().unwrap()));
+            }
+        }
+    }
+}
+
+fn theirs(group: &str, plural: &str, status: bool) -> Arc<Resource> {
+    let definition = Definition {
+        group: group.into(),
+        names: Names {
             kind: "Theirs".into(),
             list_kind: "TheirsList".into(),
-            plural: row.resource.into(),
+            plural: plural.to_owned().into(),
             singular: "theirs".into(),
             short_names: Vec::new(),
             categories: Vec::new(),
-        };
-        let group = "example.com".to_owned();
-        let theirs = Kind::custom(group, "v1".into(), names, Scope::Namespaced);
-        let theirs = of_kind(&theirs);
-        assert!(!theirs.allow_create_on_update && theirs.allow_unconditional_update);
-        assert_eq!(theirs.generation, Generation::Never);
-        assert_eq!(theirs.deletion, Deletion::AtOnce);
-        assert!(!theirs.keeps_status_on_create && !theirs.returns_deleted_object);
-        assert!(!theirs.allocates && !theirs.expires && !theirs.binds_pods);
-    }
+        },
+        scope: Scope::Namespaced,
+        versions: vec![Version {
+            name: "v1".into(),
+            served: true,
+            stored: true,
+            status,
+            ..Version::default()
+        }],
+    };
+    definition.resources().unwrap().remove(0)
 }
