@@ -60,7 +60,7 @@ impl Api for Client {
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT, accept(&call))
             .header(header::CONTENT_TYPE, content)
             .body(body)
             .map_err(|error| Status::bad_request(error.to_string()))?;
@@ -84,15 +84,31 @@ fn path(kind: &Kind, namespace: &str, name: &str) -> String {
     path
 }
 
+/// The media type of the response.
+fn accept(call: &Call) -> &'static str {
+    match call {
+        Call::Discover { .. } => {
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        }
+        _ => "application/json",
+    }
+}
+
 fn request(call: &Call) -> (Method, String, &'static str, Option<Value>) {
     const JSON: &str = "application/json";
-    let of_object = path(call.kind(), call.namespace(), call.name());
+    let of_object = match (call, call.kind()) {
+        (_, Some(kind)) => path(kind, call.namespace(), call.name()),
+        (Call::Discover { core: true }, None) => "/api".to_owned(),
+        (_, None) => "/apis".to_owned(),
+    };
     let below = |subresource: &str| match subresource {
         "" => of_object.clone(),
         subresource => format!("{of_object}/{subresource}"),
     };
     match call {
-        Call::Get { .. } | Call::List { .. } => (Method::GET, of_object, JSON, None),
+        Call::Get { .. } | Call::List { .. } | Call::Discover { .. } => {
+            (Method::GET, of_object, JSON, None)
+        }
         Call::Create { kind, object } => {
             let path = path(kind, object::namespace(object), "");
             (Method::POST, path, JSON, Some(object.clone()))

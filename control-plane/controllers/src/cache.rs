@@ -22,6 +22,7 @@ use machinery::time::Timestamp;
 use serde::de::DeserializeOwned;
 
 use crate::graph::Graph;
+use crate::kinds::Kinds;
 pub(crate) use store::{Diff, Gone, Known, Store};
 
 /// Namespace and name; the namespace of cluster-scoped objects is empty.
@@ -47,6 +48,8 @@ macro_rules! caches {
             $(pub(crate) $field: Store<$type>,)*
             /// The metadata of every object that can be deleted.
             pub(crate) graph: Graph,
+            /// The kinds that the apiserver serves.
+            pub(crate) kinds: Arc<Kinds>,
         }
 
         /// A change in one of the stores.

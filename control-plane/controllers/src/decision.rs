@@ -11,6 +11,7 @@ use machinery::world::{Call, DeleteOptions, PatchForm};
 use serde_json::{Value, json};
 
 use crate::cache::{Key, Known, kind_of, to_object};
+use crate::kinds::Kinds;
 use crate::meta;
 
 /// The calls to make, in order until one fails, and when to look at the key again.
@@ -29,6 +30,8 @@ pub(crate) struct Step {
     pub(crate) failed: Option<Note>,
     /// The call only checks whether the object with this uid exists.
     pub(crate) asks: Option<String>,
+    /// The decision is good as long as the apiserver serves these kinds.
+    pub(crate) kinds: Option<Arc<Kinds>>,
 }
 
 /// A message about an object, to become an Event.
@@ -61,6 +64,7 @@ impl Decision {
             done: None,
             failed: None,
             asks: None,
+            kinds: None,
         });
         let last = self.steps.len() - 1;
         &mut self.steps[last]
@@ -92,6 +96,12 @@ impl Step {
                 Err(error),
             ) if gone(error) => Ok(()),
             (_, Err(error)) => Err(error.clone()),
+            (Call::Discover { .. }, Ok(groups)) => match &self.kinds {
+                Some(kinds) if !kinds.agree_with(groups) => {
+                    Err(Status::unavailable("kinds came or went"))
+                }
+                _ => Ok(()),
+            },
             (Call::List { .. }, Ok(list)) => match object::items(list, &["items"]) {
                 [] => Ok(()),
                 _ => Err(Status::unavailable("something is left that was to be gone")),

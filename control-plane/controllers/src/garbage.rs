@@ -97,7 +97,7 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
     if unknown.peek().is_some() {
         let mut decision = Decision::nothing();
         for owner in unknown {
-            ask(&mut decision, dependent, owner);
+            ask(caches, &mut decision, dependent, owner);
         }
         decision.again(ASK_AGAIN);
         return decision;
@@ -151,6 +151,14 @@ fn closes_circle(caches: &Caches, dependent: &Vertex) -> bool {
 
 /// Sets `blockOwnerDeletion` to false, so that the owners can go before this object.
 fn unblocking(dependent: &Vertex) -> Call {
+    if is_open(dependent) {
+        let owners = dependent.owners.iter().cloned();
+        let free = owners.map(|owner| Owner {
+            blocks: false,
+            ..owner
+        });
+        return with_owners(dependent, &free.collect::<Vec<_>>());
+    }
     let blocking = dependent.owners.iter().filter(|owner| owner.blocks);
     let references: Vec<_> = blocking
         .map(|owner| json!({"uid": owner.uid, "blockOwnerDeletion": false}))
@@ -167,6 +175,40 @@ fn unblocking(dependent: &Vertex) -> Call {
     )
 }
 
+/// True if nothing says how lists of the object merge: they can only be replaced as a whole.
+fn is_open(vertex: &Vertex) -> bool {
+    vertex.kind.message().open
+}
+
+/// Gives an object these owners, if it is still in its known state.
+fn with_owners(dependent: &Vertex, owners: &[Owner]) -> Call {
+    let references = owners.iter().map(|owner| {
+        let mut reference = json!({
+            "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name,
+            "uid": owner.uid,
+        });
+        for (key, is_set) in [
+            ("controller", owner.controls),
+            ("blockOwnerDeletion", owner.blocks),
+        ] {
+            if is_set {
+                reference[key] = true.into();
+            }
+        }
+        reference
+    });
+    let patch = json!({"metadata": {
+        "uid": dependent.uid, "resourceVersion": dependent.revision.to_string(),
+        "ownerReferences": references.collect::<Vec<_>>(),
+    }});
+    merge(
+        &dependent.kind,
+        &dependent.namespace,
+        &dependent.name,
+        patch,
+    )
+}
+
 /// The Event about an owner in another namespace, which cannot own this object.
 fn misplaced(caches: &Caches, dependent: &Vertex) -> Option<Note> {
     let elsewhere = |owner: &&Owner| {
@@ -175,7 +217,7 @@ fn misplaced(caches: &Caches, dependent: &Vertex) -> Option<Note> {
     };
     let owner = dependent.owners.iter().find(elsewhere)?;
     let namespace = &dependent.namespace;
-    let kind = owner.kind.as_ref();
+    let kind = caches.kinds.named(&owner.api_version, &owner.kind);
     let kind = kind.map(|kind| format!("{}/{}", kind.api_version(), kind.kind()));
     Some(Note {
         about: json!({
@@ -207,7 +249,9 @@ fn hold(caches: &Caches, dependent: &Vertex, owner: &Owner) -> Held {
             (true, false) => Held::Firmly,
         };
     }
-    match &owner.kind {
+    match caches.kinds.named(&owner.api_version, &owner.kind) {
+        // The kind went after the owner.
+        None if caches.graph.is_gone(&owner.uid) => Held::No,
         // The kind is unknown, so nothing can tell whether the owner exists.
         None => Held::Firmly,
         // A cluster-scoped object's reference names no namespace: no way to look such an owner up.
@@ -217,8 +261,8 @@ fn hold(caches: &Caches, dependent: &Vertex, owner: &Owner) -> Held {
     }
 }
 
-fn ask(decision: &mut Decision, dependent: &Vertex, owner: &Owner) {
-    let Some(kind) = &owner.kind else {
+fn ask(caches: &Caches, decision: &mut Decision, dependent: &Vertex, owner: &Owner) {
+    let Some(kind) = caches.kinds.named(&owner.api_version, &owner.kind) else {
         return;
     };
     let namespace = if kind.namespaced() {
@@ -235,6 +279,11 @@ fn ask(decision: &mut Decision, dependent: &Vertex, owner: &Owner) {
 }
 
 fn without_owners(dependent: &Vertex, owners: &[&str]) -> Call {
+    if is_open(dependent) {
+        let all = dependent.owners.iter();
+        let others = all.filter(|owner| !owners.contains(&owner.uid.as_str()));
+        return with_owners(dependent, &others.cloned().collect::<Vec<_>>());
+    }
     let references: Vec<_> = owners
         .iter()
         .map(|uid| json!({"$patch": "delete", "uid": uid}))

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use machinery::object::{self, Object};
-use machinery::schema::{self, Kind};
+use machinery::schema::Kind;
 
 use crate::cache::Gone;
 
@@ -32,10 +32,11 @@ pub(crate) struct Vertex {
 /// A reference to an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// `None` if the table does not have the kind.
-    pub(crate) kind: Option<Arc<Kind>>,
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) uid: String,
+    pub(crate) controls: bool,
     pub(crate) blocks: bool,
 }
 
@@ -58,12 +59,12 @@ impl Vertex {
     fn of(kind: &Arc<Kind>, object: &Object) -> Vertex {
         let owners = object::owner_references(object).iter().map(|owner| {
             let text = |key: &str| object::text(owner, &[key]).to_owned();
-            let api_version = text("apiVersion");
-            let (group, version) = schema::split_api_version(&api_version);
             Owner {
-                kind: schema::kind(group, version, &text("kind")).cloned(),
+                api_version: text("apiVersion"),
+                kind: text("kind"),
                 name: text("name"),
                 uid: text("uid"),
+                controls: owner["controller"] == true,
                 blocks: owner["blockOwnerDeletion"] == true,
             }
         });
@@ -115,6 +116,16 @@ impl Graph {
         uids.filter_map(|uid| self.vertices.get(uid))
     }
 
+    /// The uids of objects with an owner whose `apiVersion` and `kind` are chosen.
+    pub(crate) fn owned_by(&self, chosen: impl Fn(&str, &str) -> bool) -> Vec<String> {
+        let has = |vertex: &&Vertex| {
+            let mut owners = vertex.owners.iter();
+            owners.any(|owner| chosen(&owner.api_version, &owner.kind))
+        };
+        let owned = self.vertices.values().filter(has);
+        owned.map(|vertex| vertex.uid.clone()).collect()
+    }
+
     /// The objects in a namespace.
     pub(crate) fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Vertex> {
         let first: Place = (
@@ -127,6 +138,11 @@ impl Graph {
             .range(first..)
             .take_while(move |((of, ..), _)| of == namespace)
             .filter_map(|(_, uid)| self.vertices.get(uid))
+    }
+
+    /// True if an object with this uid was deleted, according to its own watch.
+    pub(crate) fn is_gone(&self, uid: &str) -> bool {
+        self.gone.contains(uid)
     }
 
     /// True if this owner does not exist, according to the apiserver.

@@ -12,6 +12,7 @@ mod disruption;
 mod endpoint_slice;
 mod garbage;
 mod graph;
+mod kinds;
 mod loops;
 mod manager;
 mod meta;
@@ -32,7 +33,6 @@ mod tests;
 
 use loops::Loop;
 pub use shell::{Config, run};
-pub(crate) use sources::sources;
 
 /// All loops. The loop for the root CA certificate runs only if there is a certificate.
 fn all_loops(root_ca: &str) -> Vec<Box<dyn Loop>> {

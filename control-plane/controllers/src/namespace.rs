@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, NamespaceStatus};
-use machinery::schema::{self, Kind};
+use machinery::schema::Kind;
 use machinery::time::Timestamp;
 use machinery::world::{Call, DeleteOptions, Propagation};
 
@@ -81,7 +81,7 @@ impl Loop for Namespaces {
             decision.push(update_status(&told));
         }
         if contents.is_empty() {
-            finalize(namespace, &mut decision)
+            finalize(caches, namespace, &mut decision)
         } else {
             empty(&contents, &mut decision)
         }
@@ -121,10 +121,14 @@ fn empty(contents: &[&Vertex], into: &mut Decision) {
     }
 }
 
-/// Checks that the namespace is really empty, because informers may lag, and finalizes it.
-fn finalize(namespace: &Namespace, into: &mut Decision) {
+/// Checks that the namespace is really empty, because informers may lag and kinds may have come,
+/// and finalizes it.
+fn finalize(caches: &Caches, namespace: &Namespace, into: &mut Decision) {
     let name = meta::name(&namespace.metadata).to_owned();
-    for kind in kinds_inside().map(Arc::clone) {
+    // Nothing new can enter the namespace: a kind that comes after this has no object in it.
+    let step = into.push(Call::Discover { core: false });
+    step.kinds = Some(Arc::clone(&caches.kinds));
+    for kind in caches.kinds.in_namespaces().map(Arc::clone) {
         let namespace = name.clone();
         into.push(if is_event(&kind) {
             Call::DeleteCollection { kind, namespace }
@@ -145,19 +149,9 @@ fn finalize(namespace: &Namespace, into: &mut Decision) {
     });
 }
 
-/// The kinds whose objects can be in a namespace, each once.
-pub(crate) fn kinds_inside() -> impl Iterator<Item = &'static Arc<Kind>> {
-    let kinds = schema::kinds().iter();
-    kinds.filter(|kind| {
-        let doubled = kind.group() == "events.k8s.io"
-            || (kind.group(), kind.version()) == ("autoscaling", "v1");
-        kind.namespaced() && kind.has_verb("deletecollection") && kind.has_verb("list") && !doubled
-    })
-}
-
 /// Events are not watched: there are too many, and they expire by themselves.
 pub(crate) fn is_event(kind: &Kind) -> bool {
-    kind.kind() == "Event"
+    kind.kind() == "Event" && ["", "events.k8s.io"].contains(&kind.group())
 }
 
 /// The remaining objects by kind, as text for a condition.

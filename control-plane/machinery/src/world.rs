@@ -105,6 +105,11 @@ pub enum Call {
         /// The node.
         node: String,
     },
+    /// Reads which kinds are served, as an `APIGroupDiscoveryList`.
+    Discover {
+        /// Those of the core group; of all others if false.
+        core: bool,
+    },
     /// Deletes a pod if its disruption budgets allow it.
     Evict {
         /// The pod's namespace.
@@ -244,8 +249,8 @@ pub fn kind_of(object: &Object) -> &'static Arc<Kind> {
 }
 
 impl Call {
-    /// The kind of the object.
-    pub fn kind(&self) -> &Arc<Kind> {
+    /// The kind of the object; `None` for a call that is about none.
+    pub fn kind(&self) -> Option<&Arc<Kind>> {
         match self {
             Call::Get { kind, .. }
             | Call::List { kind, .. }
@@ -253,8 +258,9 @@ impl Call {
             | Call::Create { kind, .. }
             | Call::Update { kind, .. }
             | Call::Patch { kind, .. }
-            | Call::Delete { kind, .. } => kind,
-            Call::Bind { .. } | Call::Evict { .. } => pods(),
+            | Call::Delete { kind, .. } => Some(kind),
+            Call::Bind { .. } | Call::Evict { .. } => Some(pods()),
+            Call::Discover { .. } => None,
         }
     }
 
@@ -269,6 +275,7 @@ impl Call {
             | Call::Delete { namespace, .. }
             | Call::Bind { namespace, .. }
             | Call::Evict { namespace, .. } => namespace,
+            Call::Discover { .. } => "",
         }
     }
 
@@ -278,13 +285,16 @@ impl Call {
             Call::Create { object, .. } | Call::Update { object, .. } => object::name(object),
             Call::Get { name, .. } | Call::Patch { name, .. } | Call::Delete { name, .. } => name,
             Call::Bind { pod, .. } | Call::Evict { pod, .. } => pod,
-            Call::List { .. } | Call::DeleteCollection { .. } => "",
+            Call::List { .. } | Call::DeleteCollection { .. } | Call::Discover { .. } => "",
         }
     }
 
     /// True if the call may change something.
     pub fn writes(&self) -> bool {
-        !matches!(self, Call::Get { .. } | Call::List { .. })
+        !matches!(
+            self,
+            Call::Get { .. } | Call::List { .. } | Call::Discover { .. }
+        )
     }
 
     fn verb(&self) -> &'static str {
@@ -298,6 +308,7 @@ impl Call {
             Call::DeleteCollection { .. } => "delete all",
             Call::Bind { .. } => "bind",
             Call::Evict { .. } => "evict",
+            Call::Discover { .. } => "discover",
         }
     }
 }
@@ -311,10 +322,11 @@ impl fmt::Display for Call {
         {
             write!(f, " {subresource} of")?;
         }
+        let plural = self.kind().map_or("kinds", |kind| kind.plural());
         let (namespace, name) = (self.namespace(), self.name());
         match namespace {
-            "" => write!(f, " {} {name}", self.kind().plural()),
-            _ => write!(f, " {} {namespace}/{name}", self.kind().plural()),
+            "" => write!(f, " {plural} {name}"),
+            _ => write!(f, " {plural} {namespace}/{name}"),
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use apiserver::custom::{Column, Definition, Scale, Version};
 use apiserver::{Config, Server};
@@ -13,9 +14,10 @@ use testkit::Launch;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use crate::cluster::BINARY;
+use crate::cluster::{BINARY, WITHIN};
 use crate::http::{Answer, Call, Lines};
 
+const POLL: Duration = Duration::from_millis(50);
 const GROUP: &str = "shop.example.com";
 const WIDGETS: &str = "/apis/shop.example.com/v1/namespaces/default/widgets";
 
@@ -49,6 +51,20 @@ impl Inside {
             runtime,
             _store: store,
         }
+    }
+
+    /// Runs the control loops as clients of the apiserver, until the end of the test.
+    fn run_loops(&self) {
+        let address = format!("http://{}", self.address);
+        self.runtime.spawn(async move {
+            let config = kube::Config::new(address.parse().unwrap());
+            let client = kube::Client::try_from(config).unwrap();
+            let config = controllers::Config {
+                elect: None,
+                root_ca: String::new(),
+            };
+            controllers::run(client, config, std::future::pending()).await
+        });
     }
 
     fn add(&self, definition: &Definition) {
@@ -427,6 +443,65 @@ fn a_definition_that_takes_the_place_of_ours_or_makes_no_sense_is_refused() {
         assert_eq!(refused(&wrong).code, 422, "{wrong:?}");
     }
     inside.get(WIDGETS).missing();
+}
+
+#[test]
+fn loops_collect_objects_of_a_kind_that_comes_while_they_run_and_empty_its_namespaces() {
+    let inside = Inside::start();
+    inside.run_loops();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
+    inside.post("/api/v1/namespaces", &namespace).expect(201);
+    // The loops are at work once there is an account.
+    let account = "/api/v1/namespaces/n/serviceaccounts/default";
+    until(|| inside.get(account).code == 200);
+    inside.add(&definition("Widget", "widgets", vec![version("v1", true)]));
+    let widgets = "/apis/shop.example.com/v1/namespaces/n/widgets";
+    let maps = "/api/v1/namespaces/n/configmaps";
+    let owner = inside.post(widgets, &widget("owner", "red")).expect(201);
+    let references = json!([{
+        "apiVersion": owner["apiVersion"], "kind": "Widget", "name": "owner",
+        "uid": owner["metadata"]["uid"],
+    }]);
+    let mut owned = widget("owned", "red");
+    owned["metadata"]["ownerReferences"] = references.clone();
+    inside.post(widgets, &owned).expect(201);
+    let mut map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map"}});
+    map["metadata"]["ownerReferences"] = references;
+    inside.post(maps, &map).expect(201);
+    inside.post(widgets, &widget("free", "red")).expect(201);
+    inside
+        .call("DELETE", &format!("{widgets}/owner"))
+        .send()
+        .expect(200);
+    until(|| inside.get(&format!("{widgets}/owned")).code == 404);
+    until(|| inside.get(&format!("{maps}/map")).code == 404);
+    inside.get(&format!("{widgets}/free")).expect(200);
+
+    // One more kind just before the namespace goes.
+    inside.add(&definition("Gadget", "gadgets", vec![version("v1", true)]));
+    let gadgets = "/apis/shop.example.com/v1/namespaces/n/gadgets";
+    let mut gadget = widget("g", "red");
+    gadget["kind"] = "Gadget".into();
+    inside.post(gadgets, &gadget).expect(201);
+    inside
+        .call("DELETE", "/api/v1/namespaces/n")
+        .send()
+        .expect(200);
+    until(|| inside.get("/api/v1/namespaces/n").code == 404);
+    for path in [widgets, gadgets] {
+        assert_eq!(inside.get(path).expect(200)["items"], json!([]), "{path}");
+    }
+    inside.remove("gadgets");
+    inside.get(gadgets).missing();
+}
+
+/// Waits until something is true.
+fn until(holds: impl Fn() -> bool) {
+    let end = Instant::now() + WITHIN;
+    while !holds() {
+        assert!(Instant::now() < end, "it takes too long");
+        std::thread::sleep(POLL);
+    }
 }
 
 /// Objects are written all the while kinds come and go: no watch misses one, none shows one twice.

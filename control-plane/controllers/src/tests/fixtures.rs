@@ -1,13 +1,17 @@
 //! Caches with a few objects, and decisions as lines of text.
 
+use std::sync::Arc;
+
 use machinery::defaults;
-use machinery::object;
+use machinery::object::{self, Object};
 use machinery::time::Timestamp;
+use machinery::world::memory::World;
 use machinery::world::{Call, kind_of};
 use serde_json::{Value, json};
 
 use crate::cache::{Caches, Feed};
 use crate::decision::Decision;
+use crate::kinds::Kinds;
 use crate::loops::{Context, Failure, Loop};
 
 /// The time in every test that does not set another.
@@ -22,6 +26,16 @@ pub(crate) fn ago(seconds: i64) -> String {
     then.to_seconds()
 }
 
+/// The discovery document of the core group, or of all others, with the kinds of the table.
+pub(crate) fn discovery(core: bool) -> Object {
+    World::default().answer(Call::Discover { core }).unwrap()
+}
+
+/// The kinds of the table.
+pub(crate) fn kinds() -> Kinds {
+    Kinds::read(&[discovery(true), discovery(false)])
+}
+
 /// Caches with these objects, as if their watches had just reported them. Each object gets a uid
 /// from its kind and name, a version, and the defaults of its kind.
 pub(crate) fn caches(objects: &[Value]) -> Caches {
@@ -29,7 +43,10 @@ pub(crate) fn caches(objects: &[Value]) -> Caches {
 }
 
 pub(crate) fn caches_since(objects: &[Value], since: Timestamp) -> Caches {
-    let mut caches = Caches::default();
+    let mut caches = Caches {
+        kinds: Arc::new(kinds()),
+        ..Caches::default()
+    };
     for (place, one) in objects.iter().enumerate() {
         let mut one = one.clone();
         let kind = kind_of(&one);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{Api, Call, DeleteOptions, PatchForm};
 use crate::object::{self, Object};
 use crate::patch;
-use crate::schema::Kind;
+use crate::schema::{self, Kind, Scope};
 use crate::status::Status;
 use crate::time::Timestamp;
 
@@ -60,6 +60,8 @@ struct State {
     names: u64,
     objects: BTreeMap<Key, (Arc<Kind>, Object)>,
     events: Vec<Event>,
+    /// The kinds that the table does not have.
+    custom: Vec<Arc<Kind>>,
 }
 
 impl World {
@@ -90,6 +92,18 @@ impl World {
     /// Every object, ordered by kind, namespace and name.
     pub fn objects(&self) -> Vec<(Arc<Kind>, Object)> {
         self.lock().objects.values().cloned().collect()
+    }
+
+    /// Serves a kind that the table does not have.
+    pub fn add_kind(&self, kind: Arc<Kind>) {
+        self.lock().custom.push(kind);
+    }
+
+    /// Serves a kind no longer; its objects go without a deletion.
+    pub fn remove_kind(&self, kind: &Kind) {
+        let mut state = self.lock();
+        state.custom.retain(|one| **one != *kind);
+        state.objects.retain(|_, (of, _)| **of != *kind);
     }
 
     /// Executes one call.
@@ -160,6 +174,7 @@ impl State {
                 pod,
                 options,
             } => self.delete(crate::world::pods(), &namespace, &pod, &options),
+            Call::Discover { core } => Ok(discovery(&self.custom, core)),
         }
     }
 
@@ -227,6 +242,12 @@ fn patched(
 ) -> Result<Object, Status> {
     let mut new = match form {
         PatchForm::Merge => patch::merge(old, patch),
+        PatchForm::Strategic if kind.message().open => {
+            return Err(Status::unsupported_media_type(&[
+                "application/json-patch+json",
+                "application/merge-patch+json",
+            ]));
+        }
         PatchForm::Strategic => patch::strategic(old, patch, kind.message())
             .map_err(|error| Status::bad_request(error.to_string()))?,
     };
@@ -241,4 +262,32 @@ fn patched(
         object::set(&mut new, &["metadata", "resourceVersion"], version.into());
     }
     Ok(new)
+}
+
+/// The discovery document of the core group or of all others: the table's kinds, then `custom`.
+fn discovery(custom: &[Arc<Kind>], core: bool) -> Object {
+    let mut groups: Vec<(&str, Vec<Value>)> = Vec::new();
+    let kinds = schema::kinds().iter().chain(custom);
+    for kind in kinds.filter(|kind| kind.group().is_empty() == core) {
+        let scope = match kind.scope() {
+            Scope::Namespaced => "Namespaced",
+            Scope::Cluster => "Cluster",
+        };
+        let resource = json!({
+            "resource": kind.plural(), "singularResource": kind.singular(), "scope": scope,
+            "verbs": kind.verbs(), "responseKind": {"kind": kind.kind()},
+        });
+        let version = json!({"version": kind.version(), "resources": [resource]});
+        match groups.iter_mut().find(|(group, _)| *group == kind.group()) {
+            Some((_, versions)) => versions.push(version),
+            None => groups.push((kind.group(), vec![version])),
+        }
+    }
+    let items = groups
+        .into_iter()
+        .map(|(group, versions)| json!({"metadata": {"name": group}, "versions": versions}));
+    json!({
+        "apiVersion": "apidiscovery.k8s.io/v2", "kind": "APIGroupDiscoveryList",
+        "items": items.collect::<Vec<_>>(),
+    })
 }
