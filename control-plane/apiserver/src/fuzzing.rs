@@ -8,7 +8,7 @@ use crate::registry::lifecycle;
 use crate::registry::options::Validation;
 use crate::registry::strategy;
 use crate::registry::write;
-use crate::resources::catalogue::{Resource, Storage, builtin};
+use crate::resources::catalogue::{Resource, Storage};
 use crate::resources::convert;
 use crate::storage::entry;
 use crate::validate;
@@ -19,7 +19,7 @@ pub fn decode_default_validate(data: &[u8]) {
     let [encoding, kind, body @ ..] = data else {
         return;
     };
-    let all = builtin();
+    let all = strategy::builtin();
     let resource = &all[usize::from(*kind) % all.len()];
     let media_type = match encoding % 2 {
         0 => "application/json",
@@ -83,7 +83,7 @@ mod tests {
         let is = |one: &std::sync::Arc<Resource>| {
             (one.kind.group(), one.kind.version(), one.kind.kind()) == (group, version, kind)
         };
-        let at = u8::try_from(builtin().iter().position(is)?).ok()?;
+        let at = u8::try_from(strategy::builtin().iter().position(is)?).ok()?;
         Some([&[encoding, at], body].concat())
     }
 

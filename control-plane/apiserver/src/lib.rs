@@ -18,6 +18,7 @@ mod config;
 pub mod fuzzing;
 mod http;
 mod pkcs10;
+mod printers;
 mod registry;
 mod resources;
 pub mod setup;
@@ -35,7 +36,7 @@ use tokio::net::TcpListener;
 use admission::{Chain, Context};
 use http::api::{Api, Core};
 use registry::Registry;
-use resources::catalogue::Resource;
+use resources::catalogue::{Catalogue, Resource};
 use storage::reflector::Reflector;
 use storage::store::Store;
 
@@ -111,7 +112,9 @@ impl Server {
     /// Serves a custom resource no longer: its paths answer 404, and its watches end with that.
     /// Its objects stay in the store. Built-in resources stay.
     pub async fn remove_resource(&self, group: &str, plural: &str) -> Result<(), Status> {
-        let is_it = |one: &Resource| (one.kind.group(), one.kind.plural()) == (group, plural);
+        let is_it = |one: &Resource| {
+            one.custom.is_some() && (one.kind.group(), one.kind.plural()) == (group, plural)
+        };
         let reflector = &self.api.reader().reflector;
         reflector.replace(is_it, Vec::new()).await
     }
@@ -146,7 +149,8 @@ impl Drop for Server {
 /// Puts the layers together.
 fn connected(client: etcd_api::Client, config: Config) -> Api {
     let store = Store { client };
-    let reflector = Arc::new(Reflector::new(store.clone()));
+    let catalogue = Catalogue::new(registry::strategy::builtin().iter().cloned());
+    let reflector = Arc::new(Reflector::new(store.clone(), catalogue));
     let reader = Reader {
         store: store.clone(),
         reflector,

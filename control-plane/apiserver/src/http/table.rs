@@ -1,37 +1,19 @@
 //! Objects as rows and columns: what `kubectl get` prints.
 
-mod cluster;
-mod config;
 mod custom;
-mod pod;
-mod workload;
 
 use std::sync::Arc;
 
-use machinery::object;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::http::reply::{Include, only_metadata};
+use crate::printers::{Layout, NAME, NAME_LATER};
+use crate::registry::strategy;
 use crate::resources::catalogue::Resource;
 use crate::resources::custom::Column;
 use crate::resources::json_path::JsonPath;
 use crate::storage::cells::{Cell, Cells};
-
-/// The column of the name, as it is everywhere or where only wide output shows it.
-const NAME: &str = "Name";
-const NAME_LATER: &str = "Name*";
-/// What is shown for nothing.
-const NONE: &str = "<none>";
-const UNKNOWN: &str = "<unknown>";
-
-/// The columns of a kind and the cells of an object; its name comes before them, unless it is among
-/// them.
-struct Layout {
-    /// A star marks columns that only wide output shows, a hash numbers.
-    columns: &'static [&'static str],
-    cells: fn(&Value) -> Vec<Cell>,
-}
 
 /// A table of objects in the served version.
 pub(crate) fn of(
@@ -61,7 +43,7 @@ pub(crate) fn of(
 pub(crate) fn columns(resource: &Resource) -> Vec<Value> {
     match own_columns(resource) {
         Some(columns) => custom::definitions(columns),
-        None => layout(resource).definitions(),
+        None => definitions(strategy::of(resource).columns),
     }
 }
 
@@ -73,7 +55,7 @@ pub(crate) fn cells(resource: &Resource, object: &Value) -> Cells {
 fn all_cells(resource: &Resource, object: &Value) -> Vec<Cell> {
     match own_columns(resource) {
         Some(columns) => custom::cells(columns, object),
-        None => layout(resource).all_cells(object),
+        None => strategy::of(resource).columns.all_cells(object),
     }
 }
 
@@ -82,24 +64,10 @@ fn own_columns(resource: &Resource) -> Option<&[(Column, JsonPath)]> {
     resource.custom.as_ref()?.columns.as_deref()
 }
 
-impl Layout {
-    /// Some kinds have their name elsewhere: what an event is called tells nobody anything.
-    fn begins_with_name(&self) -> bool {
-        !self.columns.contains(&NAME_LATER)
-    }
-
-    fn definitions(&self) -> Vec<Value> {
-        let first = self.begins_with_name().then_some(NAME).into_iter();
-        let columns = first.chain(self.columns.iter().copied());
-        columns.map(column).collect()
-    }
-
-    fn all_cells(&self, object: &Value) -> Vec<Cell> {
-        let first = self.begins_with_name().then(|| object::name(object).into());
-        let mut cells = Vec::from_iter(first);
-        cells.extend((self.cells)(object));
-        cells
-    }
+fn definitions(layout: &Layout) -> Vec<Value> {
+    let first = layout.begins_with_name().then_some(NAME).into_iter();
+    let columns = first.chain(layout.columns.iter().copied());
+    columns.map(column).collect()
 }
 
 fn column(name: &str) -> Value {
@@ -113,112 +81,4 @@ fn column(name: &str) -> Value {
         "description": "",
         "priority": i32::from(wide),
     })
-}
-
-fn layout(resource: &Resource) -> Layout {
-    let builtin = || builtin(resource.kind.group(), resource.kind.plural());
-    let found = match resource.custom {
-        None => builtin(),
-        Some(_) => None,
-    };
-    found.unwrap_or(Layout {
-        columns: &["Age"],
-        cells: |object| vec![age(object)],
-    })
-}
-
-fn builtin(group: &str, plural: &str) -> Option<Layout> {
-    let found = match group {
-        "" | "events.k8s.io" => pod::layout(plural)
-            .or_else(|| cluster::layout(group, plural))
-            .or_else(|| workload::layout(plural)),
-        "apps" | "batch" | "autoscaling" | "policy" => workload::layout(plural),
-        _ => cluster::layout(group, plural),
-    };
-    found.or_else(|| config::layout(group, plural))
-}
-
-/// How old an object is, such as `5m`.
-fn age(object: &Value) -> Cell {
-    since(object::creation_timestamp(object))
-}
-
-/// How long ago a time was.
-fn since(text: &str) -> Cell {
-    match Timestamp::parse(text) {
-        Some(then) => Cell::ago(then),
-        None => UNKNOWN.into(),
-    }
-}
-
-/// An integer of the object; 0 when there is none.
-fn number(object: &Value, path: &[&str]) -> Cell {
-    count(object, path).into()
-}
-
-/// The same as a part of a text.
-fn count(object: &Value, path: &[&str]) -> i64 {
-    object::integer(object, path).unwrap_or(0)
-}
-
-/// A text of the object, or what stands for none.
-fn text_or(object: &Value, path: &[&str], none: &str) -> Cell {
-    match object::text(object, path) {
-        "" => none.into(),
-        text => text.into(),
-    }
-}
-
-/// Anything as a cell: numbers and text as they are.
-fn any_or(object: &Value, path: &[&str], none: &str) -> Cell {
-    match object::at(object, path) {
-        None | Some(Value::Null) => none.into(),
-        Some(value @ Value::String(_)) => value.clone().into(),
-        Some(value) => value.to_string().into(),
-    }
-}
-
-/// The names and the images of the containers below a path, joined by commas.
-fn containers(object: &Value, path: &[&str]) -> [Cell; 2] {
-    let all = object::items(object, path);
-    ["name", "image"].map(|key| {
-        let texts: Vec<&str> = all.iter().map(|one| object::text(one, &[key])).collect();
-        texts.join(",").into()
-    })
-}
-
-/// A label selector as text.
-fn selector(object: &Value, path: &[&str]) -> Cell {
-    let Some(found) = object::at(object, path) else {
-        return NONE.into();
-    };
-    match machinery::selector::LabelSelector::from_object(found) {
-        Ok(selector) if !selector.is_empty() => selector.to_string().into(),
-        _ => NONE.into(),
-    }
-}
-
-/// A plain map of labels as text.
-fn labels(object: &Value, path: &[&str]) -> Cell {
-    let map = object::at(object, path).and_then(Value::as_object);
-    let pairs = map.into_iter().flatten();
-    let pairs: Vec<String> = pairs
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
-        .collect();
-    if pairs.is_empty() {
-        NONE.into()
-    } else {
-        pairs.join(",").into()
-    }
-}
-
-/// The first few of a list, and how many more there are.
-fn shortened(texts: &[String], most: usize) -> Cell {
-    match texts.len() {
-        0 => NONE.into(),
-        count if count > most => {
-            format!("{} + {} more...", texts[..most].join(","), count - most).into()
-        }
-        _ => texts.join(",").into(),
-    }
 }

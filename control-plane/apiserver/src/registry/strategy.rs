@@ -16,13 +16,16 @@ mod tests;
 mod workload;
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use machinery::schema::Kind;
+use machinery::schema::{self, Kind};
 use serde_json::Value;
 
 use crate::auth::User;
-use crate::resources::catalogue::{Resource, Storage};
+use crate::printers::{self, Layout};
+use crate::resources::catalogue::{ROOT, Resource, Storage, StorageId};
+use crate::resources::convert::Conversion;
+use crate::resources::fields::{self, Selectable};
 use crate::validate::Rules;
 
 /// How objects of one resource are created, changed and deleted.
@@ -31,6 +34,16 @@ pub(crate) struct Strategy {
     /// The API group and the plural; all versions share a strategy.
     pub(crate) group: &'static str,
     pub(crate) resource: &'static str,
+    /// How its objects are stored.
+    pub(crate) stored: Stored,
+    /// The folder of its keys; empty if that is the plural.
+    pub(crate) folder: &'static str,
+    /// Versions that are not stored, and how they differ from the stored one.
+    pub(crate) conversions: &'static [(&'static str, Conversion)],
+    /// The fields that selectors may name, besides name and namespace.
+    pub(crate) selectable: &'static [fields::Row],
+    /// What tables show.
+    pub(crate) columns: &'static Layout,
     /// When `metadata.generation` counts.
     pub(crate) generation: Generation,
     /// A new object may bring its status along.
@@ -73,6 +86,19 @@ pub(crate) struct Strategy {
 /// The name of a subresource, and what its updates make of an old state and a new one.
 pub(crate) type Subresource = (&'static str, fn(&Value, &mut Value));
 
+/// How the objects of a resource are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// In protobuf, in a folder that is called like the resource.
+    ByPlural,
+    /// In JSON, in a folder below one that is called like the group.
+    UnderGroup,
+    /// As objects of the resource with the same name in the core group.
+    WithCore,
+    /// Not at all: they are only answered.
+    Never,
+}
+
 /// When `metadata.generation` counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Generation {
@@ -110,6 +136,11 @@ pub(crate) enum UnknownField {
 pub(crate) const DEFAULT: Strategy = Strategy {
     group: "",
     resource: "",
+    stored: Stored::ByPlural,
+    folder: "",
+    conversions: &[],
+    selectable: &[],
+    columns: &printers::DEFAULT,
     generation: Generation::Never,
     keeps_status_on_create: false,
     allow_create_on_update: false,
@@ -141,6 +172,39 @@ static ROWS: LazyLock<HashMap<(&str, &str), &Strategy>> = LazyLock::new(|| {
     rows.map(|row| ((row.group, row.resource), row)).collect()
 });
 
+static BUILTIN: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| {
+    let mut storages: HashMap<(&str, &str), Arc<Storage>> = HashMap::new();
+    for kind in schema::kinds() {
+        let row = of_builtin(kind);
+        let stored = [Stored::ByPlural, Stored::UnderGroup].contains(&row.stored);
+        if stored && kind.has_verb("list") && row.conversion(kind).is_none() {
+            let place = (kind.group(), kind.plural());
+            storages.insert(place, Arc::new(row.storage(kind)));
+        }
+    }
+    let resources = schema::kinds().iter().map(|kind| {
+        let row = of_builtin(kind);
+        let group = match row.stored {
+            Stored::WithCore => "",
+            _ => kind.group(),
+        };
+        let storage = storages.get(&(group, kind.plural()));
+        Arc::new(Resource {
+            kind: Arc::clone(kind),
+            storage: storage.cloned(),
+            selectable: row.selectable(),
+            conversion: row.conversion(kind),
+            custom: None,
+        })
+    });
+    resources.collect()
+});
+
+/// Every built-in resource, in the order of the table.
+pub(crate) fn builtin() -> &'static [Arc<Resource>] {
+    &BUILTIN
+}
+
 /// The strategy of a resource.
 pub(crate) fn of(resource: &Resource) -> &'static Strategy {
     match (&resource.custom, resource.has_status()) {
@@ -161,6 +225,37 @@ fn of_builtin(kind: &Kind) -> &'static Strategy {
 }
 
 impl Strategy {
+    fn storage(&self, kind: &Arc<Kind>) -> Storage {
+        let folder = match self.folder {
+            "" => kind.plural(),
+            folder => folder,
+        };
+        let under_group = self.stored == Stored::UnderGroup;
+        let prefix = if under_group {
+            format!("{ROOT}{}/{folder}/", kind.group())
+        } else {
+            format!("{ROOT}{folder}/")
+        };
+        Storage {
+            id: StorageId::next(),
+            kind: Arc::clone(kind),
+            prefix: prefix.into(),
+            json: under_group,
+            custom: false,
+            selectable: self.selectable(),
+        }
+    }
+
+    fn selectable(&self) -> Selectable {
+        self.selectable.iter().map(Into::into).collect()
+    }
+
+    fn conversion(&self, kind: &Kind) -> Option<Conversion> {
+        let mut all = self.conversions.iter();
+        all.find(|(version, _)| *version == kind.version())
+            .map(|(_, conversion)| *conversion)
+    }
+
     /// What an update through a subresource makes of the object, if that is particular.
     pub(crate) fn prepare_subresource(&self, name: &str) -> Option<fn(&Value, &mut Value)> {
         let mut all = self.subresources.iter();

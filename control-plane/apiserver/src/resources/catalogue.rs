@@ -1,19 +1,19 @@
 //! What is served and where it is stored.
 //!
-//! The built-in resources are those of the schema table and never change. A [`Catalogue`] is one
-//! state of what a server serves: these, and custom resources. It is never changed: when a
-//! resource comes or goes, another catalogue takes its place, and a request keeps the one that it
-//! began with.
+//! A [`Catalogue`] is one state of what a server serves: the built-in resources, and custom ones. It
+//! is never changed: when a resource comes or goes, another catalogue takes its place, and a
+//! request keeps the one that it began with.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 
-use machinery::schema::{self, Kind};
+use machinery::schema::Kind;
 use machinery::status::Status;
 
+use super::convert::Conversion;
 use super::custom::Custom;
-use super::fields::{self, Selectable};
+use super::fields::Selectable;
 
 /// Where all objects are.
 pub(crate) const ROOT: &str = "/registry/";
@@ -27,6 +27,8 @@ pub(crate) struct Resource {
     pub(crate) storage: Option<Arc<Storage>>,
     /// The fields that selectors may name, besides name and namespace.
     pub(crate) selectable: Selectable,
+    /// How its objects differ from the stored ones; `None` if they do not.
+    pub(crate) conversion: Option<Conversion>,
     /// What is particular about a resource that the table does not have.
     pub(crate) custom: Option<Custom>,
 }
@@ -66,35 +68,6 @@ type Versions = HashMap<Arc<str>, Plurals>;
 /// The index of each resource by its plural.
 type Plurals = HashMap<Arc<str>, usize>;
 
-static BUILTIN: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| {
-    let stored = schema::kinds()
-        .iter()
-        .filter(|kind| is_stored_version(kind));
-    let storages: Vec<Arc<Storage>> = stored.map(|kind| Arc::new(stored_as(kind))).collect();
-    let storage_of = |kind: &Kind| {
-        let prefix = prefix(kind);
-        let served = kind.has_verb("list") && kind.plural() != "componentstatuses";
-        let mut all = storages.iter();
-        served
-            .then(|| all.find(|storage| *storage.prefix == *prefix))
-            .flatten()
-    };
-    let resources = schema::kinds().iter().map(|kind| {
-        Arc::new(Resource {
-            kind: Arc::clone(kind),
-            storage: storage_of(kind).cloned(),
-            selectable: fields::of(kind.group(), kind.plural()),
-            custom: None,
-        })
-    });
-    resources.collect()
-});
-
-/// Every built-in resource, in the order of the table.
-pub(crate) fn builtin() -> &'static [Arc<Resource>] {
-    &BUILTIN
-}
-
 /// No version of a group has such a kind, in the words of Kubernetes' scheme.
 pub(crate) fn unregistered(kind: &str, version: &str) -> String {
     format!(
@@ -103,9 +76,9 @@ pub(crate) fn unregistered(kind: &str, version: &str) -> String {
 }
 
 impl Catalogue {
-    /// The built-in resources and these.
-    pub(crate) fn new(custom: impl IntoIterator<Item = Arc<Resource>>) -> Catalogue {
-        let mut resources: Vec<_> = BUILTIN.iter().cloned().chain(custom).collect();
+    /// A catalogue of these resources.
+    pub(crate) fn new(resources: impl IntoIterator<Item = Arc<Resource>>) -> Catalogue {
+        let mut resources: Vec<_> = resources.into_iter().collect();
         // Stable: within one priority the order of the table, and of versions, holds.
         resources.sort_by_key(|resource| std::cmp::Reverse(resource.kind.priority()));
         let mut catalogue = Catalogue::default();
@@ -125,11 +98,6 @@ impl Catalogue {
     /// Every resource that is served, in the order of discovery.
     pub(crate) fn resources(&self) -> &[Arc<Resource>] {
         &self.resources
-    }
-
-    /// Every resource that the table does not have.
-    pub(crate) fn custom(&self) -> impl Iterator<Item = &Arc<Resource>> {
-        self.resources.iter().filter(|one| one.custom.is_some())
     }
 
     /// Every collection of the store.
@@ -167,7 +135,7 @@ impl Catalogue {
 }
 
 impl StorageId {
-    pub(super) fn next() -> StorageId {
+    pub(crate) fn next() -> StorageId {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         StorageId(NEXT.fetch_add(1, Ordering::Relaxed))
     }
@@ -207,41 +175,4 @@ impl Resource {
     pub(crate) fn not_found(&self, name: &str) -> Status {
         Status::not_found(self.kind.group(), self.kind.plural(), name)
     }
-}
-
-fn stored_as(kind: &Arc<Kind>) -> Storage {
-    Storage {
-        id: StorageId::next(),
-        kind: Arc::clone(kind),
-        prefix: prefix(kind).into(),
-        json: in_own_folder(kind.group()),
-        custom: false,
-        selectable: fields::of(kind.group(), kind.plural()),
-    }
-}
-
-/// Whether this is the version of its kind that the store holds.
-fn is_stored_version(kind: &Kind) -> bool {
-    let listed = kind.has_verb("list") && kind.plural() != "componentstatuses";
-    let other = (kind.group(), kind.plural()) == ("events.k8s.io", "events")
-        || (kind.group(), kind.version()) == ("autoscaling", "v1");
-    listed && !other
-}
-
-/// These groups' keys name the group.
-fn in_own_folder(group: &str) -> bool {
-    ["apiextensions.k8s.io", "apiregistration.k8s.io"].contains(&group)
-}
-
-fn prefix(kind: &Kind) -> String {
-    let folder = match (kind.group(), kind.plural()) {
-        ("", "nodes") => "minions",
-        ("", "services") => "services/specs",
-        ("", "endpoints") => "services/endpoints",
-        ("", "replicationcontrollers") => "controllers",
-        ("networking.k8s.io", "ingresses") => "ingress",
-        (group, plural) if in_own_folder(group) => return format!("{ROOT}{group}/{plural}/"),
-        (_, plural) => plural,
-    };
-    format!("{ROOT}{folder}/")
 }

@@ -1,4 +1,4 @@
-//! Kinds that are served in two versions and stored in one: events and autoscalers.
+//! Kinds that are served in several versions and stored in one: among ours, events and autoscalers.
 
 use std::sync::Arc;
 
@@ -7,9 +7,34 @@ use serde_json::{Map, Value, json};
 
 use crate::resources::catalogue::Resource;
 
-/// The group of the newer events. Everything else that is not stored as it is served is an
-/// autoscaler: the catalogue shares no other collection between versions.
-const EVENTS: &str = "events.k8s.io";
+/// How objects of the stored version become objects of a served one, and back, besides the version
+/// that they name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Conversion {
+    to_served: fn(&mut Value),
+    to_stored: fn(&mut Value),
+}
+
+impl Conversion {
+    /// Both versions have the same fields.
+    pub(crate) const NONE: Conversion = Conversion {
+        to_served: |_| {},
+        to_stored: |_| {},
+    };
+}
+
+/// Events of `events.k8s.io`, which are stored as events of the core group.
+pub(crate) const EVENT: Conversion = Conversion {
+    to_served: |object| rename(object, |(core, events)| (core, events)),
+    to_stored: |object| rename(object, |(core, events)| (events, core)),
+};
+
+/// Autoscalers of autoscaling/v1, which are stored as those of v2.
+pub(crate) const AUTOSCALER_V1: Conversion = Conversion {
+    to_served: autoscaler_to_v1,
+    to_stored: autoscaler_to_v2,
+};
+
 /// Where autoscaling/v1 keeps what it has no fields for.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
@@ -27,22 +52,16 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
 
 /// Whether the resource shows what is stored as it is.
 pub(crate) fn is_same(resource: &Resource) -> bool {
-    let storage = resource.storage.as_ref();
-    storage.is_none_or(|storage| Arc::ptr_eq(&storage.kind, &resource.kind))
+    resource.conversion.is_none()
 }
 
 /// A stored object in the version of the resource.
 pub(crate) fn to_served(resource: &Resource, object: &Arc<Value>) -> Arc<Value> {
-    if is_same(resource) {
+    let Some(conversion) = resource.conversion else {
         return Arc::clone(object);
-    }
+    };
     let mut object = Value::clone(object);
-    match (&resource.custom, resource.kind.group()) {
-        // All versions have the same fields.
-        (Some(_), _) => {}
-        (None, EVENTS) => rename(&mut object, |(core, events)| (core, events)),
-        (None, _) => autoscaler_to_v1(&mut object),
-    }
+    (conversion.to_served)(&mut object);
     object::set_type(
         &mut object,
         &resource.kind.api_version(),
@@ -53,14 +72,10 @@ pub(crate) fn to_served(resource: &Resource, object: &Arc<Value>) -> Arc<Value> 
 
 /// An object of the resource's version as it is stored.
 pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
-    let Some(storage) = resource.storage.as_ref().filter(|_| !is_same(resource)) else {
+    let (Some(storage), Some(conversion)) = (&resource.storage, resource.conversion) else {
         return object;
     };
-    match (&resource.custom, resource.kind.group()) {
-        (Some(_), _) => {}
-        (None, EVENTS) => rename(&mut object, |(core, events)| (events, core)),
-        (None, _) => autoscaler_to_v2(&mut object),
-    }
+    (conversion.to_stored)(&mut object);
     object::set_type(
         &mut object,
         &storage.kind.api_version(),

@@ -8,6 +8,7 @@ use machinery::status::{Cause, Status};
 use serde_json::Value;
 
 use super::catalogue::{ROOT, Resource, Storage, StorageId};
+use super::convert::Conversion;
 use super::fields::Field;
 use super::json_path::JsonPath;
 
@@ -107,15 +108,16 @@ impl Definition {
         let mut served: Vec<&Version> = self.versions.iter().filter(|one| one.served).collect();
         served.sort_by(|a, b| name::compare_versions(&b.name, &a.name));
         let resources = served.into_iter().map(|version| {
-            let kind = if version.stored {
-                Arc::clone(&storage.kind)
+            let (kind, conversion) = if version.stored {
+                (Arc::clone(&storage.kind), None)
             } else {
-                self.kind(version)
+                (self.kind(version), Some(Conversion::NONE))
             };
             Ok(Arc::new(Resource {
                 kind,
                 storage: Some(Arc::clone(&storage)),
                 selectable: selectable(version),
+                conversion,
                 custom: Some(self.custom(version)?),
             }))
         });

@@ -22,6 +22,57 @@ pub(crate) struct Field {
     missing: &'static str,
 }
 
+/// A selectable field of a built-in resource.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    label: &'static str,
+    path: &'static str,
+    or: &'static str,
+    missing: &'static str,
+}
+
+/// A field at the path that it is called by.
+pub(crate) const fn field(label: &'static str) -> Row {
+    Row {
+        label,
+        path: label,
+        or: "",
+        missing: "",
+    }
+}
+
+impl Row {
+    /// The field is at another path than it is called by.
+    pub(crate) const fn at(self, path: &'static str) -> Row {
+        Row { path, ..self }
+    }
+
+    /// The field is here if it is not there.
+    pub(crate) const fn or(self, or: &'static str) -> Row {
+        Row { or, ..self }
+    }
+
+    /// What the field is if an object does not have it.
+    pub(crate) const fn missing(self, missing: &'static str) -> Row {
+        Row { missing, ..self }
+    }
+}
+
+impl From<&Row> for Field {
+    fn from(row: &Row) -> Field {
+        let keys = |path: &'static str| {
+            let keys = path.split('.').filter(|key| !key.is_empty());
+            keys.map(Cow::Borrowed).collect()
+        };
+        Field {
+            label: row.label.into(),
+            path: keys(row.path),
+            or: keys(row.or),
+            missing: row.missing,
+        }
+    }
+}
+
 impl Field {
     /// A field at the path that it is called by.
     pub(crate) fn new(label: impl Into<Cow<'static, str>>) -> Field {
@@ -32,23 +83,6 @@ impl Field {
             missing: "",
             label,
         }
-    }
-
-    /// The field is at another path than it is called by.
-    fn at(self, path: &'static str) -> Field {
-        let path = path.split('.').map(Cow::Borrowed).collect();
-        Field { path, ..self }
-    }
-
-    /// The field is here if it is not there.
-    fn or(self, path: &'static str) -> Field {
-        let or = path.split('.').map(Cow::Borrowed).collect();
-        Field { or, ..self }
-    }
-
-    /// What the field is if an object does not have it.
-    fn missing(self, missing: &'static str) -> Field {
-        Field { missing, ..self }
     }
 
     /// The paths that its text depends on.
@@ -66,12 +100,6 @@ impl Field {
         let mut found = self.paths().filter_map(|path| plain(value(&path)?));
         found.next().unwrap_or(self.missing.into())
     }
-}
-
-/// The selectable fields of a built-in resource.
-pub(crate) fn of(group: &str, plural: &str) -> Selectable {
-    let labels = labels(group, plural).iter();
-    labels.map(|label| builtin(label)).collect()
 }
 
 /// The field that selectors call so.
@@ -121,68 +149,5 @@ fn plain(value: Value) -> Option<Cow<'static, str>> {
         Value::Bool(flag) => Some(flag.to_string().into()),
         Value::Number(number) => Some(number.to_string().into()),
         _ => None,
-    }
-}
-
-fn builtin(label: &'static str) -> Field {
-    let field = Field::new(label);
-    match label {
-        // Newer senders of events say who they are in another field.
-        "source" => field.at("source.component").or("reportingComponent"),
-        "status.podIPs" => field.at("status.podIP"),
-        "status.successful" => field.at("status.succeeded").missing("0"),
-        "status.replicas" => field.missing("0"),
-        "spec.unschedulable" | "spec.hostNetwork" => field.missing("false"),
-        _ => field,
-    }
-}
-
-fn labels(group: &str, plural: &str) -> &'static [&'static str] {
-    match (group, plural) {
-        ("", "pods") => &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        ],
-        ("", "nodes") => &["spec.unschedulable"],
-        ("", "namespaces") => &["status.phase"],
-        ("", "secrets") => &["type"],
-        ("", "services") => &["spec.clusterIP", "spec.type"],
-        ("", "events") => &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-        ("events.k8s.io", "events") => &[
-            "regarding.kind",
-            "regarding.namespace",
-            "regarding.name",
-            "regarding.uid",
-            "regarding.apiVersion",
-            "regarding.resourceVersion",
-            "regarding.fieldPath",
-            "reason",
-            "reportingController",
-            "type",
-        ],
-        ("", "replicationcontrollers") => &["status.replicas"],
-        ("batch", "jobs") => &["status.successful"],
-        ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
-        ("resource.k8s.io", "resourceslices") => &["spec.nodeName", "spec.driver"],
-        _ => &[],
     }
 }

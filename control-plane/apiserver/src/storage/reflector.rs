@@ -85,8 +85,9 @@ enum Ended {
 }
 
 impl Reflector {
-    pub(crate) fn new(store: Store) -> Reflector {
-        let catalogue = Arc::new(Catalogue::new([]));
+    /// A reflector that serves a catalogue at first.
+    pub(crate) fn new(store: Store, catalogue: Catalogue) -> Reflector {
+        let catalogue = Arc::new(catalogue);
         let state = State {
             followed: Arc::new(Followed::default().with(catalogue.storages())),
             catalogue,
@@ -122,11 +123,12 @@ impl Reflector {
     ) -> Result<(), Status> {
         let _changing = self.changing.lock().await;
         let before = self.catalogue();
-        let stay: Vec<_> = before
-            .custom()
+        let stay = before
+            .resources()
+            .iter()
             .filter(|one| !leaves(one))
-            .cloned()
-            .collect();
+            .cloned();
+        let stay: Vec<_> = stay.collect();
         let joins: Vec<_> = storages(&joining).collect();
         let new = Arc::new(Catalogue::new(stay.into_iter().chain(joining)));
         if let Err(error) = self.fill(&joins).await {

@@ -17,7 +17,11 @@ fn resource(object: &Value) -> Arc<Resource> {
     let (group, version) = schema::split_api_version(version);
     let kind = object["kind"].as_str().unwrap();
     let kind = schema::kind(group, version, kind).unwrap();
-    Arc::clone(Catalogue::new([]).of(kind).unwrap())
+    Arc::clone(
+        Catalogue::new(strategy::builtin().iter().cloned())
+            .of(kind)
+            .unwrap(),
+    )
 }
 
 /// The object as the server completes it.

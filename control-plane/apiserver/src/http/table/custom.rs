@@ -4,7 +4,8 @@ use machinery::object;
 use machinery::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::{NAME, column};
+use super::column;
+use crate::printers::NAME;
 use crate::resources::custom::Column;
 use crate::resources::json_path::JsonPath;
 use crate::storage::cells::Cell;

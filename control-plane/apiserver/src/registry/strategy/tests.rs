@@ -4,7 +4,7 @@ use std::sync::Arc;
 use machinery::schema::{Names, Scope};
 
 use super::*;
-use crate::resources::catalogue::builtin;
+use crate::resources::catalogue::Catalogue;
 use crate::resources::custom::{Definition, Version};
 
 #[test]
@@ -73,4 +73,57 @@ fn theirs(group: &str, plural: &str, status: bool) -> Arc<Resource> {
         }],
     };
     definition.resources().unwrap().remove(0)
+}
+
+#[test]
+fn objects_are_where_kubernetes_has_them() {
+    let catalogue = Catalogue::new(builtin().iter().cloned());
+    let stored = |group, version, plural| {
+        let resource = catalogue.resource(group, version, plural).unwrap();
+        let storage = resource.storage.as_ref()?;
+        Some((storage.prefix.to_string(), storage.json))
+    };
+    for (group, plural, prefix, json) in [
+        ("", "pods", "/registry/pods/", false),
+        ("", "nodes", "/registry/minions/", false),
+        ("", "services", "/registry/services/specs/", false),
+        ("", "endpoints", "/registry/services/endpoints/", false),
+        (
+            "",
+            "replicationcontrollers",
+            "/registry/controllers/",
+            false,
+        ),
+        ("", "events", "/registry/events/", false),
+        ("events.k8s.io", "events", "/registry/events/", false),
+        ("apps", "deployments", "/registry/deployments/", false),
+        (
+            "networking.k8s.io",
+            "ingresses",
+            "/registry/ingress/",
+            false,
+        ),
+        (
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            "/registry/apiextensions.k8s.io/customresourcedefinitions/",
+            true,
+        ),
+        (
+            "apiregistration.k8s.io",
+            "apiservices",
+            "/registry/apiregistration.k8s.io/apiservices/",
+            true,
+        ),
+    ] {
+        let expected = Some((prefix.to_owned(), json));
+        assert_eq!(stored(group, "v1", plural), expected, "{group} {plural}");
+    }
+    for answered in ["componentstatuses", "bindings"] {
+        assert_eq!(stored("", "v1", answered), None, "{answered}");
+    }
+    let autoscalers = "horizontalpodautoscalers";
+    let both = ["v1", "v2"].map(|version| stored("autoscaling", version, autoscalers).unwrap());
+    assert_eq!(both[0], both[1]);
+    assert_eq!(catalogue.storages().count(), 58);
 }

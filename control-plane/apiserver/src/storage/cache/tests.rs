@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::registry::strategy;
 use crate::resources::catalogue::Catalogue;
 
 /// An object in JSON; some tests put it where other kinds are.
@@ -9,7 +10,7 @@ fn entry(name: &str, revision: i64) -> Stored {
 }
 
 fn stored(namespace: &str, name: &str, node: &str, revision: i64) -> Stored {
-    let catalogue = Catalogue::new([]);
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
     let storage = &catalogue.resource("", "v1", "pods").unwrap().storage;
     let key = format!("/registry/configmaps/{namespace}/{name}");
     let object = json!({

@@ -1,10 +1,11 @@
 use serde_json::json;
 
 use super::*;
+use crate::registry::strategy;
 use crate::resources::catalogue::Catalogue;
 
 fn pods() -> Arc<Storage> {
-    let catalogue = Catalogue::new([]);
+    let catalogue = Catalogue::new(strategy::builtin().iter().cloned());
     let pods = catalogue.resource("", "v1", "pods").unwrap();
     Arc::clone(pods.stored().unwrap())
 }
