@@ -38,7 +38,7 @@ pub fn decode_default_validate(data: &[u8]) {
 }
 
 fn stored(resource: &Resource, storage: &Storage, mut object: Value) {
-    write::fill_in(resource, &mut object);
+    write::set_defaults(resource, &mut object);
     lifecycle::created(resource, &mut object);
     let rules = &strategy::of(resource).rules;
     let causes: Vec<_> = rules

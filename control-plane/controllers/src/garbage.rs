@@ -25,13 +25,13 @@ pub(crate) struct Garbage;
 
 /// The state of an owner reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
+enum OwnerState {
     /// The owner exists and stays, or its kind is unknown.
-    Firmly,
+    Solid,
     /// The owner exists and waits until its dependents are deleted.
-    UntilGone,
+    WaitingForDependents,
     /// The owner does not exist.
-    No,
+    Dangling,
     /// The graph does not have the owner, and the apiserver was not asked yet.
     Unknown,
 }
@@ -56,8 +56,8 @@ impl Loop for Garbage {
         let graph = &context.caches.graph;
         match graph.get(&key.1) {
             None => Decision::nothing(),
-            Some(owner) if owner.waits_for(ORPHAN) => set_free(context.caches, owner),
-            Some(owner) if owner.waits_for(FOREGROUND) => delete_first(context.caches, owner),
+            Some(owner) if owner.waits_for(ORPHAN) => orphan(context.caches, owner),
+            Some(owner) if owner.waits_for(FOREGROUND) => foreground(context.caches, owner),
             Some(dependent) if dependent.deleting => Decision::nothing(),
             Some(dependent) => keep_or_delete(context.caches, dependent),
         }
@@ -65,7 +65,7 @@ impl Loop for Garbage {
 }
 
 /// Removes the owner from its dependents, then removes the orphan finalizer.
-fn set_free(caches: &Caches, owner: &Vertex) -> Decision {
+fn orphan(caches: &Caches, owner: &Vertex) -> Decision {
     let mut decision = Decision::nothing();
     for dependent in caches.graph.dependents(&owner.uid) {
         decision.push(without_owners(dependent, &[&owner.uid]));
@@ -76,7 +76,7 @@ fn set_free(caches: &Caches, owner: &Vertex) -> Decision {
 
 /// Removes the foreground finalizer once no dependent blocks it. Blocking dependents have their
 /// own keys.
-fn delete_first(caches: &Caches, owner: &Vertex) -> Decision {
+fn foreground(caches: &Caches, owner: &Vertex) -> Decision {
     let blocks = |dependent: &Vertex| {
         let mut owners = dependent.owners.iter();
         owners.any(|reference| reference.uid == owner.uid && reference.blocks)
@@ -89,11 +89,11 @@ fn delete_first(caches: &Caches, owner: &Vertex) -> Decision {
 }
 
 fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
-    let of = |held: Held| {
+    let of = |state: OwnerState| {
         let owners = dependent.owners.iter();
-        owners.filter(move |owner| hold(caches, dependent, owner) == held)
+        owners.filter(move |owner| classify(caches, dependent, owner) == state)
     };
-    let mut unknown = of(Held::Unknown).peekable();
+    let mut unknown = of(OwnerState::Unknown).peekable();
     if unknown.peek().is_some() {
         let mut decision = Decision::nothing();
         for owner in unknown {
@@ -102,21 +102,21 @@ fn keep_or_delete(caches: &Caches, dependent: &Vertex) -> Decision {
         decision.again(ASK_AGAIN);
         return decision;
     }
-    let firm = of(Held::Firmly).count();
-    let loose: Vec<&str> = of(Held::No)
-        .chain(of(Held::UntilGone))
+    let solid = of(OwnerState::Solid).count();
+    let leaving: Vec<&str> = of(OwnerState::Dangling)
+        .chain(of(OwnerState::WaitingForDependents))
         .map(|owner| owner.uid.as_str())
         .collect();
-    if dependent.owners.is_empty() || firm > 0 && loose.is_empty() {
+    if dependent.owners.is_empty() || solid > 0 && leaving.is_empty() {
         return Decision::nothing();
     }
     let mut decision = Decision::nothing();
-    if firm > 0 {
-        let step = decision.push(without_owners(dependent, &loose));
+    if solid > 0 {
+        let step = decision.push(without_owners(dependent, &leaving));
         step.done = misplaced(caches, dependent);
         return decision;
     }
-    let waited_for = of(Held::UntilGone).next().is_some();
+    let waited_for = of(OwnerState::WaitingForDependents).next().is_some();
     if waited_for && closes_circle(caches, dependent) {
         // In a circle each object waits for the next. Unblocking one breaks the circle; a later
         // decision, made when this write is seen, deletes the object.
@@ -241,23 +241,23 @@ fn reaches(owner: &Vertex, dependent: &Vertex) -> bool {
     owner.namespace.is_empty() || owner.namespace == dependent.namespace
 }
 
-fn hold(caches: &Caches, dependent: &Vertex, owner: &Owner) -> Held {
+fn classify(caches: &Caches, dependent: &Vertex, owner: &Owner) -> OwnerState {
     if let Some(found) = caches.graph.get(&owner.uid) {
         return match (reaches(found, dependent), found.waits_for(FOREGROUND)) {
-            (false, _) => Held::No,
-            (true, true) => Held::UntilGone,
-            (true, false) => Held::Firmly,
+            (false, _) => OwnerState::Dangling,
+            (true, true) => OwnerState::WaitingForDependents,
+            (true, false) => OwnerState::Solid,
         };
     }
     match caches.kinds.named(&owner.api_version, &owner.kind) {
         // The kind went after the owner.
-        None if caches.graph.is_gone(&owner.uid) => Held::No,
+        None if caches.graph.is_gone(&owner.uid) => OwnerState::Dangling,
         // The kind is unknown, so nothing can tell whether the owner exists.
-        None => Held::Firmly,
+        None => OwnerState::Solid,
         // A cluster-scoped object's reference names no namespace: no way to look such an owner up.
-        Some(kind) if kind.namespaced() && dependent.namespace.is_empty() => Held::Firmly,
-        Some(_) if caches.graph.is_absent(&owner.uid) => Held::No,
-        Some(_) => Held::Unknown,
+        Some(kind) if kind.namespaced() && dependent.namespace.is_empty() => OwnerState::Solid,
+        Some(_) if caches.graph.is_absent(&owner.uid) => OwnerState::Dangling,
+        Some(_) => OwnerState::Unknown,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::http::media::{self, Accept};
 use crate::http::patch;
 use crate::http::reply::{self, Include, ListMeta, Shown};
 use crate::http::request::{self, Query, Target};
-use crate::http::sub;
+use crate::http::subresource;
 use crate::http::watch::Watching;
 use crate::registry::delete::Options;
 use crate::registry::edit::Edited;
@@ -43,7 +43,7 @@ impl<'a> Call<'a> {
     /// Answers it.
     pub(crate) async fn run(&self, verb: &str, body: Bytes) -> Result<Response<Body>, Status> {
         if !self.target.subresource.is_empty() {
-            return sub::answer(self, verb, body).await;
+            return subresource::answer(self, verb, body).await;
         }
         let kind = &self.target.resource.kind;
         if verb == "create" && !self.target.name.is_empty() || !kind.has_verb(verb) {
@@ -344,7 +344,7 @@ impl<'a> Call<'a> {
     /// Kinds that are answered and not stored.
     async fn review(&self, body: Bytes) -> Result<Response<Body>, Status> {
         if strategy::of(&self.target.resource).binds_pods {
-            return sub::bind(self, body).await;
+            return subresource::bind(self, body).await;
         }
         Accept::negotiate(self.headers, false)?;
         let validation = self.options()?.validation;

@@ -1,8 +1,5 @@
 //! Paths that are no objects: health, version, discovery, OpenAPI, and the keys of tokens.
 
-pub(crate) mod discovery;
-pub(crate) mod openapi;
-
 use axum::body::Body;
 use http::header::ETAG;
 use http::request::Parts;
@@ -11,7 +8,9 @@ use machinery::status::Status;
 use serde_json::{Value, json};
 
 use crate::http::api::Api;
+use crate::http::discovery;
 use crate::http::media::{self, JSON};
+use crate::http::openapi;
 use crate::http::reply;
 use crate::resources::catalogue::Catalogue;
 use crate::storage::entry::to_json;

@@ -72,11 +72,11 @@ pub(crate) fn created(resource: &Resource, object: &mut Value) {
         map_mut(object).insert("status".into(), json!({}));
     }
     (strategy.prepare_for_create)(object);
-    conform(resource, object);
+    prune(resource, object);
 }
 
 /// Writes and leaves out what is empty as Go does.
-pub(crate) fn conform(resource: &Resource, object: &mut Value) {
+pub(crate) fn prune(resource: &Resource, object: &mut Value) {
     // It was read by the same table before, so it still has its types.
     if let Ok(decoded) = strict::as_stored(object, resource.kind.message()) {
         *object = decoded.object;

@@ -143,7 +143,7 @@ impl Writer<'_> {
     async fn complete(&self, object: &mut Value) -> Result<(), Status> {
         let resource = &*self.resource;
         lifecycle::match_namespace(resource, self.namespace, object)?;
-        fill_in(resource, object);
+        set_defaults(resource, object);
         lifecycle::created(resource, object);
         (strategy::of(resource).set_requester)(self.user, object);
         let name = object::name(object).to_owned();
@@ -274,7 +274,7 @@ impl Update<'_, '_> {
         lifecycle::match_name(self.name, &new)?;
         self.preconditions(&old, &new)?;
         let removed_deletion = lifecycle_end(resource, self.subresource, &old, &new);
-        fill_in(resource, &mut new);
+        set_defaults(resource, &mut new);
         let admission = self
             .writer
             .admission(UPDATE, self.subresource, self.name, Some(&old));
@@ -386,7 +386,7 @@ pub(crate) fn precondition_failed(key: &str, what: &str, asked: &str, has: &str)
 }
 
 /// Fills in what is left out. The rules are those of the version that is stored.
-pub(crate) fn fill_in(resource: &Resource, object: &mut Value) {
+pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
     if convert::is_same(resource) {
         defaults::apply(resource.kind.group(), resource.kind.kind(), object);
         return defaults::name_kinds(resource.kind.group(), resource.kind.kind(), object);

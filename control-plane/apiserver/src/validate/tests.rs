@@ -33,7 +33,7 @@ fn made(object: Value) -> Value {
     if resource.kind.namespaced() {
         metadata.insert("namespace".into(), "default".into());
     }
-    write::fill_in(resource, &mut object);
+    write::set_defaults(resource, &mut object);
     lifecycle::created(resource, &mut object);
     object
 }

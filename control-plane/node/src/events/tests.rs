@@ -1,9 +1,9 @@
 use machinery::{patch, schema};
 
 use super::*;
-use crate::pod::{self, Place};
+use crate::pod::{self, PodAddresses};
 
-const PLACE: Place<'_> = Place {
+const PLACE: PodAddresses<'_> = PodAddresses {
     host: "10.0.0.1",
     pod: "10.1.0.1",
 };
