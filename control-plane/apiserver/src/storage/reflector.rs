@@ -8,8 +8,9 @@
 //! changes back, then the list of what there is: whatever happened before the cache was there is
 //! in the list, whatever happened after the list is among the changes. Only then is it served.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
+mod membership;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,10 +23,11 @@ use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::resources::catalogue::{Catalogue, ROOT, Resource, Storage, StorageId};
+use crate::resources::catalogue::{Catalogue, ROOT, Storage, StorageId};
 use crate::storage::cache::{Cache, Content, Heard};
 use crate::storage::store::{self, Store, prefix_end};
 use crate::storage::stored::Stored;
+use membership::Followed;
 
 /// Keys read at once while loading.
 const PAGE_KEYS: i64 = 5000;
@@ -62,15 +64,6 @@ struct State {
     catalogue: Arc<Catalogue>,
     /// What is kept of the store: collections that are served, and those that are about to be.
     followed: Arc<Followed>,
-}
-
-/// The collections whose changes are kept, each with its cache.
-#[derive(Default, Clone)]
-struct Followed {
-    caches: HashMap<StorageId, Arc<Cache>>,
-    /// By prefix. No prefix begins with another, but a collection that joins may have that of one
-    /// that is about to leave.
-    by_prefix: BTreeMap<Arc<str>, Vec<Arc<Storage>>>,
 }
 
 /// What is found of each collection in a list.
@@ -112,82 +105,6 @@ impl Reflector {
         let state = self.state.read();
         let cache = state.followed.caches.get(&storage.id);
         cache.cloned().ok_or_else(Status::unknown_path)
-    }
-
-    /// Serves these custom resources in the place of those that `leaves` chooses. It returns when
-    /// they are served, or with nothing changed.
-    pub(crate) async fn replace(
-        &self,
-        leaves: impl Fn(&Resource) -> bool,
-        joining: Vec<Arc<Resource>>,
-    ) -> Result<(), Status> {
-        let _changing = self.changing.lock().await;
-        let before = self.catalogue();
-        let stay = before
-            .resources()
-            .iter()
-            .filter(|one| !leaves(one))
-            .cloned();
-        let stay: Vec<_> = stay.collect();
-        let joins: Vec<_> = storages(&joining).collect();
-        let new = Arc::new(Catalogue::new(stay.into_iter().chain(joining)));
-        if let Err(error) = self.fill(&joins).await {
-            self.follow_only(&before);
-            return Err(error);
-        }
-        self.state.write().catalogue = Arc::clone(&new);
-        self.follow_only(&new);
-        Ok(())
-    }
-
-    /// Follows new collections besides the others and fills their caches.
-    async fn fill(&self, joins: &[Arc<Storage>]) -> Result<(), Status> {
-        let mut reached = 0;
-        {
-            let _loading = self.loading.lock().await;
-            {
-                let mut state = self.state.write();
-                state.followed = Arc::new(state.followed.with(joins));
-            }
-            // From here on their caches get all changes. What was on its way before is in the
-            // store by now, and so in the list.
-            for storage in joins {
-                let own = Followed::default().with([storage]);
-                let (mut found, revision) = self.read(&storage.prefix, &own).await?;
-                let content = found.remove(&storage.id).unwrap_or_default();
-                self.cache(storage)?.reset(content, revision);
-                reached = reached.max(revision);
-            }
-        }
-        // What is shown afterwards must not be newer than what the reflector says it is.
-        let mut revision = self.revision.subscribe();
-        loop {
-            let wait = revision.wait_for(|revision| *revision >= reached);
-            if tokio::time::timeout(PROGRESS_EVERY_MAX, wait).await.is_ok() {
-                return Ok(());
-            }
-            self.progress_wanted.notify_one();
-        }
-    }
-
-    /// Follows the collections of a catalogue alone; watchers of others are told that they ended.
-    fn follow_only(&self, catalogue: &Catalogue) {
-        let mut state = self.state.write();
-        let stay: HashMap<StorageId, &Arc<Storage>> =
-            catalogue.storages().map(|one| (one.id, one)).collect();
-        let mut caches = state.followed.caches.clone();
-        caches.retain(|id, cache| {
-            let stays = stay.contains_key(id);
-            if !stays {
-                cache.close();
-            }
-            stays
-        });
-        let followed = Followed {
-            caches,
-            by_prefix: BTreeMap::new(),
-        };
-        state.followed = Arc::new(followed.with(stay.into_values()));
     }
 
     /// How far the caches are.
@@ -419,42 +336,10 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-impl Followed {
-    /// These collections and those.
-    fn with<'a>(&self, more: impl IntoIterator<Item = &'a Arc<Storage>>) -> Followed {
-        let mut followed = self.clone();
-        for storage in more {
-            let cache = || Arc::new(Cache::new(Arc::clone(&storage.prefix)));
-            followed.caches.entry(storage.id).or_insert_with(cache);
-            let prefix = Arc::clone(&storage.prefix);
-            let of_prefix = followed.by_prefix.entry(prefix).or_default();
-            of_prefix.push(Arc::clone(storage));
-        }
-        followed
-    }
-
-    /// The collections that a key belongs to.
-    fn of_key(&self, key: &str) -> &[Arc<Storage>] {
-        // No prefix begins with another, so the one that sorts last before the key is the only one.
-        let until = (Bound::Unbounded, Bound::Included(key));
-        match self.by_prefix.range::<str, _>(until).next_back() {
-            Some((prefix, storages)) if key.starts_with(&**prefix) => storages,
-            _ => &[],
-        }
-    }
-}
-
 /// Reads a value of a collection.
 fn stored(storage: &Arc<Storage>, key: &str, kv: &KeyValue) -> Result<Stored, Status> {
     let read = Stored::read(storage, key, &kv.value, kv.mod_revision);
     read.inspect_err(|error| tracing::error!(key, %error, "a value of the store is no object"))
-}
-
-/// The collections of some resources, each once.
-fn storages(resources: &[Arc<Resource>]) -> impl Iterator<Item = Arc<Storage>> {
-    let all = resources.iter().filter_map(|one| one.storage.clone());
-    let all: HashMap<StorageId, Arc<Storage>> = all.map(|one| (one.id, one)).collect();
-    all.into_values()
 }
 
 fn request(union: RequestUnion) -> pb::WatchRequest {
